@@ -1,0 +1,198 @@
+"""What the compiler wrote for the chip, as plain data.
+
+A package holds executables; an executable holds instruction bitstreams, parameters, the layers it reads and
+writes, and the DMA hints: the order in which all of them cross the USB link. The names are those of the
+vendor's `executable.fbs`; `darwinn.package` reads and writes the file form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class ExecutableType(IntEnum):
+    """Role of an executable in its package."""
+
+    STAND_ALONE = 0
+    PARAMETER_CACHING = 1
+    EXECUTION_ONLY = 2
+
+
+class Description(IntEnum):
+    """What a DMA transfer or an address field refers to."""
+
+    OUTPUT = 0
+    INPUT = 1
+    PARAMETER = 2
+    SCRATCH = 3
+
+
+class Direction(IntEnum):
+    """Direction of a DMA transfer, seen from the host."""
+
+    INFEED = 0
+    OUTFEED = 1
+
+
+class Position(IntEnum):
+    """Which half of a 64-bit address an address field holds."""
+
+    LOWER_32BIT = 0
+    UPPER_32BIT = 1
+
+
+class DataType(IntEnum):
+    """Element type of a layer on the wire."""
+
+    FIXED_POINT8 = 0
+    FIXED_POINT16 = 1
+    SIGNED_FIXED_POINT32 = 2
+    BFLOAT = 3
+    HALF = 4
+    SINGLE = 5
+    SIGNED_FIXED_POINT8 = 8
+    SIGNED_FIXED_POINT16 = 9
+
+    @property
+    def size(self) -> int:
+        """Bytes per element."""
+        return _ELEMENT_SIZE[self]
+
+    @property
+    def is_signed_fixed(self) -> bool:
+        """Whether the most significant bit of each element is flipped on the wire."""
+        return self in (DataType.SIGNED_FIXED_POINT8, DataType.SIGNED_FIXED_POINT16)
+
+
+_ELEMENT_SIZE = {
+    DataType.FIXED_POINT8: 1,
+    DataType.FIXED_POINT16: 2,
+    DataType.SIGNED_FIXED_POINT32: 4,
+    DataType.BFLOAT: 2,
+    DataType.HALF: 2,
+    DataType.SINGLE: 4,
+    DataType.SIGNED_FIXED_POINT8: 1,
+    DataType.SIGNED_FIXED_POINT16: 2,
+}
+
+
+@dataclass(frozen=True)
+class InstructionHint:
+    """Send a whole instruction bitstream."""
+
+    chunk: int
+
+
+@dataclass(frozen=True)
+class DmaHint:
+    """Move bytes [offset, offset + size) of a named layer, the parameters or the scratch buffer."""
+
+    description: Description
+    direction: Direction
+    name: str
+    offset: int
+    size: int
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class InterruptHint:
+    """Wait for the event of scalar-core interrupt 0..3."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class FenceHint:
+    """Everything before must be complete before anything after starts."""
+
+
+Hint = InstructionHint | DmaHint | InterruptHint | FenceHint
+
+
+@dataclass(frozen=True)
+class FieldOffset:
+    """Where a bitstream wants half of an address inserted."""
+
+    description: Description
+    name: str
+    position: Position
+    bit: int
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class InstructionBitstream:
+    """Machine code: 16 bytes an instruction."""
+
+    data: bytes
+    field_offsets: tuple[FieldOffset, ...] = ()
+
+
+@dataclass(frozen=True)
+class OutputLayout:
+    """How an output layer is cut into tiles; all maps are int32 arrays, offsets count elements."""
+
+    y_to_tile: NDArray[np.int32]
+    x_to_tile: NDArray[np.int32]
+    tile_offset: NDArray[np.int32]
+    x_to_local_offset: NDArray[np.int32]
+    y_to_local_row: NDArray[np.int32]
+    x_to_local_row_size: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """An input or output of an executable, as the wire sees it."""
+
+    name: str
+    size_bytes: int
+    """Bytes on the wire for batch 1, padding included."""
+    shape: tuple[int, int, int]
+    """(y, x, z)."""
+    data_type: DataType
+    zero_point: int
+    """In the unsigned domain of the wire."""
+    dequantization_factor: float
+    layout: OutputLayout | None = None
+    """None for inputs."""
+    execution_count: int = 1
+
+
+@dataclass(frozen=True)
+class Executable:
+    """One program for the chip with everything it needs."""
+
+    type: ExecutableType
+    name: str
+    parameter_caching_token: int
+    bitstreams: tuple[InstructionBitstream, ...]
+    parameters: bytes
+    hints: tuple[Hint, ...]
+    fully_deterministic: bool
+    inputs: tuple[Layer, ...]
+    outputs: tuple[Layer, ...]
+    batch_size: int = 1
+    scratch_size_bytes: int = 0
+    chip: str = "beagle"
+    version: int = 0
+    estimated_cycles: int = 0
+    narrow_memory_bytes_per_tile: int = 0
+    uses_dram_for_parameters: bool = False
+
+
+@dataclass(frozen=True)
+class Package:
+    """The executables of one model, in file order, and who wrote them."""
+
+    executables: tuple[Executable, ...]
+    min_runtime_version: int
+    compiler_version: str
+    model_identifier: str = ""
+    virtual_chip_id: int = 0
+    keypair_version: int = 0
+    signature: bytes = b""

@@ -1,0 +1,1 @@
+"""Engines: anything that can run a model."""

@@ -1,0 +1,51 @@
+"""What a model takes and gives: tensor specifications and the check of arrays against them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import InputError
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One input or output of a model, in the TFLite domain.
+
+    real value = scale * (quantised value - zero_point); scale 0 means not quantised.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    scale: float
+    zero_point: int
+
+    def quantise(self, real: NDArray[Any]) -> NDArray[Any]:
+        """Real values to this tensor's dtype: round half to even, clamp to the dtype's range."""
+        limits = np.iinfo(self.dtype)
+        steps = np.rint(np.asarray(real, np.float64) / self.scale + self.zero_point)
+        return np.clip(steps, limits.min, limits.max).astype(self.dtype)
+
+    def dequantise(self, quantised: NDArray[Any]) -> NDArray[np.float32]:
+        """Values of this tensor's dtype to real values, float32."""
+        return (quantised.astype(np.float32) - np.float32(self.zero_point)) * np.float32(self.scale)
+
+    def __str__(self) -> str:
+        return f"'{self.name}' {self.dtype.name}{list(self.shape)}"
+
+
+def check_inputs(specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise InputError unless arrays holds exactly the named inputs, each of its shape and dtype."""
+    if arrays.keys() != {spec.name for spec in specs}:
+        expected = ", ".join(map(str, specs))
+        came = ", ".join(f"'{name}'" for name in arrays) or "none"
+        raise InputError(f"expected the inputs {expected}; got {came}")
+    for spec in specs:
+        array = arrays[spec.name]
+        if array.shape != spec.shape or array.dtype != spec.dtype:
+            raise InputError(f"expected {spec}; got {array.dtype.name}{list(array.shape)}")

@@ -1,0 +1,1 @@
+"""The .tflite container: read it, build it."""

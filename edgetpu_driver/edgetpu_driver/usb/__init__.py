@@ -1,0 +1,1 @@
+"""Bytes on the wire: the USB link, the registers behind it, the firmware."""
