@@ -1,0 +1,43 @@
+"""A pure-Python driver for the USB Coral Edge TPU.
+
+The names below are loaded on first use, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edgetpu_driver.compiled_model import CompiledModel
+    from edgetpu_driver.device import EdgeTpu
+    from edgetpu_driver.engines.cpu import CpuEngine
+    from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
+    from edgetpu_driver.tensor import TensorSpec
+    from edgetpu_driver.virtual.backend import VirtualEdgeTpu
+
+__all__ = [
+    "CompiledModel",
+    "CpuEngine",
+    "EdgeTpu",
+    "EdgeTpuError",
+    "ModelFormatError",
+    "TensorSpec",
+    "VirtualEdgeTpu",
+]
+
+_HOME = {
+    "CompiledModel": "compiled_model",
+    "CpuEngine": "engines.cpu",
+    "EdgeTpu": "device",
+    "EdgeTpuError": "errors",
+    "ModelFormatError": "errors",
+    "TensorSpec": "tensor",
+    "VirtualEdgeTpu": "virtual.backend",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,50 @@
+# The project's commands; README.md describes them. Results go to build/.
+
+SHELL := /bin/bash
+.ONESHELL:
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# make demo: all are optional
+BAG ?=
+TOPIC ?=
+BACKEND ?= virtual
+NODES ?= spot_tracker
+
+RUN := tools/run.sh
+
+.PHONY: help setup demo test lint types pytest format schema clean
+
+help: ## list the commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: ## install what is needed and build the packages (every command below does it)
+	@tools/setup.sh
+
+demo: setup ## replay a scene, or BAG=path TOPIC=/t, through the live graph (BACKEND=, NODES=)
+	@$(RUN) python3 -m demo --backend "$(BACKEND)" --nodes "$(NODES)" $(if $(BAG),--bag "$(BAG)") $(if $(TOPIC),--topic "$(TOPIC)")
+
+test: lint types pytest ## run every check and test
+
+lint: setup
+	@echo "[test] format and lint (ruff)"
+	$(RUN) ruff format --check --quiet .
+	$(RUN) ruff check --quiet .
+
+types: setup
+	@echo "[test] types of the ROS-free code (mypy --strict)"
+	$(RUN) mypy --no-error-summary
+
+pytest: setup
+	@echo "[test] unit and graph tests (pytest)"
+	$(RUN) python3 -m pytest
+
+format: setup ## format the sources
+	@$(RUN) ruff format .
+	$(RUN) ruff check --fix .
+
+schema: ## regenerate the flatbuffers bindings (needs flatc)
+	@tools/generate_schema.sh
+
+clean: ## remove everything that was made, the virtual environment too
+	@rm -rf .venv build install log

