@@ -18,12 +18,20 @@ class ModelUnsupportedError(EdgeTpuError):
     """A well-formed model that this engine or device cannot run; the message says why."""
 
 
+class GraphError(EdgeTpuError, ValueError):
+    """A graph under construction whose shapes, dtypes or quantisation do not fit."""
+
+
 class ModelNotFoundError(EdgeTpuError):
     """No model of that name is loaded, or no such file lies in the model directories."""
 
 
 class PathRefusedError(EdgeTpuError):
     """A model path outside the directories the driver may read."""
+
+
+class UnavailableError(EdgeTpuError):
+    """The driver is not running, is inactive or has no device yet; the same request may succeed later."""
 
 
 class InputError(EdgeTpuError, ValueError):

@@ -1,0 +1,251 @@
+"""The content of a .tflite file as plain data, and the parser for files of unknown origin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.flatbuffer import Table, read_root
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.schema import tflite_generated as schema
+
+FORMAT_VERSION = 3
+EDGETPU_CUSTOM_OP = "edgetpu-custom-op"
+"""Custom code of the operator that edgetpu_compiler puts in the place of those that the chip runs."""
+ABSENT = -1
+"""Stands for the index of an optional input that is left out."""
+
+_LARGEST_TENSOR = 2**31 - 1  # bytes: the offsets of FlatBuffers and of LiteRT's arena are 31-bit
+
+# The tables of tflite.fbs: their fields in order.
+_MODEL = ("version", "operator_codes", "subgraphs", "description", "buffers")
+_OPERATOR_CODE = ("deprecated_builtin_code", "custom_code", "version", "builtin_code")
+_SUBGRAPH = ("tensors", "inputs", "outputs", "operators", "name")
+_TENSOR = ("shape", "type", "buffer", "name", "quantization")
+_QUANTIZATION = ("min", "max", "scale", "zero_point", "details_type", "details", "quantized_dimension")
+_OPERATOR = (
+    "opcode_index",
+    "inputs",
+    "outputs",
+    "builtin_options_type",
+    "builtin_options",
+    "custom_options",
+)
+_BUFFER = ("data",)
+
+_OPERATOR_NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if name.isupper()}
+_DTYPES: dict[int, np.dtype[Any]] = {
+    schema.TensorType.FLOAT32: np.dtype(np.float32),
+    schema.TensorType.FLOAT16: np.dtype(np.float16),
+    schema.TensorType.FLOAT64: np.dtype(np.float64),
+    schema.TensorType.INT8: np.dtype(np.int8),
+    schema.TensorType.INT16: np.dtype(np.int16),
+    schema.TensorType.INT32: np.dtype(np.int32),
+    schema.TensorType.INT64: np.dtype(np.int64),
+    schema.TensorType.UINT8: np.dtype(np.uint8),
+    schema.TensorType.UINT16: np.dtype(np.uint16),
+    schema.TensorType.UINT32: np.dtype(np.uint32),
+    schema.TensorType.UINT64: np.dtype(np.uint64),
+    schema.TensorType.BOOL: np.dtype(np.bool_),
+    schema.TensorType.COMPLEX64: np.dtype(np.complex64),
+    schema.TensorType.COMPLEX128: np.dtype(np.complex128),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Quantization:
+    """How integers stand for real values: real = scale * (integer - zero_point)."""
+
+    scales: NDArray[np.float32]
+    """float32[n]: one scale for the whole tensor, or one per index along `axis`; empty if not quantised."""
+    zero_points: NDArray[np.int64]
+    """int64[n], as many as scales."""
+    axis: int = 0
+    """The dimension that per-channel scales run along."""
+
+
+def per_tensor(scale: float, zero_point: int) -> Quantization:
+    """Quantization with one scale and zero point for the whole tensor."""
+    return Quantization(np.array([scale], np.float32), np.array([zero_point], np.int64))
+
+
+NOT_QUANTIZED = Quantization(np.empty(0, np.float32), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A tensor of a graph: an activation, or a constant with its data."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    buffer: int = 0
+    """Index of its buffer in the file."""
+    data: bytes = b""
+    """Little-endian, row-major; empty for activations."""
+    data_offset: int = 0
+    """Where in the file the data stand."""
+    quantization: Quantization = NOT_QUANTIZED
+
+    @property
+    def spec(self) -> TensorSpec:
+        """What a user of the model needs to know; per-channel tensors show their first scale."""
+        scales, zero_points = self.quantization.scales, self.quantization.zero_points
+        scale = float(scales[0]) if scales.size else 0.0
+        zero_point = int(zero_points[0]) if zero_points.size else 0
+        return TensorSpec(self.name, self.shape, self.dtype, scale, zero_point)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One step of a graph."""
+
+    name: str
+    """Of the format's enum BuiltinOperator, e.g. "CONV_2D"; "CUSTOM" for those that custom_code names."""
+    custom_code: str
+    inputs: tuple[int, ...]
+    """Tensor indices; -1 where an optional input is absent."""
+    outputs: tuple[int, ...]
+    custom_options: bytes = b""
+
+
+@dataclass(frozen=True, eq=False)
+class Subgraph:
+    """A graph: its tensors, and the operators in the order they run."""
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    operators: tuple[Operator, ...]
+
+    @property
+    def input_specs(self) -> tuple[TensorSpec, ...]:
+        """The inputs in the model's order, each with a name of its own."""
+        return _distinct([self.tensors[index].spec for index in self.inputs])
+
+    @property
+    def output_specs(self) -> tuple[TensorSpec, ...]:
+        """The outputs in the model's order, each with a name of its own."""
+        return _distinct([self.tensors[index].spec for index in self.outputs])
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """The content of a .tflite file; subgraph 0 is the one that runs."""
+
+    version: int
+    description: str
+    subgraphs: tuple[Subgraph, ...]
+
+
+def _distinct(specs: list[TensorSpec]) -> tuple[TensorSpec, ...]:
+    """The specs, with "#2", "#3".. appended where tensors share a name (the format allows that)."""
+    taken = {spec.name for spec in specs}
+    seen: set[str] = set()
+    result = []
+    for spec in specs:
+        name, count = spec.name, 1
+        while name in seen or (count > 1 and name in taken):
+            count += 1
+            name = f"{spec.name}#{count}"
+        seen.add(name)
+        result.append(replace(spec, name=name))
+    return tuple(result)
+
+
+def parse_model(data: bytes) -> Model:
+    """The content of a .tflite file; ModelFormatError, naming the place, if it is malformed."""
+    root = read_root(data, b"TFL3", "model", _MODEL)
+    version = root.scalar("version", np.uint32)
+    if version != FORMAT_VERSION:
+        raise ModelFormatError(f"model.version: expected {FORMAT_VERSION}, got {version}")
+    codes = [_operator_name(code) for code in root.tables("operator_codes", _OPERATOR_CODE)]
+    buffers = [(each.data("data"), each.data_offset("data")) for each in root.tables("buffers", _BUFFER)]
+    subgraphs = [_subgraph(table, codes, buffers) for table in root.tables("subgraphs", _SUBGRAPH)]
+    if not subgraphs:
+        raise ModelFormatError("model.subgraphs: expected at least one subgraph")
+    return Model(version, root.string("description"), tuple(subgraphs))
+
+
+def _operator_name(code: Table) -> tuple[str, str]:
+    """Name and custom code. Files older than the wide builtin_code have only the narrow one, others both."""
+    narrow = code.scalar("deprecated_builtin_code", np.int8)
+    number = max(narrow, code.scalar("builtin_code", np.int32))
+    name = _OPERATOR_NAMES.get(number, f"BUILTIN_{number}")
+    return name, code.string("custom_code") if name == "CUSTOM" else ""
+
+
+def _subgraph(table: Table, codes: list[tuple[str, str]], buffers: list[tuple[bytes, int]]) -> Subgraph:
+    tensors = tuple(_tensor(each, buffers) for each in table.tables("tensors", _TENSOR))
+    operators = tuple(_operator(each, codes, len(tensors)) for each in table.tables("operators", _OPERATOR))
+    inputs = _tensor_indices(table, "inputs", 0, len(tensors))
+    outputs = _tensor_indices(table, "outputs", 0, len(tensors))
+    return Subgraph(table.string("name"), tensors, inputs, outputs, operators)
+
+
+def _operator(table: Table, codes: list[tuple[str, str]], tensor_count: int) -> Operator:
+    index = table.scalar("opcode_index", np.uint32)
+    if index >= len(codes):
+        raise ModelFormatError(f"{table.place}.opcode_index: {index} of {len(codes)} operator codes")
+    name, custom_code = codes[index]
+    inputs = _tensor_indices(table, "inputs", ABSENT, tensor_count)
+    outputs = _tensor_indices(table, "outputs", 0, tensor_count)
+    return Operator(name, custom_code, inputs, outputs, table.data("custom_options"))
+
+
+def _tensor_indices(table: Table, field: str, lowest: int, tensor_count: int) -> tuple[int, ...]:
+    indices = tuple(table.array(field, np.int32).tolist())
+    for index in indices:
+        if not lowest <= index < tensor_count:
+            raise ModelFormatError(f"{table.place}.{field}: tensor {index} of {tensor_count}")
+    return indices
+
+
+def _tensor(table: Table, buffers: list[tuple[bytes, int]]) -> Tensor:
+    name, place = table.string("name"), table.place
+    number = table.scalar("type", np.int8)
+    dtype = _DTYPES.get(number)
+    if dtype is None:
+        raise ModelFormatError(
+            f"{place}.type: tensor '{name}' has type {number}, which is no type of numbers"
+        )
+    shape = tuple(table.array("shape", np.int32).tolist())
+    if any(extent < 0 for extent in shape):
+        raise ModelFormatError(f"{place}.shape: tensor '{name}' has the shape {list(shape)}")
+    size = prod(shape) * dtype.itemsize
+    if size > _LARGEST_TENSOR:
+        raise ModelFormatError(f"{place}.shape: tensor '{name}' of {size} bytes is larger than 2 GiB")
+    buffer = table.scalar("buffer", np.uint32)
+    if buffer >= len(buffers):
+        raise ModelFormatError(f"{place}.buffer: tensor '{name}' has buffer {buffer} of {len(buffers)}")
+    data, offset = buffers[buffer]
+    if data and len(data) != size:
+        raise ModelFormatError(f"{place}.buffer: tensor '{name}' takes {size} bytes, got {len(data)}")
+    return Tensor(name, shape, dtype, buffer, data, offset, _quantization(table, shape, dtype))
+
+
+def _quantization(tensor: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Quantization:
+    table = tensor.table("quantization", _QUANTIZATION)
+    if table is None:
+        return NOT_QUANTIZED
+    scales = table.array("scale", np.float32)
+    zero_points = table.array("zero_point", np.int64)
+    axis = table.scalar("quantized_dimension", np.int32)
+    if not zero_points.size:
+        zero_points = np.zeros(scales.size, np.int64)
+    if scales.size != zero_points.size:
+        raise ModelFormatError(f"{table.place}: {scales.size} scales and {zero_points.size} zero points")
+    if scales.size > 1 and not (0 <= axis < len(shape) and shape[axis] == scales.size):
+        raise ModelFormatError(f"{table.place}: {scales.size} scales along axis {axis} of {list(shape)}")
+    if not np.all((scales >= 0) & np.isfinite(scales)):
+        raise ModelFormatError(f"{table.place}.scale: expected finite scales, none negative")
+    limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
+    if np.any((zero_points < limits.min) | (zero_points > limits.max)):
+        raise ModelFormatError(f"{table.place}.zero_point: expected values that {dtype} can hold")
+    return Quantization(scales, zero_points, axis)

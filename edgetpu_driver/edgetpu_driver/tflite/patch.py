@@ -1,0 +1,35 @@
+"""Replaces the constants of a .tflite file in place, e.g. with other weights."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.tflite.model import parse_model
+
+
+def replace_tensor(data: bytes, tensor: str, values: ArrayLike) -> bytes:
+    """Copy the file with other values in one constant of subgraph 0.
+
+    values: of the constant's shape, and such that its dtype can hold them; only float constants round them.
+    Raises ModelFormatError for a malformed file; InputError when there is no such constant, when other
+    tensors share its bytes, or when the values do not fit.
+    """
+    tensors = parse_model(data).subgraphs[0].tensors
+    found = [each for each in tensors if each.name == tensor and each.data]
+    if len(found) != 1:
+        raise InputError(f"expected one constant tensor '{tensor}' in the model, found {len(found)}")
+    target = found[0]
+    if sum(each.buffer == target.buffer for each in tensors) > 1:
+        raise InputError(f"expected a buffer of its own for '{tensor}', it is shared with other tensors")
+    array = np.asarray(values)
+    if array.shape != target.shape:
+        raise InputError(f"expected {target.spec}, got values of shape {list(array.shape)}")
+    with np.errstate(all="ignore"):
+        fitting = array.astype(target.dtype)
+    rounding_is_fine = target.dtype.kind == "f" and array.dtype.kind in "iuf"
+    if not rounding_is_fine and not np.array_equal(fitting, array):
+        raise InputError(f"expected values that {target.dtype} can hold for '{tensor}', got {array.dtype}")
+    start = target.data_offset
+    return data[:start] + fitting.tobytes() + data[start + len(target.data) :]

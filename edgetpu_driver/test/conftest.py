@@ -1,0 +1,37 @@
+"""What the tests of this package share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.tflite.builder import GraphBuilder
+
+GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
+
+
+@pytest.fixture
+def golden() -> Path:
+    """Real compiled models and what they put on the wire, beside the repository."""
+    if not GOLDEN.is_dir():
+        pytest.skip("the golden data (../shared/golden beside the repository) is absent")
+    return GOLDEN
+
+
+@pytest.fixture
+def make_dense() -> Callable[[int], bytes]:
+    """A function from a seed to a graph: 16 uint8 "x" to 8 uint8 "y" with weights drawn from the seed."""
+
+    def make(seed: int) -> bytes:
+        weights = np.random.default_rng(seed).integers(-127, 128, (8, 16))
+        graph = GraphBuilder("dense")
+        x = graph.input("x", (1, 16), np.uint8, scale=0.1, zero_point=128)
+        inner = graph.quantize(x, np.int8, scale=0.1, zero_point=0)
+        result = graph.fully_connected(inner, weights, weight_scale=0.01, scale=0.5, zero_point=0)
+        graph.output(graph.quantize(result, np.uint8, scale=0.5, zero_point=128, name="y"))
+        return graph.build()
+
+    return make

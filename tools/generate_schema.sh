@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Generates the Python bindings of every FlatBuffers schema in the driver, beside the schema.
+# Needs flatc 2.0.8 (Debian and Ubuntu: apt-get install flatbuffers-compiler); another version writes other code.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+command -v flatc >/dev/null || { echo "flatc is missing: apt-get install flatbuffers-compiler" >&2; exit 1; }
+
+for schema in edgetpu_driver/edgetpu_driver/*/schema/*.fbs; do
+  flatc --python --gen-onefile -o "$(dirname "$schema")" "$schema"
+  echo "generated from $schema"
+done
