@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 
 class ExecutableType(IntEnum):
@@ -58,9 +58,14 @@ class DataType(IntEnum):
     SIGNED_FIXED_POINT16 = 9
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy type of an element on the host; bfloat16, which NumPy lacks, shows as its 16 raw bits."""
+        return _DTYPE[self]
+
+    @property
     def size(self) -> int:
         """Bytes per element."""
-        return _ELEMENT_SIZE[self]
+        return _DTYPE[self].itemsize
 
     @property
     def is_signed_fixed(self) -> bool:
@@ -68,15 +73,15 @@ class DataType(IntEnum):
         return self in (DataType.SIGNED_FIXED_POINT8, DataType.SIGNED_FIXED_POINT16)
 
 
-_ELEMENT_SIZE = {
-    DataType.FIXED_POINT8: 1,
-    DataType.FIXED_POINT16: 2,
-    DataType.SIGNED_FIXED_POINT32: 4,
-    DataType.BFLOAT: 2,
-    DataType.HALF: 2,
-    DataType.SINGLE: 4,
-    DataType.SIGNED_FIXED_POINT8: 1,
-    DataType.SIGNED_FIXED_POINT16: 2,
+_DTYPE: dict[DataType, np.dtype[Any]] = {
+    DataType.FIXED_POINT8: np.dtype("u1"),
+    DataType.FIXED_POINT16: np.dtype("<u2"),
+    DataType.SIGNED_FIXED_POINT32: np.dtype("<i4"),
+    DataType.BFLOAT: np.dtype("<u2"),
+    DataType.HALF: np.dtype("<f2"),
+    DataType.SINGLE: np.dtype("<f4"),
+    DataType.SIGNED_FIXED_POINT8: np.dtype("i1"),
+    DataType.SIGNED_FIXED_POINT16: np.dtype("<i2"),
 }
 
 
@@ -127,7 +132,7 @@ class FieldOffset:
 
 @dataclass(frozen=True)
 class InstructionBitstream:
-    """Machine code: 16 bytes an instruction."""
+    """Machine code."""
 
     data: bytes
     field_offsets: tuple[FieldOffset, ...] = ()
@@ -135,14 +140,19 @@ class InstructionBitstream:
 
 @dataclass(frozen=True)
 class OutputLayout:
-    """How an output layer is cut into tiles; all maps are int32 arrays, offsets count elements."""
+    """How an output layer is cut into tiles.
 
-    y_to_tile: NDArray[np.int32]
-    x_to_tile: NDArray[np.int32]
-    tile_offset: NDArray[np.int32]
-    x_to_local_offset: NDArray[np.int32]
-    y_to_local_row: NDArray[np.int32]
-    x_to_local_row_size: NDArray[np.int32]
+    Element (y, x, z) lies tile_offset[y_to_tile[y] + x_to_tile[x]] + y_to_local_row[y] *
+    x_to_local_row_size[x] + x_to_local_offset[x] + z elements after the first. (The format calls these byte
+    offsets, but they count elements of the layer.)
+    """
+
+    y_to_tile: tuple[int, ...]
+    x_to_tile: tuple[int, ...]
+    tile_offset: tuple[int, ...]
+    x_to_local_offset: tuple[int, ...]
+    y_to_local_row: tuple[int, ...]
+    x_to_local_row_size: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -161,6 +171,13 @@ class Layer:
     layout: OutputLayout | None = None
     """None for inputs."""
     execution_count: int = 1
+    """How many times it crosses the wire in one inference."""
+
+    @property
+    def element_count(self) -> int:
+        """Elements of one batch item, padding excluded."""
+        y, x, z = self.shape
+        return y * x * z
 
 
 @dataclass(frozen=True)

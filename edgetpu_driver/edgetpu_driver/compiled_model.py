@@ -1,0 +1,238 @@
+"""A compiled model: what the .tflite container says of its tensors joined with what the chip is to run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.darwinn.executable import Executable, ExecutableType, Layer, Package
+from edgetpu_driver.darwinn.package import parse_package
+from edgetpu_driver.errors import InputError, ModelFormatError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite import flexbuffer
+from edgetpu_driver.tflite.model import ABSENT, Operator, Subgraph, parse_model
+
+CUSTOM_OP = "edgetpu-custom-op"
+
+# Keys of the custom operator's options (vendor driver).
+PACKAGE_KEY = "4"
+FURTHER_PACKAGES_KEY = "7"
+
+_CHIP = "beagle"
+_SEVERAL_CHIPS = -1
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledModel:
+    """The part of a compiled .tflite file that runs on the Edge TPU.
+
+    Where the graph has other operators before or after that part, inputs and outputs are those of the part,
+    not of the graph, and cpu_operators names the rest.
+    """
+
+    name: str
+    """The file's stem without "_edgetpu"."""
+    path: Path | None
+    sha256: str
+    """Of the file, in hexadecimal."""
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    input_layers: tuple[Layer, ...]
+    """The executable's layer behind each of inputs."""
+    output_layers: tuple[Layer, ...]
+    """The executable's layer behind each of outputs; execution.outputs may have more (state variables)."""
+    execution: Executable
+    """What runs for every inference."""
+    caching: Executable | None
+    """What puts the parameters into the chip's memory beforehand; None when there are none to put."""
+    cpu_operators: tuple[str, ...]
+    """Names of the operators that do not run on the Edge TPU, in order."""
+
+    @classmethod
+    def load(cls, path: str | Path) -> CompiledModel:
+        """Read and parse a file; ModelNotFoundError if it cannot be read, otherwise as `parse`."""
+        path = Path(path)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ModelNotFoundError(f"cannot read {path}: {error.strerror}") from error
+        return replace(cls.parse(data, path.stem.removesuffix("_edgetpu")), path=path)
+
+    @classmethod
+    def parse(cls, data: bytes, name: str = "") -> CompiledModel:
+        """Parse the bytes of a .tflite file.
+
+        Raises ModelFormatError for anything malformed or not compiled for the Edge TPU; ModelUnsupportedError
+        for a model that is cut into several Edge TPU parts or compiled for several chips.
+        """
+        graph = parse_model(data).subgraphs[0]
+        operator = _edge_tpu_operator(graph)
+        caching, execution = _executables(_package(operator))
+        if ABSENT in operator.inputs:
+            raise ModelFormatError(f"an input of '{CUSTOM_OP}' is absent; it has no optional ones")
+        inputs = [graph.tensors[index].spec for index in operator.inputs]
+        outputs = [graph.tensors[index].spec for index in operator.outputs]
+        return cls(
+            name=name,
+            path=None,
+            sha256=hashlib.sha256(data).hexdigest(),
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            input_layers=_match("input", inputs, execution.inputs, execution.batch_size),
+            output_layers=_match("output", outputs, execution.outputs, execution.batch_size),
+            execution=execution,
+            caching=caching,
+            cpu_operators=tuple(o.custom_code or o.name for o in graph.operators if o is not operator),
+        )
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether parameters stay in the chip's memory between inferences."""
+        return self.caching is not None
+
+    @property
+    def parameter_caching_token(self) -> int:
+        """Models with the same token may be resident together; 0 means always upload."""
+        return self.execution.parameter_caching_token
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of all parameters, those kept on the chip and those sent with every inference."""
+        return len(self.execution.parameters) + (len(self.caching.parameters) if self.caching else 0)
+
+    def check_runnable(self) -> None:
+        """Raise ModelUnsupportedError, with the reason, if no USB Edge TPU can run this model as it is."""
+        execution = self.execution
+        layers = (*execution.inputs, *execution.outputs)
+        executables = [execution] if self.caching is None else [self.caching, execution]
+        reasons = (
+            (execution.chip != _CHIP, f"it is compiled for the chip '{execution.chip}', not '{_CHIP}'"),
+            (
+                not all(each.fully_deterministic for each in executables),
+                "its DMA hints are not fully deterministic, so the order of its transfers is unknown",
+            ),
+            (execution.batch_size != 1, f"its batch size is {execution.batch_size}, not 1"),
+            (
+                any(layer.execution_count != 1 for layer in layers),
+                "a layer crosses the link more than once per inference",
+            ),
+        )
+        for applies, reason in reasons:
+            if applies:
+                raise ModelUnsupportedError(f"cannot run '{self.name}' over USB: {reason}")
+
+    def with_parameters(
+        self, *, caching: bytes | None = None, execution: bytes | None = None
+    ) -> CompiledModel:
+        """The same model with other parameter bytes, of the same sizes; InputError otherwise.
+
+        caching: for those kept on the chip; execution: for those sent with every inference. New cached
+        parameters come with a new caching token, since they cannot be resident together with the old ones.
+        """
+        model = self
+        if execution is not None:
+            _check_size("sent with every inference", execution, self.execution)
+            model = replace(model, execution=replace(model.execution, parameters=execution))
+        if caching is not None:
+            _check_size("kept on the chip", caching, self.caching)
+            token = caching_token(self.sha256.encode() + caching)
+            model = replace(model, execution=replace(model.execution, parameter_caching_token=token))
+            if self.caching is not None:
+                filler = replace(self.caching, parameters=caching, parameter_caching_token=token)
+                model = replace(model, caching=filler)
+        return model
+
+
+def caching_token(content: bytes) -> int:
+    """A 64-bit parameter caching token for given content; never 0, which means "always upload"."""
+    return int.from_bytes(hashlib.sha256(content).digest()[:8], "little") or 1
+
+
+def _check_size(place: str, parameters: bytes, executable: Executable | None) -> None:
+    expected = len(executable.parameters) if executable else 0
+    if len(parameters) != expected:
+        raise InputError(f"expected {expected} parameter bytes {place}, got {len(parameters)}")
+
+
+def _edge_tpu_operator(graph: Subgraph) -> Operator:
+    operators = [operator for operator in graph.operators if operator.custom_code == CUSTOM_OP]
+    if not operators:
+        raise ModelFormatError(
+            f"the model is not compiled for the Edge TPU: none of its {len(graph.operators)} operators is "
+            f"'{CUSTOM_OP}'; run edgetpu_compiler on it, or use the backend cpu or virtual"
+        )
+    if len(operators) > 1:
+        raise ModelUnsupportedError(
+            f"the model has {len(operators)} parts for the Edge TPU with other operators in between; "
+            "expected one part"
+        )
+    return operators[0]
+
+
+def _package(operator: Operator) -> Package:
+    options = flexbuffer.decode(operator.custom_options)
+    package: Any = options.get(PACKAGE_KEY) if isinstance(options, dict) else None
+    if not isinstance(package, bytes):
+        raise ModelFormatError(f"the options of '{CUSTOM_OP}' hold no package under the key '{PACKAGE_KEY}'")
+    if options.get(FURTHER_PACKAGES_KEY):
+        raise ModelUnsupportedError("the model is compiled for several Edge TPUs; one is expected")
+    parsed = parse_package(package)
+    if parsed.virtual_chip_id == _SEVERAL_CHIPS:
+        raise ModelUnsupportedError("the model is compiled for several Edge TPUs; one is expected")
+    return parsed
+
+
+def _executables(package: Package) -> tuple[Executable | None, Executable]:
+    """Which executable fills the chip's memory, if any, and which runs."""
+    if len(package.executables) == 1:
+        return None, package.executables[0]
+    by_type = {executable.type: executable for executable in package.executables}
+    kinds = sorted(executable.type.name for executable in package.executables)
+    pair = {ExecutableType.PARAMETER_CACHING, ExecutableType.EXECUTION_ONLY}
+    if len(by_type) != len(kinds) or not pair <= by_type.keys():
+        raise ModelFormatError(
+            "package: expected one executable, or PARAMETER_CACHING and EXECUTION_ONLY with or without "
+            f"STAND_ALONE; got {', '.join(kinds)}"
+        )
+    if ExecutableType.STAND_ALONE in by_type:
+        return None, by_type[ExecutableType.STAND_ALONE]
+    caching, execution = (by_type[kind] for kind in sorted(pair))
+    if caching.parameter_caching_token != execution.parameter_caching_token:
+        raise ModelFormatError(
+            f"package: the caching tokens of its executables differ: {caching.parameter_caching_token:#x} "
+            f"and {execution.parameter_caching_token:#x}"
+        )
+    return caching, execution
+
+
+def _match(
+    kind: str, tensors: Sequence[TensorSpec], layers: Sequence[Layer], batch_size: int
+) -> tuple[Layer, ...]:
+    """The layer behind each tensor: the one of its name, or the one at its place where names differ."""
+    names = {tensor.name for tensor in tensors}
+    if len(names) != len(tensors):
+        raise ModelFormatError(f"{kind} tensors of '{CUSTOM_OP}' share a name: {sorted(names)}")
+    by_name = {layer.name: layer for layer in layers}
+    if names <= by_name.keys():
+        matched = tuple(by_name[tensor.name] for tensor in tensors)
+    elif len(tensors) == len(layers):
+        matched = tuple(layers)
+    else:
+        raise ModelFormatError(
+            f"expected an {kind} layer for each tensor {sorted(names)}; the executable has {sorted(by_name)}"
+        )
+    for tensor, layer in zip(tensors, matched, strict=True):
+        _check_match(tensor, layer, batch_size)
+    return matched
+
+
+def _check_match(tensor: TensorSpec, layer: Layer, batch_size: int) -> None:
+    count = layer.element_count * layer.execution_count * batch_size
+    if prod(tensor.shape) != count or tensor.dtype.itemsize != layer.data_type.size:
+        raise ModelFormatError(
+            f"tensor {tensor} does not fit layer '{layer.name}' of {count} elements of {layer.data_type.name}"
+        )

@@ -1,0 +1,107 @@
+"""What must hold in an executable before anything relies on it: indices, ranges, sizes and layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edgetpu_driver.darwinn.executable import (
+    Description,
+    Direction,
+    DmaHint,
+    Executable,
+    Hint,
+    InstructionBitstream,
+    InstructionHint,
+    InterruptHint,
+    Layer,
+)
+from edgetpu_driver.darwinn.output_tiles import pixel_starts
+from edgetpu_driver.errors import ModelFormatError
+
+INSTRUCTION_BYTES = 16
+MAX_LAYER_BYTES = 1 << 25  # a 4K colour image; outputs stay far below, for the chip has 8 MiB of memory
+INPUT_OVERREAD_BYTES = 64  # hints may read past an input to fill the last word of the link
+_INTERRUPTS = 4
+_ADDRESS_FIELD_BITS = 32
+
+
+def check_executable(executable: Executable, place: str) -> None:
+    """Raise ModelFormatError, naming the place, unless all that the executable refers to is there."""
+    if executable.batch_size < 1 or executable.scratch_size_bytes < 0:
+        raise ModelFormatError(
+            f"{place}: batch size {executable.batch_size}, scratch size {executable.scratch_size_bytes} bytes"
+        )
+    for index, bitstream in enumerate(executable.bitstreams):
+        _check_bitstream(f"{place}.instruction_bitstreams[{index}]", bitstream)
+    for kind, layers in (("input", executable.inputs), ("output", executable.outputs)):
+        names = [layer.name for layer in layers]
+        if len(set(names)) != len(names):
+            raise ModelFormatError(f"{place}: {kind} layers share a name: {sorted(names)}")
+        for layer in layers:
+            _check_layer(f"{place}: {kind} layer '{layer.name}'", layer)
+    for layer in executable.outputs:
+        pixel_starts(layer)
+    for index, hint in enumerate(executable.hints):
+        _check_hint(f"{place}.dma_hints[{index}]", hint, executable)
+
+
+def _check_bitstream(place: str, bitstream: InstructionBitstream) -> None:
+    size = len(bitstream.data)
+    if size == 0 or size % INSTRUCTION_BYTES:
+        raise ModelFormatError(
+            f"{place} is not a whole number of {INSTRUCTION_BYTES}-byte instructions: {size}"
+        )
+    for field in bitstream.field_offsets:
+        if not 0 <= field.bit <= 8 * size - _ADDRESS_FIELD_BITS:
+            raise ModelFormatError(
+                f"{place} has {8 * size} bits; an address field is said to be at {field.bit}"
+            )
+
+
+def _check_layer(place: str, layer: Layer) -> None:
+    needed = layer.element_count * layer.data_type.size
+    if min(layer.shape) < 1 or layer.execution_count < 1:
+        raise ModelFormatError(
+            f"{place} has shape {layer.shape}, {layer.execution_count} times per inference"
+        )
+    if not needed <= layer.size_bytes <= MAX_LAYER_BYTES:
+        raise ModelFormatError(
+            f"{place} of shape {layer.shape} is said to take {layer.size_bytes} bytes; "
+            f"expected {needed} to {MAX_LAYER_BYTES}"
+        )
+
+
+def _check_hint(place: str, hint: Hint, executable: Executable) -> None:
+    if isinstance(hint, InstructionHint) and not 0 <= hint.chunk < len(executable.bitstreams):
+        raise ModelFormatError(f"{place} sends bitstream {hint.chunk} of {len(executable.bitstreams)}")
+    if isinstance(hint, InterruptHint) and not 0 <= hint.number < _INTERRUPTS:
+        raise ModelFormatError(f"{place} waits for interrupt {hint.number} of {_INTERRUPTS}")
+    if isinstance(hint, DmaHint):
+        _check_transfer(place, hint, executable)
+
+
+def _check_transfer(place: str, hint: DmaHint, executable: Executable) -> None:
+    if hint.description is Description.INPUT:
+        limit = _layer_bytes(place, hint.name, executable.inputs) + INPUT_OVERREAD_BYTES
+    elif hint.description is Description.OUTPUT:
+        limit = _layer_bytes(place, hint.name, executable.outputs)
+    elif hint.description is Description.PARAMETER:
+        limit = len(executable.parameters)
+    else:
+        limit = executable.scratch_size_bytes
+    end = hint.offset + hint.size
+    if hint.offset < 0 or hint.size < 1 or end > limit:
+        raise ModelFormatError(f"{place} moves bytes {hint.offset} to {end} of '{hint.name}'; it has {limit}")
+    if not 0 <= hint.batch < executable.batch_size:
+        raise ModelFormatError(f"{place} is for item {hint.batch} of a batch of {executable.batch_size}")
+    outfeed = hint.description is Description.OUTPUT
+    if hint.description is not Description.SCRATCH and outfeed != (hint.direction is Direction.OUTFEED):
+        raise ModelFormatError(f"{place} moves {hint.description.name} in direction {hint.direction.name}")
+
+
+def _layer_bytes(place: str, name: str, layers: Sequence[Layer]) -> int:
+    """Bytes of the named layer in one inference of one batch item."""
+    for layer in layers:
+        if layer.name == name:
+            return layer.size_bytes * layer.execution_count
+    raise ModelFormatError(f"{place} names the layer '{name}'; there are {sorted(i.name for i in layers)}")

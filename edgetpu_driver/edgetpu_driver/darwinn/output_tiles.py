@@ -1,0 +1,131 @@
+"""Relayout of tiled outputs: from the order in which the chip's tiles send them to (y, x, z), and back.
+
+The sixteen tiles each send their part of an output, so neighbouring pixels may lie far apart on the wire and
+pixels may be padded. Where each pixel lies is known once the model is; what is left per inference is one
+gather of the longest rows of bytes that stay together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.darwinn.executable import Layer, OutputLayout
+from edgetpu_driver.darwinn.host_convention import flip_sign
+from edgetpu_driver.errors import ModelFormatError
+
+
+class TileGather:
+    """The relayout of one output layer, prepared once and used for every inference; safe to share by threads.
+
+    Raises ModelFormatError if the layer's layout is missing, incomplete or leaves the layer.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        starts = pixel_starts(layer)
+        rows, pitch, kept = _rows(starts, layer)
+        size = layer.data_type.size
+        self._rows: NDArray[np.intp] = rows
+        self._pitch = pitch * size
+        self._kept = kept * size
+        self._used = (int(rows.max()) + 1) * self._pitch
+
+    def gather(self, wire: NDArray[np.uint8]) -> NDArray[Any]:
+        """Values of one inference, (y, x, z) in layer.data_type.dtype, newly allocated.
+
+        wire: contiguous uint8[layer.size_bytes] as received.
+        """
+        rows = wire[: self._used].reshape(-1, self._pitch).take(self._rows, axis=0)
+        if self._kept != self._pitch:
+            rows = np.ascontiguousarray(rows[:, : self._kept])
+        values = rows.reshape(-1).view(self.layer.data_type.dtype)
+        flip_sign(values, self.layer.data_type)
+        return values.reshape(self.layer.shape)
+
+    def scatter(self, values: NDArray[Any]) -> NDArray[np.uint8]:
+        """The inverse, as the chip would send it: uint8[layer.size_bytes], padding zero.
+
+        values: layer.element_count elements of layer.data_type.dtype in (y, x, z) order, any shape.
+        """
+        host = np.array(values, self.layer.data_type.dtype, order="C").reshape(-1)
+        flip_sign(host, self.layer.data_type)
+        wire = np.zeros(self.layer.size_bytes, np.uint8)
+        rows = wire[: self._used].reshape(-1, self._pitch)
+        rows[self._rows, : self._kept] = host.view(np.uint8).reshape(-1, self._kept)
+        return wire
+
+
+def pixel_starts(layer: Layer) -> NDArray[np.int64]:
+    """Where the first element of each pixel lies on the wire: int64[y, x], counted in elements.
+
+    An output of one pixel is contiguous whatever its layout says. Raises ModelFormatError for a layout that
+    is missing, that does not fit the layer's shape, or that leads outside the layer.
+    """
+    y_dim, x_dim, z_dim = layer.shape
+    if y_dim == x_dim == 1:
+        starts = np.zeros((1, 1), np.int64)
+    elif layer.layout is None:
+        raise ModelFormatError(f"output layer '{layer.name}' of shape {layer.shape} has no layout")
+    else:
+        starts = _layout_starts(layer, layer.layout)
+    capacity = layer.size_bytes // layer.data_type.size
+    first, end = int(starts.min()), int(starts.max()) + z_dim
+    if first < 0 or end > capacity:
+        raise ModelFormatError(
+            f"the layout of output layer '{layer.name}' reaches elements {first} to {end} of {capacity}"
+        )
+    return starts
+
+
+def _layout_starts(layer: Layer, layout: OutputLayout) -> NDArray[np.int64]:
+    y_dim, x_dim, _ = layer.shape
+    y_lengths = {len(layout.y_to_tile), len(layout.y_to_local_row)}
+    x_lengths = {len(layout.x_to_tile), len(layout.x_to_local_offset), len(layout.x_to_local_row_size)}
+    if y_lengths != {y_dim} or x_lengths != {x_dim}:
+        raise ModelFormatError(
+            f"the layout of output layer '{layer.name}' maps {sorted(y_lengths)} rows and "
+            f"{sorted(x_lengths)} columns; the layer has {y_dim} and {x_dim}"
+        )
+    y_tile, x_tile, tile_offset, x_local, y_row, row_size = (
+        np.array(values, np.int64)
+        for values in (
+            layout.y_to_tile,
+            layout.x_to_tile,
+            layout.tile_offset,
+            layout.x_to_local_offset,
+            layout.y_to_local_row,
+            layout.x_to_local_row_size,
+        )
+    )
+    lowest, highest = y_tile.min() + x_tile.min(), y_tile.max() + x_tile.max()
+    if lowest < 0 or highest >= tile_offset.size:
+        raise ModelFormatError(
+            f"the layout of output layer '{layer.name}' names tiles {lowest} to {highest} of "
+            f"{tile_offset.size}"
+        )
+    tiles = y_tile[:, np.newaxis] + x_tile
+    starts: NDArray[np.int64] = tile_offset[tiles] + y_row[:, np.newaxis] * row_size + x_local
+    return starts
+
+
+def _rows(starts: NDArray[np.int64], layer: Layer) -> tuple[NDArray[np.intp], int, int]:
+    """The wire seen as rows of `pitch` elements, of which output uses the first `kept` of the rows listed.
+
+    Returns the list of rows, pitch and kept; the widest rows that fit, since a gather costs by the row.
+    """
+    _, x_dim, z_dim = layer.shape
+    pixels = starts.reshape(-1)
+    for width in range(x_dim, 0, -1):  # whole runs of pixels that stay together
+        if x_dim % width:
+            continue
+        runs, length = pixels.reshape(-1, width), width * z_dim
+        together = np.array_equal(runs, runs[:, :1] + np.arange(width) * z_dim)
+        if together and not (runs[:, 0] % length).any():
+            return (runs[:, 0] // length).astype(np.intp), length, length
+    pitch = int(np.gcd.reduce(pixels))
+    if pitch >= z_dim and int(pixels.max()) + pitch <= layer.size_bytes // layer.data_type.size:
+        return (pixels // pitch).astype(np.intp), pitch, z_dim  # padded pixels
+    return (pixels[:, np.newaxis] + np.arange(z_dim)).reshape(-1).astype(np.intp), 1, 1

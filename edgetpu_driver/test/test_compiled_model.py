@@ -1,0 +1,312 @@
+"""Compiled models: the TFLite container joined with the package inside."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.executable import (
+    DataType,
+    Description,
+    Direction,
+    DmaHint,
+    Executable,
+    ExecutableType,
+    InstructionBitstream,
+    InstructionHint,
+    InterruptHint,
+    Layer,
+    Package,
+)
+from edgetpu_driver.darwinn.package_writer import write_package
+from edgetpu_driver.errors import InputError, ModelFormatError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite import flexbuffer
+from edgetpu_driver.tflite.builder import GraphBuilder
+
+SPEC_IN = TensorSpec("in", (1, 8), np.dtype(np.uint8), 0.5, 3)
+SPEC_OUT = TensorSpec("out", (1, 16), np.dtype(np.int8), 0.25, -1)
+LAYER_IN = Layer("in", 8, (1, 1, 8), DataType.FIXED_POINT8, 3, 0.5)
+LAYER_OUT = Layer("out", 16, (1, 1, 16), DataType.SIGNED_FIXED_POINT8, 127, 0.25)
+CODE = (InstructionBitstream(bytes(32)),)
+
+EXECUTION = Executable(
+    type=ExecutableType.EXECUTION_ONLY,
+    name="model",
+    parameter_caching_token=77,
+    bitstreams=CODE,
+    parameters=b"",
+    hints=(
+        InstructionHint(0),
+        DmaHint(Description.INPUT, Direction.INFEED, "in", 0, 8),
+        DmaHint(Description.OUTPUT, Direction.OUTFEED, "out", 0, 16),
+        InterruptHint(0),
+    ),
+    fully_deterministic=True,
+    inputs=(LAYER_IN,),
+    outputs=(LAYER_OUT,),
+)
+CACHING = Executable(
+    type=ExecutableType.PARAMETER_CACHING,
+    name="Unknown",
+    parameter_caching_token=77,
+    bitstreams=CODE,
+    parameters=b"weights!",
+    hints=(
+        InstructionHint(0),
+        DmaHint(Description.PARAMETER, Direction.INFEED, "", 0, 8),
+        InterruptHint(0),
+    ),
+    fully_deterministic=True,
+    inputs=(),
+    outputs=(),
+)
+STAND_ALONE = replace(EXECUTION, type=ExecutableType.STAND_ALONE, parameter_caching_token=0)
+
+
+def options(*executables: Executable, chip_id: int = 0) -> bytes:
+    package = Package(executables, 14, "cl/", virtual_chip_id=chip_id)
+    return flexbuffer.encode({"1": 0, "4": write_package(package), "5": -1, "6": [18], "7": []})
+
+
+def container(
+    custom_options: bytes, source: TensorSpec = SPEC_IN, result: TensorSpec = SPEC_OUT, parts: int = 1
+) -> bytes:
+    builder = GraphBuilder()
+    tensor = builder.input(
+        source.name, source.shape, source.dtype, scale=source.scale, zero_point=source.zero_point
+    )
+    for index in range(parts):
+        name = result.name if index == 0 else f"{result.name}{index}"
+        builder.output(
+            builder.custom("edgetpu-custom-op", [tensor], [replace(result, name=name)], custom_options)[0]
+        )
+    return builder.build()
+
+
+def compiled(*executables: Executable) -> CompiledModel:
+    return CompiledModel.parse(container(options(*executables)), "sample")
+
+
+def test_dense_256(golden: Path) -> None:
+    path = golden / "models" / "dense_256_edgetpu.tflite"
+    model = CompiledModel.load(path)
+    assert (model.name, model.path) == ("dense_256", path)
+    assert model.sha256 == "145e02a22b0000b5844882d07442dff8e28c02afc17443a82758a31dd5c1f7db"
+    assert [str(spec) for spec in model.inputs] == ["'serving_default_keras_tensor:0' uint8[1, 256]"]
+    assert [str(spec) for spec in model.outputs] == ["'StatefulPartitionedCall_1:0' uint8[1, 256]"]
+    assert (model.inputs[0].scale, model.inputs[0].zero_point) == (
+        float(np.float32(0.00784302782267332)),
+        127,
+    )
+    assert (model.outputs[0].scale, model.outputs[0].zero_point) == (
+        float(np.float32(0.01904885843396187)),
+        129,
+    )
+    assert model.is_cached
+    assert model.parameter_caching_token == 0xFCE222D70D502FB8
+    assert model.parameter_bytes == 67584
+    assert model.cpu_operators == ()
+    assert model.execution.type is ExecutableType.EXECUTION_ONLY
+    assert model.caching is not None
+    assert model.caching.type is ExecutableType.PARAMETER_CACHING
+    model.check_runnable()
+
+
+def test_zero_points_of_tensors_are_signed_and_those_of_layers_are_not(golden: Path) -> None:
+    model = CompiledModel.load(golden / "models" / "bright_64x64_edgetpu.tflite")
+    assert (model.outputs[0].dtype, model.outputs[0].zero_point) == (np.dtype(np.int8), -47)
+    assert model.output_layers[0].zero_point == 81
+
+
+def test_the_operators_left_to_the_cpu_are_named(golden: Path) -> None:
+    model = CompiledModel.load(golden / "models" / "deeplabv3_mnv2_pascal_quant_edgetpu.tflite")
+    assert [spec.shape for spec in model.outputs] == [(1, 33, 33, 256), (1, 1, 1, 256)]
+    assert model.cpu_operators == (
+        "RESIZE_BILINEAR",
+        "QUANTIZE",
+        "CONCATENATION",
+        "CONV_2D",
+        "CONV_2D",
+        "RESIZE_BILINEAR",
+        "RESIZE_BILINEAR",
+        "ARG_MAX",
+    )
+
+
+def test_operators_before_the_edge_tpu_part_are_named_too(golden: Path) -> None:
+    model = CompiledModel.load(golden / "models" / "movenet_single_pose_lightning_ptq_edgetpu.tflite")
+    assert [spec.name for spec in model.inputs] == ["tfl.quantize"]
+    assert [spec.name for spec in model.outputs[:3]] == ["Reshape_2", "Sigmoid", "Sigmoid1"]
+    assert model.cpu_operators[:2] == ("CAST", "QUANTIZE")
+    assert model.parameter_bytes == 2862656 + 2368
+
+
+def test_custom_operators_are_named_by_their_code(golden: Path) -> None:
+    name = "posenet_mobilenet_v1_075_353_481_16_quant_decoder_edgetpu.tflite"
+    assert CompiledModel.load(golden / "models" / name).cpu_operators == ("PosenetDecoderOp",)
+
+
+def test_several_inputs_are_in_the_order_of_the_graph(golden: Path) -> None:
+    name = "ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2_edgetpu.tflite"
+    model = CompiledModel.load(golden / "models" / name)
+    assert [spec.shape for spec in model.inputs] == [(1, 19, 19, 512), (1, 10, 10, 1024)]
+    assert [layer.size_bytes for layer in model.input_layers] == [184832, 102400]
+
+
+def test_a_model_with_state_keeps_its_hidden_outputs_in_the_executable(golden: Path) -> None:
+    model = CompiledModel.load(golden / "models" / "keras_lstm_mnist_ptq_edgetpu.tflite")
+    assert [spec.dtype.name for spec in model.inputs] == ["uint8", "int8", "int16"]
+    assert [layer.name for layer in model.output_layers] == ["StatefulPartitionedCall:0"]
+    assert len(model.execution.outputs) == 3
+    with pytest.raises(ModelUnsupportedError, match=r"'keras_lstm_mnist_ptq' .* not fully deterministic"):
+        model.check_runnable()
+
+
+def test_a_plain_graph_is_refused_with_what_to_do(golden: Path) -> None:
+    with pytest.raises(ModelFormatError, match=r"not compiled for the Edge TPU.*run edgetpu_compiler on it"):
+        CompiledModel.load(golden / "models" / "dense_256.tflite")
+
+
+def test_a_missing_file_is_reported_as_such(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError, match="No such file"):
+        CompiledModel.load(tmp_path / "none_edgetpu.tflite")
+
+
+def test_one_executable_stands_alone_whatever_its_type() -> None:
+    model = compiled(EXECUTION)
+    assert (model.execution, model.caching) == (EXECUTION, None)
+    assert not model.is_cached
+    assert model.parameter_bytes == 0
+
+
+def test_caching_and_execution_are_found_in_any_order() -> None:
+    for executables in ((EXECUTION, CACHING), (CACHING, EXECUTION)):
+        model = compiled(*executables)
+        assert (model.execution, model.caching) == (EXECUTION, CACHING)
+
+
+def test_a_stand_alone_executable_is_preferred() -> None:
+    model = compiled(EXECUTION, CACHING, STAND_ALONE)
+    assert (model.execution, model.caching) == (STAND_ALONE, None)
+
+
+@pytest.mark.parametrize(
+    "executables",
+    [(EXECUTION, EXECUTION), (EXECUTION, STAND_ALONE), (CACHING, CACHING), (EXECUTION, CACHING, CACHING)],
+)
+def test_other_combinations_are_refused(executables: tuple[Executable, ...]) -> None:
+    with pytest.raises(ModelFormatError, match="expected one executable, or PARAMETER_CACHING and"):
+        compiled(*executables)
+
+
+def test_executables_of_one_model_share_a_token() -> None:
+    with pytest.raises(ModelFormatError, match="tokens of its executables differ: 0x4d and 0x4e"):
+        compiled(replace(EXECUTION, parameter_caching_token=78), CACHING)
+
+
+def test_tensors_and_layers_of_other_names_correspond_by_place() -> None:
+    layer = replace(LAYER_IN, name="other")
+    hints = (InstructionHint(0), DmaHint(Description.INPUT, Direction.INFEED, "other", 0, 8))
+    model = compiled(replace(EXECUTION, inputs=(layer,), hints=hints))
+    assert model.inputs[0].name == "in"
+    assert model.input_layers == (layer,)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [replace(SPEC_OUT, shape=(1, 15)), replace(SPEC_OUT, dtype=np.dtype(np.int16))],
+)
+def test_a_tensor_must_fit_its_layer(spec: TensorSpec) -> None:
+    data = container(options(EXECUTION), result=spec)
+    with pytest.raises(ModelFormatError, match=r"tensor 'out' .* does not fit layer 'out' of 16 elements"):
+        CompiledModel.parse(data)
+
+
+def test_a_tensor_without_a_layer_is_refused() -> None:
+    execution = replace(EXECUTION, inputs=(), hints=EXECUTION.hints[:1])
+    with pytest.raises(ModelFormatError, match=r"an input layer for each tensor \['in'\]"):
+        compiled(execution)
+
+
+def test_several_edge_tpu_parts_are_refused() -> None:
+    data = container(options(EXECUTION), parts=2)
+    with pytest.raises(ModelUnsupportedError, match="2 parts for the Edge TPU"):
+        CompiledModel.parse(data)
+
+
+def test_a_model_for_several_chips_is_refused() -> None:
+    with pytest.raises(ModelUnsupportedError, match="compiled for several Edge TPUs"):
+        CompiledModel.parse(container(options(EXECUTION, chip_id=-1)))
+
+
+@pytest.mark.parametrize("custom_options", [{"1": 0}, {"4": 5}, [1, 2], {"4": b""}])
+def test_options_without_a_package_are_refused(custom_options: flexbuffer.Value) -> None:
+    with pytest.raises(ModelFormatError, match="package"):
+        CompiledModel.parse(container(flexbuffer.encode(custom_options)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"chip": "noronha"}, "compiled for the chip 'noronha', not 'beagle'"),
+        ({"fully_deterministic": False}, "not fully deterministic"),
+        (
+            {"inputs": (replace(LAYER_IN, shape=(1, 1, 4), execution_count=2),)},
+            "more than once per inference",
+        ),
+    ],
+)
+def test_what_cannot_run_over_usb_is_said_with_the_reason(changes: dict[str, object], reason: str) -> None:
+    model = compiled(replace(EXECUTION, **changes))  # type: ignore[arg-type]
+    with pytest.raises(ModelUnsupportedError, match=f"cannot run 'sample' over USB: .*{reason}"):
+        model.check_runnable()
+
+
+def test_a_batch_cannot_run_over_usb() -> None:
+    half_in, half_out = replace(LAYER_IN, shape=(1, 1, 4)), replace(LAYER_OUT, shape=(1, 1, 8))
+    model = compiled(replace(EXECUTION, batch_size=2, inputs=(half_in,), outputs=(half_out,)))
+    with pytest.raises(ModelUnsupportedError, match="its batch size is 2, not 1"):
+        model.check_runnable()
+
+
+def test_other_cached_parameters_come_with_another_token() -> None:
+    model = compiled(EXECUTION, CACHING)
+    other, again = (model.with_parameters(caching=b"WEIGHTS!") for _ in range(2))
+    assert other.caching is not None
+    assert other.caching.parameters == b"WEIGHTS!"
+    assert other.caching.parameter_caching_token == other.execution.parameter_caching_token
+    assert other.parameter_caching_token == again.parameter_caching_token
+    assert other.parameter_caching_token not in (0, 77)
+    assert replace(other.execution, parameter_caching_token=77) == EXECUTION
+    assert model.caching == CACHING
+
+
+def test_other_streamed_parameters_keep_the_token() -> None:
+    model = compiled(replace(EXECUTION, parameters=b"1234"), CACHING)
+    other = model.with_parameters(execution=b"4321")
+    assert other.execution.parameters == b"4321"
+    assert (other.parameter_caching_token, other.caching) == (77, CACHING)
+
+
+@pytest.mark.parametrize("parameters", [{"caching": b"short"}, {"execution": b"unexpected"}])
+def test_other_parameters_must_have_the_same_size(parameters: dict[str, bytes]) -> None:
+    with pytest.raises(InputError, match=r"expected \d parameter bytes .*, got \d"):
+        compiled(EXECUTION, CACHING).with_parameters(**parameters)
+
+
+def test_the_digest_is_that_of_the_file() -> None:
+    data = container(options(EXECUTION))
+    assert CompiledModel.parse(data).sha256 == hashlib.sha256(data).hexdigest()
+
+
+def test_a_truncated_model_is_malformed_wherever_it_is_cut() -> None:
+    data = container(options(EXECUTION, CACHING))
+    for size in range(0, len(data), 127):
+        with pytest.raises(ModelFormatError):
+            CompiledModel.parse(data[:size])
