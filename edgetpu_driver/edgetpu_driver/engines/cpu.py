@@ -1,0 +1,156 @@
+"""The engine that runs a plain .tflite graph on the CPU, with LiteRT."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import (
+    DependencyMissingError,
+    ModelFormatError,
+    ModelNotFoundError,
+    ModelUnsupportedError,
+)
+from edgetpu_driver.tensor import TensorSpec, check_inputs
+from edgetpu_driver.tflite.model import EDGETPU_CUSTOM_OP, Model, Subgraph, parse_model
+
+_LARGEST_SCALE = 1e30
+_LARGEST_SUM_RATIO = 2**19  # of input scale to output scale, in LiteRT's ADD and SUB kernels
+_GREETING = b"Created TensorFlow Lite XNNPACK delegate"
+_greeting_lock = threading.Lock()
+_greeted = threading.Event()
+
+
+class CpuEngine:
+    """A plain graph (x.tflite, not x_edgetpu.tflite) on one CPU thread.
+
+    `run` may be called from any thread: calls are serialised, and other threads run on meanwhile, as LiteRT
+    releases the GIL. Results are reproducible on one machine.
+
+    model: a file, or the bytes of one. Raises ModelNotFoundError, ModelFormatError, ModelUnsupportedError for
+    a graph that LiteRT cannot run, and DependencyMissingError where ai-edge-litert is not installed.
+    """
+
+    def __init__(self, model: str | os.PathLike[str] | bytes) -> None:
+        name, data = _load(model)
+        parsed = parse_model(data)
+        _refuse_compiled(name, parsed)
+        graph = parsed.subgraphs[0]
+        _refuse_fatal_scales(name, graph)
+        self.inputs: tuple[TensorSpec, ...] = graph.input_specs
+        self.outputs: tuple[TensorSpec, ...] = graph.output_specs
+        self._inputs = [(spec.name, index) for spec, index in zip(self.inputs, graph.inputs, strict=True)]
+        self._outputs = [(spec.name, index) for spec, index in zip(self.outputs, graph.outputs, strict=True)]
+        self._interpreter = _make_interpreter(name, data)
+        self._lock = threading.Lock()
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Run the model once; the arrays returned belong to the caller. Raises InputError."""
+        check_inputs(self.inputs, inputs)
+        with self._lock:
+            try:
+                for name, index in self._inputs:
+                    self._interpreter.set_tensor(index, inputs[name])
+                self._interpreter.invoke()
+            except (RuntimeError, ValueError) as error:
+                raise ModelUnsupportedError(f"LiteRT cannot run the graph: {_first_line(error)}") from None
+            return {name: self._interpreter.get_tensor(index) for name, index in self._outputs}
+
+
+def _load(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes]:
+    """A name for messages, and the file's content."""
+    if isinstance(model, bytes):
+        return "the model", model
+    path = Path(model)
+    try:
+        return f"'{path.name}'", path.read_bytes()
+    except OSError as error:
+        raise ModelNotFoundError(f"cannot read the model {path}: {error.strerror}") from None
+
+
+def _refuse_compiled(name: str, model: Model) -> None:
+    if any(operator.custom_code == EDGETPU_CUSTOM_OP for operator in model.subgraphs[0].operators):
+        raise ModelUnsupportedError(
+            f"{name} is compiled for the Edge TPU: run it on the backend 'usb' or 'virtual', or give the CPU "
+            f"the graph it was compiled from (the file without '_edgetpu' in its name)"
+        )
+
+
+def _refuse_fatal_scales(name: str, graph: Subgraph) -> None:
+    """Refuse what LiteRT would answer by ending the process."""
+    for tensor in graph.tensors:
+        scales = tensor.quantization.scales
+        if np.any((scales < np.finfo(np.float32).tiny) | (scales > _LARGEST_SCALE)):
+            raise ModelUnsupportedError(f"{name}: LiteRT cannot use the scale of '{tensor.name}'")
+    for operator in graph.operators:
+        if operator.name in ("ADD", "SUB"):
+            largest = max((graph.tensors[index].spec.scale for index in operator.inputs), default=0.0)
+            for result in (graph.tensors[index].spec for index in operator.outputs):
+                if result.scale and largest / result.scale >= _LARGEST_SUM_RATIO:
+                    raise ModelUnsupportedError(
+                        f"{name}: the scale {result.scale:g} of {result} is too small for a sum of inputs "
+                        f"with scale {largest:g}"
+                    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _make_interpreter(name: str, data: bytes) -> Any:
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError as error:
+        raise DependencyMissingError(
+            f"running models on the CPU needs LiteRT: pip install ai-edge-litert ({error})"
+        ) from None
+    with _without_greeting():
+        try:
+            # The default operator resolver, that is XNNPACK: 2 to 15 times faster than the reference kernels
+            # (gabor_64x64_p4: 0.09 ms, not 1.5 ms), and it rescales sums by one float32 factor, as the Edge
+            # TPU does. The reference kernels' fixed-point factor differs from that by 1 in < 1 % of values.
+            interpreter = Interpreter(model_content=data, num_threads=1)
+        except ValueError as error:
+            raise ModelFormatError(f"{name}: LiteRT refuses the file: {error}") from None
+        try:
+            interpreter.allocate_tensors()
+        except (RuntimeError, ValueError) as error:
+            raise ModelUnsupportedError(
+                f"{name}: LiteRT cannot run the graph: {_first_line(error)}"
+            ) from None
+    return interpreter
+
+
+@contextmanager
+def _without_greeting() -> Iterator[None]:
+    """Keep the line that LiteRT writes to stderr once per process from the user; nothing else is lost."""
+    with _greeting_lock:
+        if _greeted.is_set():
+            yield
+            return
+        try:
+            stderr = os.dup(2)
+        except OSError:  # a process without stderr
+            yield
+            return
+        with tempfile.TemporaryFile() as captured:
+            os.dup2(captured.fileno(), 2)
+            try:
+                yield
+            finally:
+                os.dup2(stderr, 2)
+                os.close(stderr)
+                captured.seek(0)
+                for line in captured:
+                    if _GREETING in line:
+                        _greeted.set()
+                    else:
+                        os.write(2, line)

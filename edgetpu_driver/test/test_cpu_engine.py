@@ -1,0 +1,168 @@
+"""The CPU engine: results, names, threads, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.errors import (
+    DependencyMissingError,
+    InputError,
+    ModelFormatError,
+    ModelNotFoundError,
+    ModelUnsupportedError,
+)
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.builder import GraphBuilder
+
+pytest.importorskip("ai_edge_litert", reason="the CPU engine needs ai-edge-litert")
+
+
+def doubling(description: str = "") -> bytes:
+    """A graph that gives y = 2 x on int8[1, 4]."""
+    graph = GraphBuilder(description)
+    x = graph.input("x", (1, 4), np.int8, scale=1, zero_point=0)
+    graph.output(graph.add(x, x, scale=1, zero_point=0, name="y"))
+    return graph.build()
+
+
+def test_a_model_runs_by_names() -> None:
+    engine: Engine = CpuEngine(doubling())
+    assert engine.inputs == (TensorSpec("x", (1, 4), np.dtype(np.int8), 1.0, 0),)
+    assert engine.outputs == (TensorSpec("y", (1, 4), np.dtype(np.int8), 1.0, 0),)
+    outputs = engine.run({"x": np.array([[1, -2, 3, 100]], np.int8)})
+    assert list(outputs) == ["y"]
+    assert outputs["y"].dtype == np.int8
+    assert outputs["y"].tolist() == [[2, -4, 6, 127]]
+
+
+def test_a_model_is_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "doubling.tflite"
+    file.write_bytes(doubling())
+    x = np.array([[1, 2, 3, 4]], np.int8)
+    assert CpuEngine(file).run({"x": x})["y"].tolist() == [[2, 4, 6, 8]]
+    assert CpuEngine(str(file)).run({"x": x})["y"].tolist() == [[2, 4, 6, 8]]
+
+
+def test_outputs_belong_to_the_caller() -> None:
+    engine = CpuEngine(doubling())
+    first = engine.run({"x": np.full((1, 4), 1, np.int8)})["y"]
+    first += 1
+    engine.run({"x": np.full((1, 4), 5, np.int8)})
+    assert first.tolist() == [[3, 3, 3, 3]]
+
+
+def test_an_input_need_not_be_contiguous() -> None:
+    image = np.arange(8, dtype=np.int8).reshape(1, 8)
+    assert CpuEngine(doubling()).run({"x": image[:, ::2]})["y"].tolist() == [[0, 4, 8, 12]]
+
+
+def test_a_real_graph_finds_the_bright_spot(golden: Path) -> None:
+    engine = CpuEngine(golden / "models" / "bright_64x64.tflite")
+    (image,), (position,) = engine.inputs, engine.outputs
+    picture = np.zeros(image.shape, np.uint8)
+    picture[0, 50, 10, 0] = 255
+    x, y = position.dequantise(engine.run({image.name: picture})[position.name])[0] * 0.1
+    # Column 10 and row 50 of 64 in -1..1; y is written with an offset of 1. One quantum is 0.0108.
+    assert x == pytest.approx((10 - 31.5) / 31.5, abs=0.0108)
+    assert y == pytest.approx((50 - 31.5) / 31.5 + 1, abs=0.0108)
+
+
+def test_a_real_product_is_that_of_its_weights(golden: Path) -> None:
+    engine = CpuEngine(golden / "models" / "dense_256.tflite")
+    (vector,), (result,) = engine.inputs, engine.outputs
+    zero = np.full(vector.shape, vector.zero_point, np.uint8)
+    assert (engine.run({vector.name: zero})[result.name] == result.zero_point).all()
+
+
+def test_threads_get_their_own_results() -> None:
+    engine = CpuEngine(doubling())
+
+    def double(value: int) -> list[int]:
+        return [int(engine.run({"x": np.full((1, 4), value, np.int8)})["y"][0, 3]) for _ in range(200)]
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(double, range(4)))
+    assert results == [[2 * value] * 200 for value in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, "expected the inputs 'x' int8[1, 4]; got none"),
+        ({"z": np.zeros((1, 4), np.int8)}, "expected the inputs 'x' int8[1, 4]; got 'z'"),
+        ({"x": np.zeros((4,), np.int8)}, "expected 'x' int8[1, 4]; got int8[4]"),
+        ({"x": np.zeros((1, 4), np.uint8)}, "expected 'x' int8[1, 4]; got uint8[1, 4]"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(inputs: dict[str, np.ndarray], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        CpuEngine(doubling()).run(inputs)
+    assert str(caught.value) == message
+
+
+def test_a_compiled_model_is_refused_with_the_way_out(golden: Path) -> None:
+    with pytest.raises(ModelUnsupportedError) as caught:
+        CpuEngine(golden / "models" / "bright_64x64_edgetpu.tflite")
+    assert str(caught.value) == (
+        "'bright_64x64_edgetpu.tflite' is compiled for the Edge TPU: run it on the backend 'usb' or "
+        "'virtual', or give the CPU the graph it was compiled from (the file without '_edgetpu' in its name)"
+    )
+
+
+def test_an_operator_unknown_to_litert_is_named() -> None:
+    graph = GraphBuilder()
+    x = graph.input("x", (1,), np.int8, scale=1, zero_point=0)
+    graph.output(*graph.custom("Mystery", [x], [TensorSpec("y", (1,), np.dtype(np.int8), 1, 0)]))
+    with pytest.raises(ModelUnsupportedError, match=r"the model: LiteRT cannot run the graph: .*Mystery"):
+        CpuEngine(graph.build())
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e35])
+def test_scales_that_end_litert_s_process_are_refused(scale: float) -> None:
+    graph = GraphBuilder()
+    x = graph.input("x", (1, 4), np.int8, scale=1, zero_point=0)
+    graph.output(graph.add(x, x, scale=scale, zero_point=0, name="y"))
+    with pytest.raises(ModelUnsupportedError, match=r"the scale .*of 'y'"):
+        CpuEngine(graph.build())
+
+
+def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError, match=r"none\.tflite: No such file"):
+        CpuEngine(tmp_path / "none.tflite")
+
+
+def test_a_malformed_file_is_refused() -> None:
+    with pytest.raises(ModelFormatError, match="TFL3"):
+        CpuEngine(b"something else")
+
+
+def test_without_litert_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
+    with pytest.raises(DependencyMissingError, match="pip install ai-edge-litert"):
+        CpuEngine(doubling())
+
+
+def test_litert_s_own_log_line_is_kept_from_the_user_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "doubling.tflite"
+    file.write_bytes(doubling())
+    script = (
+        "import os, sys\n"
+        "from edgetpu_driver.engines import cpu\n"
+        "with cpu._without_greeting():\n"
+        "    os.write(2, b'a line of somebody else\\n')\n"
+        f"cpu.CpuEngine({str(file)!r})\n"
+        f"cpu.CpuEngine({str(file)!r})\n"
+        "print('to the end', file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr.splitlines() == ["a line of somebody else", "to the end"]
