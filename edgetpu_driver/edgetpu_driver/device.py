@@ -1,0 +1,280 @@
+"""One Edge TPU on USB: opened, given work, recovered after faults, closed."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.errors import (
+    DeviceError,
+    DeviceLostError,
+    ProtocolError,
+    TransferError,
+)
+from edgetpu_driver.execution import PreparedModel
+from edgetpu_driver.tensor import check_inputs
+from edgetpu_driver.usb.backend import default_backend
+from edgetpu_driver.usb.bringup import ClockPreset, shut_down
+from edgetpu_driver.usb.connector import StickConnector
+from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.usb.link import UsbLink
+from edgetpu_driver.usb.registers import DIAGNOSTIC_REGISTERS, Register, celsius
+
+_log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """What is known of an open device."""
+
+    serial: str
+    """USB serial number; empty when it has none, which is usual."""
+    bus_path: str
+    """<bus>-<port>[.<port>...]."""
+    link_speed: float
+    """Mbit/s."""
+    firmware: str
+    """Release number that the running firmware reports, such as "1.00"."""
+    clock_preset: ClockPreset
+    temperature: float
+    """Of the die, degrees Celsius; NaN while the chip's thermometer is off."""
+    parameter_bytes: int
+    """Bytes of parameters now in the chip's memory."""
+    inferences: int
+    """This and what follows count from `EdgeTpu.open` on."""
+    uploads: int
+    bytes_sent: int
+    bytes_received: int
+    retries: int
+    """Operations run a second time after a fault."""
+    recoveries: int
+    """Times the device was reset and brought up again."""
+
+
+class EdgeTpu:
+    """An Edge TPU on USB. All methods may be called from any thread; calls are serialised.
+
+    After a failed transfer the device is reset, brought up again and the operation run a second time. When
+    that fails too its exception reaches the caller, and the next call starts by bringing the device up once
+    more; so does a call after DeviceLostError, once the stick is back in its port.
+    """
+
+    def __init__(self, connector: StickConnector) -> None:
+        """Connect at once; use `EdgeTpu.open`."""
+        self._connector = connector
+        self._lock = threading.RLock()
+        self._prepared: dict[CompiledModel, PreparedModel] = {}
+        self._resident: dict[bytes, PreparedModel] = {}
+        self._token = 0
+        self._inferences = self._uploads = self._retries = self._recoveries = 0
+        self._closed = False
+        self._link: UsbLink | None = connector.connect()
+        atexit.register(self.close)
+
+    @classmethod
+    def open(
+        cls,
+        usb_backend: Any = None,
+        serial: str | None = None,
+        firmware: str | Path | FirmwareImage | None = None,
+        *,
+        bus_path: str | None = None,
+        preset: ClockPreset = ClockPreset.HIGH,
+    ) -> EdgeTpu:
+        """Find a stick, load its firmware if it is in boot mode, bring it up.
+
+        usb_backend: any pyusb IBackend, by default libusb 1.0. serial, bus_path: which stick; any by default.
+        firmware: path of the vendor's image, needed for a stick in boot mode.
+        Raises DependencyMissingError, DeviceNotFoundError, DeviceAccessError, DeviceBusyError, FirmwareError,
+        or another DeviceError when the stick does not come up.
+        """
+        backend = default_backend() if usb_backend is None else usb_backend
+        return cls(StickConnector(backend, serial, bus_path, firmware, preset))
+
+    def __enter__(self) -> EdgeTpu:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Halt the chip, put it to sleep, release it; harmless when called again."""
+        with self._lock:
+            self._closed = True
+            atexit.unregister(self.close)
+            link, self._link = self._link, None
+            self._forget_residents()
+            if link is None:
+                return
+            try:
+                shut_down(link)
+            except DeviceError as error:
+                _log.warning("the Edge TPU at %s was not shut down: %s", link.stick.bus_path, error)
+            finally:
+                link.close()
+
+    def run(self, model: CompiledModel, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Run a model once, after uploading its parameters where they are not in the chip's memory.
+
+        inputs: every input by name, of the model's shape and dtype. Returns every output by name, in the
+        model's shape and dtype; the arrays belong to the caller. Raises InputError, ModelUnsupportedError for
+        a model that cannot run over USB, DeviceLostError when the stick is gone, or the DeviceError that it
+        did not recover from.
+        """
+        check_inputs(model.inputs, inputs)
+
+        def infer(link: UsbLink) -> dict[str, NDArray[Any]]:
+            self._make_resident(link, prepared)
+            return prepared.run(link, inputs)
+
+        with self._lock:
+            prepared = self._prepare(model)
+            outputs = self._attempt(infer)
+            self._inferences += 1
+            return outputs
+
+    def upload(self, model: CompiledModel, weights: bytes | None = None) -> None:
+        """Put a model's cached parameters into the chip's memory now; harmless for a model without any.
+
+        weights: parameter bytes to use from now on instead of the model's own, of the same size and layout.
+        Raises InputError for another size, ModelUnsupportedError, DeviceError.
+        """
+
+        def put(link: UsbLink) -> None:
+            self._resident.pop(prepared.place, None)
+            self._make_resident(link, prepared)
+
+        with self._lock:
+            if weights is not None:
+                self._prepared[model] = PreparedModel(model.with_parameters(caching=weights))
+            prepared = self._prepare(model)
+            self._attempt(put)
+
+    def prepare(self, model: CompiledModel) -> None:
+        """Make everything that can be made before the first run; ModelUnsupportedError if it cannot run."""
+        with self._lock:
+            self._prepare(model)
+
+    def forget(self, model: CompiledModel) -> None:
+        """Drop what was prepared for a model that will not run again."""
+        with self._lock:
+            prepared = self._prepared.pop(model, None)
+            if prepared is not None and self._resident.get(prepared.place) is prepared:
+                del self._resident[prepared.place]
+
+    def is_resident(self, model: CompiledModel) -> bool:
+        """Whether the model's cached parameters are in the chip's memory now."""
+        with self._lock:
+            prepared = self._prepared.get(model)
+            return prepared is not None and self._resident.get(prepared.place) is prepared
+
+    def info(self) -> DeviceInfo:
+        """Everything known of the device and of the work done. Raises DeviceError."""
+        with self._lock:
+            stick, serial, temperature = self._attempt(
+                lambda link: (
+                    link.stick,
+                    link.serial_number(),
+                    celsius(link.read_register(Register.omc0_dc)),
+                )
+            )
+            traffic = self._connector.traffic
+            return DeviceInfo(
+                serial=serial,
+                bus_path=stick.bus_path,
+                link_speed=stick.link_speed,
+                firmware=stick.firmware_release,
+                clock_preset=self._connector.preset,
+                temperature=temperature,
+                parameter_bytes=sum(prepared.cached_bytes for prepared in self._resident.values()),
+                inferences=self._inferences,
+                uploads=self._uploads,
+                bytes_sent=traffic.sent,
+                bytes_received=traffic.received,
+                retries=self._retries,
+                recoveries=self._recoveries,
+            )
+
+    def registers(self) -> dict[Register, int]:
+        """Read the error and status registers. Raises DeviceError."""
+
+        def read(link: UsbLink) -> dict[Register, int]:
+            return {register: link.read_register(register) for register in DIAGNOSTIC_REGISTERS}
+
+        with self._lock:
+            return self._attempt(read)
+
+    def _prepare(self, model: CompiledModel) -> PreparedModel:
+        prepared = self._prepared.get(model)
+        if prepared is None:
+            prepared = self._prepared[model] = PreparedModel(model)
+        return prepared
+
+    def _make_resident(self, link: UsbLink, prepared: PreparedModel) -> None:
+        """Only models of one caching token can be in memory together; token 0 is never kept."""
+        if prepared.token == 0 or prepared.token != self._token:
+            self._forget_residents()
+            self._token = prepared.token
+        if prepared.caching is None or self._resident.get(prepared.place) is prepared:
+            return
+        self._resident.pop(prepared.place, None)
+        prepared.caching.run(link)
+        self._resident[prepared.place] = prepared
+        self._uploads += 1
+
+    def _forget_residents(self) -> None:
+        self._resident.clear()
+        self._token = 0
+
+    def _attempt(self, work: Callable[[UsbLink], _Result]) -> _Result:
+        """Do the work; after a fault of the link recover and do it once more."""
+        if self._closed:
+            raise DeviceLostError("this EdgeTpu is closed")
+        if self._link is None:
+            self._recover(None)
+        try:
+            return work(self._open_link())
+        except (TransferError, ProtocolError, DeviceLostError) as fault:
+            _log.warning("the Edge TPU failed, trying once more: %s", fault)
+            self._recover(fault)
+        except BaseException:
+            self._abandon_link()
+            raise
+        self._retries += 1
+        try:
+            return work(self._open_link())
+        except BaseException:
+            self._abandon_link()
+            raise
+
+    def _recover(self, fault: DeviceError | None) -> None:
+        failed, self._link = self._link, None
+        self._forget_residents()
+        try:
+            self._link = self._connector.reconnect(failed)
+        except DeviceError as error:
+            raise error from fault
+        self._recoveries += 1
+
+    def _abandon_link(self) -> None:
+        """Nothing that is still under way may reach a later request: the next one starts with a reset."""
+        self._forget_residents()
+        self._open_link().close()
+        self._link = None
+
+    def _open_link(self) -> UsbLink:
+        if self._link is None:
+            raise DeviceLostError("there is no link to the device")
+        return self._link

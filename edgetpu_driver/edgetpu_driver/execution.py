@@ -1,0 +1,238 @@
+"""A compiled model made ready for the link: its DMA hints as a list of transfers with their buffers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.executable import (
+    Description,
+    Direction,
+    DmaHint,
+    Executable,
+    FenceHint,
+    Hint,
+    InstructionHint,
+    InterruptHint,
+    Layer,
+)
+from edgetpu_driver.darwinn.host_convention import input_to_wire
+from edgetpu_driver.darwinn.output_tiles import TileGather
+from edgetpu_driver.errors import ModelUnsupportedError, ProtocolError
+from edgetpu_driver.usb.framing import Frame, Tag
+from edgetpu_driver.usb.link import Reception, UsbLink
+
+_Bytes = NDArray[np.uint8]
+
+
+class _Step(Protocol):
+    def run(self, link: UsbLink) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Send:
+    """A frame whose payload is in place already."""
+
+    frame: Frame
+
+    def run(self, link: UsbLink) -> None:
+        link.send(self.frame)
+
+
+@dataclass(frozen=True)
+class _SendPart:
+    """A frame of bytes that are known only now; what reads past their end is zero."""
+
+    frame: Frame
+    source: _Bytes
+
+    def run(self, link: UsbLink) -> None:
+        self.frame.payload[: self.source.size] = self.source
+        link.send(self.frame)
+
+
+@dataclass(frozen=True)
+class _Receive:
+    """Bytes that are used where they arrive."""
+
+    reception: Reception
+
+    def run(self, link: UsbLink) -> None:
+        link.receive(self.reception)
+
+
+@dataclass(frozen=True)
+class _ReceivePart:
+    """Bytes that belong into a larger buffer."""
+
+    reception: Reception
+    target: _Bytes
+
+    def run(self, link: UsbLink) -> None:
+        link.receive(self.reception)
+        self.target[:] = self.reception.data[: self.target.size]
+
+
+@dataclass(frozen=True)
+class _AwaitEvent:
+    tag: Tag
+
+    def run(self, link: UsbLink) -> None:
+        event = link.read_event()
+        if event.tag is not self.tag:
+            raise ProtocolError(f"expected the event {self.tag.name}; {event.tag.name} came")
+
+
+class PreparedExecutable:
+    """One executable with its frames and buffers; ModelUnsupportedError if its hints are incomplete."""
+
+    def __init__(self, executable: Executable) -> None:
+        _check_complete(executable)
+        self.inputs: dict[str, _Bytes] = {}
+        """Wire bytes of each input layer, to be filled before `run`."""
+        self.outputs: dict[str, _Bytes] = {}
+        """Wire bytes of each output layer, valid after `run`."""
+        self._executable = executable
+        self._scratch = np.zeros(executable.scratch_size_bytes, np.uint8)
+        steps = (self._step(hint) for hint in executable.hints)
+        self._steps: tuple[_Step, ...] = tuple(step for step in steps if step is not None)
+
+    def run(self, link: UsbLink) -> None:
+        """Everything the executable puts on and takes off the wire, in the order of its hints."""
+        for step in self._steps:
+            step.run(link)
+
+    def _step(self, hint: Hint) -> _Step | None:
+        if isinstance(hint, InstructionHint):
+            return _Send(Frame(Tag.INSTRUCTIONS, self._executable.bitstreams[hint.chunk].data))
+        if isinstance(hint, InterruptHint):
+            return _AwaitEvent(Tag(Tag.INTERRUPT_0 + hint.number))
+        if isinstance(hint, FenceHint):
+            return None  # every transfer is complete before the next one starts
+        end = hint.offset + hint.size
+        if hint.description is Description.PARAMETER:
+            return _Send(Frame(Tag.PARAMETERS, self._executable.parameters[hint.offset : end]))
+        if hint.description is Description.INPUT:
+            return self._input_step(hint)
+        if hint.description is Description.OUTPUT:
+            return self._output_step(hint)
+        if hint.direction is Direction.INFEED:
+            return _SendPart(Frame(Tag.INPUT_ACTIVATIONS, hint.size), self._scratch[hint.offset : end])
+        return _ReceivePart(Reception(hint.size), self._scratch[hint.offset : end])
+
+    def _input_step(self, hint: DmaHint) -> _Step:
+        layer = _layer(self._executable.inputs, hint)
+        frame = Frame(Tag.INPUT_ACTIVATIONS, hint.size)
+        if _is_whole(hint, self._executable.hints) and hint.size >= layer.size_bytes:
+            self.inputs[layer.name] = frame.payload[: layer.size_bytes]
+            return _Send(frame)
+        buffer = self.inputs.setdefault(layer.name, np.zeros(layer.size_bytes, np.uint8))
+        return _SendPart(frame, buffer[hint.offset : hint.offset + hint.size])
+
+    def _output_step(self, hint: DmaHint) -> _Step:
+        layer = _layer(self._executable.outputs, hint)
+        reception = Reception(hint.size)
+        if _is_whole(hint, self._executable.hints) and hint.size >= layer.size_bytes:
+            self.outputs[layer.name] = reception.data[: layer.size_bytes]
+            return _Receive(reception)
+        buffer = self.outputs.setdefault(layer.name, np.zeros(layer.size_bytes, np.uint8))
+        return _ReceivePart(reception, buffer[hint.offset : hint.offset + hint.size])
+
+
+class PreparedModel:
+    """A compiled model ready to run; ModelUnsupportedError with the reason when it cannot run over USB."""
+
+    def __init__(self, model: CompiledModel) -> None:
+        model.check_runnable()
+        self.model = model
+        self.execution = PreparedExecutable(model.execution)
+        self.caching = None if model.caching is None else PreparedExecutable(model.caching)
+        self.token = model.parameter_caching_token
+        self.cached_bytes = 0 if model.caching is None else len(model.caching.parameters)
+        self.place = _place(model)
+        """Which part of the chip's memory its parameters take: models of one place displace each other."""
+        self._inputs = [
+            (spec.name, layer, self.execution.inputs[layer.name])
+            for spec, layer in zip(model.inputs, model.input_layers, strict=True)
+        ]
+        self._outputs = [
+            (spec, TileGather(layer), self.execution.outputs[layer.name])
+            for spec, layer in zip(model.outputs, model.output_layers, strict=True)
+        ]
+
+    def run(self, link: UsbLink, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """One inference with inputs that were checked, parameters being resident."""
+        for name, layer, wire in self._inputs:
+            input_to_wire(layer, inputs[name], wire)
+        self.execution.run(link)
+        return {
+            spec.name: gather.gather(wire).view(spec.dtype).reshape(spec.shape)
+            for spec, gather, wire in self._outputs
+        }
+
+
+def _place(model: CompiledModel) -> bytes:
+    """The caching instructions name the addresses."""
+    bitstreams = model.caching.bitstreams if model.caching else ()
+    return hashlib.sha256(b"".join(bitstream.data for bitstream in bitstreams)).digest()
+
+
+def _layer(layers: Sequence[Layer], hint: DmaHint) -> Layer:
+    return next(layer for layer in layers if layer.name == hint.name)
+
+
+def _is_whole(hint: DmaHint, hints: Iterable[Hint]) -> bool:
+    """Whether the hint is the only one of its layer and starts at its beginning."""
+    return hint.offset == 0 and len(_transfers(hints, hint.description, hint.name)) == 1
+
+
+def _transfers(hints: Iterable[Hint], description: Description, name: str | None = None) -> list[DmaHint]:
+    return [
+        hint
+        for hint in hints
+        if isinstance(hint, DmaHint) and hint.description is description and name in (None, hint.name)
+    ]
+
+
+def _check_complete(executable: Executable) -> None:
+    """Everything the executable has must cross the link, and an interrupt must say when it is done."""
+    sent = {hint.chunk for hint in executable.hints if isinstance(hint, InstructionHint)}
+    missing = [
+        f"bitstream {chunk} is never sent" for chunk in range(len(executable.bitstreams)) if chunk not in sent
+    ]
+    wanted: list[tuple[Description, str | None, int]] = [
+        (Description.PARAMETER, None, len(executable.parameters))
+    ]
+    wanted += [(Description.INPUT, layer.name, _used_bytes(layer)) for layer in executable.inputs]
+    wanted += [(Description.OUTPUT, layer.name, layer.size_bytes) for layer in executable.outputs]
+    for description, name, size in wanted:
+        covered = _covered(_transfers(executable.hints, description, name))
+        if covered < size:
+            of_name = f" '{name}'" if name else ""
+            missing.append(f"only {covered} of {size} bytes of {description.name.lower()}{of_name} are moved")
+    if not any(isinstance(hint, InterruptHint) for hint in executable.hints):
+        missing.append("no interrupt says that it is done")
+    if missing:
+        raise ModelUnsupportedError(
+            f"the DMA hints of executable '{executable.name}' are incomplete: {'; '.join(missing)}"
+        )
+
+
+def _used_bytes(layer: Layer) -> int:
+    return layer.element_count * layer.data_type.size
+
+
+def _covered(transfers: Iterable[DmaHint]) -> int:
+    """Bytes from the start that the transfers move without a gap."""
+    covered = 0
+    for hint in sorted(transfers, key=lambda hint: hint.offset):
+        if hint.offset > covered:
+            break
+        covered = max(covered, hint.offset + hint.size)
+    return covered

@@ -1,0 +1,36 @@
+"""Time as the USB side sees it: the system's, or the simulated time of a virtual device."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+
+class Clock(Protocol):
+    """Something that tells the time and waits."""
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary start; never goes back."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let that much time pass."""
+        ...
+
+
+class SystemClock:
+    """The computer's own time."""
+
+    def monotonic(self) -> float:
+        """Seconds of the system's monotonic clock."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread."""
+        time.sleep(seconds)
+
+
+def clock_of(backend: Any) -> Clock:
+    """The clock that a USB backend brings as its attribute `clock`, else the system's."""
+    clock: Clock = getattr(backend, "clock", None) or SystemClock()
+    return clock

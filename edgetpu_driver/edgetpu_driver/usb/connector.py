@@ -1,0 +1,129 @@
+"""Getting hold of one particular stick, at first and after faults: selection, firmware, bring-up."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.errors import DeviceError, DeviceLostError, DeviceNotFoundError
+from edgetpu_driver.usb.bringup import ClockPreset, bring_up
+from edgetpu_driver.usb.clock import Clock, clock_of
+from edgetpu_driver.usb.discovery import UsbStick, find_at, find_sticks, wait_at
+from edgetpu_driver.usb.firmware import FirmwareImage, firmware_image, load_firmware
+from edgetpu_driver.usb.link import Traffic, UsbLink
+
+AFTER_RESET_SECONDS = 0.6
+"""A stick asked earlier after a USB reset may not answer."""
+REAPPEAR_SECONDS = 25.0
+"""As long as the vendor's driver waits for a stick to enumerate when it opens it."""
+RECOVERY_SECONDS = 3.0
+"""The same after a fault, while somebody waits for a result."""
+
+
+class StickConnector:
+    """Connects to the stick chosen, and once it was found always to the stick in that port."""
+
+    def __init__(
+        self,
+        backend: Any,
+        serial: str | None = None,
+        bus_path: str | None = None,
+        firmware: str | Path | FirmwareImage | None = None,
+        preset: ClockPreset = ClockPreset.HIGH,
+    ) -> None:
+        self.serial = serial
+        self.bus_path = bus_path
+        self.preset = preset
+        self.traffic = Traffic()
+        self._backend = backend
+        self._firmware = firmware
+        self._clock: Clock = clock_of(backend)
+
+    def connect(self) -> UsbLink:
+        """Find the stick, load its firmware if it waits for it, reset it, bring its chip up.
+
+        Raises DeviceNotFoundError, DeviceAccessError, DeviceBusyError, FirmwareError, or the DeviceError of
+        the transfer that failed.
+        """
+        failure: DeviceError | None = None
+        for stick in self._candidates():
+            try:
+                link = self._start(stick, reset=True)
+            except DeviceError as error:
+                failure = failure or error
+                continue
+            if link is not None:
+                self.bus_path = stick.bus_path
+                return self._bring_up(link)
+        raise failure or DeviceNotFoundError(f"no Edge TPU{self._wanted()} is on the bus")
+
+    def reconnect(self, failed: UsbLink | None = None) -> UsbLink:
+        """Bring the stick back to work, after a fault of the link given or after its absence.
+
+        The failed link is closed; whatever the chip held in its memory is lost. DeviceLostError when the
+        stick is no longer in its port, any other DeviceError when it does not recover.
+        """
+        bus_path = self.bus_path
+        was_reset = failed is not None and self._reset(failed)
+        if bus_path is None or (not was_reset and find_at(self._backend, bus_path) is None):
+            raise DeviceLostError(f"the Edge TPU at {bus_path} left the bus; plug it in again")
+        stick = wait_at(self._backend, bus_path, self._clock, RECOVERY_SECONDS, boot_mode_too=True)
+        link = self._start(stick, reset=not was_reset)
+        if link is None:
+            raise DeviceLostError(f"the stick at {bus_path} is not the one{self._wanted()}")
+        return self._bring_up(link)
+
+    def _reset(self, failed: UsbLink) -> bool:
+        """Reset the port and close the link; whether the reset went through."""
+        try:
+            failed.reset()
+        except DeviceError:
+            return False
+        finally:
+            failed.close()
+        self._clock.sleep(AFTER_RESET_SECONDS)
+        return True
+
+    def _candidates(self) -> list[UsbStick]:
+        """The sticks to try, running ones first: one in boot mode shows its serial number only later."""
+        sticks = [stick for stick in find_sticks(self._backend) if self.bus_path in (None, stick.bus_path)]
+        return sorted(sticks, key=lambda stick: stick.boot_mode)
+
+    def _start(self, stick: UsbStick, reset: bool) -> UsbLink | None:
+        """A link to the stick, its firmware running, freshly reset; None if it has another serial number."""
+        if stick.boot_mode or reset:
+            with contextlib.closing(UsbLink(self._backend, stick, self.traffic)) as link:
+                if stick.boot_mode:
+                    load_firmware(link, firmware_image(self._firmware, stick.bus_path))
+                elif not self._is_wanted(link):
+                    return None
+                else:
+                    link.reset()
+            self._clock.sleep(AFTER_RESET_SECONDS)
+            stick = wait_at(self._backend, stick.bus_path, self._clock, REAPPEAR_SECONDS)
+        link = UsbLink(self._backend, stick, self.traffic)
+        if self._is_wanted(link):
+            return link
+        link.close()
+        return None
+
+    def _is_wanted(self, link: UsbLink) -> bool:
+        """Whether the stick has the serial number asked for; closes the link if it cannot even tell."""
+        try:
+            return not self.serial or link.serial_number() == self.serial
+        except DeviceError:
+            link.close()
+            raise
+
+    def _bring_up(self, link: UsbLink) -> UsbLink:
+        try:
+            bring_up(link, self.preset)
+        except DeviceError:
+            link.close()
+            raise
+        return link
+
+    def _wanted(self) -> str:
+        wishes = (("with the serial number", self.serial), ("at", self.bus_path))
+        return "".join(f" {wish} {value}" for wish, value in wishes if value)

@@ -1,0 +1,99 @@
+"""Which sticks are on the bus, under either of their two identities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgetpu_driver.errors import DeviceLostError
+from edgetpu_driver.usb.backend import USBError, typed_error
+from edgetpu_driver.usb.clock import Clock
+
+BOOT_ID = (0x1A6E, 0x089A)
+"""Vendor and product id of a stick that waits for its firmware."""
+APPLICATION_ID = (0x18D1, 0x9302)
+"""Vendor and product id of a stick that runs its firmware."""
+
+_MBIT_PER_SECOND = {1: 1.5, 2: 12.0, 3: 480.0, 4: 5000.0, 5: 10000.0}
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class UsbStick:
+    """One Edge TPU as the bus shows it."""
+
+    device: Any = field(repr=False, compare=False)
+    """The backend's own handle of the device."""
+    boot_mode: bool
+    """Whether it waits for its firmware."""
+    bus: int
+    ports: tuple[int, ...]
+    """Port numbers from the root hub to the stick; they survive a change of identity."""
+    address: int
+    """Address on the bus; it changes at every enumeration."""
+    link_speed: float
+    """Mbit/s."""
+    firmware_release: str
+    """bcdDevice of the device descriptor, such as "1.00"."""
+    serial_index: int
+    """Index of the serial number's string descriptor; 0: it has none."""
+
+    @property
+    def bus_path(self) -> str:
+        """<bus>-<port>[.<port>...], as the kernel names it."""
+        return f"{self.bus}-{'.'.join(map(str, self.ports))}"
+
+
+def find_sticks(backend: Any) -> tuple[UsbStick, ...]:
+    """All Edge TPUs on the bus, by bus path."""
+    sticks = []
+    try:
+        for device in backend.enumerate_devices():
+            descriptor = backend.get_device_descriptor(device)
+            identity = (descriptor.idVendor, descriptor.idProduct)
+            if identity in (BOOT_ID, APPLICATION_ID):
+                sticks.append(_stick(device, descriptor, identity == BOOT_ID))
+    except USBError as error:
+        raise typed_error(error, "listing the devices on the bus") from error
+    return tuple(sorted(sticks, key=lambda stick: (stick.bus, stick.ports)))
+
+
+def _stick(device: Any, descriptor: Any, boot_mode: bool) -> UsbStick:
+    release = int(descriptor.bcdDevice)
+    ports = getattr(descriptor, "port_numbers", None) or (getattr(descriptor, "port_number", None) or 0,)
+    return UsbStick(
+        device=device,
+        boot_mode=boot_mode,
+        bus=descriptor.bus or 0,
+        ports=tuple(ports),
+        address=descriptor.address or 0,
+        link_speed=_link_speed(descriptor),
+        firmware_release=f"{release >> 8:x}.{release & 0xFF:02x}",
+        serial_index=descriptor.iSerialNumber,
+    )
+
+
+def _link_speed(descriptor: Any) -> float:
+    """By the host's word; where it has none, a USB 3 device calls itself 2.1 on a slower link."""
+    speed = _MBIT_PER_SECOND.get(getattr(descriptor, "speed", None) or 0)
+    return speed or _MBIT_PER_SECOND[4 if descriptor.bcdUSB >= 0x0300 else 3]
+
+
+def find_at(backend: Any, bus_path: str) -> UsbStick | None:
+    """The stick plugged in there, under whichever identity."""
+    return next((stick for stick in find_sticks(backend) if stick.bus_path == bus_path), None)
+
+
+def wait_at(
+    backend: Any, bus_path: str, clock: Clock, seconds: float, boot_mode_too: bool = False
+) -> UsbStick:
+    """Wait until a running stick (or one in boot mode too) is there; DeviceLostError when none comes."""
+    end = clock.monotonic() + seconds
+    while True:
+        stick = find_at(backend, bus_path)
+        if stick is not None and (boot_mode_too or not stick.boot_mode):
+            return stick
+        if clock.monotonic() >= end:
+            seen = "nothing is there" if stick is None else "it stays in boot mode"
+            raise DeviceLostError(f"expected the Edge TPU at {bus_path} within {seconds:g} s; {seen}")
+        clock.sleep(_POLL_SECONDS)

@@ -1,0 +1,258 @@
+"""One open USB connection to a stick: register access, frames out, activations and events in."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import (
+    DeviceError,
+    DeviceLostError,
+    ProtocolError,
+    TransferError,
+    TransferLengthError,
+)
+from edgetpu_driver.usb.backend import USBError, typed_error
+from edgetpu_driver.usb.clock import Clock, clock_of
+from edgetpu_driver.usb.discovery import UsbStick
+from edgetpu_driver.usb.framing import EVENT, Event, Frame, parse_event
+from edgetpu_driver.usb.registers import BitField, Register, register_width
+
+CONFIGURATION = 1
+INTERFACE = 0
+ENDPOINT_OUT = 0x01
+ENDPOINT_ACTIVATIONS = 0x81
+ENDPOINT_EVENTS = 0x82
+ENDPOINT_INTERRUPTS = 0x83
+
+TIMEOUT_MS = 6000
+MAX_PACKET = 1024
+"""Largest bulk packet (SuperSpeed); reads ask for whole packets so that a longer answer cannot overflow."""
+MAX_BULK_READ = 1 << 20
+CONTROL_ATTEMPTS = 5
+"""As often as the vendor's driver tries a control transfer."""
+POLL_SECONDS = 5.0
+POLL_INTERVAL = 0.001
+
+_VENDOR_OUT = 0x40
+_VENDOR_IN = 0xC0
+_STANDARD_IN = 0x80
+_GET_DESCRIPTOR = 6
+_STRING_DESCRIPTOR = 3
+_ENGLISH = 0x0409
+
+
+class Reception:
+    """A preallocated buffer for one transfer of known size from the device."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.buffer = array("B", bytes(_whole_packets(size)))
+        self.data: NDArray[np.uint8] = np.frombuffer(self.buffer, np.uint8)[:size]
+        """uint8[size]: a view of what came last."""
+
+
+@dataclass
+class Traffic:
+    """Bytes that crossed the link, framing included."""
+
+    sent: int = 0
+    received: int = 0
+
+
+class UsbLink:
+    """The device opened, its interface claimed. Not thread-safe.
+
+    Every method that talks to the device raises DeviceLostError when it left the bus, and a TransferError
+    when the transfer failed: TransferTimeoutError, TransferStallError or TransferLengthError if it is known.
+    """
+
+    def __init__(self, backend: Any, stick: UsbStick, traffic: Traffic | None = None) -> None:
+        """Open the stick; DeviceAccessError or DeviceBusyError when the system does not let us.
+
+        traffic: where to count the bytes.
+        """
+        self.stick = stick
+        self.clock: Clock = clock_of(backend)
+        self.traffic = traffic or Traffic()
+        self._backend = backend
+        self._event = array("B", bytes(EVENT.size))
+        self._handle = self._call(f"opening the stick at {stick.bus_path}", backend.open_device, stick.device)
+        try:
+            self._claim()
+        except DeviceError:
+            self.close()
+            raise
+
+    def _claim(self) -> None:
+        with contextlib.suppress(NotImplementedError, USBError):  # there is none on most systems
+            if self._backend.is_kernel_driver_active(self._handle, INTERFACE):
+                self._backend.detach_kernel_driver(self._handle, INTERFACE)
+        doing = f"claiming the stick at {self.stick.bus_path}"
+        self._call(doing, self._backend.set_configuration, self._handle, CONFIGURATION)
+        self._call(doing, self._backend.claim_interface, self._handle, INTERFACE)
+
+    def _call(self, doing: str, function: Any, *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except USBError as error:
+            raise typed_error(error, doing) from error
+
+    def close(self) -> None:
+        """Release the device, present or not; harmless when called again."""
+        handle, self._handle = self._handle, None
+        if handle is None:
+            return
+        with contextlib.suppress(USBError):
+            self._backend.release_interface(handle, INTERFACE)
+        with contextlib.suppress(USBError):
+            self._backend.close_device(handle)
+
+    def reset(self) -> None:
+        """Reset the USB port; the device enumerates again, and all this link is good for is to be closed."""
+        try:
+            self._backend.reset_device(self._open_handle())
+        except USBError as error:
+            if error.errno != errno.ENOENT:  # what libusb says when the device comes back as another one
+                raise typed_error(error, "resetting the device") from error
+
+    def serial_number(self) -> str:
+        """The USB serial number; empty when the stick has none."""
+        if not self.stick.serial_index:
+            return ""
+        value = _STRING_DESCRIPTOR << 8 | self.stick.serial_index
+        descriptor = self.control_in(_STANDARD_IN, _GET_DESCRIPTOR, value, _ENGLISH, 255)
+        return descriptor[2 : descriptor[0]].decode("utf-16-le", "replace")
+
+    def extra_descriptors(self) -> bytes:
+        """The class-specific descriptors of the interface, one after the other."""
+        doing = "reading the interface descriptor"
+        interface = self._call(doing, self._backend.get_interface_descriptor, self.stick.device, 0, 0, 0)
+        return bytes(getattr(interface, "extra_descriptors", None) or b"")
+
+    # Control transfers and registers.
+
+    def control_out(self, request_type: int, request: int, value: int, index: int, data: bytes = b"") -> None:
+        """One control transfer to the device, not repeated on failure."""
+        buffer = array("B", data)
+        doing = f"control transfer {request_type:#04x}/{request} (value {value:#x}, index {index:#x})"
+        arguments = (self._open_handle(), request_type, request, value, index, buffer, TIMEOUT_MS)
+        sent = self._call(doing, self._backend.ctrl_transfer, *arguments)
+        if sent != len(buffer):
+            raise TransferLengthError(f"{doing}: expected to send {len(buffer)} bytes, {sent} went")
+        self.traffic.sent += sent
+
+    def control_in(self, request_type: int, request: int, value: int, index: int, size: int) -> bytes:
+        """One control transfer from the device of at most size bytes, not repeated on failure."""
+        buffer = array("B", bytes(size))
+        doing = f"control transfer {request_type:#04x}/{request} (value {value:#x}, index {index:#x})"
+        arguments = (self._open_handle(), request_type, request, value, index, buffer, TIMEOUT_MS)
+        received = self._call(doing, self._backend.ctrl_transfer, *arguments)
+        self.traffic.received += received
+        return buffer[:received].tobytes()
+
+    def read_register(self, register: int) -> int:
+        """The register's value, 32 or 64 bits wide by its address."""
+        width = register_width(register)
+        request = int(width == 4)
+        data = self._persistently(
+            self.control_in, _VENDOR_IN, request, register & 0xFFFF, register >> 16, width
+        )
+        if len(data) != width:
+            raise TransferLengthError(f"register {register:#x}: expected {width} bytes, {len(data)} came")
+        return int.from_bytes(data, "little")
+
+    def write_register(self, register: int, value: int) -> None:
+        """Set a register, 32 or 64 bits wide by its address."""
+        data = value.to_bytes(register_width(register), "little")
+        request = int(len(data) == 4)
+        self._persistently(self.control_out, _VENDOR_OUT, request, register & 0xFFFF, register >> 16, data)
+
+    def _persistently(self, transfer: Any, *arguments: Any) -> Any:
+        for _ in range(CONTROL_ATTEMPTS - 1):
+            with contextlib.suppress(TransferError):
+                return transfer(*arguments)
+        return transfer(*arguments)
+
+    def change_register(self, register: Register, *fields: tuple[BitField, int]) -> None:
+        """Read a register, replace the given fields, write it back."""
+        value = self.read_register(register)
+        for field, setting in fields:
+            value = field.put(value, setting)
+        self.write_register(register, value)
+
+    def poll_register(self, register: Register, mask: int, expected: int) -> None:
+        """Read until (value & mask) == expected; ProtocolError when that takes over 5 s."""
+        end = self.clock.monotonic() + POLL_SECONDS
+        while (value := self.read_register(register)) & mask != expected:
+            if self.clock.monotonic() >= end:
+                raise ProtocolError(
+                    f"expected {register.name} & {mask:#x} to become {expected:#x} within {POLL_SECONDS:g} s;"
+                    f" the register reads {value:#x}"
+                )
+            self.clock.sleep(POLL_INTERVAL)
+
+    # Bulk transfers.
+
+    def send(self, frame: Frame) -> None:
+        """Write a frame; TransferLengthError when the device takes only part of it."""
+        for piece in frame.pieces():
+            try:
+                sent = self._backend.bulk_write(self._handle, ENDPOINT_OUT, INTERFACE, piece, TIMEOUT_MS)
+            except USBError as error:
+                raise typed_error(error, f"sending {len(piece)} bytes") from error
+            self.traffic.sent += sent
+            if sent != len(piece):
+                raise TransferLengthError(f"expected to send {len(piece)} bytes; {sent} went")
+
+    def receive(self, reception: Reception) -> None:
+        """Read until exactly reception.size bytes have come; TransferLengthError for more.
+
+        A zero-length packet that ends the transfer before this one may come first.
+        """
+        received = 0
+        if reception.size <= MAX_BULK_READ:
+            received = self._read(ENDPOINT_ACTIVATIONS, reception.buffer)
+        while received < reception.size:
+            wanted = min(reception.size - received, MAX_BULK_READ)
+            piece = array("B", bytes(_whole_packets(wanted)))
+            count = self._read(ENDPOINT_ACTIVATIONS, piece)
+            if not count:
+                raise TransferLengthError(f"expected {reception.size} bytes; only {received} came")
+            reception.data[received : received + count] = piece[: min(count, reception.size - received)]
+            received += count
+        if received > reception.size:
+            raise TransferLengthError(f"expected {reception.size} bytes; at least {received} came")
+
+    def read_event(self) -> Event:
+        """Wait for the next event packet; ProtocolError for a tag that does not exist."""
+        size = self._read(ENDPOINT_EVENTS, self._event)
+        if size != EVENT.size:
+            raise TransferLengthError(f"expected an event packet of {EVENT.size} bytes; {size} came")
+        try:
+            return parse_event(self._event)
+        except ValueError as error:
+            raise ProtocolError(f"an event packet: {error}") from error
+
+    def _read(self, endpoint: int, buffer: array[int]) -> int:
+        try:
+            count: int = self._backend.bulk_read(self._handle, endpoint, INTERFACE, buffer, TIMEOUT_MS)
+        except USBError as error:
+            raise typed_error(error, f"reading {len(buffer)} bytes from endpoint {endpoint:#04x}") from error
+        self.traffic.received += count
+        return count
+
+    def _open_handle(self) -> Any:
+        if self._handle is None:
+            raise DeviceLostError("the link to the device is closed")
+        return self._handle
+
+
+def _whole_packets(size: int) -> int:
+    return -(-size // MAX_PACKET) * MAX_PACKET

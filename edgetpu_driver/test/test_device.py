@@ -1,0 +1,285 @@
+"""One stick in use: results, residency, faults and what the device says of itself."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
+from edgetpu_driver.engines.stick import StickEngine
+from edgetpu_driver.errors import DeviceLostError, FirmwareError, InputError, TransferTimeoutError
+from edgetpu_driver.usb.bringup import ClockPreset
+from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.usb.registers import Register
+from edgetpu_driver.virtual.faults import Fault, Transfer
+from edgetpu_driver.virtual.packer import pack
+
+
+class Dense:
+    """A packed model with the graph it was made of."""
+
+    def __init__(self, graph: bytes) -> None:
+        self.graph = graph
+        self.model = CompiledModel.parse(pack(graph, name="dense"), "dense")
+        self._cpu = CpuEngine(graph)
+
+    def expected(self, x: NDArray[np.uint8]) -> list[int]:
+        return list(self._cpu.run({"x": x})["y"][0])
+
+
+def ramp(start: int = 0) -> NDArray[np.uint8]:
+    return ((np.arange(16, dtype=np.int64) * 13 + start) % 256).astype(np.uint8).reshape(1, 16)
+
+
+def run(tpu: EdgeTpu, dense: Dense, x: NDArray[np.uint8]) -> list[int]:
+    return list(tpu.run(dense.model, {"x": x})["y"][0])
+
+
+@pytest.fixture
+def dense(make_dense: Callable[[int], bytes]) -> Dense:
+    return Dense(make_dense(1))
+
+
+@pytest.fixture
+def other(make_dense: Callable[[int], bytes]) -> Dense:
+    return Dense(make_dense(2))
+
+
+@pytest.fixture
+def stick(dense: Dense, other: Dense) -> VirtualEdgeTpu:
+    return VirtualEdgeTpu(serial="A1").teach(dense.model, dense.graph).teach(other.model, other.graph)
+
+
+def test_run_gives_what_the_graph_computes(stick: VirtualEdgeTpu, dense: Dense) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        assert run(tpu, dense, ramp()) == dense.expected(ramp())
+
+
+def test_results_belong_to_the_caller(stick: VirtualEdgeTpu, dense: Dense) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        first = tpu.run(dense.model, {"x": ramp()})["y"]
+        tpu.run(dense.model, {"x": ramp(100)})
+    assert list(first[0]) == dense.expected(ramp())
+
+
+def test_an_input_of_the_wrong_shape_is_refused_before_anything_is_sent(
+    stick: VirtualEdgeTpu, dense: Dense
+) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        sent = tpu.info().bytes_sent
+        with pytest.raises(InputError, match=r"expected 'x' uint8\[1, 16\]; got uint8\[1, 15\]"):
+            tpu.run(dense.model, {"x": np.zeros((1, 15), np.uint8)})
+        assert tpu.info().bytes_sent == sent
+
+
+def test_parameters_are_uploaded_once(stick: VirtualEdgeTpu, dense: Dense) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        for start in range(5):
+            run(tpu, dense, ramp(start))
+        assert (tpu.info().uploads, tpu.info().inferences) == (1, 5)
+
+
+def test_two_models_take_turns(stick: VirtualEdgeTpu, dense: Dense, other: Dense) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        for start in range(3):
+            assert run(tpu, dense, ramp(start)) == dense.expected(ramp(start))
+            assert run(tpu, other, ramp(start)) == other.expected(ramp(start))
+            assert (tpu.is_resident(dense.model), tpu.is_resident(other.model)) == (False, True)
+        assert tpu.info().uploads == 6
+
+
+def test_upload_puts_the_parameters_into_memory_ahead_of_the_first_run(
+    stick: VirtualEdgeTpu, dense: Dense
+) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        tpu.upload(dense.model)
+        assert tpu.is_resident(dense.model)
+        run(tpu, dense, ramp())
+        assert tpu.info().uploads == 1
+
+
+def test_uploaded_weights_take_the_place_of_the_models_own(
+    stick: VirtualEdgeTpu, dense: Dense, other: Dense
+) -> None:
+    assert other.model.caching is not None
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        tpu.upload(dense.model, other.model.caching.parameters)
+        assert run(tpu, dense, ramp()) == other.expected(ramp())
+
+
+def test_weights_of_another_size_are_refused(stick: VirtualEdgeTpu, dense: Dense) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu, pytest.raises(InputError, match="got 3"):
+        tpu.upload(dense.model, b"abc")
+
+
+def test_a_forgotten_model_is_not_resident(stick: VirtualEdgeTpu, dense: Dense) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        run(tpu, dense, ramp())
+        tpu.forget(dense.model)
+        assert not tpu.is_resident(dense.model)
+        assert run(tpu, dense, ramp()) == dense.expected(ramp())
+
+
+def test_an_engine_runs_its_model_on_a_shared_stick(
+    stick: VirtualEdgeTpu, dense: Dense, other: Dense
+) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        engines = StickEngine(tpu, dense.model), StickEngine(tpu, other.model)
+        results = [list(engine.run({"x": ramp()})["y"][0]) for engine in engines]
+    assert [spec.name for spec in engines[0].inputs] == ["x"]
+    assert results == [dense.expected(ramp()), other.expected(ramp())]
+
+
+def test_info_describes_device_and_work(stick: VirtualEdgeTpu, dense: Dense) -> None:
+    with EdgeTpu.open(usb_backend=stick, preset=ClockPreset.MAX) as tpu:
+        run(tpu, dense, ramp())
+        info = tpu.info()
+    assert (info.serial, info.bus_path, info.link_speed, info.firmware) == ("A1", "2-1", 5000.0, "1.00")
+    assert (info.clock_preset, info.temperature) == (ClockPreset.MAX, 40.05)
+    assert (info.inferences, info.uploads, info.retries, info.recoveries) == (1, 1, 0, 0)
+    assert info.parameter_bytes == dense.model.parameter_bytes
+
+
+def test_registers_shows_errors_and_states(stick: VirtualEdgeTpu) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        registers = tpu.registers()
+    assert registers[Register.hib_error_status] == 0
+    assert registers[Register.scalarCoreRunStatus] == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "on"),
+    [
+        (Fault.TIMEOUT, Transfer.BULK_OUT),
+        (Fault.STALL, Transfer.BULK_OUT),
+        (Fault.TIMEOUT, Transfer.OUTPUT),
+        (Fault.STALL, Transfer.OUTPUT),
+        (Fault.SHORT_READ, Transfer.OUTPUT),
+        (Fault.TIMEOUT, Transfer.EVENT),
+        (Fault.SHORT_READ, Transfer.EVENT),
+    ],
+)
+def test_a_fault_costs_a_reset_and_a_second_try_but_no_result(
+    stick: VirtualEdgeTpu, dense: Dense, fault: Fault, on: Transfer
+) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        run(tpu, dense, ramp())
+        stick.fail(fault, on)
+        for start in range(3):
+            assert run(tpu, dense, ramp(start)) == dense.expected(ramp(start))
+        info = tpu.info()
+    assert (info.inferences, info.uploads, info.retries, info.recoveries) == (4, 2, 1, 1)
+
+
+def test_a_fault_that_comes_again_is_reported_and_the_next_run_works(
+    stick: VirtualEdgeTpu, dense: Dense
+) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        stick.fail(Fault.TIMEOUT, Transfer.BULK_OUT, times=2)
+        with pytest.raises(TransferTimeoutError, match="timed out"):
+            run(tpu, dense, ramp())
+        assert run(tpu, dense, ramp()) == dense.expected(ramp())
+
+
+def test_an_interrupted_run_leaves_nothing_behind_for_the_next(
+    stick: VirtualEdgeTpu, dense: Dense, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> int:
+        raise KeyboardInterrupt
+
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        with monkeypatch.context() as patch:
+            patch.setattr(stick, "bulk_read", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                run(tpu, dense, ramp(50))
+        assert run(tpu, dense, ramp()) == dense.expected(ramp())
+
+
+def test_an_unplugged_stick_is_lost_and_found_when_it_is_back_in_its_port(
+    stick: VirtualEdgeTpu, dense: Dense
+) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        run(tpu, dense, ramp())
+        stick.unplug()
+        for _ in range(2):
+            with pytest.raises(DeviceLostError, match="2-1"):
+                run(tpu, dense, ramp())
+        assert not tpu.is_resident(dense.model)
+        stick.plug()
+        assert run(tpu, dense, ramp()) == dense.expected(ramp())
+
+
+def test_a_stick_that_comes_back_in_boot_mode_gets_its_firmware_again(
+    stick: VirtualEdgeTpu, dense: Dense
+) -> None:
+    image = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
+    with EdgeTpu.open(usb_backend=stick, firmware=image) as tpu:
+        stick.unplug()
+        stick.plug(boot_mode=True)
+        assert run(tpu, dense, ramp()) == dense.expected(ramp())
+
+
+def test_a_stick_that_comes_back_in_boot_mode_without_an_image_at_hand_is_reported(
+    stick: VirtualEdgeTpu, dense: Dense
+) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        stick.unplug()
+        stick.plug(boot_mode=True)
+        with pytest.raises(FirmwareError, match="boot mode"):
+            run(tpu, dense, ramp())
+
+
+def test_a_stick_pulled_in_the_middle_of_an_inference_is_lost(stick: VirtualEdgeTpu, dense: Dense) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        stick.fail(Fault.UNPLUG, Transfer.OUTPUT)
+        with pytest.raises(DeviceLostError, match="plug it in again"):
+            run(tpu, dense, ramp())
+
+
+def test_closing_a_lost_stick_is_quiet(stick: VirtualEdgeTpu) -> None:
+    tpu = EdgeTpu.open(usb_backend=stick)
+    stick.unplug()
+    tpu.close()
+    tpu.close()
+
+
+def test_a_closed_device_runs_nothing(stick: VirtualEdgeTpu, dense: Dense) -> None:
+    tpu = EdgeTpu.open(usb_backend=stick)
+    tpu.close()
+    with pytest.raises(DeviceLostError, match="closed"):
+        run(tpu, dense, ramp())
+
+
+def test_a_closed_stick_can_be_opened_again(stick: VirtualEdgeTpu, dense: Dense) -> None:
+    EdgeTpu.open(usb_backend=stick).close()
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        assert run(tpu, dense, ramp()) == dense.expected(ramp())
+
+
+def test_threads_get_their_own_results(stick: VirtualEdgeTpu, dense: Dense, other: Dense) -> None:
+    wrong: list[int] = []
+
+    def work(tpu: EdgeTpu, model: Dense, first: int) -> None:
+        wrong.extend(
+            start
+            for start in range(first, first + 20)
+            if run(tpu, model, ramp(start)) != model.expected(ramp(start))
+        )
+
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        stick.fail(Fault.TIMEOUT, Transfer.EVENT, after=10)
+        jobs = [(tpu, dense, 0), (tpu, other, 30)]
+        threads = [threading.Thread(target=work, args=job) for job in jobs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        info = tpu.info()
+    assert wrong == []
+    assert (info.inferences, info.recoveries) == (40, 1)

@@ -1,0 +1,75 @@
+"""Which stick is taken, of those on the bus."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgetpu_driver import EdgeTpu
+from edgetpu_driver.errors import DependencyMissingError, DeviceBusyError, DeviceNotFoundError
+from edgetpu_driver.usb.discovery import find_sticks
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.bus import VirtualBus
+
+
+def two_sticks() -> VirtualBus:
+    return VirtualBus(
+        VirtualEdgeTpu(bus=2, ports=(3,), serial="first"),
+        VirtualEdgeTpu(bus=1, ports=(4, 2), serial="second", speed="high"),
+    )
+
+
+def test_sticks_are_listed_by_bus_path_with_their_link_speed() -> None:
+    found = [(stick.bus_path, stick.link_speed, stick.boot_mode) for stick in find_sticks(two_sticks())]
+    assert found == [("1-4.2", 480.0, False), ("2-3", 5000.0, False)]
+
+
+def test_a_stick_in_boot_mode_is_found_under_its_other_identity() -> None:
+    (stick,) = find_sticks(VirtualEdgeTpu(boot_mode=True))
+    assert stick.boot_mode
+
+
+def test_link_speed_is_told_by_the_usb_release_where_the_host_does_not_know_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stick = VirtualEdgeTpu(speed="high")
+    (device,) = stick.enumerate_devices()
+    descriptor = stick.get_device_descriptor(device)
+    descriptor.speed = None
+    monkeypatch.setattr(stick, "get_device_descriptor", lambda _: descriptor)
+    assert find_sticks(stick)[0].link_speed == 480.0
+
+
+def test_a_stick_is_selected_by_its_serial_number() -> None:
+    with EdgeTpu.open(usb_backend=two_sticks(), serial="first") as tpu:
+        assert tpu.info().bus_path == "2-3"
+
+
+def test_a_stick_is_selected_by_its_bus_path() -> None:
+    with EdgeTpu.open(usb_backend=two_sticks(), bus_path="1-4.2") as tpu:
+        assert tpu.info().serial == "second"
+
+
+def test_without_a_wish_the_first_stick_that_is_free_is_taken() -> None:
+    bus = two_sticks()
+    with EdgeTpu.open(usb_backend=bus) as first, EdgeTpu.open(usb_backend=bus) as second:
+        assert (first.info().bus_path, second.info().bus_path) == ("1-4.2", "2-3")
+        with pytest.raises(DeviceBusyError, match=r"1-4\.2"):
+            EdgeTpu.open(usb_backend=bus)
+
+
+def test_a_serial_number_that_no_stick_has_is_named() -> None:
+    with pytest.raises(DeviceNotFoundError, match="no Edge TPU with the serial number third is on the bus"):
+        EdgeTpu.open(usb_backend=two_sticks(), serial="third")
+
+
+def test_an_empty_bus_is_reported() -> None:
+    stick = VirtualEdgeTpu()
+    stick.unplug()
+    with pytest.raises(DeviceNotFoundError, match="no Edge TPU is on the bus"):
+        EdgeTpu.open(usb_backend=stick)
+
+
+def test_a_missing_libusb_is_reported_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("usb.backend.libusb1.get_backend", lambda: None)
+    with pytest.raises(DependencyMissingError, match=r"apt install libusb-1\.0-0"):
+        EdgeTpu.open()

@@ -1,0 +1,111 @@
+"""What EdgeTpu puts on and takes off the wire for real compiled models, in which order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgetpu_driver import CompiledModel, EdgeTpu
+from edgetpu_driver.darwinn.host_convention import input_from_wire
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.usb.framing import EVENT, HEADER
+from edgetpu_driver.virtual import VirtualEdgeTpu
+
+MODELS = (
+    "bright_64x64",
+    "color_red_64x64",
+    "deeplabv3_mnv2_pascal_quant",
+    "dense_256",
+    "gabor_64x64_7k_4o_2s",
+    "gabor_64x64_p4",
+    "looming_64x64_3x3",
+    "mobilenet_v1_0.25_128_quant",
+    "mobilenet_v1_0.25_128_quant_cocompiled_with_mobilenet_v1_0.5_160_quant",
+    "movenet_single_pose_lightning_ptq",
+    "posenet_mobilenet_v1_075_353_481_16_quant_decoder",
+    "ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2",
+)
+
+
+class RecordingStick(VirtualEdgeTpu):
+    """Comes up like a stick; takes any frame, gives outputs of the sizes listed and an event when asked."""
+
+    def __init__(self, output_sizes: list[int]) -> None:
+        super().__init__()
+        self.steps: list[dict[str, Any]] = []
+        self._left = deque(output_sizes)
+        self._frame = b""
+
+    def bulk_write(self, dev_handle: Any, ep: int, intf: int, data: array[int], timeout: int) -> int:  # noqa: ARG002
+        self._frame += data.tobytes()
+        length, tag = HEADER.unpack_from(self._frame)
+        if len(self._frame) == HEADER.size + length:
+            sha256 = hashlib.sha256(self._frame).hexdigest()
+            self.steps.append({"out": tag, "bytes": length, "sha256": sha256})
+            self._frame = b""
+        return len(data)
+
+    def bulk_read(self, dev_handle: Any, ep: int, intf: int, buff: array[int], timeout: int) -> int:  # noqa: ARG002
+        if ep == 0x82:
+            self.steps.append({"event": "0x82"})
+            buff[:] = array("B", EVENT.pack(0, 0, 4))
+            return EVENT.size
+        size = self._left.popleft()
+        assert len(buff) >= size
+        self.steps.append({"in": "0x81", "bytes": size})
+        return size
+
+
+def expected_steps(golden: Path, name: str) -> list[dict[str, Any]]:
+    """Upload, then inference; without the names of layers."""
+    recorded = json.loads((golden / "wire" / f"{name}_edgetpu.json").read_text())
+    by_type = {executable["type"]: executable["wire"] for executable in recorded["executables"]}
+    steps = by_type["PARAMETER_CACHING"] + by_type["EXECUTION_ONLY"]
+    return [{k: v for k, v in step.items() if k not in ("layer", "offset")} for step in steps]
+
+
+def pattern_inputs(model: CompiledModel) -> dict[str, np.ndarray[Any, Any]]:
+    """Inputs whose byte i on the wire is (31 i + 7 + 13 k) % 256 for the k-th input layer."""
+    inputs = {}
+    for spec, layer in zip(model.inputs, model.input_layers, strict=True):
+        k = model.execution.inputs.index(layer)
+        wire = ((31 * np.arange(layer.size_bytes) + 7 + 13 * k) % 256).astype(np.uint8)
+        inputs[spec.name] = input_from_wire(layer, wire).view(spec.dtype).reshape(spec.shape)
+    return inputs
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_first_run_uploads_and_infers_exactly_as_recorded(golden: Path, name: str) -> None:
+    expected = expected_steps(golden, name)
+    stick = RecordingStick([step["bytes"] for step in expected if "in" in step])
+    model = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        tpu.run(model, pattern_inputs(model))
+    assert stick.steps == expected
+
+
+def test_second_run_of_a_cached_model_sends_no_parameters(golden: Path) -> None:
+    model = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+    stick = RecordingStick([256, 256])
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        tpu.run(model, pattern_inputs(model))
+        stick.steps.clear()
+        tpu.run(model, pattern_inputs(model))
+    assert [step.get("out") for step in stick.steps] == [0, 1, None, None]
+
+
+def test_refuses_a_model_whose_hints_are_not_deterministic(golden: Path) -> None:
+    model = CompiledModel.load(golden / "models" / "keras_lstm_mnist_ptq_edgetpu.tflite")
+    inputs = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in model.inputs}
+    stick = RecordingStick([])
+    refused = pytest.raises(ModelUnsupportedError, match="not fully deterministic")
+    with EdgeTpu.open(usb_backend=stick) as tpu, refused:
+        tpu.run(model, inputs)
+    assert stick.steps == []
