@@ -1,1 +1,5 @@
 """A virtual Edge TPU: a pyusb backend that behaves like the silicon. Production code never imports it."""
+
+from edgetpu_driver.virtual.backend import VirtualEdgeTpu
+
+__all__ = ["VirtualEdgeTpu"]

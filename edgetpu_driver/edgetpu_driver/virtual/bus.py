@@ -1,0 +1,28 @@
+"""Several virtual sticks on one bus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from edgetpu_driver.virtual.backend import VirtualEdgeTpu
+
+
+class VirtualBus:
+    """A pyusb backend that shows the sticks given, each in its own port; they share one clock."""
+
+    def __init__(self, *sticks: VirtualEdgeTpu) -> None:
+        self._sticks = sticks
+        self.clock = sticks[0].clock
+        for stick in sticks:
+            stick.clock = self.clock
+
+    def enumerate_devices(self) -> Iterator[Any]:
+        """The devices of all sticks."""
+        return (device for stick in self._sticks for device in stick.enumerate_devices())
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def pass_on(device: Any, *arguments: Any) -> Any:
+            return getattr(device.stick, name)(device, *arguments)
+
+        return pass_on

@@ -1,0 +1,109 @@
+"""The registers of a virtual Edge TPU: reset values, and what writing them does."""
+
+from __future__ import annotations
+
+from edgetpu_driver.usb.registers import (
+    FORCE_SLEEP,
+    POWER_STATE,
+    RUN_CONTROLS,
+    TEMPERATURE_CODE,
+    THERMOMETER_ENABLE,
+    TILE_RUN_CONTROLS,
+    Register,
+    register_width,
+)
+
+_FORCED_ASLEEP, _FORCED_AWAKE = 3, 2
+_RUNNING, _ASLEEP = 0, 2
+_ALL_TILES = 0x7F
+_RUN_STATUS = {0: 0, 1: 1, 2: 4, 3: 2}
+"""Run control (idle, run, halt, single step) to run status (idle, run, halted, single step)."""
+_INTERRUPT_STATUS = frozenset(
+    (
+        Register.fatal_err_int_status,
+        Register.top_level_int_0_status,
+        Register.top_level_int_1_status,
+        Register.top_level_int_2_status,
+        Register.top_level_int_3_status,
+    )
+)
+_READ_ONLY = frozenset(
+    (
+        Register.scalarCoreRunStatus,
+        Register.currentPc,
+        Register.hib_first_error_status,
+        Register.hib_first_error_timestamp,
+        Register.page_fault_address,
+    )
+)
+_RESET_VALUES: dict[int, int] = {
+    Register.scu_ctrl_3: 0x80050410,
+    Register.scu_ctr_7: 0x3F,
+    Register.outfeed_chunk_length: 0x80,
+}
+
+
+class RegisterFile:
+    """Values by address. Reading or writing a 64-bit register of a sleeping chip gets no answer (None)."""
+
+    def __init__(self, celsius: float) -> None:
+        self._celsius = celsius
+        self._values: dict[int, int] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to the values after power-on."""
+        thermometer = TEMPERATURE_CODE.put(0, round(662 - (self._celsius - 0.55) * 4))
+        self._values = {
+            **_RESET_VALUES,
+            Register.omc0_dc: THERMOMETER_ENABLE.put(thermometer, 1),
+        }
+
+    def __getitem__(self, register: Register) -> int:
+        return self._values.get(register, 0)
+
+    def read(self, address: int) -> int | None:
+        """The value the host gets; None: no answer."""
+        return None if self._out_of_reach(address) else self._values.get(address, 0)
+
+    def write(self, address: int, value: int) -> bool:
+        """A write by the host and its consequences; False: no answer."""
+        if self._out_of_reach(address):
+            return False
+        if address in _READ_ONLY:
+            return True
+        if address in _INTERRUPT_STATUS:
+            value &= self._values.get(address, 0)
+        elif address == Register.scu_ctrl_3:
+            value = self._change_power(value)
+        elif address in TILE_RUN_CONTROLS and self[Register.tileconfig0] != _ALL_TILES:
+            return True
+        elif address == Register.scalarCoreRunControl:
+            self._values[Register.scalarCoreRunStatus] = _RUN_STATUS.get(value, 0)
+        self._values[address] = value
+        return True
+
+    @property
+    def asleep(self) -> bool:
+        """Whether the chip's memories are without power."""
+        return POWER_STATE.of(self[Register.scu_ctrl_3]) == _ASLEEP
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether everything that an inference needs is switched on."""
+        engines = (*RUN_CONTROLS, *TILE_RUN_CONTROLS)
+        return not self.asleep and all(self[register] == 1 for register in engines)
+
+    def _out_of_reach(self, address: int) -> bool:
+        return self.asleep and register_width(address) == 8
+
+    def _change_power(self, value: int) -> int:
+        state = POWER_STATE.of(self[Register.scu_ctrl_3])
+        if FORCE_SLEEP.of(value) == _FORCED_ASLEEP and state != _ASLEEP:
+            state = _ASLEEP
+            self._values = {
+                address: kept for address, kept in self._values.items() if register_width(address) == 4
+            }
+        elif FORCE_SLEEP.of(value) == _FORCED_AWAKE:
+            state = _RUNNING
+        return POWER_STATE.put(value, state)

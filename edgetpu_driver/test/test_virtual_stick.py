@@ -1,0 +1,202 @@
+"""The virtual Edge TPU computes what the model's graph does, from what crosses the bus and nothing else."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
+from edgetpu_driver.errors import ModelUnsupportedError, TransferTimeoutError
+from edgetpu_driver.execution import PreparedModel
+from edgetpu_driver.usb.bringup import ClockPreset, bring_up
+from edgetpu_driver.usb.discovery import find_sticks
+from edgetpu_driver.usb.framing import Frame, Tag
+from edgetpu_driver.usb.link import Reception, UsbLink
+from edgetpu_driver.virtual.packer import pack
+
+GOLDEN_MODELS = (
+    "bright_64x64",
+    "color_red_64x64",
+    "dense_256",
+    "gabor_64x64_7k_4o_2s",
+    "gabor_64x64_p4",
+    "looming_64x64_3x3",
+)
+X = np.arange(16, dtype=np.uint8).reshape(1, 16) * np.uint8(16)
+
+
+def random_inputs(engine: CpuEngine, rng: np.random.Generator) -> list[NDArray[Any]]:
+    limits = [(spec, np.iinfo(spec.dtype)) for spec in engine.inputs]
+    return [rng.integers(info.min, info.max, spec.shape, spec.dtype, endpoint=True) for spec, info in limits]
+
+
+@pytest.fixture
+def graph(make_dense: Callable[[int], bytes]) -> bytes:
+    return make_dense(1)
+
+
+@pytest.fixture
+def model(graph: bytes) -> CompiledModel:
+    return CompiledModel.parse(pack(graph, name="dense"), "dense")
+
+
+@pytest.fixture
+def stick(model: CompiledModel, graph: bytes) -> VirtualEdgeTpu:
+    return VirtualEdgeTpu().teach(model, graph)
+
+
+@pytest.fixture
+def link(stick: VirtualEdgeTpu) -> Iterator[UsbLink]:
+    """A link to the stick, its chip brought up."""
+    with closing(UsbLink(stick, find_sticks(stick)[0])) as link:
+        bring_up(link, ClockPreset.HIGH)
+        yield link
+
+
+@pytest.mark.parametrize("speed", ["super", "high"])
+@pytest.mark.parametrize("name", GOLDEN_MODELS)
+def test_real_models_give_what_their_source_graphs_compute(golden: Path, name: str, speed: str) -> None:
+    compiled, source = golden / "models" / f"{name}_edgetpu.tflite", golden / "models" / f"{name}.tflite"
+    stick = VirtualEdgeTpu(speed=speed).teach(compiled, source)
+    model, cpu = CompiledModel.load(compiled), CpuEngine(source)
+    rng = np.random.default_rng(0)
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        for _ in range(5):
+            arrays = random_inputs(cpu, rng)
+            names = [spec.name for spec in model.inputs]
+            outputs = tpu.run(model, dict(zip(names, arrays, strict=True)))
+            expected = cpu.run(dict(zip([spec.name for spec in cpu.inputs], arrays, strict=True)))
+            for ours, theirs in zip(outputs.values(), expected.values(), strict=True):
+                np.testing.assert_array_equal(ours.reshape(theirs.shape), theirs)
+
+
+def test_weights_of_packed_models_are_those_that_crossed_the_bus(
+    stick: VirtualEdgeTpu, model: CompiledModel, make_dense: Callable[[int], bytes]
+) -> None:
+    other = make_dense(2)
+    parameters = CompiledModel.parse(pack(other, name="other")).caching
+    assert parameters is not None
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        outputs = tpu.run(model.with_parameters(caching=parameters.parameters), {"x": X})
+    np.testing.assert_array_equal(outputs["y"], CpuEngine(other).run({"x": X})["y"])
+
+
+def test_other_parameters_than_the_files_own_give_noise_for_a_real_model(golden: Path) -> None:
+    compiled = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+    assert compiled.caching is not None
+    changed = compiled.with_parameters(caching=compiled.caching.parameters[::-1])
+    stick = VirtualEdgeTpu().teach(compiled, golden / "models" / "dense_256.tflite")
+    x = {compiled.inputs[0].name: np.zeros(compiled.inputs[0].shape, np.uint8)}
+    name = compiled.outputs[0].name
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        good, bad = tpu.run(compiled, x)[name], tpu.run(changed, x)[name]
+    assert np.count_nonzero(good != bad) > 200
+
+
+def test_running_without_parameters_in_memory_gives_wrong_numbers(
+    link: UsbLink, model: CompiledModel, graph: bytes
+) -> None:
+    prepared, expected = PreparedModel(model), CpuEngine(graph).run({"x": X})["y"]
+    assert prepared.caching is not None
+    without = prepared.run(link, {"x": X})["y"]
+    prepared.caching.run(link)
+    np.testing.assert_array_equal(prepared.run(link, {"x": X})["y"], expected)
+    assert (without != expected).any()
+
+
+def test_parameters_of_another_token_evict_those_in_memory(
+    stick: VirtualEdgeTpu, link: UsbLink, model: CompiledModel, graph: bytes, golden: Path
+) -> None:
+    compiled = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+    stick.teach(compiled, golden / "models" / "dense_256.tflite")
+    ours, theirs = PreparedModel(model), PreparedModel(compiled)
+    assert ours.caching is not None
+    assert theirs.caching is not None
+    ours.caching.run(link)
+    theirs.caching.run(link)
+    expected = CpuEngine(graph).run({"x": X})["y"]
+    assert (ours.run(link, {"x": X})["y"] != expected).any()
+
+
+def test_unknown_instructions_make_it_hang(stick: VirtualEdgeTpu, link: UsbLink) -> None:
+    link.send(Frame(Tag.INSTRUCTIONS, bytes(64)))
+    with pytest.raises(TransferTimeoutError):
+        link.read_event()
+    assert stick.hang_reason == "no known program starts with a frame with tag 0 of 64 bytes"
+
+
+def test_an_input_of_another_size_than_hinted_makes_it_hang(
+    stick: VirtualEdgeTpu, link: UsbLink, model: CompiledModel
+) -> None:
+    link.send(Frame(Tag.INSTRUCTIONS, model.execution.bitstreams[0].data))
+    link.send(Frame(Tag.INPUT_ACTIVATIONS, bytes(15)))
+    with pytest.raises(TransferTimeoutError):
+        link.receive(Reception(8))
+    assert "a frame with tag 1 of 15 bytes came" in stick.hang_reason
+
+
+def test_a_frame_before_the_output_was_read_makes_it_hang(
+    stick: VirtualEdgeTpu, link: UsbLink, model: CompiledModel
+) -> None:
+    instructions = Frame(Tag.INSTRUCTIONS, model.execution.bitstreams[0].data)
+    link.send(instructions)
+    link.send(Frame(Tag.INPUT_ACTIVATIONS, bytes(16)))
+    link.send(instructions)
+    with pytest.raises(TransferTimeoutError):
+        link.read_event()
+    assert "before the last output was read" in stick.hang_reason
+
+
+def test_a_chip_that_was_not_brought_up_takes_no_frames(stick: VirtualEdgeTpu, model: CompiledModel) -> None:
+    with closing(UsbLink(stick, find_sticks(stick)[0])) as link, pytest.raises(TransferTimeoutError):
+        link.send(Frame(Tag.INSTRUCTIONS, model.execution.bitstreams[0].data))
+    assert stick.hang_reason == "a frame came before the chip was brought up"
+
+
+def test_reading_more_than_there_is_takes_the_whole_timeout_of_simulated_time(
+    stick: VirtualEdgeTpu, link: UsbLink
+) -> None:
+    before = stick.clock.monotonic()
+    with pytest.raises(TransferTimeoutError):
+        link.receive(Reception(8))
+    assert stick.clock.monotonic() - before == 6.0
+
+
+def test_a_frame_may_come_in_any_number_of_transfers(
+    stick: VirtualEdgeTpu,
+    link: UsbLink,
+    model: CompiledModel,
+    graph: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prepared = PreparedModel(model)
+    assert prepared.caching is not None
+    write = stick.bulk_write
+
+    def write_in_pieces(handle: Any, ep: int, intf: int, data: array[int], timeout: int) -> int:
+        return sum(write(handle, ep, intf, data[i : i + 100], timeout) for i in range(0, len(data), 100))
+
+    monkeypatch.setattr(stick, "bulk_write", write_in_pieces)
+    prepared.caching.run(link)
+    np.testing.assert_array_equal(prepared.run(link, {"x": X})["y"], CpuEngine(graph).run({"x": X})["y"])
+
+
+def test_a_source_graph_with_other_inputs_is_refused(model: CompiledModel, golden: Path) -> None:
+    with pytest.raises(ModelUnsupportedError, match="expected a source graph with the inputs 'x'"):
+        VirtualEdgeTpu().teach(model, golden / "models" / "dense_256.tflite")
+
+
+def test_the_same_instructions_with_other_transfers_are_refused(
+    stick: VirtualEdgeTpu, model: CompiledModel, graph: bytes
+) -> None:
+    fewer = replace(model, execution=replace(model.execution, hints=model.execution.hints[:-1]))
+    with pytest.raises(ModelUnsupportedError, match="other transfers"):
+        stick.teach(fewer, graph)
