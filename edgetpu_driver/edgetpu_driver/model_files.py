@@ -1,0 +1,112 @@
+"""Finding the file of a model, and refusing every file outside the directories it may come from."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError, PathRefusedError
+
+COMPILED_SUFFIX = "_edgetpu"
+"""What edgetpu_compiler appends to the stem of the graph it compiled."""
+
+
+def plain_stem(path: Path) -> str:
+    """Give a model's own name: the file's stem without "_edgetpu"."""
+    return path.stem.removesuffix(COMPILED_SUFFIX)
+
+
+def is_compiled(path: Path) -> bool:
+    """Say whether the file's name is one that edgetpu_compiler gives."""
+    return path.stem.endswith(COMPILED_SUFFIX)
+
+
+class ModelFiles:
+    """The .tflite files in a list of directories, as far as one backend can run them.
+
+    compiled: compiled models (x_edgetpu.tflite) are looked for; uncompiled: graphs (x.tflite) are. With
+    both, a compiled model is preferred to its graph.
+    """
+
+    def __init__(self, directories: Sequence[str | Path], *, compiled: bool, uncompiled: bool) -> None:
+        self.directories = tuple(Path(os.path.expandvars(d)).expanduser().resolve() for d in directories)
+        self._compiled = compiled
+        self._uncompiled = uncompiled
+
+    def find(self, model: str) -> Path:
+        """Find a model by stem, file name or path; the path returned is absolute, without symbolic links.
+
+        A name is searched for in the directories in their order, a relative path is relative to each. Raises
+        PathRefusedError for anything that, symbolic links followed, lies outside of all directories;
+        ModelNotFoundError; ModelUnsupportedError when there is only a graph that must be compiled first.
+        """
+        if not model:
+            raise ModelNotFoundError("expected a model's name, file name or path; got an empty string")
+        try:
+            return self._find(model)
+        except (OSError, ValueError, RuntimeError) as error:
+            # A name too long, a zero byte, symbolic links in a circle.
+            raise ModelNotFoundError(f"no model {model[:100]!r}: {error}") from None
+
+    def available(self) -> list[Path]:
+        """List the model files this backend could load, sorted by directory and name."""
+        return [
+            path
+            for directory in self.directories
+            for path in sorted(directory.glob("*.tflite"))
+            if (self._compiled if is_compiled(path) else self._uncompiled) and path.is_file()
+        ]
+
+    def _find(self, model: str) -> Path:
+        if Path(model).is_absolute():
+            return self._existing(self._inside(Path(model)))
+        if os.sep in model or model.endswith(".tflite"):
+            names: tuple[str, ...] = (model,)
+        else:
+            names = self._file_names(model)
+        for directory in self.directories:
+            for name in names:
+                path = self._inside(directory / name)
+                if path.is_file():
+                    return path
+        raise self._not_found(model, names)
+
+    def _file_names(self, stem: str) -> tuple[str, ...]:
+        names = []
+        if self._compiled:
+            names.append(f"{stem}{'' if stem.endswith(COMPILED_SUFFIX) else COMPILED_SUFFIX}.tflite")
+        if self._uncompiled:
+            names.append(f"{stem}.tflite")
+        return tuple(names)
+
+    def _inside(self, path: Path) -> Path:
+        resolved = path.resolve()
+        if not any(resolved.is_relative_to(directory) for directory in self.directories):
+            raise PathRefusedError(f"expected a model inside {self._described()}; got {path}")
+        return resolved
+
+    def _existing(self, path: Path) -> Path:
+        if not path.is_file():
+            raise ModelNotFoundError(f"no such model file: {path}")
+        return path
+
+    def _not_found(self, model: str, names: Sequence[str]) -> ModelNotFoundError | ModelUnsupportedError:
+        graph = next(
+            (d / f"{model}.tflite" for d in self.directories if (d / f"{model}.tflite").is_file()), None
+        )
+        if graph is not None:
+            return ModelUnsupportedError(
+                f"{graph} is not compiled for the Edge TPU; run: edgetpu_compiler {graph.name}"
+            )
+        stems = sorted({plain_stem(path) for path in self.available()})
+        near = difflib.get_close_matches(model, stems, n=3)
+        if near:
+            hint = f"; did you mean {' or '.join(near)}?"
+        else:
+            hint = f"; there are {', '.join(stems[:10])}" if stems else "; there are no models"
+        return ModelNotFoundError(f"no {' or '.join(names)} in {self._described()}{hint}")
+
+    def _described(self) -> str:
+        return ", ".join(map(str, self.directories)) or "model_dirs (which is empty)"

@@ -1,0 +1,347 @@
+"""Models by name on one accelerator that comes and goes: load, run, count; free of ROS."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.backends import Backend, ParsedModel, Readings, RegisterValue
+from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.errors import (
+    DeviceError,
+    DeviceLostError,
+    DeviceNotFoundError,
+    EdgeTpuError,
+    ModelNotFoundError,
+    UnavailableError,
+)
+from edgetpu_driver.model_files import ModelFiles, plain_stem
+from edgetpu_driver.tensor import TensorSpec, check_inputs
+
+LATENCIES_KEPT = 4096
+"""Inferences of one period whose latencies are remembered."""
+
+
+class State(IntEnum):
+    """State of the accelerator; the numbers are those of edgetpu_msgs/DeviceStatus."""
+
+    ABSENT = 0
+    BOOT = 1
+    STARTING = 2
+    READY = 3
+    RECOVERING = 4
+    FAILED = 5
+    CLOSED = 6
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model under the name it is invoked by."""
+
+    name: str
+    path: Path
+    sha256: str
+    parsed: ParsedModel
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What the model takes."""
+        return self.parsed.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """What the model gives."""
+        return self.parsed.outputs
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Outputs of one run, by name, and the seconds spent in the engine."""
+
+    outputs: dict[str, NDArray[Any]]
+    duration: float
+
+
+@dataclass(frozen=True)
+class Period:
+    """What happened between two calls of `end_period`."""
+
+    utilisation: float = 0.0
+    """Share of the time spent in engines, 0..1."""
+    latency_p50: float = float("nan")
+    latency_p99: float = float("nan")
+    """Seconds; NaN when nothing ran."""
+
+
+@dataclass(frozen=True)
+class HostStatus:
+    """Everything the host knows of its device and of the work done."""
+
+    state: State
+    message: str
+    readings: Readings
+    resident: tuple[str, ...]
+    period: Period
+    inferences: int
+    recoveries: int
+    """Times the device was brought back, by the driver of the device or by opening it again."""
+    dropped: int
+    """Requests for a loaded model that got no result."""
+
+
+UNCONFIGURED = HostStatus(
+    state=State.CLOSED,
+    message="the driver is not configured",
+    readings=Readings(),
+    resident=(),
+    period=Period(),
+    inferences=0,
+    recoveries=0,
+    dropped=0,
+)
+
+
+@dataclass
+class _Entry:
+    model: LoadedModel
+    engine: Engine | None = None
+    problem: str = ""
+
+
+@dataclass
+class _Tally:
+    inferences: int = 0
+    dropped: int = 0
+    reopened: int = 0
+    busy: float = 0.0
+    since: float = field(default_factory=time.monotonic)
+    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCIES_KEPT))
+
+
+class ModelHost:
+    """Models loaded by name, on a device that may be absent, get lost and come back.
+
+    Models are loaded from files whether or not the device is there, stay loaded when it is lost and run again
+    once it is back; until then `invoke` raises UnavailableError at once. All methods may be called from any
+    thread. `on_change` is called, from the thread that caused it, whenever the state changed.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        model_dirs: Sequence[str | Path],
+        on_change: Callable[[], None] | None = None,
+    ) -> None:
+        self.files = ModelFiles(model_dirs, compiled=backend.compiled, uncompiled=backend.uncompiled)
+        self._backend = backend
+        self._on_change = on_change or (lambda: None)
+        self._lock = threading.RLock()
+        self._device_lock = threading.Lock()
+        self._models: dict[str, _Entry] = {}
+        self._state = UNCONFIGURED.state
+        self._message = UNCONFIGURED.message
+        self._readings = Readings()
+        self._tally = _Tally()
+        self._period = Period()
+        self._was_ready = False
+
+    @property
+    def state(self) -> State:
+        """The present state."""
+        return self._state
+
+    @property
+    def message(self) -> str:
+        """One line on the state."""
+        return self._message
+
+    def load(self, model: str, name: str = "") -> LoadedModel:
+        """Load a model from the model directories, or do nothing when the same file is loaded as `name`.
+
+        model: file stem, file name or path (see ModelFiles.find). name: what `invoke` calls it, by default
+        the stem without "_edgetpu". A different file under a name in use takes its place.
+        """
+        path = self.files.find(model)
+        name = name or plain_stem(path)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ModelNotFoundError(f"cannot read {path}: {error.strerror}") from None
+        digest = hashlib.sha256(data).hexdigest()
+        with self._lock:
+            present = self._models.get(name)
+            if present is not None and (present.model.path, present.model.sha256) == (path, digest):
+                return present.model
+        loaded = LoadedModel(name, path, digest, self._backend.parse(path, data))
+        entry = _Entry(loaded)
+        with self._lock:
+            if self._state is State.READY:
+                entry.engine = self._backend.attach(loaded.parsed)
+            self._models[name] = entry
+        if present is not None:
+            self._backend.forget(present.model.parsed)
+        return loaded
+
+    def unload(self, name: str) -> None:
+        """Forget a model; requests under way are still answered."""
+        with self._lock:
+            entry = self._entry(name)
+            del self._models[name]
+        self._backend.forget(entry.model.parsed)
+
+    def model(self, name: str) -> LoadedModel:
+        """Give a loaded model; ModelNotFoundError, with the names of the loaded ones, if there is none."""
+        with self._lock:
+            return self._entry(name).model
+
+    def models(self) -> tuple[LoadedModel, ...]:
+        """Give the loaded models, in the order in which they were loaded."""
+        with self._lock:
+            return tuple(entry.model for entry in self._models.values())
+
+    def is_resident(self, model: LoadedModel) -> bool:
+        """Whether the model's parameters are on the device now."""
+        return self._state is State.READY and self._backend.is_resident(model.parsed)
+
+    def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> Inference:
+        """Run a loaded model once.
+
+        Raises ModelNotFoundError, InputError, UnavailableError without a device, or the DeviceError that the
+        device's driver could not recover from; after the latter the device is opened anew.
+        """
+        with self._lock:
+            entry = self._entry(name)
+            engine = entry.engine
+            if engine is None:
+                self._tally.dropped += 1
+                raise UnavailableError(entry.problem or f"no device: {self._message}")
+        check_inputs(entry.model.inputs, inputs)
+        start = time.perf_counter()
+        try:
+            outputs = engine.run(inputs)
+        except DeviceError as error:
+            self._tally.dropped += 1
+            self._lose(error, engine)
+            raise
+        duration = time.perf_counter() - start
+        with self._lock:
+            self._tally.inferences += 1
+            self._tally.busy += duration
+            self._tally.latencies.append(duration)
+        return Inference(outputs, duration)
+
+    def connect(self) -> None:
+        """Open the device anew and attach the loaded models; the outcome is the new state. Takes seconds."""
+        with self._device_lock:
+            if self._state is State.CLOSED:
+                self._set_state(State.STARTING, "looking for the device")
+            try:
+                self._backend.close()
+                self._backend.open()
+                self._readings = self._backend.read()
+            except (DeviceNotFoundError, DeviceLostError) as error:
+                return self._set_state(State.ABSENT, str(error))
+            except EdgeTpuError as error:
+                return self._set_state(State.FAILED, str(error))
+            except Exception as error:
+                # Whatever a USB library throws: the caller tries again, and the state says why it has to.
+                return self._set_state(State.FAILED, f"{type(error).__name__}: {error}")
+            with self._lock:
+                for entry in self._models.values():
+                    self._attach(entry)
+                self._tally.reopened += self._was_ready
+                self._was_ready = True
+                return self._set_state(State.READY, "")
+
+    def reset(self) -> None:
+        """Give the device up, so that the next `connect` brings it up from scratch; models stay loaded."""
+        self._detach(State.RECOVERING, "reset on request")
+
+    def close(self) -> None:
+        """Close the device; models stay loaded for the next `connect`."""
+        with self._device_lock:
+            self._detach(UNCONFIGURED.state, UNCONFIGURED.message)
+            self._backend.close()
+
+    def refresh(self) -> None:
+        """Read counters and temperature from the device; this also notices that it is gone."""
+        if self._state is State.READY:
+            try:
+                self._readings = self._backend.read()
+            except DeviceError as error:
+                self._lose(error, None)
+
+    def registers(self) -> tuple[RegisterValue, ...]:
+        """Read the device's error and status registers; none while there is no device."""
+        return self._backend.registers() if self._state is State.READY else ()
+
+    def end_period(self) -> None:
+        """End the period over which latencies and utilisation are taken."""
+        now = time.monotonic()
+        with self._lock:
+            tally = self._tally
+            latencies, busy, elapsed = list(tally.latencies), tally.busy, now - tally.since
+            tally.latencies.clear()
+            tally.busy, tally.since = 0.0, now
+        p50, p99 = np.percentile(latencies, (50, 99)) if latencies else (np.nan, np.nan)
+        self._period = Period(min(busy / elapsed, 1.0) if elapsed > 0 else 0.0, float(p50), float(p99))
+
+    def status(self) -> HostStatus:
+        """Give the state now, the figures of the last period and the counters."""
+        resident = tuple(model.name for model in self.models() if self.is_resident(model))
+        with self._lock:
+            tally = self._tally
+            return HostStatus(
+                state=self._state,
+                message=self._message,
+                readings=self._readings,
+                resident=resident,
+                period=self._period,
+                inferences=tally.inferences,
+                recoveries=tally.reopened + self._readings.recoveries,
+                dropped=tally.dropped,
+            )
+
+    def _entry(self, name: str) -> _Entry:
+        entry = self._models.get(name)
+        if entry is None:
+            names = ", ".join(self._models) or "none"
+            raise ModelNotFoundError(f"no model '{name}' is loaded; loaded: {names}")
+        return entry
+
+    def _attach(self, entry: _Entry) -> None:
+        try:
+            entry.engine, entry.problem = self._backend.attach(entry.model.parsed), ""
+        except EdgeTpuError as error:
+            entry.engine, entry.problem = None, f"model '{entry.model.name}': {error}"
+
+    def _lose(self, error: DeviceError, engine: Engine | None) -> None:
+        """Give the device up, unless the failed engine belongs to an earlier opening of it."""
+        with self._lock:
+            if self._state is not State.READY:
+                return
+            if engine is not None and all(entry.engine is not engine for entry in self._models.values()):
+                return
+            self._detach(State.ABSENT if isinstance(error, DeviceLostError) else State.RECOVERING, str(error))
+
+    def _detach(self, state: State, message: str) -> None:
+        with self._lock:
+            for entry in self._models.values():
+                entry.engine, entry.problem = None, ""
+            self._set_state(state, message)
+
+    def _set_state(self, state: State, message: str) -> None:
+        changed = (state, message) != (self._state, self._message)
+        self._state, self._message = state, message
+        if changed:
+            self._on_change()
