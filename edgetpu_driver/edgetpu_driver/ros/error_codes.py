@@ -1,0 +1,55 @@
+"""The driver's exceptions as the ErrorCode of a service answer, and back."""
+
+from __future__ import annotations
+
+from edgetpu_driver.errors import (
+    DependencyMissingError,
+    DeviceAccessError,
+    DeviceBusyError,
+    DeviceError,
+    DeviceNotFoundError,
+    EdgeTpuError,
+    InputError,
+    ModelFormatError,
+    ModelNotFoundError,
+    ModelUnsupportedError,
+    PathRefusedError,
+    UnavailableError,
+)
+from edgetpu_msgs.msg import ErrorCode
+
+# The first class that fits counts.
+_CODES: tuple[tuple[type[EdgeTpuError], int], ...] = (
+    (ModelNotFoundError, ErrorCode.UNKNOWN_MODEL),
+    (InputError, ErrorCode.BAD_INPUT),
+    (ModelFormatError, ErrorCode.BAD_MODEL),
+    (ModelUnsupportedError, ErrorCode.BAD_MODEL),
+    (DependencyMissingError, ErrorCode.BAD_MODEL),
+    (PathRefusedError, ErrorCode.REFUSED),
+    (UnavailableError, ErrorCode.UNAVAILABLE),
+    (DeviceNotFoundError, ErrorCode.UNAVAILABLE),
+    (DeviceAccessError, ErrorCode.UNAVAILABLE),
+    (DeviceBusyError, ErrorCode.UNAVAILABLE),
+)
+
+_EXCEPTIONS: dict[int, type[EdgeTpuError]] = {
+    ErrorCode.UNKNOWN_MODEL: ModelNotFoundError,
+    ErrorCode.BAD_INPUT: InputError,
+    ErrorCode.BAD_MODEL: ModelUnsupportedError,
+    ErrorCode.REFUSED: PathRefusedError,
+    ErrorCode.UNAVAILABLE: UnavailableError,
+    ErrorCode.DEVICE: DeviceError,
+}
+
+
+def code_of(error: BaseException) -> ErrorCode:
+    """Give the code a caller sees for an exception; whatever is not foreseen counts as a failed device."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return ErrorCode(value=code)
+    return ErrorCode(value=ErrorCode.DEVICE)
+
+
+def exception_of(code: ErrorCode, message: str) -> EdgeTpuError:
+    """Make the exception that stands for a failed service answer."""
+    return _EXCEPTIONS.get(code.value, EdgeTpuError)(message)

@@ -1,0 +1,120 @@
+"""Arrays and tensor specifications as messages and back, checked."""
+
+from __future__ import annotations
+
+import array
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_msgs.msg import Tensor, TensorInfo
+
+_DTYPES: dict[int, np.dtype[Any]] = {
+    Tensor.FLOAT32: np.dtype("<f4"),
+    Tensor.FLOAT16: np.dtype("<f2"),
+    Tensor.INT32: np.dtype("<i4"),
+    Tensor.UINT8: np.dtype(np.uint8),
+    Tensor.INT64: np.dtype("<i8"),
+    Tensor.BOOL: np.dtype(np.bool_),
+    Tensor.INT16: np.dtype("<i2"),
+    Tensor.INT8: np.dtype(np.int8),
+}
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+
+
+def dtype_code(dtype: np.dtype[Any]) -> int:
+    """Give the constant of Tensor for a NumPy dtype; InputError when messages cannot carry it."""
+    try:
+        return _CODES[dtype.newbyteorder("<")]
+    except KeyError:
+        known = ", ".join(known.name for known in _CODES)
+        raise InputError(f"expected an array of one of {known}; got {dtype}") from None
+
+
+def dtype_of(code: int) -> np.dtype[Any]:
+    """Give the NumPy dtype for a constant of Tensor; InputError for any other number."""
+    try:
+        return _DTYPES[code]
+    except KeyError:
+        known = ", ".join(f"{code} ({dtype.name})" for code, dtype in _DTYPES.items())
+        raise InputError(f"expected a tensor dtype of {known}; got {code}") from None
+
+
+def to_message(spec: TensorSpec, values: NDArray[Any]) -> Tensor:
+    """Make the message of one tensor from its specification and its values."""
+    code = dtype_code(values.dtype)
+    data = array.array("B")
+    # The setter of a uint8[] field takes an array('B') as it is; anything else is copied byte by byte.
+    data.frombytes(np.ascontiguousarray(values, _DTYPES[code]).tobytes())
+    return Tensor(
+        name=spec.name,
+        dtype=code,
+        shape=list(values.shape),
+        scale=float(spec.scale),
+        zero_point=int(spec.zero_point),
+        data=data,
+    )
+
+
+def from_message(message: Tensor) -> NDArray[Any]:
+    """View the values of a message, without copying, in its shape and dtype.
+
+    Raises InputError for an unknown dtype or when the number of bytes is not product(shape) * element size.
+    """
+    dtype = dtype_of(message.dtype)
+    shape = tuple(int(size) for size in message.shape)
+    expected = math.prod(shape) * dtype.itemsize
+    if len(message.data) != expected:
+        raise InputError(
+            f"tensor '{message.name}': expected {expected} bytes for {dtype.name}{list(shape)}; "
+            f"got {len(message.data)}"
+        )
+    return np.frombuffer(message.data, dtype).reshape(shape)
+
+
+def inputs_from_messages(messages: Sequence[Tensor], specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
+    """Name the arrays of a request; a single tensor may be unnamed where the model takes a single one.
+
+    Raises InputError for a malformed tensor or a name that occurs twice. Whether names, shapes and dtypes
+    are those of the model is for `tensor.check_inputs` to say.
+    """
+    if len(messages) == 1 and len(specs) == 1 and not messages[0].name:
+        return {specs[0].name: from_message(messages[0])}
+    arrays: dict[str, NDArray[Any]] = {}
+    for message in messages:
+        if message.name in arrays:
+            raise InputError(f"expected every input once; got '{message.name}' twice")
+        arrays[message.name] = from_message(message)
+    return arrays
+
+
+def spec_to_message(spec: TensorSpec) -> TensorInfo:
+    """Make the message of a tensor specification."""
+    return TensorInfo(
+        name=spec.name,
+        dtype=dtype_code(spec.dtype),
+        shape=list(spec.shape),
+        scale=float(spec.scale),
+        zero_point=int(spec.zero_point),
+    )
+
+
+def spec_from_message(message: TensorInfo) -> TensorSpec:
+    """Read a tensor specification from its message; InputError for an unknown dtype."""
+    return TensorSpec(
+        name=message.name,
+        shape=tuple(int(size) for size in message.shape),
+        dtype=dtype_of(message.dtype),
+        scale=float(message.scale),
+        zero_point=int(message.zero_point),
+    )
+
+
+def specs_from_messages(messages: Iterable[TensorInfo]) -> tuple[TensorSpec, ...]:
+    """Read the specifications of a model's inputs or outputs."""
+    return tuple(spec_from_message(message) for message in messages)

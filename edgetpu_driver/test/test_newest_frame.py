@@ -1,0 +1,70 @@
+"""One frame at a time, the newest one waits, the others are counted."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+
+from edgetpu_driver.ros.newest_frame import NewestFrame
+
+
+class Work:
+    """Remembers what was begun; refuses while not ready."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.ready = True
+
+    def start(self, frame: int) -> bool:
+        if self.ready:
+            self.begun.append(frame)
+        return self.ready
+
+
+def test_an_idle_worker_begins_at_once() -> None:
+    work = Work()
+    gate = NewestFrame(work.start)
+    gate.offer(1)
+    assert (work.begun, gate.dropped) == ([1], 0)
+
+
+def test_the_newest_frame_waits_and_the_one_it_replaces_is_counted() -> None:
+    work = Work()
+    gate = NewestFrame(work.start)
+    for frame in (1, 2, 3, 4):
+        gate.offer(frame)
+    gate.finished()
+    gate.finished()
+    assert (work.begun, gate.dropped) == ([1, 4], 2)
+
+
+def test_a_frame_that_could_not_be_begun_waits_for_resume() -> None:
+    work = Work()
+    work.ready = False
+    gate = NewestFrame(work.start)
+    gate.offer(1)
+    gate.offer(2)
+    work.ready = True
+    gate.resume()
+    assert (work.begun, gate.dropped) == ([2], 1)
+
+
+def test_frames_skipped_in_the_middleware_count_too() -> None:
+    gate = NewestFrame(Work().start)
+    gate.offer(7, replaced=3)
+    assert gate.dropped == 3
+
+
+def test_work_that_ends_before_start_returns_frees_the_gate() -> None:
+    begun: list[int] = []
+
+    def start(frame: int) -> bool:
+        begun.append(frame)
+        gate.finished()
+        return True
+
+    gate = NewestFrame(start)
+    for frame in (1, 2, 3):
+        gate.offer(frame)
+    assert (begun, gate.dropped) == ([1, 2, 3], 0)

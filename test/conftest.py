@@ -1,0 +1,186 @@
+"""Fixtures of the system tests: real nodes in processes of their own, on a ROS domain of this session."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+STOP_SECONDS = 3.0
+PATIENCE = 20.0
+
+
+class NodeProcess:
+    """A node started as `ros2 run` would; everything it prints is kept."""
+
+    def __init__(self, package: str, executable: str, arguments: list[str]) -> None:
+        from ament_index_python.packages import get_package_prefix
+
+        path = Path(get_package_prefix(package)) / "lib" / package / executable
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long-lived as the process
+        self._process = subprocess.Popen(
+            [str(path), *arguments], stdout=self._log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
+
+    @property
+    def output(self) -> str:
+        self._log.seek(0)
+        return self._log.read()
+
+    def wait(self) -> int:
+        """Wait for the process to end by itself; its exit status."""
+        return self._process.wait(PATIENCE)
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """Ask it to stop and assert that it does, in time, with status 0 and no complaint."""
+        start = time.monotonic()
+        self._process.send_signal(number)
+        status = self._process.wait(PATIENCE)
+        seconds = time.monotonic() - start
+        assert status == 0, self.output
+        assert "Traceback" not in self.output
+        assert "Exception" not in self.output
+        assert seconds < STOP_SECONDS
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._process.kill()
+        self._process.wait()
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+
+class Graph:
+    """The test's own node in the ROS graph."""
+
+    def __init__(self) -> None:
+        import rclpy
+        from rclpy.executors import SingleThreadedExecutor
+
+        rclpy.init()
+        self.node = rclpy.create_node("tester")
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self.node)
+        self._clients: dict[str, Any] = {}
+
+    def close(self) -> None:
+        import rclpy
+
+        self._executor.shutdown()
+        self.node.destroy_node()
+        rclpy.shutdown()
+
+    def add_node(self, node: Any) -> None:
+        self._executor.add_node(node)
+
+    def spin_until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+        """Run callbacks until the condition holds; fails when it does not in time."""
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, "the condition did not come true"
+            self._executor.spin_once(timeout_sec=0.05)
+
+    def spin_for(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._executor.spin_once(timeout_sec=0.01)
+
+    def call(self, kind: Any, service: str, **fields: Any) -> Any:
+        """Call a service once it is there; the response."""
+        client = self._clients.get(service)
+        if client is None:
+            client = self._clients[service] = self.node.create_client(kind, service)
+        self.spin_until(client.service_is_ready)
+        future = client.call_async(kind.Request(**fields))
+        self.spin_until(future.done)
+        return future.result()
+
+    def collect(self, kind: Any, topic: str, qos: Any = 10) -> list[Any]:
+        """Subscribe; the list fills while the graph spins."""
+        messages: list[Any] = []
+        self.node.create_subscription(kind, topic, messages.append, qos)
+        return messages
+
+
+@pytest.fixture(scope="session")
+def ros_domain() -> Iterator[int]:
+    """A ROS domain that no other test session on this machine uses, on this machine only."""
+    pytest.importorskip("rclpy", reason="needs ROS 2")
+    pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+    for domain in range(1, 101):
+        lock = open(Path(tempfile.gettempdir()) / f"edgetpu_test_domain_{domain}", "w")  # noqa: SIM115
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            continue
+        os.environ["ROS_DOMAIN_ID"] = str(domain)
+        os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+        yield domain
+        lock.close()
+        return
+    pytest.fail("all ROS domains are taken by other test sessions")
+
+
+@pytest.fixture(scope="module")
+def start_node(ros_domain: int) -> Iterator[Callable[..., NodeProcess]]:  # noqa: ARG001
+    """Start node processes with `start(package, executable, *arguments, parameter=value)`.
+
+    None outlives the module.
+    """
+    processes: list[NodeProcess] = []
+
+    def start(package: str, executable: str, *arguments: str, **parameters: Any) -> NodeProcess:
+        ros = [part for name, value in parameters.items() for part in ("-p", f"{name}:={value}")]
+        process = NodeProcess(package, executable, ["--ros-args", *ros, *arguments])
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        if process.running:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def graph(ros_domain: int) -> Iterator[Graph]:  # noqa: ARG001
+    """The test's own node, for the tests of one module."""
+    graph = Graph()
+    yield graph
+    graph.close()
+
+
+@pytest.fixture(scope="session")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with one small model, sums.tflite: int8[1, 4] in, its first element and its sum out."""
+    from edgetpu_driver.tflite.builder import GraphBuilder
+
+    builder = GraphBuilder("first element and sum")
+    numbers = builder.input("numbers", (1, 4), np.int8, scale=0.5, zero_point=0)
+    weights = np.array([[1, 0, 0, 0], [1, 1, 1, 1]], np.int8)
+    builder.output(
+        builder.fully_connected(numbers, weights, weight_scale=1.0, scale=0.5, zero_point=3, name="sums")
+    )
+    directory = tmp_path_factory.mktemp("models")
+    (directory / "sums.tflite").write_bytes(builder.build())
+    return directory
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """Models that Google's compiler wrote, with their graphs; data beside the repository."""
+    directory = Path(__file__).parents[2] / "shared" / "golden"
+    if not directory.is_dir():
+        pytest.skip(f"the golden data is not at {directory}")
+    return directory

@@ -1,0 +1,334 @@
+"""The driver node as its users see it: services, status, diagnostics, parameters, life cycle."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from rcl_interfaces.srv import DescribeParameters, ListParameters, SetParameters
+from rclpy.parameter import Parameter
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from std_srvs.srv import Trigger
+
+from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, Tensor
+from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, UnloadModel
+
+LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+
+
+def numbers(*values: int, **fields: Any) -> Tensor:
+    """The input of the model "sums" as a message."""
+    data = bytes(value % 256 for value in values)
+    return Tensor(**{"name": "numbers", "dtype": Tensor.INT8, "shape": [1, 4], "data": data} | fields)
+
+
+def outcome(response: Any) -> tuple[bool, int, str]:
+    return response.success, response.error.value, response.message
+
+
+@pytest.fixture(scope="module", params=["cpu", "virtual"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def driver(backend: str, start_node: Any, graph: Any, model_dir: Path) -> Any:
+    """A running driver with the model "sums" loaded; it must stop cleanly in the end."""
+    process = start_node(
+        "edgetpu_driver",
+        "edgetpu_node",
+        backend=backend,
+        model_dirs=f"[{model_dir}]",
+        models="[sums]",
+        status_period=0.2,
+    )
+    states = graph.collect(DeviceStatus, "/edgetpu/status", LATCHED)
+    graph.spin_until(lambda: bool(states) and states[-1].state == DeviceStatus.READY)
+    yield process
+    process.stop()
+
+
+@pytest.mark.usefixtures("driver")
+class TestServices:
+    def test_invoke_returns_the_outputs_in_the_models_domain(self, graph: Any) -> None:
+        response = graph.call(Invoke, "/edgetpu/invoke", model="sums", inputs=[numbers(5, 6, -7, 8)])
+        assert outcome(response) == (True, ErrorCode.NONE, "")
+        (sums,) = response.outputs
+        assert (sums.name, sums.dtype, list(sums.shape)) == ("sums", Tensor.INT8, [1, 2])
+        assert (sums.scale, sums.zero_point) == (0.5, 3)
+        assert list(sums.data) == [5 + 3, 12 + 3]
+        assert 0 < response.duration < 1
+
+    def test_the_only_input_may_be_unnamed(self, graph: Any) -> None:
+        inputs = [numbers(1, 1, 1, 1, name="")]
+        response = graph.call(Invoke, "/edgetpu/invoke", model="sums", inputs=inputs)
+        assert list(response.outputs[0].data) == [1 + 3, 4 + 3]
+
+    @pytest.mark.parametrize(
+        ("inputs", "message"),
+        [
+            ([numbers(1, 2, shape=[1, 2])], "expected 'numbers' int8[1, 4]; got int8[1, 2]"),
+            ([numbers(1, 2, 3, 4, dtype=Tensor.UINT8)], "expected 'numbers' int8[1, 4]; got uint8[1, 4]"),
+            ([numbers(1, 2, 3)], "tensor 'numbers': expected 4 bytes for int8[1, 4]; got 3"),
+            (
+                [numbers(1, 2, 3, 4, name="other")],
+                "expected the inputs 'numbers' int8[1, 4]; got 'other'",
+            ),
+            ([], "expected the inputs 'numbers' int8[1, 4]; got none"),
+        ],
+        ids=["shape", "dtype", "length", "name", "missing"],
+    )
+    def test_a_wrong_input_is_refused_and_the_right_one_named(
+        self, graph: Any, inputs: list[Tensor], message: str
+    ) -> None:
+        response = graph.call(Invoke, "/edgetpu/invoke", model="sums", inputs=inputs)
+        assert outcome(response) == (False, ErrorCode.BAD_INPUT, message)
+        assert list(response.outputs) == []
+
+    def test_an_unknown_model_is_answered_with_the_loaded_ones(self, graph: Any) -> None:
+        response = graph.call(Invoke, "/edgetpu/invoke", model="nothing", inputs=[numbers(1, 2, 3, 4)])
+        assert outcome(response) == (
+            False,
+            ErrorCode.UNKNOWN_MODEL,
+            "no model 'nothing' is loaded; loaded: sums",
+        )
+
+    def test_load_model_describes_what_it_loaded(self, graph: Any, backend: str, model_dir: Path) -> None:
+        response = graph.call(LoadModel, "/edgetpu/load_model", model="sums", name="again")
+        assert outcome(response) == (True, ErrorCode.NONE, "")
+        info = response.info
+        file = model_dir / "sums.tflite"
+        assert (info.name, info.path) == ("again", str(file))
+        assert info.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+        (tensor,) = info.inputs
+        assert (tensor.name, tensor.dtype, list(tensor.shape)) == ("numbers", Tensor.INT8, [1, 4])
+        assert (tensor.scale, tensor.zero_point) == (0.5, 0)
+        assert [output.name for output in info.outputs] == ["sums"]
+        expected = ModelInfo.HOST if backend == "cpu" else ModelInfo.CACHED
+        assert info.placement == expected
+        assert graph.call(UnloadModel, "/edgetpu/unload_model", name="again").success
+
+    def test_list_models_shows_loaded_ones_and_files(self, graph: Any, model_dir: Path) -> None:
+        response = graph.call(ListModels, "/edgetpu/list_models")
+        assert response.success
+        assert [model.name for model in response.models] == ["sums"]
+        assert list(response.available) == [str(model_dir / "sums.tflite")]
+
+    def test_a_path_outside_model_dirs_is_refused(self, graph: Any, model_dir: Path) -> None:
+        response = graph.call(LoadModel, "/edgetpu/load_model", model="/etc/passwd")
+        message = f"expected a model inside {model_dir}; got /etc/passwd"
+        assert outcome(response) == (False, ErrorCode.REFUSED, message)
+
+    def test_a_missing_file_is_answered_with_where_it_was_searched(self, graph: Any, model_dir: Path) -> None:
+        response = graph.call(LoadModel, "/edgetpu/load_model", model="sum")
+        assert outcome(response)[:2] == (False, ErrorCode.UNKNOWN_MODEL)
+        assert response.message.endswith(f"sum.tflite in {model_dir}; did you mean sums?")
+
+    def test_a_malformed_file_is_refused(self, graph: Any, model_dir: Path) -> None:
+        (model_dir / "broken.tflite").write_bytes(b"TFL3" * 10)
+        try:
+            response = graph.call(LoadModel, "/edgetpu/load_model", model="broken")
+        finally:
+            (model_dir / "broken.tflite").unlink()
+        assert outcome(response)[:2] == (False, ErrorCode.BAD_MODEL)
+
+    def test_unloading_an_unknown_model_fails(self, graph: Any) -> None:
+        response = graph.call(UnloadModel, "/edgetpu/unload_model", name="nothing")
+        assert outcome(response)[:2] == (False, ErrorCode.UNKNOWN_MODEL)
+
+    def test_get_device_info_reads_the_device(self, graph: Any, backend: str) -> None:
+        response = graph.call(GetDeviceInfo, "/edgetpu/get_device_info")
+        assert outcome(response) == (True, ErrorCode.NONE, "")
+        assert (response.status.backend, response.status.state) == (backend, DeviceStatus.READY)
+        assert bool(response.registers) == (backend == "virtual")
+
+    def test_after_a_reset_models_run_as_before(self, graph: Any) -> None:
+        states = graph.collect(DeviceStatus, "/edgetpu/status", LATCHED)
+        graph.spin_until(lambda: bool(states))
+        del states[:]
+        assert graph.call(Trigger, "/edgetpu/reset").success
+        graph.spin_until(lambda: bool(states) and states[-1].state == DeviceStatus.READY)
+        response = graph.call(Invoke, "/edgetpu/invoke", model="sums", inputs=[numbers(0, 0, 1, 1)])
+        assert list(response.outputs[0].data) == [0 + 3, 2 + 3]
+
+
+@pytest.mark.usefixtures("driver")
+class TestStatus:
+    def test_a_late_joiner_gets_the_status_and_it_counts(self, graph: Any, backend: str) -> None:
+        states = graph.collect(DeviceStatus, "/edgetpu/status", LATCHED)
+        graph.spin_until(lambda: bool(states))
+        before = graph.call(GetDeviceInfo, "/edgetpu/get_device_info").status.inferences
+        for _ in range(3):
+            graph.call(Invoke, "/edgetpu/invoke", model="sums", inputs=[numbers(1, 2, 3, 4)])
+        graph.spin_until(lambda: states[-1].inferences == before + 3 and states[-1].latency_p50 > 0)
+        status = states[-1]
+        assert (status.backend, status.message) == (backend, "")
+        assert list(status.resident_models) == ["sums"]
+        assert status.latency_p50 <= status.latency_p99 < 1
+        assert 0 < status.utilisation < 1
+
+    def test_figures_of_a_device_that_is_not_there_are_empty(self, graph: Any, backend: str) -> None:
+        status = graph.call(GetDeviceInfo, "/edgetpu/get_device_info").status
+        has_device = backend == "virtual"
+        assert math.isnan(status.temperature) != has_device
+        assert (status.link_speed, status.clock_preset) == ((5000.0, "high") if has_device else (0.0, ""))
+        assert status.sram_total == (8 * 2**20 if has_device else 0)
+
+    def test_diagnostics_follow_rep_107(self, graph: Any, backend: str) -> None:
+        arrays = graph.collect(DiagnosticArray, "/diagnostics")
+        graph.spin_until(lambda: bool(arrays))
+        (status,) = arrays[-1].status
+        assert (status.name, status.level) == ("edgetpu: device", DiagnosticStatus.OK)
+        assert status.hardware_id == ("cpu" if backend == "cpu" else "2-1")
+        assert {"state", "temperature (degC)", "latency p99 (ms)"} <= {value.key for value in status.values}
+
+
+@pytest.mark.usefixtures("driver")
+class TestParameters:
+    def test_every_parameter_is_described_with_its_default(self, graph: Any) -> None:
+        names = [
+            name
+            for name in graph.call(ListParameters, "/edgetpu/list_parameters").result.names
+            if name != "use_sim_time" and "." not in name and "type_description" not in name
+        ]
+        answer = graph.call(DescribeParameters, "/edgetpu/describe_parameters", names=names)
+        described = {descriptor.name: descriptor for descriptor in answer.descriptors}
+        assert set(described) == {
+            "autostart",
+            "backend",
+            "firmware",
+            "model_dirs",
+            "models",
+            "performance",
+            "serial",
+            "status_period",
+            "wait_for_device_timeout",
+        }
+        assert all("efault" in descriptor.description for descriptor in described.values())
+        assert described["status_period"].floating_point_range[0].from_value == 0.1
+        assert described["backend"].additional_constraints == "one of usb, virtual, cpu"
+
+    def test_what_is_read_once_cannot_be_set(self, graph: Any) -> None:
+        parameter = Parameter("backend", value="usb").to_parameter_msg()
+        answer = graph.call(SetParameters, "/edgetpu/set_parameters", parameters=[parameter])
+        assert [result.successful for result in answer.results] == [False]
+
+
+class TestStarting:
+    @pytest.mark.parametrize(
+        ("parameters", "complaint"),
+        [
+            ({"backend": "gpu"}, "parameter 'backend': expected one of usb, virtual, cpu; got 'gpu'"),
+            ({"status_period": 0.0}, "status_period"),
+            ({"status_period": "fast"}, "status_period"),
+            ({"firmware": "/no/such/file"}, "'firmware': expected a file; there is no /no/such/file"),
+            ({"backend": "cpu", "models": "[nothing]"}, "no nothing.tflite in"),
+        ],
+        ids=["choice", "range", "type", "file", "model"],
+    )
+    def test_a_bad_value_ends_it_with_one_line(
+        self, start_node: Any, parameters: dict[str, Any], complaint: str
+    ) -> None:
+        process = start_node("edgetpu_driver", "edgetpu_node", **parameters)
+        assert process.wait() == 1
+        assert complaint in process.output.splitlines()[-1]
+        assert "Traceback" not in process.output
+
+    def test_a_parameter_file_that_cannot_be_read_ends_it_with_status_2(self, start_node: Any) -> None:
+        process = start_node("edgetpu_driver", "edgetpu_node", "--params-file", "/no/such.yaml")
+        assert process.wait() == 2
+        assert "/no/such.yaml" in process.output.splitlines()[-1]
+        assert "Traceback" not in process.output
+
+    def test_empty_lists_stand_for_the_defaults(
+        self,
+        start_node: Any,
+        graph: Any,
+        model_dir: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setenv("ROS_HOME", str(tmp_path))
+        (tmp_path / "edgetpu").mkdir()
+        shutil.copytree(model_dir, tmp_path / "edgetpu" / "models")
+        file = tmp_path / "empty.yaml"
+        file.write_text("/**:\n  ros__parameters:\n    backend: cpu\n    models: []\n    model_dirs: ['']\n")
+        process = start_node(
+            "edgetpu_driver", "edgetpu_node", "-r", "__node:=empty", "--params-file", str(file)
+        )
+        response = graph.call(ListModels, "/empty/list_models")
+        assert list(response.models) == []
+        assert list(response.available) == [str(tmp_path / "edgetpu" / "models" / "sums.tflite")]
+        process.stop(signal.SIGTERM)
+
+    def test_without_a_stick_it_gives_up_when_told_to(self, start_node: Any) -> None:
+        process = start_node(
+            "edgetpu_driver", "edgetpu_node", backend="usb", serial="none", wait_for_device_timeout=0.0
+        )
+        assert process.wait() == 1
+        assert "no device after 0 s (wait_for_device_timeout): " in process.output.splitlines()[-1]
+        assert "Traceback" not in process.output
+
+
+class TestWithoutADevice:
+    def test_requests_are_answered_at_once(self, start_node: Any, graph: Any, golden: Path) -> None:
+        process = start_node(
+            "edgetpu_driver",
+            "edgetpu_node",
+            "-r",
+            "__node:=absent",
+            backend="usb",
+            serial="none",
+            model_dirs=f"[{golden / 'models'}]",
+            models="[bright_64x64]",
+        )
+        inputs = [Tensor(dtype=Tensor.UINT8, shape=[1, 64, 64, 1], data=bytes(4096))]
+        response = graph.call(Invoke, "/absent/invoke", model="bright_64x64", inputs=inputs)
+        assert outcome(response)[:2] == (False, ErrorCode.UNAVAILABLE)
+        assert response.message.startswith("no device: ")
+        process.stop()
+
+
+class TestLifecycle:
+    def test_it_serves_only_while_it_is_active(self, start_node: Any, graph: Any, model_dir: Path) -> None:
+        process = start_node(
+            "edgetpu_driver",
+            "edgetpu_node",
+            "-r",
+            "__node:=managed",
+            backend="cpu",
+            autostart="false",
+            model_dirs=f"[{model_dir}]",
+            models="[sums]",
+        )
+
+        def invoke() -> Any:
+            response = graph.call(Invoke, "/managed/invoke", model="sums", inputs=[numbers(1, 2, 3, 4)])
+            return response.success, response.message
+
+        def change(transition: int) -> bool:
+            request = Transition(id=transition)
+            return bool(graph.call(ChangeState, "/managed/change_state", transition=request).success)
+
+        assert invoke() == (False, "/managed is unconfigured; expected it to be active")
+        assert change(Transition.TRANSITION_CONFIGURE)
+        assert invoke() == (False, "/managed is inactive; expected it to be active")
+        assert change(Transition.TRANSITION_ACTIVATE)
+        graph.spin_until(lambda: invoke() == (True, ""))
+        assert change(Transition.TRANSITION_DEACTIVATE)
+        assert invoke() == (False, "/managed is inactive; expected it to be active")
+        assert change(Transition.TRANSITION_CLEANUP)
+        assert invoke() == (False, "/managed is unconfigured; expected it to be active")
+        process.stop()

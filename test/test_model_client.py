@@ -1,0 +1,212 @@
+"""The client of the driver: across processes, within one, and across restarts of the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from rclpy.parameter import Parameter
+from std_msgs.msg import UInt32
+
+from edgetpu_driver.errors import InputError, ModelNotFoundError, UnavailableError
+from edgetpu_driver.ros.client import ModelClient
+from edgetpu_driver.ros.driver_node import DriverNode
+from edgetpu_driver.ros.newest_frame import take_newest
+from edgetpu_driver.ros.transport import InferenceResult
+from edgetpu_msgs.srv import UnloadModel
+
+NUMBERS = {"numbers": np.array([[5, 6, -7, 8]], np.int8)}
+SUMS = [[5 + 3, 12 + 3]]
+
+
+def sums(result: InferenceResult) -> list[list[int]]:
+    assert result.error is None
+    return result.outputs["sums"].tolist()
+
+
+@pytest.fixture
+def start_driver(start_node: Any, model_dir: Path) -> Iterator[Callable[[], Any]]:
+    """Starts the driver in a process of its own; what still runs in the end must stop cleanly."""
+    processes = []
+
+    def start() -> Any:
+        processes.append(
+            start_node("edgetpu_driver", "edgetpu_node", backend="cpu", model_dirs=f"[{model_dir}]")
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        if process.running:
+            process.stop()
+
+
+@pytest.fixture
+def make_client(graph: Any) -> Iterator[Callable[..., ModelClient]]:
+    clients = []
+
+    def make(model: str = "sums", **options: Any) -> ModelClient:
+        clients.append(ModelClient(graph.node, model, request_timeout=1.0, **options))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+def ask(client: ModelClient, graph: Any) -> InferenceResult:
+    """Send one request as soon as the client is ready, and spin until it is answered."""
+    results: list[InferenceResult] = []
+    graph.spin_until(lambda: client.invoke(NUMBERS, results.append))
+    graph.spin_until(lambda: bool(results))
+    assert not client.busy
+    return results[0]
+
+
+class TestAcrossProcesses:
+    def test_it_loads_the_model_and_runs_it(self, graph: Any, start_driver: Any, make_client: Any) -> None:
+        ready: list[bool] = []
+        client = make_client(on_ready=lambda: ready.append(client.ready))
+        assert not client.invoke(NUMBERS, ready.append)
+        start_driver()
+        result = ask(client, graph)
+        assert sums(result) == SUMS
+        assert 0 < result.engine_duration < result.duration < 1
+        assert ready == [True]
+        assert [str(spec) for spec in client.inputs] == ["'numbers' int8[1, 4]"]
+        assert [(spec.scale, spec.zero_point) for spec in client.outputs] == [(0.5, 3)]
+
+    def test_one_request_is_in_flight_at_a_time(
+        self, graph: Any, start_driver: Any, make_client: Any
+    ) -> None:
+        start_driver()
+        client = make_client()
+        ask(client, graph)
+        results: list[InferenceResult] = []
+        assert client.invoke(NUMBERS, results.append)
+        assert client.busy
+        assert not client.invoke(NUMBERS, results.append)
+        graph.spin_until(lambda: not client.busy)
+        assert [sums(result) for result in results] == [SUMS]
+
+    def test_arrays_the_model_does_not_take_are_refused(
+        self, graph: Any, start_driver: Any, make_client: Any
+    ) -> None:
+        start_driver()
+        client = make_client()
+        graph.spin_until(lambda: client.ready)
+        with pytest.raises(InputError, match=r"expected 'numbers' int8\[1, 4\]; got int8\[4\]"):
+            client.invoke({"numbers": np.zeros(4, np.int8)}, lambda _: None)
+        assert not client.busy
+
+    def test_a_model_unloaded_behind_its_back_is_loaded_again(
+        self, graph: Any, start_driver: Any, make_client: Any
+    ) -> None:
+        start_driver()
+        client = make_client()
+        ask(client, graph)
+        assert graph.call(UnloadModel, "/edgetpu/unload_model", name="sums").success
+        assert isinstance(ask(client, graph).error, ModelNotFoundError)
+        assert sums(ask(client, graph)) == SUMS
+
+    def test_a_model_that_is_not_there_yet_is_asked_for_again(
+        self, graph: Any, start_driver: Any, make_client: Any, model_dir: Path
+    ) -> None:
+        start_driver()
+        client = make_client("later")
+        graph.spin_until(lambda: client.problem.startswith("no later.tflite in"))
+        (model_dir / "later.tflite").write_bytes((model_dir / "sums.tflite").read_bytes())
+        try:
+            assert sums(ask(client, graph)) == SUMS
+            assert client.problem == ""
+        finally:
+            (model_dir / "later.tflite").unlink()
+
+    def test_results_resume_after_the_driver_was_killed(
+        self, graph: Any, start_driver: Any, make_client: Any
+    ) -> None:
+        driver = start_driver()
+        client = make_client()
+        assert sums(ask(client, graph)) == SUMS
+        driver.kill()
+        result = ask(client, graph)
+        assert isinstance(result.error, UnavailableError)
+        assert not client.ready
+        start_driver()
+        assert sums(ask(client, graph)) == SUMS
+
+
+class TestInOneProcess:
+    @pytest.fixture
+    def driver(self, graph: Any, model_dir: Path) -> Iterator[DriverNode]:
+        driver = self.make_driver(graph, model_dir)
+        yield driver
+        driver.destroy_node()
+
+    @staticmethod
+    def make_driver(graph: Any, model_dir: Path) -> DriverNode:
+        parameters = {"backend": "cpu", "model_dirs": [str(model_dir)]}
+        driver = DriverNode(parameter_overrides=[Parameter(n, value=v) for n, v in parameters.items()])
+        graph.add_node(driver)
+        return driver
+
+    @pytest.mark.usefixtures("driver")
+    def test_the_answer_is_there_when_the_call_returns(self, graph: Any, make_client: Any) -> None:
+        client = make_client()
+        graph.spin_until(lambda: client.ready)
+        results: list[InferenceResult] = []
+        assert client.invoke(NUMBERS, results.append)
+        assert [sums(result) for result in results] == [SUMS]
+
+    @pytest.mark.usefixtures("driver")
+    def test_the_next_request_may_be_sent_from_the_answer_of_the_last(
+        self, graph: Any, make_client: Any
+    ) -> None:
+        client = make_client()
+        graph.spin_until(lambda: client.ready)
+        results: list[InferenceResult] = []
+
+        def again(result: InferenceResult) -> None:
+            results.append(result)
+            if len(results) < 3:
+                assert client.invoke(NUMBERS, again)
+
+        client.invoke(NUMBERS, again)
+        assert [sums(result) for result in results] == [SUMS] * 3
+
+    def test_a_driver_that_leaves_is_looked_for_elsewhere(
+        self, graph: Any, model_dir: Path, start_driver: Any, make_client: Any
+    ) -> None:
+        driver = self.make_driver(graph, model_dir)
+        client = make_client()
+        graph.spin_until(lambda: client.ready)
+        driver.destroy_node()
+        results: list[InferenceResult] = []
+        client.invoke(NUMBERS, results.append)
+        assert isinstance(results[0].error, UnavailableError)
+        start_driver()
+        graph.spin_until(lambda: not client.ready)
+        assert sums(ask(client, graph)) == SUMS
+
+
+def test_frames_that_queue_in_the_subscription_are_skipped_and_counted(graph: Any) -> None:
+    taken: list[tuple[int, int]] = []
+
+    def on_message(message: UInt32) -> None:
+        newest, replaced = take_newest(subscription, message)
+        taken.append((newest.data, replaced))
+
+    subscription = graph.node.create_subscription(UInt32, "frames", on_message, 5)
+    publisher = graph.node.create_publisher(UInt32, "frames", 5)
+    graph.spin_until(lambda: publisher.get_subscription_count() == 1)
+    for number in range(4):
+        publisher.publish(UInt32(data=number))
+    graph.spin_until(lambda: bool(taken) and taken[-1][0] == 3)
+    assert taken == [(3, 3)]

@@ -1,0 +1,86 @@
+"""How executables start and stop: signals, fatal errors, callbacks that hang."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+PROGRAM = """
+import sys, time
+from rclpy.node import Node
+from edgetpu_driver.ros.spin import FatalError, run
+
+class Tick(Node):
+    def __init__(self):
+        super().__init__("tick")
+        self.create_timer(0.01, self.tick)
+
+    def tick(self):
+        print("tick", flush=True)
+        {tick}
+
+sys.exit(run(lambda: [Tick()]))
+"""
+
+
+@pytest.fixture
+def ticking(ros_domain: int) -> Any:  # noqa: ARG001
+    """Start a node whose timer runs the given line, and wait for its first tick."""
+    processes = []
+
+    def start(tick: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM.format(tick=tick)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "tick\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_status_0_and_no_word(ticking: Any, number: int) -> None:
+    process = ticking("pass")
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=10)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_an_impatient_user_does_not_disturb_the_end(ticking: Any) -> None:
+    process = ticking("pass")
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.002)
+    _, errors = process.communicate(timeout=10)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_a_fatal_error_is_one_line_and_status_1(ticking: Any) -> None:
+    process = ticking("raise FatalError('the\\n  chip melted')")
+    _, errors = process.communicate(timeout=10)
+    assert (process.returncode, errors) == (1, "-c: the chip melted\n")
+
+
+def test_a_callback_that_hangs_does_not_keep_the_process(ticking: Any) -> None:
+    process = ticking("time.sleep(60)")
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=10)
+    assert time.monotonic() - start < 3
+    assert (process.returncode, errors) == (1, "did not stop in time; leaving without closing the device\n")
