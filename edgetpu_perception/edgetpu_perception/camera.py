@@ -1,0 +1,124 @@
+"""A pinhole camera: from pixels to directions in its optical frame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+
+from edgetpu_driver.errors import EdgeTpuError
+
+# Distortion model of sensor_msgs/CameraInfo -> the numbers of coefficients OpenCV takes for it.
+_COEFFICIENTS = {"plumb_bob": (4, 5), "rational_polynomial": (8, 12, 14)}
+
+
+class CameraError(EdgeTpuError, ValueError):
+    """A calibration that is missing, inconsistent or of a kind that is not supported."""
+
+
+@dataclass(frozen=True)
+class Pinhole:
+    """Intrinsics of an image of width x height px; (0, 0) is the centre of the first pixel.
+
+    `fx`, `fy`, `cx`, `cy` are in px; `distortion` holds OpenCV's coefficients, k1 k2 p1 p2 [k3 [k4 k5 k6]],
+    or nothing for a rectified image.
+    """
+
+    width: int
+    height: int
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+    distortion: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.width <= 0 or self.height <= 0 or not (self.fx > 0 and self.fy > 0):
+            raise CameraError(
+                f"expected a positive size and focal length; got {self.width}x{self.height} px, "
+                f"fx {self.fx}, fy {self.fy}"
+            )
+        if not all(map(math.isfinite, (self.fx, self.fy, self.cx, self.cy, *self.distortion))):
+            raise CameraError(f"expected finite intrinsics; got {self}")
+
+    @classmethod
+    def from_camera_info(
+        cls,
+        width: int,
+        height: int,
+        k: Sequence[float],
+        d: Sequence[float] = (),
+        distortion_model: str = "",
+        binning: tuple[int, int] = (1, 1),
+        roi: tuple[int, int, int, int] = (0, 0, 0, 0),
+    ) -> Pinhole:
+        """Intrinsics of the image that a camera delivers, from the fields of sensor_msgs/CameraInfo.
+
+        `k` is the row-major 3x3 matrix at full resolution, `binning` (x, y) with 0 meaning 1, `roi`
+        (x_offset, y_offset, width, height) at full resolution with width and height 0 meaning all of it. The
+        principal point moves with them as in image_geometry. Raises CameraError for an uncalibrated camera
+        (K[0] is 0) and for a distortion model other than plumb_bob and rational_polynomial.
+        """
+        if len(k) != 9 or not k[0] > 0:
+            raise CameraError(f"expected a calibrated camera, K[0] > 0; got K = {list(k)}")
+        x_offset, y_offset, roi_width, roi_height = roi
+        binning_x, binning_y = binning[0] or 1, binning[1] or 1
+        return cls(
+            width=(roi_width or width) // binning_x,
+            height=(roi_height or height) // binning_y,
+            fx=k[0] / binning_x,
+            fy=k[4] / binning_y,
+            cx=(k[2] - x_offset) / binning_x,
+            cy=(k[5] - y_offset) / binning_y,
+            distortion=_coefficients(distortion_model, d),
+        )
+
+    def bearing(self, u: float, v: float) -> tuple[float, float]:
+        """Direction of pixel (u, v): atan2(x, z) right positive and atan2(y, z) down positive, rad."""
+        ((x, y),) = self._normalised([(u, v)])
+        return math.atan(x), math.atan(y)
+
+    def bearing_with_sigma(
+        self, u: float, v: float, u_sigma: float, v_sigma: float
+    ) -> tuple[float, float, float, float]:
+        """Direction of pixel (u, v) and its standard deviations, rad, from those of the pixel, px."""
+        (x, y), (x0, _), (x1, _), (_, y0), (_, y1) = self._normalised(
+            [(u, v), (u - 0.5, v), (u + 0.5, v), (u, v - 0.5), (u, v + 0.5)]
+        )
+        return (
+            math.atan(x),
+            math.atan(y),
+            u_sigma * abs(math.atan(x1) - math.atan(x0)),
+            v_sigma * abs(math.atan(y1) - math.atan(y0)),
+        )
+
+    def _normalised(self, pixels: list[tuple[float, float]]) -> list[tuple[float, float]]:
+        """Pixels as points of the plane z = 1, distortion undone."""
+        if not any(self.distortion):
+            return [((u - self.cx) / self.fx, (v - self.cy) / self.fy) for u, v in pixels]
+        points = np.array(pixels, np.float64)[:, np.newaxis]
+        matrix = np.array([[self.fx, 0, self.cx], [0, self.fy, self.cy], [0, 0, 1]], np.float64)
+        criteria = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 50, 1e-9)
+        coefficients = np.array(self.distortion, np.float64)
+        if hasattr(cv2, "undistortPointsIter"):  # OpenCV 4, where the plain function stops after 5 iterations
+            plane = cv2.undistortPointsIter(points, matrix, coefficients, None, None, criteria)
+        else:
+            undistort: Any = cv2.undistortPoints  # typed after OpenCV 4
+            plane = undistort(points, matrix, coefficients, criteria=criteria)
+        return [(float(x), float(y)) for x, y in plane[:, 0]]
+
+
+def _coefficients(model: str, d: Sequence[float]) -> tuple[float, ...]:
+    if not any(d):
+        return ()
+    allowed = _COEFFICIENTS.get(model)
+    if allowed is None:
+        raise CameraError(f"expected the distortion model plumb_bob or rational_polynomial; got '{model}'")
+    if len(d) not in allowed:
+        counts = " or ".join(map(str, allowed))
+        raise CameraError(f"expected {counts} coefficients for {model}; got {len(d)}")
+    return tuple(map(float, d))

@@ -1,0 +1,198 @@
+"""Camera pixels to model input: decoding of the ROS image encodings, grey, and resizing.
+
+The pixels are those of cv_bridge's conversion to "mono8" or "rgb8": colour codes of cv::cvtColor, 16 bits to
+8 by 255/65535 with rounding.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import EdgeTpuError
+
+Pixels = NDArray[np.uint8]
+
+
+class ImageFault(enum.Enum):
+    """What is wrong with an image."""
+
+    EMPTY = "empty"
+    ENCODING = "unknown encoding"
+    STEP = "wrong step"
+    LENGTH = "wrong data length"
+    CONTENT = "undecodable data"
+
+
+class ImageError(EdgeTpuError, ValueError):
+    """A malformed image; the message says what was expected and what came, `fault` which kind it is."""
+
+    def __init__(self, fault: ImageFault, message: str) -> None:
+        super().__init__(f"{fault.value}: {message}")
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class _Encoding:
+    """How the pixels of one encoding lie in memory, and the OpenCV code that makes them grey or RGB."""
+
+    dtype: type[np.uint8] | type[np.uint16]
+    channels: int
+    conversion: int | None = None
+    even_width: bool = False
+
+
+_ENCODINGS = {
+    "mono8": _Encoding(np.uint8, 1),
+    "mono16": _Encoding(np.uint16, 1),
+    "rgb8": _Encoding(np.uint8, 3),
+    "rgb16": _Encoding(np.uint16, 3),
+    "bgr8": _Encoding(np.uint8, 3, cv2.COLOR_BGR2RGB),
+    "bgr16": _Encoding(np.uint16, 3, cv2.COLOR_BGR2RGB),
+    "rgba8": _Encoding(np.uint8, 4, cv2.COLOR_RGBA2RGB),
+    "rgba16": _Encoding(np.uint16, 4, cv2.COLOR_RGBA2RGB),
+    "bgra8": _Encoding(np.uint8, 4, cv2.COLOR_BGRA2RGB),
+    "bgra16": _Encoding(np.uint16, 4, cv2.COLOR_BGRA2RGB),
+    # OpenCV names a Bayer pattern by its second row, second and third column; ROS by the first two pixels
+    # of the first two rows.
+    "bayer_rggb8": _Encoding(np.uint8, 1, cv2.COLOR_BayerBG2RGB),
+    "bayer_bggr8": _Encoding(np.uint8, 1, cv2.COLOR_BayerRG2RGB),
+    "bayer_gbrg8": _Encoding(np.uint8, 1, cv2.COLOR_BayerGR2RGB),
+    "bayer_grbg8": _Encoding(np.uint8, 1, cv2.COLOR_BayerGB2RGB),
+    "bayer_rggb16": _Encoding(np.uint16, 1, cv2.COLOR_BayerBG2RGB),
+    "bayer_bggr16": _Encoding(np.uint16, 1, cv2.COLOR_BayerRG2RGB),
+    "bayer_gbrg16": _Encoding(np.uint16, 1, cv2.COLOR_BayerGR2RGB),
+    "bayer_grbg16": _Encoding(np.uint16, 1, cv2.COLOR_BayerGB2RGB),
+    # The first name of each pair is the one sensor_msgs has deprecated.
+    "yuv422": _Encoding(np.uint8, 2, cv2.COLOR_YUV2RGB_UYVY, even_width=True),
+    "uyvy": _Encoding(np.uint8, 2, cv2.COLOR_YUV2RGB_UYVY, even_width=True),
+    "yuv422_yuy2": _Encoding(np.uint8, 2, cv2.COLOR_YUV2RGB_YUY2, even_width=True),
+    "yuyv": _Encoding(np.uint8, 2, cv2.COLOR_YUV2RGB_YUY2, even_width=True),
+}
+ENCODINGS = tuple(_ENCODINGS)
+
+
+def is_grey(encoding: str) -> bool:
+    """Whether an encoding holds one brightness per pixel, so that `decode` gives an image without colour."""
+    return encoding in ("mono8", "mono16")
+
+
+def row_bytes(encoding: str, width: int) -> int:
+    """Bytes of one row without padding. Raises ImageError for an unknown encoding."""
+    layout = _ENCODINGS.get(encoding)
+    if layout is None:
+        raise ImageError(ImageFault.ENCODING, f"expected one of {', '.join(ENCODINGS)}; got '{encoding}'")
+    return width * layout.channels * np.dtype(layout.dtype).itemsize
+
+
+def check_layout(encoding: str, height: int, width: int, step: int, length: int) -> None:
+    """Raise ImageError unless `length` bytes with `step` bytes a row can be an image of this size."""
+    if height <= 0 or width <= 0:
+        raise ImageError(ImageFault.EMPTY, f"expected at least one pixel; got {width}x{height}")
+    row = row_bytes(encoding, width)
+    if _ENCODINGS[encoding].even_width and width % 2:
+        raise ImageError(ImageFault.STEP, f"expected an even width for {encoding}; got {width}")
+    if step < row:
+        raise ImageError(ImageFault.STEP, f"expected at least {row} bytes a row for {encoding}; got {step}")
+    if length != height * step:
+        raise ImageError(
+            ImageFault.LENGTH, f"expected {height} rows of {step} = {height * step} bytes; got {length}"
+        )
+
+
+def decode(encoding: str, height: int, width: int, step: int, data: Any, bigendian: bool = False) -> Pixels:
+    """Decode the fields of a sensor_msgs/Image.
+
+    `data` is a buffer of height * step bytes; `bigendian` matters to 16-bit encodings only. Returns uint8
+    [height, width] for mono8 and mono16, uint8 [height, width, 3] RGB for everything else; the array may
+    share memory with `data`. Raises ImageError.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    check_layout(encoding, height, width, step, raw.size)
+    layout = _ENCODINGS[encoding]
+    dtype = np.dtype(layout.dtype).newbyteorder(">" if bigendian else "<")
+    rows = raw.reshape(height, step)[:, : row_bytes(encoding, width)]
+    pixels = rows if dtype.itemsize == 1 else np.ascontiguousarray(rows).view(dtype).astype(layout.dtype)
+    if layout.channels > 1:
+        pixels = pixels.reshape(height, width, layout.channels)
+    if layout.conversion is not None:
+        pixels = _convert(encoding, pixels, layout.conversion)
+    return _to_8_bits(pixels)
+
+
+def decode_compressed(data: Any, format_: str = "") -> Pixels:
+    """Decode the data of a sensor_msgs/CompressedImage (JPEG, PNG or another format OpenCV reads).
+
+    Returns uint8 [height, width] for a grey image, [height, width, 3] RGB otherwise. `format_` is the
+    message's field, for the error message only: the data itself says what it is. Raises ImageError.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    try:
+        # Unchanged, as cv_bridge reads it: no conversion to grey inside the decoder, no EXIF rotation.
+        pixels = cv2.imdecode(raw, cv2.IMREAD_UNCHANGED) if raw.size else None
+    except cv2.error:
+        pixels = None
+    if pixels is None or pixels.dtype not in (np.uint8, np.uint16):
+        raise ImageError(
+            ImageFault.CONTENT, f"expected a JPEG or PNG image; got {raw.size} bytes of '{format_}'"
+        )
+    if pixels.ndim == 3:
+        codes = {3: cv2.COLOR_BGR2RGB, 4: cv2.COLOR_BGRA2RGB}
+        pixels = cv2.cvtColor(pixels, codes[pixels.shape[2]])
+    return _to_8_bits(pixels)
+
+
+def to_grey(image: Pixels) -> Pixels:
+    """[H, W] as it is; [H, W, 3] RGB as luma (0.299 R + 0.587 G + 0.114 B, rounded)."""
+    return image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+
+
+def to_rgb(image: Pixels) -> Pixels:
+    """[H, W, 3] as it is; [H, W] with its brightness in every channel."""
+    return image if image.ndim == 3 else cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
+
+
+def resize(image: Pixels, height: int, width: int) -> Pixels:
+    """Resize uint8 [H, W] or [H, W, 3]: average over the area of each new pixel, rounded to nearest.
+
+    Directions that grow are interpolated linearly. Cell c of n covers the pixels from c * W / n on, so that
+    its centre is at pixel (c + 0.5) * W / n - 0.5.
+    """
+    if image.shape[:2] == (height, width):
+        return image
+    shrinks = image.shape[0] >= height and image.shape[1] >= width
+    interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    resized: Pixels = cv2.resize(image, (width, height), interpolation=interpolation)
+    return resized
+
+
+def check_image(image: Any) -> Pixels:
+    """Raise ImageError unless `image` is uint8 [H, W] or [H, W, 3] with at least one pixel; return it."""
+    array = np.asarray(image)
+    if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)):
+        raise ImageError(
+            ImageFault.ENCODING,
+            f"expected uint8 [H, W] or [H, W, 3]; got {array.dtype.name}{list(array.shape)}",
+        )
+    if not array.size:
+        raise ImageError(ImageFault.EMPTY, f"expected at least one pixel; got {list(array.shape)}")
+    return array
+
+
+def _convert(encoding: str, pixels: NDArray[Any], code: int) -> NDArray[Any]:
+    try:
+        converted: NDArray[Any] = cv2.cvtColor(pixels, code)
+        return converted
+    except cv2.error as error:
+        raise ImageError(
+            ImageFault.CONTENT, f"expected an image that OpenCV converts from {encoding}; got {error}"
+        ) from error
+
+
+def _to_8_bits(pixels: NDArray[Any]) -> Pixels:
+    return pixels if pixels.dtype == np.uint8 else cv2.convertScaleAbs(pixels, alpha=255.0 / 65535.0)

@@ -1,0 +1,71 @@
+"""A spot in a model's output, and what finds it there.
+
+Positions and sigmas are in cells of the model's input; (0, 0) is the centre of the first cell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+FULL_CONTRAST = 36.0
+"""Grey levels of contrast from which on it does not lower the confidence ..."""
+
+NO_CONTRAST = 12.0
+"""... and up to which there is no spot."""
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A position with one-sigma errors; with confidence 0 there is none and the numbers are NaN."""
+
+    x: float = math.nan
+    y: float = math.nan
+    x_sigma: float = math.nan
+    y_sigma: float = math.nan
+    confidence: float = 0.0
+
+
+NO_SPOT = Spot()
+
+
+class SpotDecoder(Protocol):
+    """Makes a spot of one model's outputs."""
+
+    def decode(
+        self, image: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]], near: tuple[float, float] | None
+    ) -> Spot:
+        """Find the spot in the outputs for the model input `image`; of several the one nearest to `near`."""
+        ...
+
+
+def ramp(value: float, low: float, high: float) -> float:
+    """0 up to `low`, 1 from `high` on, a straight line between."""
+    return min(max((value - low) / (high - low), 0.0), 1.0)
+
+
+@dataclass(frozen=True)
+class Background:
+    """What a picture looks like beside the spot, grey levels."""
+
+    level: float
+    noise: float
+    """Standard deviation, at least 0.3."""
+    clipped: bool
+    """It is so dark that its noise cannot show in full."""
+
+
+def background_of(grey: NDArray[np.uint8]) -> Background:
+    """Measure the darker part of a picture, by quantiles so low that a spot may cover almost half of it."""
+    counts = np.concatenate(([0], np.cumsum(np.bincount(grey.ravel(), minlength=256))))
+    low, middle = np.interp((0.1 * grey.size, 0.3 * grey.size), counts, _LEVELS)
+    # The two quantiles of a normal distribution are 0.757 standard deviations apart.
+    return Background(float(middle), max(float(middle - low) / 0.757, 0.3), clipped=low < 1.0)
+
+
+_LEVELS = np.arange(257) - 0.5

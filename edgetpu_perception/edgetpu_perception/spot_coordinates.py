@@ -1,0 +1,98 @@
+"""Position of a spot from models that give two softmax coordinates ("bright" and "color" of LibrEdgeTPU)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_perception.spot import FULL_CONTRAST, NO_CONTRAST, NO_SPOT, Spot, background_of, ramp
+
+TEMPERATURE = 0.1
+"""The graphs weigh cells with coordinates of -1..1 divided by this ..."""
+
+Y_OFFSET = 10.0
+"""... and add this to the y ones."""
+
+SOFTMAX_STEPS = 256
+"""The softmax gives probabilities in steps of 1/256."""
+
+EDGE_SIGMA = 0.16
+"""See spot_evidence: the models see the cells of maximal brightness, a shape with hard edges."""
+
+
+class CoordinateDecoder:
+    """Decodes x / T and y / T + offset of the softmax over all grey levels.
+
+    Two numbers cannot tell whether there is a spot, nor that the softmax's steps of 1/256 do not add up to 1
+    (64 equal cells give 64 * 4/256, 400 cells 400 * 1/256, 513 nothing at all). Both follow from the
+    model's input, which is at hand: the sum corrects the numbers, contrast and spread say how far to trust.
+    """
+
+    def __init__(
+        self, outputs: Sequence[TensorSpec], height: int, width: int, weights: Sequence[float] | None = None
+    ) -> None:
+        """`outputs`: a tensor with x and y, or one for each; `weights`: those of a colour model's filter."""
+        self._outputs = tuple(outputs)
+        self._weights = None if weights is None else np.asarray(weights, np.float32)
+        self._x = np.linspace(-1.0, 1.0, width)
+        self._y = np.linspace(-1.0, 1.0, height)
+        self._exp = np.exp(np.arange(256) - 255.0)
+
+    def decode(
+        self,
+        image: NDArray[np.uint8],
+        outputs: Mapping[str, NDArray[Any]],
+        near: tuple[float, float] | None,  # noqa: ARG002 - the model has chosen already
+    ) -> Spot:
+        """Find the spot; NO_SPOT without contrast, with a collapsed softmax, or outside the model's range."""
+        codes = np.concatenate([outputs[spec.name].ravel() for spec in self._outputs])
+        limits = np.iinfo(codes.dtype)
+        grey = self._grey(image[0])
+        background = background_of(grey)
+        contrast = float(grey.max()) - background.level
+        clarity = ramp(contrast, NO_CONTRAST, FULL_CONTRAST) * ramp(contrast / background.noise, 6, 12)
+        seen = self._exp[grey + (255 - grey.max())]
+        seen = np.rint(seen * (SOFTMAX_STEPS / seen.sum())) / SOFTMAX_STEPS
+        total = float(seen.sum())
+        if clarity == 0.0 or total == 0.0 or np.any((codes == limits.min) | (codes == limits.max)):
+            return NO_SPOT
+        values = np.concatenate([spec.dequantise(outputs[spec.name]).ravel() for spec in self._outputs])
+        x = float(values[0]) * TEMPERATURE / total
+        y = (float(values[1]) / total - Y_OFFSET) * TEMPERATURE
+        quantum = self._outputs[0].scale * TEMPERATURE / total / math.sqrt(12)
+        x_spread, y_spread = self._spread(self._x, seen.sum(0)), self._spread(self._y, seen.sum(1))
+        cells = max(int(np.count_nonzero(seen)), 1)
+        confidence = clarity * ramp(-math.hypot(x_spread, y_spread), -0.7, -0.4)
+        return self._in_cells(x, y, quantum, EDGE_SIGMA / (cells / math.pi) ** 0.25, confidence)
+
+    def _grey(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """What the softmax sees, or the nearest thing to it without the filter's weights: the chroma."""
+        if pixels.shape[2] == 1:
+            return pixels[:, :, 0]
+        if self._weights is None:
+            chroma: NDArray[np.uint8] = pixels.max(axis=2) - pixels.min(axis=2)
+            return chroma
+        filtered: NDArray[np.uint8] = np.clip(np.rint(pixels @ self._weights), 0, 255).astype(np.uint8)
+        return filtered
+
+    @staticmethod
+    def _spread(positions: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+        mean = float(positions @ weights) / weights.sum()
+        return math.sqrt(max(float((positions - mean) ** 2 @ weights) / weights.sum(), 0.0))
+
+    def _in_cells(self, x: float, y: float, quantum: float, edge: float, confidence: float) -> Spot:
+        if confidence == 0.0:
+            return NO_SPOT
+        half_width, half_height = (len(self._x) - 1) / 2, (len(self._y) - 1) / 2
+        return Spot(
+            (x + 1) * half_width,
+            (y + 1) * half_height,
+            math.hypot(quantum * half_width, edge),
+            math.hypot(quantum * half_height, edge),
+            confidence,
+        )

@@ -1,0 +1,55 @@
+"""What the tests of the perception package share: golden data, and pictures of spots with known centres."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
+
+
+@pytest.fixture
+def golden() -> Path:
+    if not GOLDEN.is_dir():
+        pytest.skip(f"golden data is not at {GOLDEN}")
+    return GOLDEN
+
+
+class Scenes:
+    """Draws 64x64 pictures; every centre is in px."""
+
+    y, x = np.mgrid[:64, :64]
+
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(4)
+
+    def disc(self, x: float, y: float, radius: float, level: int = 255) -> NDArray[np.uint8]:
+        inside = (self.x - x) ** 2 + (self.y - y) ** 2 <= radius**2
+        return np.where(inside, level, 0).astype(np.uint8)
+
+    def gaussian(
+        self,
+        x: float,
+        y: float,
+        sigma: float,
+        amplitude: float = 200,
+        background: float = 0,
+        noise: float = 0,
+    ) -> NDArray[np.uint8]:
+        squared = (self.x - x) ** 2 + (self.y - y) ** 2
+        picture = background + amplitude * np.exp(-squared / (2 * sigma**2))
+        picture = picture + self.random.normal(0, noise, picture.shape) if noise else picture
+        return np.clip(np.rint(picture), 0, 255).astype(np.uint8)
+
+    def place(self, margin: float) -> tuple[float, float]:
+        """A random centre at least so far from the border."""
+        x, y = self.random.uniform(margin, 63 - margin, 2)
+        return float(x), float(y)
+
+
+@pytest.fixture
+def scenes() -> Scenes:
+    return Scenes()

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+import pytest
+
+from edgetpu_perception.camera import CameraError, Pinhole
+
+K = [500.0, 0, 320, 0, 510, 240, 0, 0, 1]
+PLUMB_BOB = [-0.3, 0.1, 0.001, -0.002, 0.01]
+RATIONAL = [0.5, 0.1, 0.001, -0.002, 0.01, 0.6, 0.2, 0.02]
+
+
+def pixel_of(bearing: tuple[float, float], distortion: list[float]) -> tuple[float, float]:
+    """Project a direction as OpenCV does."""
+    point = np.array([[math.tan(bearing[0]), math.tan(bearing[1]), 1.0]])
+    matrix = np.array(K).reshape(3, 3)
+    pixels, _ = cv2.projectPoints(point, np.zeros(3), np.zeros(3), matrix, np.array(distortion))
+    return tuple(pixels.ravel())
+
+
+def test_the_principal_point_is_straight_ahead() -> None:
+    assert Pinhole(640, 480, 500, 510, 320, 240).bearing(320, 240) == (0.0, 0.0)
+
+
+def test_right_and_down_are_positive() -> None:
+    assert Pinhole(640, 480, 500, 510, 320, 240).bearing(570, 546) == (math.atan(0.5), math.atan(0.6))
+
+
+@pytest.mark.parametrize(
+    ("model", "d"),
+    [("plumb_bob", PLUMB_BOB), ("rational_polynomial", RATIONAL)],
+    ids=["plumb_bob", "rational"],
+)
+def test_distortion_is_undone(model: str, d: list[float]) -> None:
+    camera = Pinhole.from_camera_info(640, 480, K, d, model)
+    assert pixel_of(camera.bearing(100, 50), d) == pytest.approx((100, 50), abs=1e-4)
+
+
+def test_the_sigma_of_a_bearing_is_that_of_the_pixel_seen_from_the_focal_point() -> None:
+    camera = Pinhole(640, 480, 500, 510, 320, 240)
+    _, _, x_sigma, y_sigma = camera.bearing_with_sigma(570, 240, 0.5, 0.25)
+    # d atan(u / f) / du = 1 / f / (1 + (u / f)^2)
+    assert x_sigma == pytest.approx(0.5 / 500 / 1.25, rel=1e-5)
+    assert y_sigma == pytest.approx(0.25 / 510, rel=1e-5)
+
+
+def test_binning_divides_the_intrinsics() -> None:
+    camera = Pinhole.from_camera_info(640, 480, K, binning=(2, 4))
+    assert camera == Pinhole(320, 120, 250, 127.5, 160, 60)
+
+
+def test_binning_of_zero_means_none() -> None:
+    assert Pinhole.from_camera_info(640, 480, K, binning=(0, 0)) == Pinhole(640, 480, 500, 510, 320, 240)
+
+
+def test_a_region_of_interest_moves_the_principal_point() -> None:
+    camera = Pinhole.from_camera_info(640, 480, K, roi=(100, 60, 200, 160))
+    assert camera == Pinhole(200, 160, 500, 510, 220, 180)
+
+
+def test_a_region_is_given_in_pixels_before_binning() -> None:
+    camera = Pinhole.from_camera_info(640, 480, K, binning=(2, 2), roi=(100, 60, 200, 160))
+    assert camera == Pinhole(100, 80, 250, 255, 110, 90)
+
+
+def test_coefficients_that_are_all_zero_are_no_distortion() -> None:
+    assert Pinhole.from_camera_info(640, 480, K, [0.0] * 5, "plumb_bob").distortion == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": [0.0] * 9}, r"K\[0\] > 0"),
+        ({"d": [0.1] * 4, "distortion_model": "equidistant"}, "got 'equidistant'"),
+        (
+            {"d": [0.1] * 3, "distortion_model": "plumb_bob"},
+            "expected 4 or 5 coefficients for plumb_bob; got 3",
+        ),
+        ({"width": 0}, "positive size"),
+        ({"k": [500.0, 0, math.nan, 0, 510, 240, 0, 0, 1]}, "finite"),
+    ],
+    ids=["uncalibrated", "unknown model", "too few coefficients", "no size", "not a number"],
+)
+def test_what_is_no_calibration_is_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(CameraError, match=message):
+        Pinhole.from_camera_info(**({"width": 640, "height": 480, "k": K} | arguments))
