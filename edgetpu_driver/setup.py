@@ -18,5 +18,5 @@ setup(
     maintainer_email="maintainers@edgetpu-ros.invalid",
     description="Drives a USB Coral Edge TPU in pure Python.",
     license="Apache-2.0",
-    entry_points={"console_scripts": ["edgetpu_node = edgetpu_driver.ros.driver_node:main"]},
+    entry_points={"console_scripts": ["edgetpu_node = edgetpu_driver.ros.executable:driver"]},
 )

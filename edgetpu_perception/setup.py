@@ -19,8 +19,8 @@ setup(
     license="Apache-2.0",
     entry_points={
         "console_scripts": [
-            "spot_tracker = edgetpu_perception.nodes.spot_tracker_node:main",
-            "single_process = edgetpu_perception.nodes.single_process:main",
+            "spot_tracker = edgetpu_perception.nodes.executables:spot_tracker",
+            "single_process = edgetpu_perception.nodes.executables:single_process",
         ]
     },
 )

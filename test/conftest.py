@@ -119,12 +119,11 @@ def ros_domain() -> Iterator[int]:
     pytest.importorskip("rclpy", reason="needs ROS 2")
     pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
     for domain in range(1, 101):
-        lock = open(Path(tempfile.gettempdir()) / f"edgetpu_test_domain_{domain}", "w")  # noqa: SIM115
         try:
+            lock = open(Path(tempfile.gettempdir()) / f"edgetpu_test_domain_{domain}", "w")  # noqa: SIM115
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            lock.close()
-            continue
+            continue  # somebody else's
         os.environ["ROS_DOMAIN_ID"] = str(domain)
         os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
         yield domain

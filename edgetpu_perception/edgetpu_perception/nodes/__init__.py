@@ -1,1 +1,1 @@
-"""One thin ROS node for each algorithm."""
+"""The perception nodes: thin shells of ROS around the algorithms."""

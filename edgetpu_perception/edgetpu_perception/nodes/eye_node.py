@@ -1,0 +1,233 @@
+"""What all perception nodes share: images in, a model run by the driver, results and diagnostics out."""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+from std_msgs.msg import Header
+
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.ros.client import ModelClient
+from edgetpu_driver.ros.driver_parameters import default_model_dir
+from edgetpu_driver.ros.newest_frame import NewestFrame, take_newest
+from edgetpu_driver.ros.parameters import Setting, declare
+from edgetpu_driver.ros.spin import FatalError
+from edgetpu_driver.ros.transport import InferenceResult
+from edgetpu_perception import models
+from edgetpu_perception.eye import Eye, Frame
+from edgetpu_perception.images import ImageError, ImageFault, Pixels
+from edgetpu_perception.nodes import eye_settings
+from edgetpu_perception.nodes.calibration import Calibration
+from edgetpu_perception.nodes.eye_diagnostics import Counters, diagnostic
+from edgetpu_perception.nodes.image_messages import (
+    image_from_compressed_message,
+    image_from_message,
+    message_from_rgb,
+)
+
+DIAGNOSTICS_PERIOD = 1.0
+"""Seconds; REP-107 asks for 1 Hz."""
+
+QOS_RESULTS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
+
+QOS_DEBUG = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
+"""Reliable, since viewers ask for that unless told otherwise."""
+
+ImageMessage = Image | CompressedImage
+
+
+class EyeNode(Node):
+    """One algorithm as a node.
+
+    A subclass makes its algorithm and its publishers from the parameters (`make_eye`), publishes a result
+    (`publish`) and draws it (`draw`). Everything happens in the executor's thread: an image is decoded and
+    its model input sent to the driver, the answer comes back in a callback; of the images that come
+    meanwhile the newest waits and the others count as dropped.
+    """
+
+    def __init__(self, name: str, settings: Sequence[Setting] = (), **options: Any) -> None:
+        super().__init__(name, **options)
+        self._client: ModelClient | None = None
+        try:
+            table = (*eye_settings.SETTINGS, *settings)
+            self.values = declare(self, table, self._on_parameter)
+            self.eye = self.make_eye()
+            self.eye.min_confidence = self.values["min_confidence"]
+            self._create_interfaces()
+        except BaseException:
+            self.destroy_node()
+            raise
+
+    @abstractmethod
+    def make_eye(self) -> Eye:
+        """Make the algorithm, and the publishers for its results, from `values`."""
+
+    @abstractmethod
+    def publish(self, header: Header, result: Any) -> None:
+        """Publish a result under the header of its image."""
+
+    @abstractmethod
+    def draw(self, image: Pixels, result: Any) -> Pixels:
+        """Draw a result onto a copy of its image, RGB."""
+
+    def destroy_node(self) -> None:
+        """End the request under way and leave the graph."""
+        if self._client is not None:
+            self._client.close()
+        super().destroy_node()
+
+    def _create_interfaces(self) -> None:
+        self._counters, self._reported_counters = Counters(), Counters()
+        self._faults: set[ImageFault] = set()
+        self._bound = False
+        self._problem = ""
+        self._last_stamp: float | None = None
+        self._calibration = Calibration(self.values["rectified"])
+        self._gate = NewestFrame[ImageMessage](self._start)
+        self._debug = self.create_publisher(Image, "~/debug_image", QOS_DEBUG)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 1)
+        # Whether images come is a matter of real time, also when the graph runs on simulated time.
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(DIAGNOSTICS_PERIOD, self._publish_diagnostics, clock=steady)
+        self._client = ModelClient(self, self._model(), driver=self.values["driver"], on_ready=self._on_model)
+        self._subscribe()
+
+    def _model(self) -> str:
+        """What the driver is to load; the suite's own graph is put where the driver finds it."""
+        if self.values["model"]:
+            return str(self.values["model"])
+        directory = Path(self.values["model_dir"] or default_model_dir()).expanduser()
+        try:
+            models.write_model(self.eye.model, directory)
+        except OSError as error:
+            raise FatalError(f"cannot write the model {self.eye.model} to {directory}: {error}") from error
+        return self.eye.model
+
+    def _subscribe(self) -> None:
+        reliability = ReliabilityPolicy[self.values["qos_reliability"].upper()]
+        qos = QoSProfile(depth=self.values["qos_depth"], reliability=reliability)
+        kind: type[ImageMessage] = Image
+        self._decode: Callable[[Any], Pixels] = image_from_message
+        topic = self.resolve_topic_name("image")
+        if self.values["image_transport"] == "compressed":
+            # As image_transport names it: the remapped base topic, then the transport.
+            kind, topic = CompressedImage, f"{topic}/compressed"
+            self._decode = image_from_compressed_message
+        self._images = self.create_subscription(kind, topic, self._on_image, qos)
+        self.create_subscription(CameraInfo, "camera_info", self._on_camera_info, qos_profile_sensor_data)
+
+    def _on_parameter(self, name: str, value: Any) -> None:
+        self.values[name] = value
+        if name == "min_confidence":
+            self.eye.min_confidence = value
+
+    def _on_camera_info(self, info: CameraInfo) -> None:
+        if self._calibration.update(info):
+            self.eye.camera = self._calibration.camera
+            if self._calibration.problem:
+                self.get_logger().warning(f"{self._calibration.problem}; there are no bearings")
+
+    def _on_model(self) -> None:
+        """Learn what the driver has loaded, and work on the image that waited for it."""
+        assert self._client is not None
+        try:
+            self.eye.bind(self._client.inputs, self._client.outputs)
+        except EdgeTpuError as error:
+            self._bound = False
+            self._problem = f"model '{self._model_name()}': {error}"
+            self.get_logger().error(self._problem)
+            return
+        self._bound = True
+        self._problem = ""
+        self._gate.resume()
+
+    def _model_name(self) -> str:
+        return self.values["model"] or self.eye.model
+
+    def _on_image(self, message: ImageMessage) -> None:
+        message, replaced = take_newest(self._images, message)
+        self._counters.images += 1 + replaced
+        if self._too_early(_seconds(message.header)):
+            self._counters.limited += 1 + replaced
+            return
+        self._gate.offer(message, replaced)
+
+    def _too_early(self, stamp: float) -> bool:
+        """Whether rate_limit leaves this image out; a stamp that goes back starts anew."""
+        limit, last = self.values["rate_limit"], self._last_stamp
+        # A camera at just this rate has some jitter in its stamps.
+        if limit > 0 and last is not None and 0 <= stamp - last < 0.95 / limit:
+            return True
+        self._last_stamp = stamp
+        return False
+
+    def _start(self, message: ImageMessage) -> bool:
+        """Begin the work on an image; False when there is nobody yet to run the model."""
+        if self._client is None or not self._client.ready or not self._bound:
+            return False
+        try:
+            image = self._decode(message)
+        except ImageError as error:
+            self._on_malformed(error)
+            self._gate.finished()
+            return True
+        frame = self.eye.prepare(image, _seconds(message.header))
+        done = functools.partial(self._on_outputs, message.header, image, frame)
+        return self._client.invoke(frame.inputs, done)
+
+    def _on_malformed(self, error: ImageError) -> None:
+        self._counters.malformed += 1
+        if error.fault not in self._faults:
+            self._faults.add(error.fault)
+            self.get_logger().warning(
+                f"malformed image on {self._images.topic_name}, skipped: {error}. "
+                "Further ones of this kind are only counted, in /diagnostics."
+            )
+
+    def _on_outputs(self, header: Header, image: Pixels, frame: Frame, answer: InferenceResult) -> None:
+        if answer.error is not None:
+            self._counters.failed += 1
+            self.get_logger().warning(f"inference failed: {answer.error}", throttle_duration_sec=5.0)
+        else:
+            result = self.eye.interpret(frame, answer.outputs)
+            self.publish(header, result)
+            self._counters.results += 1
+            self._counters.valid += bool(result.valid)
+            if self._debug.get_subscription_count():
+                self._debug.publish(message_from_rgb(header, self.draw(image, result)))
+            self._check_size(frame)
+        self._gate.finished()
+
+    def _check_size(self, frame: Frame) -> None:
+        problem = self._calibration.mismatch(frame.width, frame.height)
+        if problem and problem != self._problem:
+            self.get_logger().warning(problem)
+        self._problem = problem
+
+    def _publish_diagnostics(self) -> None:
+        self._counters.dropped = self._gate.dropped
+        problems = [self._client.problem if self._client else "", self._problem, self._calibration.problem]
+        status = diagnostic(
+            f"{self.get_name()}: images",
+            self._counters,
+            self._reported_counters,
+            [problem for problem in problems if problem],
+        )
+        self._reported_counters = self._counters.copy()
+        array = DiagnosticArray(status=[status])
+        array.header.stamp = self.get_clock().now().to_msg()
+        self._diagnostics.publish(array)
+
+
+def _seconds(header: Header) -> float:
+    return float(header.stamp.sec) + 1e-9 * float(header.stamp.nanosec)

@@ -1,0 +1,72 @@
+"""From sensor_msgs/Image and CompressedImage to pixels; through cv_bridge where it is installed."""
+
+from __future__ import annotations
+
+import array
+from typing import Any
+
+from sensor_msgs.msg import CompressedImage, Image
+from std_msgs.msg import Header
+
+from edgetpu_perception.images import (
+    ENCODINGS,
+    ImageError,
+    ImageFault,
+    Pixels,
+    check_layout,
+    decode,
+    decode_compressed,
+    is_grey,
+    row_bytes,
+)
+
+# Not in every cv_bridge: it knows these under their older names only.
+_RENAMED_ENCODINGS = ("uyvy", "yuyv")
+_BRIDGE_ENCODINGS = frozenset(ENCODINGS) - frozenset(_RENAMED_ENCODINGS)
+
+
+def _find_cv_bridge() -> Any:
+    try:
+        from cv_bridge import CvBridge
+    except (ImportError, AttributeError):  # AttributeError: built against another NumPy
+        return None
+    return CvBridge()
+
+
+_bridge = _find_cv_bridge()
+
+
+def image_from_message(message: Image) -> Pixels:
+    """Decode an image: uint8 [H, W] for mono encodings, [H, W, 3] RGB for all others. Raises ImageError."""
+    encoding, height, width = message.encoding, message.height, message.width
+    if _bridge is None or not _bridge_reads(message):
+        return decode(encoding, height, width, message.step, message.data, bool(message.is_bigendian))
+    check_layout(encoding, height, width, message.step, len(message.data))
+    try:
+        pixels: Pixels = _bridge.imgmsg_to_cv2(message, "mono8" if is_grey(encoding) else "rgb8")
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ImageError(ImageFault.CONTENT, f"cv_bridge: {error}") from error
+    return pixels
+
+
+def image_from_compressed_message(message: CompressedImage) -> Pixels:
+    """Decode a compressed image: uint8 [H, W] when it is grey, [H, W, 3] RGB otherwise. Raises ImageError."""
+    return decode_compressed(message.data, message.format)
+
+
+def _bridge_reads(message: Image) -> bool:
+    """Whether cv_bridge's Python side reads such an image right: it loses padding and byte order."""
+    return (
+        message.encoding in _BRIDGE_ENCODINGS
+        and not message.is_bigendian
+        and message.step == row_bytes(message.encoding, message.width)
+    )
+
+
+def message_from_rgb(header: Header, image: Pixels) -> Image:
+    """Make an rgb8 image message of uint8 [H, W, 3]."""
+    height, width = image.shape[:2]
+    data = array.array("B")
+    # The setter of a uint8[] field takes an array('B') as it is; anything else is copied byte by byte.
+    data.frombytes(image.tobytes())
+    return Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width, data=data)

@@ -1,0 +1,80 @@
+"""The spot tracker as a node: image in, ~/servo_error out."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from std_msgs.msg import Header
+
+from edgetpu_driver.ros.parameters import Setting
+from edgetpu_driver.ros.spin import run
+from edgetpu_msgs.msg import ServoError
+from edgetpu_perception import drawing, models
+from edgetpu_perception.images import Pixels
+from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
+from edgetpu_perception.spot_tracker import SpotResult, SpotTracker
+
+TRAIL_LENGTH = 30
+"""Positions that the debug image joins to a trail."""
+
+SETTINGS = (
+    Setting(
+        "color",
+        "",
+        f"Colour of the spot: {', '.join(models.COLORS)}. Empty (default): the brightest spot of any colour.",
+        choices=("", *models.COLORS),
+    ),
+)
+
+
+class SpotTrackerNode(EyeNode):
+    """Publishes where the brightest spot of the image is, or the strongest one of a colour."""
+
+    def __init__(self, **options: Any) -> None:
+        self._trail: deque[tuple[float, float]] = deque(maxlen=TRAIL_LENGTH)
+        super().__init__("spot_tracker", SETTINGS, **options)
+
+    def make_eye(self) -> SpotTracker:
+        """Make the tracker for the parameter `color`."""
+        self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
+        return SpotTracker(color=self.values["color"] or None)
+
+    def publish(self, header: Header, result: SpotResult) -> None:
+        """Publish the result on ~/servo_error."""
+        self._servo_error.publish(
+            ServoError(
+                header=header,
+                valid=result.valid,
+                confidence=result.confidence,
+                x=result.x,
+                y=result.y,
+                x_sigma=result.x_sigma,
+                y_sigma=result.y_sigma,
+                bearing_x=result.bearing_x,
+                bearing_y=result.bearing_y,
+                bearing_x_sigma=result.bearing_x_sigma,
+                bearing_y_sigma=result.bearing_y_sigma,
+            )
+        )
+
+    def draw(self, image: Pixels, result: SpotResult) -> Pixels:
+        """Draw the position with its trail, and the numbers."""
+        picture = drawing.canvas(image)
+        if not result.valid:
+            self._trail.clear()
+            drawing.caption(picture, f"no spot  {result.confidence:.2f}", drawing.LOST)
+            return picture
+        u, v = drawing.to_pixels(image, result.x, result.y)
+        self._trail.append((u, v))
+        drawing.trail(picture, self._trail, drawing.FAINT)
+        drawing.crosshair(picture, u, v, drawing.FOUND)
+        drawing.caption(
+            picture, f"x {result.x:+.3f}  y {result.y:+.3f}  {result.confidence:.2f}", drawing.FOUND
+        )
+        return picture
+
+
+def main() -> int:
+    """Run the spot tracker as a process of its own."""
+    return run(lambda: [SpotTrackerNode()])
