@@ -10,6 +10,7 @@ BAG ?=
 TOPIC ?=
 BACKEND ?= virtual
 NODES ?= spot_tracker
+RATE ?= max
 
 RUN := tools/run.sh
 
@@ -21,8 +22,8 @@ help: ## list the commands
 setup: ## install what is needed and build the packages (every command below does it)
 	@tools/setup.sh
 
-demo: setup ## replay a scene, or BAG=path TOPIC=/t, through the live graph (BACKEND=, NODES=)
-	@$(RUN) python3 -m demo --backend "$(BACKEND)" --nodes "$(NODES)" $(if $(BAG),--bag "$(BAG)") $(if $(TOPIC),--topic "$(TOPIC)")
+demo: setup ## replay a scene, or BAG=path TOPIC=/t, through the live graph (BACKEND=, NODES=, RATE=)
+	@$(RUN) python3 -m demo --backend "$(BACKEND)" --nodes "$(NODES)" --rate "$(RATE)" $(if $(BAG),--bag "$(BAG)") $(if $(TOPIC),--topic "$(TOPIC)")
 
 test: lint types pytest ## run every check and test
 

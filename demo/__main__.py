@@ -1,0 +1,76 @@
+"""The command line of the demo: `python -m demo` at the root of the repository."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import DemoError
+from .graph import CONFIG
+
+EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo; 0 when every node gave results, otherwise one line on standard error says why not."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        from .run import run  # not earlier: what is not installed is to be said in one line
+    except ImportError as error:
+        return _complain(
+            f"{error}: run `make demo`, or install requirements.txt and source a built workspace"
+        )
+    try:
+        run(options)
+    except DemoError as error:
+        return _complain(str(error))
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument("--bag", type=Path, help="a rosbag2, sqlite3 or mcap; without it a scene is rendered")
+    parser.add_argument("--topic", help="its images; may be left out when the bag has one image topic")
+    parser.add_argument("--backend", choices=("cpu", "virtual", "usb"), default="virtual")
+    parser.add_argument("--nodes", default="spot_tracker", help="perception nodes, separated by commas")
+    parser.add_argument(
+        "--rate",
+        type=_rate,
+        default="max",
+        help="max: the next image as soon as every node has answered; 1.0: as recorded",
+    )
+    parser.add_argument("--params-file", type=Path, default=CONFIG / "edgetpu.yaml")
+    parser.add_argument("--output", type=Path, default=Path("build", "demo"))
+    parser.add_argument("--timeout", type=float, default=5.0, help="s to wait for the result of an image")
+    parser.add_argument("--startup-timeout", type=float, default=30.0, help="s to wait for the graph")
+    return parser
+
+
+def _rate(text: str) -> float | None:
+    """None for "max", otherwise the factor to the recorded speed."""
+    if text == "max":
+        return None
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 0 < rate < math.inf:
+        raise argparse.ArgumentTypeError(f"expected max or a number above 0; got {text}")
+    return rate
+
+
+def _complain(text: str) -> int:
+    print(f"[demo] {text}", file=sys.stderr)
+    return EXIT_FAILURE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

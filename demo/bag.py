@@ -1,0 +1,154 @@
+"""Reads the images of a recorded rosbag2 (sqlite3 or mcap), without ROS."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from rosbags.rosbag2 import Reader
+
+from .errors import BagError
+
+IMAGE = "sensor_msgs/msg/Image"
+COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
+CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
+
+
+@dataclass(frozen=True)
+class ImageTopic:
+    """A topic with images and the camera_info beside it, under the names of image_transport."""
+
+    name: str
+    type: str
+    count: int
+    camera_info: str | None
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the images are sensor_msgs/CompressedImage."""
+        return self.type == COMPRESSED_IMAGE
+
+    @property
+    def base(self) -> str:
+        """What a subscriber calls it, whatever the transport."""
+        return self.name.removesuffix("/compressed") if self.compressed else self.name
+
+    @property
+    def published(self) -> str:
+        """Where a subscriber of the base looks for it."""
+        return f"{self.base}/compressed" if self.compressed else self.base
+
+
+@dataclass(frozen=True)
+class Record:
+    """One message of the bag, still serialised."""
+
+    topic: str
+    type: str
+    time_ns: int  # when it was recorded
+    stamp_ns: int  # of its header
+    cdr: bytes
+
+
+class ImageBag:
+    """The images of one topic of a bag; a context manager."""
+
+    def __init__(self, path: Path, topic: str | None = None) -> None:
+        """Open the bag and find its image topic.
+
+        Args:
+            path: a rosbag2 directory, or one .mcap or .db3 file.
+            topic: which images; may be left out when the bag has one image topic.
+
+        Raises:
+            BagError: nothing there, no rosbag2, or not one image topic to choose.
+        """
+        if not path.exists():
+            raise BagError(f"no bag at {path}")
+        if path.is_dir() and not (path / "metadata.yaml").exists():
+            raise BagError(f"{path} is not a rosbag2: it has no metadata.yaml")
+        self.path = path
+        try:
+            self._reader = Reader(path)
+            self._reader.open()
+        except Exception as error:  # the parsers below let many types of error through
+            raise BagError(f"{path} cannot be read as a rosbag2: {_one_line(error)}") from error
+        try:
+            self.topic = self._find_topic(topic)
+        except BagError:
+            self._reader.close()
+            raise
+
+    def __enter__(self) -> ImageBag:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._reader.close()
+
+    def records(self) -> Iterator[Record]:
+        """The images and camera infos in the order they were recorded.
+
+        Raises:
+            BagError: the file is damaged from here on.
+        """
+        wanted = {self.topic.name: self.topic.type}
+        if self.topic.camera_info:
+            wanted[self.topic.camera_info] = CAMERA_INFO
+        connections = [c for c in self._reader.connections if wanted.get(c.topic) == c.msgtype]
+        messages = self._reader.messages(connections)
+        while True:
+            try:
+                connection, time_ns, cdr = next(messages)
+            except StopIteration:
+                return
+            except Exception as error:  # as above
+                raise BagError(f"{self.path} is damaged: {_one_line(error)}") from error
+            data = bytes(cdr)
+            yield Record(connection.topic, connection.msgtype, time_ns, header_stamp(data), data)
+
+    def _find_topic(self, wanted: str | None) -> ImageTopic:
+        types: dict[str, str] = {}
+        counts: dict[str, int] = {}
+        for connection in self._reader.connections:
+            types[connection.topic] = connection.msgtype
+            counts[connection.topic] = counts.get(connection.topic, 0) + connection.msgcount
+        images = sorted(name for name, kind in types.items() if kind in (IMAGE, COMPRESSED_IMAGE))
+        listed = ", ".join(images)
+        if not images:
+            raise BagError(f"{self.path} has no topic with images (sensor_msgs Image or CompressedImage)")
+        if wanted is None:
+            if len(images) > 1:
+                raise BagError(f"{self.path} has {len(images)} image topics, name one: {listed}")
+            name = images[0]
+        else:
+            name = "/" + wanted.strip("/")
+            if name not in images:
+                reason = f"is a {types[name]}" if name in types else "is not in the bag"
+                raise BagError(f"{name} {reason}; image topics in {self.path}: {listed}")
+        if not counts[name]:
+            raise BagError(f"{name} in {self.path} holds no message")
+        topic = ImageTopic(name, types[name], counts[name], None)
+        beside = topic.base.rpartition("/")[0] + "/camera_info"
+        return replace(topic, camera_info=beside) if types.get(beside) == CAMERA_INFO else topic
+
+
+def header_stamp(cdr: bytes) -> int:
+    """The stamp, in ns, of a serialised message that begins with a std_msgs/Header.
+
+    A CDR message begins with four bytes of which the second tells the byte order (1: little endian); the
+    stamp follows as int32 seconds and uint32 nanoseconds. Zero for a message too short to have one.
+    """
+    if len(cdr) < 12:
+        return 0
+    seconds, nanoseconds = struct.unpack_from("<iI" if cdr[1] & 1 else ">iI", cdr, 4)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds)
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text or type(error).__name__

@@ -1,0 +1,71 @@
+"""A dozen frames of a bag as pictures for the report."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from rosbags.typesys import Stores, get_typestore
+
+from edgetpu_perception.images import ImageError, ImageFault, Pixels, decode, decode_compressed, to_rgb
+
+from .bag import COMPRESSED_IMAGE, ImageBag, Record
+
+WIDEST = 480  # px; larger frames are shrunk for the report
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One picture, as a data URL, and the image it shows."""
+
+    number: int  # among the images of the bag, from 0
+    stamp_ns: int
+    width: int  # px of the full image
+    height: int
+    url: str
+
+
+def evenly_spaced(count: int, wanted: int) -> list[int]:
+    """At most `wanted` of the numbers below `count`, first and last among them."""
+    return sorted({round(number) for number in np.linspace(0, count - 1, min(count, wanted))})
+
+
+def read_frames(bag: ImageBag, wanted: int = 12) -> Iterator[Frame]:
+    """Evenly spaced images of the bag; those that are malformed are left out."""
+    numbers = set(evenly_spaced(bag.topic.count, wanted))
+    images = (record for record in bag.records() if record.topic == bag.topic.name)
+    for number, record in enumerate(images):
+        if number not in numbers:
+            continue
+        try:
+            pixels = _decode(record)
+        except ImageError:
+            continue
+        height, width = pixels.shape[:2]
+        yield Frame(number, record.stamp_ns, width, height, _data_url(pixels))
+
+
+def _decode(record: Record) -> Pixels:
+    try:
+        message: Any = get_typestore(Stores.ROS2_JAZZY).deserialize_cdr(record.cdr, record.type)
+    except Exception as error:  # whatever the parser meets in a damaged message
+        raise ImageError(ImageFault.CONTENT, f"expected a {record.type}; got {error}") from error
+    if record.type == COMPRESSED_IMAGE:
+        return to_rgb(decode_compressed(message.data, message.format))
+    bigendian = bool(message.is_bigendian)
+    return to_rgb(
+        decode(message.encoding, message.height, message.width, message.step, message.data, bigendian)
+    )
+
+
+def _data_url(pixels: Pixels) -> str:
+    height, width = pixels.shape[:2]
+    if width > WIDEST:
+        size = (WIDEST, max(1, round(height * WIDEST / width)))
+        pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+    _, jpeg = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 88])
+    return "data:image/jpeg;base64," + base64.b64encode(jpeg.tobytes()).decode()

@@ -1,0 +1,158 @@
+"""Starts the processes of the ROS graph, watches them and ends them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from .errors import GraphError
+
+CONFIG = Path(__file__).resolve().parents[1] / "config"  # what the launch file uses too
+PROFILE_VARIABLES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
+STOP_TIMEOUT = 2.7  # s between the interrupt and the kill
+
+
+@dataclass(frozen=True)
+class Process:
+    """A ROS node to run as a process of its own."""
+
+    name: str  # of the node
+    package: str
+    executable: str
+    parameters_file: Path | None = None
+    parameters: tuple[tuple[str, str], ...] = ()  # on top of the file
+    remappings: tuple[tuple[str, str], ...] = ()
+
+    def command(self) -> list[str]:
+        """The command line, as `ros2 launch` would write it."""
+        arguments = ["-r", f"__node:={self.name}"]
+        if self.parameters_file:
+            arguments += ["--params-file", str(self.parameters_file)]
+        for name, value in self.parameters:
+            arguments += ["-p", f"{name}:={value}"]
+        for old, new in self.remappings:
+            arguments += ["-r", f"{old}:={new}"]
+        return [str(find_executable(self.package, self.executable)), "--ros-args", *arguments]
+
+
+def find_executable(package: str, executable: str) -> Path:
+    """Where the sourced ROS environment has an executable, as `ros2 run` finds it."""
+    for prefix in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep):
+        path = Path(prefix, "lib", package, executable)
+        if prefix and os.access(path, os.X_OK):
+            return path
+    raise GraphError(
+        f"{package}/{executable} is not installed; build the workspace and source its install tree"
+    )
+
+
+def isolate(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables of the graph: images fit into the middleware, nothing leaves this machine.
+
+    Unless the user chose a ROS domain it gets one that nobody here uses.
+    """
+    settings = {"PYTHONUNBUFFERED": "1", "RCUTILS_COLORIZED_OUTPUT": "0"}
+    if environment.get("ROS_DISTRO") == "humble":
+        settings["ROS_LOCALHOST_ONLY"] = "1"
+    else:
+        settings["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    if not any(variable in environment for variable in PROFILE_VARIABLES):
+        settings.update(dict.fromkeys(PROFILE_VARIABLES, str(CONFIG / "fastdds.xml")))
+    if "ROS_DOMAIN_ID" not in environment:
+        settings["ROS_DOMAIN_ID"] = str(_unused_domain())
+    return settings
+
+
+def _unused_domain() -> int:
+    """A domain nobody on this machine is in: the port of its first participant is free.
+
+    Ports follow from the domain as RTPS 2.5, 9.6.2.3 says; domains up to 101 stay clear of the ephemeral
+    ports of Linux.
+    """
+    first = 1 + os.getpid() % 100
+    for offset in range(100):
+        domain = 1 + (first + offset - 1) % 100
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind(("", 7410 + 250 * domain))
+            except OSError:
+                continue
+            return domain
+    raise GraphError("every ROS domain from 1 to 100 is in use on this machine; set ROS_DOMAIN_ID")
+
+
+class Graph:
+    """Running processes with a log each; a context manager that leaves none behind."""
+
+    def __init__(self, processes: Sequence[Process], log_directory: Path) -> None:
+        self._wanted = processes
+        self._log_directory = log_directory
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Graph:
+        self._log_directory.mkdir(parents=True, exist_ok=True)
+        try:
+            for process in self._wanted:
+                with self.log(process.name).open("wb") as log:
+                    self._running[process.name] = _start(process.command(), log)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def log(self, name: str) -> Path:
+        """The file with what a process writes to its standard output and error."""
+        return self._log_directory / f"{name}.log"
+
+    def last_words(self, name: str) -> str:
+        """The last line a process wrote; for a traceback that is the error."""
+        lines = self.log(name).read_text(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
+
+    def check(self) -> None:
+        """Raise GraphError when a process has ended."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                why = self.last_words(name)
+                raise GraphError(
+                    f"{name} ended with code {process.returncode}: {why} (log: {self.log(name)})"
+                )
+
+    def stop(self) -> None:
+        """Interrupt all processes, as Ctrl-C does, and kill what is left after STOP_TIMEOUT."""
+        for process in self._running.values():
+            _signal(process, signal.SIGINT)
+        deadline = time.monotonic() + STOP_TIMEOUT
+        try:
+            while time.monotonic() < deadline and any(p.poll() is None for p in self._running.values()):
+                time.sleep(0.02)
+        finally:  # a second Ctrl-C ends the patience, not the clean-up
+            for process in self._running.values():
+                _signal(process, signal.SIGKILL)
+                process.wait()
+        self._running.clear()
+
+
+def _start(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    # A session of its own: the Ctrl-C of a terminal reaches the demo only, which ends the rest in order.
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+    )
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, number)

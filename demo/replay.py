@@ -1,0 +1,261 @@
+"""Plays the images of a bag into the running graph and collects what the nodes answer."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.serialization import deserialize_message
+from rclpy.signals import SignalHandlerOptions
+from sensor_msgs.msg import CameraInfo
+
+from edgetpu_msgs.msg import DeviceStatus
+
+from .bag import ImageTopic, Record
+from .errors import GraphError
+from .nodes import PerceptionNode
+from .results import Collector, NodeResults, Row
+
+DRIVER = "edgetpu"
+RELIABLE = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
+LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+TICK = 0.05  # s between two looks at the processes while nothing comes
+SETTLE = 0.2  # s for the first camera_info to arrive before the image that needs it
+MOST_LOST = 3  # images in a row without an answer before the replay gives up
+# In the diagnostics of a perception node: what it says when all it lacks is images, and its counters of
+# images that it is done with and gives no result for.
+IDLE = {"ok", "no images"}
+WITHOUT_RESULT = {"malformed", "failed", "dropped"}
+
+
+@dataclass
+class _Node:
+    """What is known of a perception node."""
+
+    collector: Collector
+    diagnosis: str = "no sign of it yet"
+    malformed: int = 0
+    without_result: int = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether only images are missing."""
+        return set(self.diagnosis.split("; ")) <= IDLE
+
+    def hear(self, status: DiagnosticStatus) -> None:
+        """Take over its diagnostics."""
+        self.diagnosis = status.message
+        counters = {item.key: int(item.value) for item in status.values if item.key in WITHOUT_RESULT}
+        self.malformed = counters.get("malformed", 0)
+        self.without_result = sum(counters.values())
+
+
+class Replay:
+    """A ROS node in the place of the camera and of the one who needs the results; a context manager.
+
+    `check` is called several times a second and raises what ends the replay.
+    """
+
+    def __init__(self, nodes: Sequence[PerceptionNode], topic: ImageTopic, check: Callable[[], None]) -> None:
+        self._specs = nodes
+        self._topic = topic
+        self._check = check
+        self._nodes = {node.name: _Node(Collector(node.name, node.topic)) for node in nodes}
+        self._driver = DeviceStatus(message="no sign of it yet")
+        self._unreadable = 0  # images of the bag that could not be published
+        self._lost = 0  # so many images in a row got no answer
+        self._calibrated = False
+
+    def __enter__(self) -> Replay:
+        try:
+            rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+            self._ros = rclpy.create_node("edgetpu_demo")
+        except RuntimeError as error:  # what rcl reports: an impossible ROS_DOMAIN_ID, no middleware
+            raise GraphError(f"ROS does not start: {' '.join(str(error).split())}") from error
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self._ros)
+        for spec in self._specs:
+            self._listen(spec)
+        self._ros.create_subscription(DeviceStatus, f"/{DRIVER}/status", self._on_driver, LATCHED)
+        image_type = _message_type(self._topic.type)
+        self._images = self._ros.create_publisher(image_type, self._topic.published, RELIABLE)
+        self._infos = (
+            self._ros.create_publisher(CameraInfo, self._topic.camera_info, RELIABLE)
+            if self._topic.camera_info
+            else None
+        )
+        # Last, because discovery is in order: who reaches us here knows the subscriptions above.
+        self._ros.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, RELIABLE)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._executor.shutdown()
+        self._ros.destroy_node()
+        rclpy.try_shutdown()
+
+    def wait_until_ready(self, timeout: float, say: Callable[[str], None]) -> None:
+        """Wait for the driver and the nodes, telling `say` what is being waited for.
+
+        Raises:
+            GraphError: after `timeout` s something is still missing.
+        """
+        deadline = time.monotonic() + timeout
+        told = ""
+        while missing := self._missing():
+            if time.monotonic() > deadline:
+                raise GraphError(f"not ready after {timeout:g} s: {missing}")
+            if missing != told:
+                told = missing
+                say(missing)
+            self._spin_until(time.monotonic() + TICK)
+
+    def play(
+        self,
+        records: Iterable[Record],
+        *,
+        rate: float | None,
+        timeout: float,
+        progress: Callable[[], None],
+    ) -> dict[str, NodeResults]:
+        """Publish every image with its own stamp and collect the results, by node.
+
+        Args:
+            records: images and camera infos of the bag.
+            rate: how much faster than recorded; None: the next image as soon as every node has answered.
+            timeout: s after which an image without a result counts as lost.
+            progress: called after each image.
+        """
+        began, first_ns = 0.0, None
+        for record in records:
+            if rate is not None and first_ns is not None:
+                self._spin_until(began + (record.time_ns - first_ns) * 1e-9 / rate)
+            if record.topic == self._topic.name:
+                if first_ns is None:
+                    began, first_ns = time.monotonic(), record.time_ns
+                self._show(record, timeout if rate is None else 0.0)
+                progress()
+            else:
+                self._calibrate(record)
+        if rate is not None:
+            self._spin_until(time.monotonic() + timeout, self._settled)
+        return {
+            name: node.collector.results(self._unreadable + node.malformed)
+            for name, node in self._nodes.items()
+        }
+
+    def _show(self, record: Record, timeout: float) -> None:
+        """Publish an image and wait until every node is done with it."""
+        image = _message(record)
+        nodes = self._nodes.values()
+        before = [node.without_result for node in nodes]
+        number = 0
+        for node in nodes:
+            number = node.collector.sent(record.stamp_ns, time.perf_counter())
+        if image is None:
+            self._unreadable += 1
+            return
+
+        def silent() -> list[_Node]:
+            return [
+                node
+                for node, count in zip(nodes, before, strict=True)
+                if not node.collector.answered(number) and node.without_result == count
+            ]
+
+        self._images.publish(image)
+        self._spin_until(time.monotonic() + timeout, lambda: not silent())
+        if timeout:
+            self._note_lost(silent())
+
+    def _note_lost(self, silent: Sequence[_Node]) -> None:
+        self._lost = self._lost + 1 if silent else 0
+        if self._lost == MOST_LOST:
+            node = silent[0]
+            raise GraphError(
+                f"{node.collector.name} did not answer {MOST_LOST} images in a row; it says: {node.diagnosis}"
+            )
+
+    def _calibrate(self, record: Record) -> None:
+        """Publish a camera_info; the first one gets the time to arrive before the next image does."""
+        info = _message(record)
+        if info is None or self._infos is None:
+            return
+        self._infos.publish(info)
+        if not self._calibrated:
+            self._calibrated = True
+            self._spin_until(time.monotonic() + SETTLE)
+
+    def _settled(self) -> bool:
+        return all(
+            node.collector.missing <= self._unreadable + node.without_result for node in self._nodes.values()
+        )
+
+    def _spin_until(self, deadline: float, done: Callable[[], bool] = lambda: False) -> None:
+        """Handle what arrives until `done` or the deadline, of time.monotonic()."""
+        left = math.inf
+        while left > 0 and not done():
+            left = deadline - time.monotonic()
+            self._executor.spin_once(timeout_sec=max(0.0, min(left, TICK)))
+            self._check()
+
+    def _missing(self) -> str:
+        """What is not there yet, in words; empty when the graph is complete."""
+        if self._driver.state != DeviceStatus.READY:
+            return f"waiting for {DRIVER}: {self._driver.message or 'it is starting'}"
+        if self._images.get_subscription_count() < len(self._nodes):
+            return f"waiting for a subscriber of {self._topic.published}"
+        for name, node in self._nodes.items():
+            if not node.ready:
+                return f"waiting for {name}: {node.diagnosis}"
+        return ""
+
+    def _listen(self, spec: PerceptionNode) -> None:
+        collector = self._nodes[spec.name].collector
+
+        def received(message: Any) -> None:
+            now = time.perf_counter()
+            stamp = message.header.stamp
+            values: Row = {name: _plain(getattr(message, name)) for name in spec.fields}
+            collector.received(stamp.sec * 1_000_000_000 + stamp.nanosec, values, now)
+
+        self._ros.create_subscription(_message_type(spec.message), spec.topic, received, RELIABLE)
+
+    def _on_driver(self, message: DeviceStatus) -> None:
+        self._driver = message
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            node = self._nodes.get(status.name.partition(":")[0])
+            if node:
+                node.hear(status)
+
+
+def _message_type(name: str) -> Any:
+    package, _, kind = name.split("/")
+    return getattr(importlib.import_module(f"{package}.msg"), kind)
+
+
+def _message(record: Record) -> Any:
+    """The message of a record; None when its bytes are no message of its type."""
+    try:
+        return deserialize_message(record.cdr, _message_type(record.type))
+    except RuntimeError:  # rclpy's RMWError
+        return None
+
+
+def _plain(value: Any) -> bool | int | float | list[float]:
+    """The value of a message field as JSON knows it."""
+    if isinstance(value, bool | int | float):
+        return value
+    return [float(item) for item in value]

@@ -1,0 +1,119 @@
+"""One run of the demo: bring the graph up, replay the bag, write the summary and the report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .bag import ImageBag, ImageTopic
+from .errors import GraphError, UsageError
+from .frames import read_frames
+from .graph import Graph, Process, isolate
+from .nodes import PerceptionNode, select
+from .replay import DRIVER, Replay
+from .report import write_report
+from .results import NodeResults, summary, write_json
+from .scene import write_scene
+from .terminal import Terminal
+from .truth import load_truth
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the demo with the options of the command line.
+
+    Raises:
+        DemoError: what the user named is not there, the graph failed, or a node gave no result at all.
+    """
+    terminal = Terminal()
+    nodes = select(options.nodes)
+    if not options.params_file.is_file():
+        raise UsageError(f"no parameter file at {options.params_file}")
+    output: Path = options.output
+    for old in ("summary.json", "report.html"):
+        (output / old).unlink(missing_ok=True)
+    if options.bag is None:
+        terminal.say("rendering a scene from known geometry")
+    path = options.bag or write_scene(output / "scene")
+    with ImageBag(path, options.topic) as bag:
+        os.environ.update(isolate())
+        os.environ.setdefault("ROS_HOME", str((output / "ros").resolve()))  # models and logs of the nodes
+        results = _replay(options, terminal, bag, nodes)
+        write_json(output / "summary.json", summary(options.backend, path, results))
+        terminal.say("writing the report")
+        frames = list(read_frames(bag))
+        settings = _settings(options, bag)
+        write_report(output / "report.html", nodes, results, load_truth(path), frames, settings)
+    terminal.table(results)
+    terminal.result(f"report:  {(output / 'report.html').resolve().as_uri()}")
+    terminal.result(f"summary: {output / 'summary.json'}")
+    for node in results.values():
+        if not node.rows:
+            raise GraphError(
+                f"{node.name} gave no result: {node.images} images, {node.malformed} of them malformed"
+            )
+
+
+def _replay(
+    options: argparse.Namespace, terminal: Terminal, bag: ImageBag, nodes: Sequence[PerceptionNode]
+) -> Mapping[str, NodeResults]:
+    processes = _processes(options, bag.topic, nodes)
+    names = ", ".join(process.name for process in processes)
+    terminal.say(f"starting {names} (backend {options.backend}, ROS domain {os.environ['ROS_DOMAIN_ID']})")
+    with Graph(processes, options.output / "log") as graph:
+        with Replay(nodes, bag.topic, graph.check) as replay:
+            replay.wait_until_ready(options.startup_timeout, terminal.say)
+            with terminal.counting(f"replaying {bag.topic.name}", bag.topic.count) as advance:
+                results: Mapping[str, NodeResults] = replay.play(
+                    bag.records(), rate=options.rate, timeout=options.timeout, progress=advance
+                )
+        terminal.say("stopping the graph")
+    return results
+
+
+def _processes(
+    options: argparse.Namespace, topic: ImageTopic, nodes: Sequence[PerceptionNode]
+) -> list[Process]:
+    """The processes that bringup.launch.py starts, with this bag as the camera."""
+    driver = Process(
+        name=DRIVER,
+        package="edgetpu_driver",
+        executable="edgetpu_node",
+        parameters_file=options.params_file,
+        parameters=(("backend", options.backend),),
+    )
+    parameters = [("image_transport", "compressed" if topic.compressed else "raw")]
+    if options.rate is None:
+        # Every image counts, on its way too.
+        parameters += [("qos_reliability", "reliable"), ("rate_limit", "0.0")]
+    remappings = [("image", topic.base)]
+    if topic.camera_info:
+        remappings.append(("camera_info", topic.camera_info))
+    eyes = [
+        Process(
+            name=node.name,
+            package=node.package,
+            executable=node.executable,
+            parameters_file=options.params_file,
+            parameters=tuple(parameters),
+            remappings=tuple(remappings),
+        )
+        for node in nodes
+    ]
+    return [driver, *eyes]
+
+
+def _settings(options: argparse.Namespace, bag: ImageBag) -> dict[str, str]:
+    return {
+        "bag": str(bag.path),
+        "topic": f"{bag.topic.name} ({bag.topic.type})",
+        "camera_info": bag.topic.camera_info or "none",
+        "backend": options.backend,
+        "nodes": options.nodes,
+        "pace": "as fast as results come" if options.rate is None else f"{options.rate:g} x recorded speed",
+        "parameters": str(options.params_file),
+        "ROS": f"{os.environ.get('ROS_DISTRO', '?')}, domain {os.environ['ROS_DOMAIN_ID']}",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+    }

@@ -1,0 +1,124 @@
+"""The demo finds and reads the images of a rosbag2, and says in one line what is wrong with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
+
+from demo.bag import CAMERA_INFO, COMPRESSED_IMAGE, IMAGE, ImageBag, header_stamp
+from demo.errors import BagError
+from demo.scene import Scene, write_scene
+
+STORE = get_typestore(Stores.ROS2_JAZZY)
+BAGS = Path(__file__).parents[2] / "shared" / "data" / "bags"
+
+
+def write(path: Path, topics: dict[str, str], plugin: StoragePlugin = StoragePlugin.SQLITE3) -> Path:
+    """A bag with one message on each topic, of type Image, CompressedImage or String."""
+    time = STORE.types["builtin_interfaces/msg/Time"](sec=7, nanosec=250)
+    header = STORE.types["std_msgs/msg/Header"](stamp=time, frame_id="camera")
+    data = np.zeros(4, np.uint8)
+    messages = {
+        IMAGE: STORE.types[IMAGE](header, 2, 2, "mono8", 0, 2, data),
+        COMPRESSED_IMAGE: STORE.types[COMPRESSED_IMAGE](header, "jpeg", data),
+        "std_msgs/msg/String": STORE.types["std_msgs/msg/String"]("hello"),
+    }
+    with Writer(path, version=9, storage_plugin=plugin) as bag:
+        for topic, kind in topics.items():
+            connection = bag.add_connection(topic, kind, typestore=STORE)
+            bag.write(connection, 9, STORE.serialize_cdr(messages[kind], kind))
+    return path
+
+
+@pytest.mark.parametrize("plugin", list(StoragePlugin), ids=lambda plugin: plugin.name.lower())
+def test_the_only_image_topic_is_found(tmp_path: Path, plugin: StoragePlugin) -> None:
+    path = write(tmp_path / "bag", {"/chatter": "std_msgs/msg/String", "/cam/image_raw": IMAGE}, plugin)
+    with ImageBag(path) as bag:
+        assert (bag.topic.name, bag.topic.type, bag.topic.count) == ("/cam/image_raw", IMAGE, 1)
+        assert not bag.topic.compressed
+        assert bag.topic.camera_info is None
+
+
+def test_records_carry_stamp_time_and_the_bytes_as_they_were_written(tmp_path: Path) -> None:
+    with ImageBag(write(tmp_path / "bag", {"/image": IMAGE})) as bag:
+        (record,) = bag.records()
+    assert (record.topic, record.stamp_ns, record.time_ns) == ("/image", 7_000_000_250, 9)
+    assert STORE.deserialize_cdr(record.cdr, IMAGE).encoding == "mono8"
+
+
+def test_a_single_storage_file_is_a_bag_too(tmp_path: Path) -> None:
+    path = write(tmp_path / "bag", {"/image": IMAGE})
+    with ImageBag(path / "bag.db3") as bag:
+        assert len(list(bag.records())) == 1
+
+
+def test_camera_info_lies_beside_the_image_topic(tmp_path: Path) -> None:
+    with ImageBag(write_scene(tmp_path / "scene", Scene(frames=3))) as bag:
+        assert bag.topic.camera_info == "/camera/camera_info"
+        assert [record.type for record in bag.records()] == [CAMERA_INFO, IMAGE] * 3
+
+
+def test_the_topic_may_be_named_without_its_slash(tmp_path: Path) -> None:
+    path = write(tmp_path / "bag", {"/left/image": IMAGE, "/right/image/compressed": COMPRESSED_IMAGE})
+    with ImageBag(path, "right/image/compressed") as bag:
+        assert bag.topic.compressed
+
+
+@pytest.mark.parametrize(
+    ("topic", "message"),
+    [
+        (None, "has 2 image topics, name one: /left, /right"),
+        ("/middle", "/middle is not in the bag; image topics in"),
+        ("/chatter", "/chatter is a std_msgs/msg/String; image topics in"),
+    ],
+)
+def test_a_topic_that_cannot_be_replayed_is_refused_with_the_candidates(
+    tmp_path: Path, topic: str | None, message: str
+) -> None:
+    path = write(tmp_path / "bag", {"/left": IMAGE, "/right": IMAGE, "/chatter": "std_msgs/msg/String"})
+    with pytest.raises(BagError, match=message) as caught:
+        ImageBag(path, topic)
+    assert "/left, /right" in str(caught.value)
+
+
+def test_a_bag_without_images_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BagError, match="has no topic with images"):
+        ImageBag(write(tmp_path / "bag", {"/chatter": "std_msgs/msg/String"}))
+
+
+def test_what_is_no_bag_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no bag")
+    (tmp_path / "broken.mcap").write_bytes(b"\x89MCAP0\r\n" + bytes(100))
+    (tmp_path / "broken.db3").write_bytes(bytes(100))
+    (tmp_path / "empty").mkdir()
+    for name in ("missing", "notes.txt", "broken.mcap", "broken.db3", "empty"):
+        with pytest.raises(BagError) as caught:
+            ImageBag(tmp_path / name)
+        assert str(tmp_path / name) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_header_stamp_is_read_in_either_byte_order() -> None:
+    assert header_stamp(b"\0\1\0\0" + (3).to_bytes(4, "little") + (4).to_bytes(4, "little")) == 3_000_000_004
+    assert header_stamp(b"\0\0\0\0" + (3).to_bytes(4, "big") + (4).to_bytes(4, "big")) == 3_000_000_004
+    assert header_stamp(b"\0\1\0\0") == 0
+
+
+@pytest.mark.skipif(not BAGS.is_dir(), reason=f"no recorded bags at {BAGS}")
+@pytest.mark.parametrize(
+    ("name", "topic", "count"),
+    [
+        ("gopro_max_raw_sqlite3", "/camera/image_raw", 60),
+        ("gopro_max_compressed_mcap", "/camera/image_raw/compressed", 315),
+    ],
+)
+def test_recorded_bags_are_read(name: str, topic: str, count: int) -> None:
+    with ImageBag(BAGS / name) as bag:
+        assert (bag.topic.name, bag.topic.count) == (topic, count)
+        stamps = [record.stamp_ns for record in bag.records()]
+    assert len(stamps) == count
+    assert stamps[:2] == [1_600_000_000_000_000_000, 1_600_000_000_033_369_999]

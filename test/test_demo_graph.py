@@ -1,0 +1,196 @@
+"""The demo starts, watches and ends real processes; fakes that misbehave on purpose stand for the nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rosbags.rosbag2 import Writer
+from rosbags.typesys import Stores, get_typestore
+
+from demo.bag import IMAGE
+from demo.errors import GraphError
+from demo.graph import Graph, Process, find_executable, isolate
+from demo.scene import Scene, write_scene
+
+ROOT = Path(__file__).parents[1]
+FAKE = Path(__file__).with_name("demo_fake_node.py")
+
+pytest.importorskip("rclpy", reason="needs a sourced ROS 2")
+
+Demo = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An install tree with the fakes as executables, in front of the real one."""
+    for package, executable in (("edgetpu_driver", "edgetpu_node"), ("edgetpu_perception", "spot_tracker")):
+        path = tmp_path / "install" / "lib" / package / executable
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!{sys.executable}\n{FAKE.read_text()}")
+        path.chmod(0o755)
+    prefix = tmp_path / "install"
+    monkeypatch.setenv("AMENT_PREFIX_PATH", f"{prefix}{os.pathsep}{os.environ.get('AMENT_PREFIX_PATH', '')}")
+    monkeypatch.delenv("ROS_DOMAIN_ID", raising=False)
+    return prefix
+
+
+@pytest.fixture
+def command(tmp_path: Path, prefix: Path) -> list[str]:
+    """The demo on six images of the scene."""
+    assert prefix.is_dir()
+    (tmp_path / "parameters.yaml").write_text("{}")
+    bag = write_scene(tmp_path / "bag", Scene(frames=6))
+    options = {
+        "bag": bag,
+        "params-file": tmp_path / "parameters.yaml",
+        "output": tmp_path / "out",
+        "timeout": 1.5,
+    }
+    return [sys.executable, "-m", "demo", *(f"--{name}={value}" for name, value in options.items())]
+
+
+def run(command: list[str], behaviour: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "FAKE_NODE": behaviour}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def left_behind(prefix: Path) -> list[str]:
+    """Processes of the fakes that still run."""
+    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listing.splitlines() if f"{prefix}/lib" in line]
+
+
+def node(command: list[str]) -> dict[str, object]:
+    output = Path(next(part for part in command if part.startswith("--output=")).removeprefix("--output="))
+    summary = json.loads((output / "summary.json").read_text())
+    return dict(summary["nodes"]["spot_tracker"])
+
+
+def test_every_image_gets_one_result_with_its_own_stamp(command: list[str], prefix: Path) -> None:
+    done = run(command)
+    assert done.returncode == 0, done.stderr
+    result = node(command)
+    assert (result["images"], result["results"], result["dropped"]) == (6, 6, 0)
+    rows = result["rows"]
+    assert isinstance(rows, list)
+    assert [row["stamp_ns"] for row in rows] == [Scene().stamp_ns(frame) for frame in range(6)]
+    assert [row["x"] for row in rows] == [float(np.float32(n / 100)) for n in range(1, 7)]
+    assert "spot_tracker" in done.stdout
+    assert left_behind(prefix) == []
+
+
+def test_an_image_without_a_result_is_counted_as_dropped(command: list[str]) -> None:
+    done = run(command, "deaf")
+    assert done.returncode == 0, done.stderr
+    result = node(command)
+    assert (result["images"], result["results"], result["dropped"]) == (6, 5, 1)
+
+
+def test_malformed_images_are_skipped_without_a_wait(command: list[str], tmp_path: Path) -> None:
+    store = get_typestore(Stores.ROS2_JAZZY)
+    header = store.types["std_msgs/msg/Header"](store.types["builtin_interfaces/msg/Time"](1, 0), "camera")
+    short = store.types[IMAGE](header, 480, 640, "rgb8", 0, 1920, np.zeros(30, np.uint8))
+    with Writer(tmp_path / "malformed", version=9) as bag:
+        connection = bag.add_connection("/image", IMAGE, typestore=store)
+        bag.write(connection, 1, store.serialize_cdr(short, IMAGE))
+        bag.write(connection, 2, bytes(store.serialize_cdr(short, IMAGE))[:20])
+    done = run([*command, f"--bag={tmp_path / 'malformed'}", "--timeout=30"])
+    assert done.returncode == 1
+    assert "spot_tracker gave no result: 2 images, 2 of them malformed" in done.stderr
+    assert node(command)["dropped"] == 2
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "message"),
+    [
+        ("breaks", "edgetpu ended with code 1: this is why it cannot start"),
+        ("dies", "spot_tracker ended with code 1: RuntimeError: no more images please"),
+        ("mute", "spot_tracker did not answer 3 images in a row; it says: ok"),
+        ("absent", "not ready after 3 s: waiting for edgetpu: no Edge TPU found"),
+    ],
+)
+def test_a_graph_that_fails_is_explained_in_one_line(
+    command: list[str], prefix: Path, behaviour: str, message: str
+) -> None:
+    done = run([*command, "--startup-timeout=3", "--timeout=0.5"], behaviour)
+    assert done.returncode == 1
+    assert message in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert left_behind(prefix) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupt_ends_the_demo_and_its_graph(
+    command: list[str], prefix: Path, number: signal.Signals
+) -> None:
+    environment = {**os.environ, "FAKE_NODE": "absent"}
+    demo = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    assert demo.stderr
+    while "no Edge TPU found" not in demo.stderr.readline():
+        assert demo.poll() is None
+    demo.send_signal(number)
+    start = time.monotonic()
+    _, errors = demo.communicate(timeout=20)
+    assert (demo.returncode, errors) == (130, "[demo] interrupted\n")
+    assert time.monotonic() - start < 5
+    assert left_behind(prefix) == []
+
+
+def test_what_does_not_stop_is_killed_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stubborn = tmp_path / "lib" / "package" / "stubborn"
+    stubborn.parent.mkdir(parents=True)
+    stubborn.write_text("#!/bin/sh\ntrap '' INT\necho ready\nwhile true; do sleep 0.1; done\n")
+    stubborn.chmod(0o755)
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
+    with Graph([Process("stubborn", "package", "stubborn")], tmp_path / "log") as graph:
+        while "ready" not in graph.log("stubborn").read_text():
+            graph.check()
+        start = time.monotonic()
+    assert 2.6 < time.monotonic() - start < 3.5
+    assert left_behind(tmp_path) == []
+
+
+def test_a_command_line_is_that_of_a_launch_file(prefix: Path) -> None:
+    process = Process(
+        name="spot_tracker",
+        package="edgetpu_perception",
+        executable="spot_tracker",
+        parameters_file=Path("edgetpu.yaml"),
+        parameters=(("image_transport", "raw"),),
+        remappings=(("image", "/camera/image_raw"),),
+    )
+    executable, *arguments = process.command()
+    assert executable == str(prefix / "lib/edgetpu_perception/spot_tracker")
+    assert " ".join(arguments) == (
+        "--ros-args -r __node:=spot_tracker --params-file edgetpu.yaml "
+        "-p image_transport:=raw -r image:=/camera/image_raw"
+    )
+
+
+def test_an_executable_that_is_not_installed_is_named() -> None:
+    with pytest.raises(GraphError, match="no_package/no_executable is not installed"):
+        find_executable("no_package", "no_executable")
+
+
+def test_the_graph_stays_on_this_machine_in_a_domain_of_its_own() -> None:
+    settings = isolate({"ROS_DISTRO": "jazzy"})
+    assert settings["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
+    assert 1 <= int(settings["ROS_DOMAIN_ID"]) <= 100
+    assert isolate({"ROS_DISTRO": "humble"})["ROS_LOCALHOST_ONLY"] == "1"
+
+
+def test_a_domain_and_a_middleware_profile_of_the_user_are_left_alone() -> None:
+    settings = isolate({"ROS_DOMAIN_ID": "5", "FASTRTPS_DEFAULT_PROFILES_FILE": "mine.xml"})
+    assert "ROS_DOMAIN_ID" not in settings
+    assert "FASTRTPS_DEFAULT_PROFILES_FILE" not in settings

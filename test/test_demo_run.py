@@ -1,0 +1,90 @@
+"""The demo end to end: a bag through the real driver and perception nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.nodes import NODES
+from demo.scene import Scene, write_scene
+from demo.truth import load_truth
+
+ROOT = Path(__file__).parents[1]
+BAGS = ROOT.parent / "shared" / "data" / "bags"
+
+pytest.importorskip("rclpy", reason="needs a sourced ROS 2")
+pytest.importorskip("ai_edge_litert", reason="the cpu and virtual backends need LiteRT")
+
+
+def demo(output: Path, *arguments: str) -> dict[str, Any]:
+    """Run the demo; the spot tracker's part of its summary."""
+    environment = {name: value for name, value in os.environ.items() if name != "ROS_DOMAIN_ID"}
+    command = [sys.executable, "-m", "demo", f"--output={output}", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (output / "report.html").stat().st_size > 10_000
+    return dict(json.loads((output / "summary.json").read_text())["nodes"]["spot_tracker"])
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """25 images at 10 Hz; the beacon is off in three of them."""
+    return write_scene(tmp_path_factory.mktemp("demo") / "scene", Scene(frames=25, rate=10.0))
+
+
+@pytest.fixture(scope="module")
+def on_cpu(scene: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return demo(tmp_path_factory.mktemp("cpu"), f"--bag={scene}", "--backend=cpu")
+
+
+def test_every_image_is_answered_under_its_own_stamp(on_cpu: dict[str, Any]) -> None:
+    assert (on_cpu["images"], on_cpu["results"], on_cpu["dropped"]) == (25, 25, 0)
+    scene = Scene(rate=10.0)
+    assert [row["stamp_ns"] for row in on_cpu["rows"]] == [scene.stamp_ns(frame) for frame in range(25)]
+    assert 0 < on_cpu["latency_ms"]["p50"] <= on_cpu["latency_ms"]["p99"]
+
+
+def test_the_beacon_is_tracked_while_it_is_on(on_cpu: dict[str, Any], scene: Path) -> None:
+    truth = load_truth(scene)["spot_tracker"]
+    tolerances = {value.field: value.tolerance for value in NODES["spot_tracker"].values if value.tolerance}
+    assert truth.right(on_cpu["rows"], tolerances) == 25
+    assert [row["x"] is None for row in on_cpu["rows"]] == [frame in (21, 22, 23) for frame in range(25)]
+
+
+def test_the_same_bag_gives_the_same_rows_again(on_cpu: dict[str, Any], scene: Path, tmp_path: Path) -> None:
+    assert demo(tmp_path, f"--bag={scene}", "--backend=cpu")["rows"] == on_cpu["rows"]
+
+
+def test_the_virtual_stick_gives_the_rows_of_the_cpu(
+    on_cpu: dict[str, Any], scene: Path, tmp_path: Path
+) -> None:
+    assert demo(tmp_path, f"--bag={scene}", "--backend=virtual")["rows"] == on_cpu["rows"]
+
+
+def test_without_a_bag_the_rendered_scene_is_replayed(tmp_path: Path) -> None:
+    result = demo(tmp_path, "--backend=cpu", "--rate=3")
+    assert result["images"] == Scene().frames
+    assert load_truth(tmp_path / "scene")["spot_tracker"].stamps_ns[0] == Scene().start_ns
+
+
+@pytest.mark.skipif(not BAGS.is_dir(), reason=f"no recorded bags at {BAGS}")
+@pytest.mark.parametrize(
+    ("name", "images"), [("gopro_max_raw_sqlite3", 60), ("gopro_max_compressed_mcap", 315)]
+)
+@pytest.mark.parametrize("backend", ["cpu", "virtual"])
+def test_recorded_bags_are_answered_image_by_image(
+    name: str, images: int, backend: str, tmp_path: Path
+) -> None:
+    result = demo(tmp_path, f"--bag={BAGS / name}", f"--backend={backend}")
+    assert (result["images"], result["results"], result["dropped"]) == (images, images, 0)
+    stamps = [row["stamp_ns"] for row in result["rows"]]
+    assert stamps == sorted(set(stamps))
+    assert stamps[0] == 1_600_000_000_000_000_000
