@@ -62,7 +62,8 @@ class ModelClient:
         self._loaded: LoadResult | None = None
         self._done: Callable[[InferenceResult], None] | None = None
         self._loading = False
-        self._deadline = 0.0
+        # Nodes of one launch start together: a driver that comes a little later is no news.
+        self._deadline = time.monotonic() + request_timeout
         self._next_load = 0.0
         self.problem = "looking for the driver"
         """Why the client is not ready, one line; empty when it is."""
@@ -126,7 +127,8 @@ class ModelClient:
         transport = self._connect()
         now = time.monotonic()
         if not transport.available:
-            self._give_up(f"waiting for the driver {self._driver}")
+            if self.ready or self._loading or self.busy or now > self._deadline:
+                self._give_up(f"waiting for the driver {self._driver}")
         elif self._loading or self.busy:
             if now > self._deadline:
                 self._give_up(f"no answer from {self._driver} for {self._request_timeout:g} s")

@@ -19,7 +19,7 @@ from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.model_host import UNCONFIGURED, Inference, LoadedModel, ModelHost, State
 from edgetpu_driver.reconnector import Reconnector
 from edgetpu_driver.ros import local_drivers
-from edgetpu_driver.ros.driver_parameters import SETTINGS
+from edgetpu_driver.ros.driver_parameters import SETTINGS, default_firmware
 from edgetpu_driver.ros.error_codes import code_of
 from edgetpu_driver.ros.parameters import declare
 from edgetpu_driver.ros.spin import FatalError, run
@@ -113,7 +113,7 @@ class DriverNode(LifecycleNode):
             backend = make_backend(
                 values["backend"],
                 serial=values["serial"],
-                firmware=values["firmware"],
+                firmware=values["firmware"] or default_firmware(),
                 preset=values["performance"],
             )
             host = ModelHost(backend, values["model_dirs"], self._notify)

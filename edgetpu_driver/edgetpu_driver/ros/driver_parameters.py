@@ -9,9 +9,23 @@ from edgetpu_driver.backends import BACKENDS
 from edgetpu_driver.ros.parameters import Setting
 
 
+FIRMWARE_FILE = "apex_latest_single_ep.bin"
+"""What the vendor calls the image."""
+
+
+def _home() -> Path:
+    return Path(os.environ.get("ROS_HOME", "~/.ros")).expanduser() / "edgetpu"
+
+
 def default_model_dir() -> str:
     """Give the directory in which models are looked for unless `model_dirs` says otherwise."""
-    return str(Path(os.environ.get("ROS_HOME", "~/.ros")).expanduser() / "edgetpu" / "models")
+    return str(_home() / "models")
+
+
+def default_firmware() -> str:
+    """Give the image to load unless `firmware` names one; empty when it is not in its place."""
+    path = _home() / FIRMWARE_FILE
+    return str(path) if path.is_file() else ""
 
 
 def _missing_file(path: str) -> str | None:
@@ -29,7 +43,8 @@ SETTINGS = (
     Setting(
         "firmware",
         "",
-        "Path of the firmware image for a stick in boot mode. Empty (default): look in the usual places.",
+        "Path of the firmware image for a stick in boot mode, as it is after it was plugged in. "
+        f"Empty (default): edgetpu/{FIRMWARE_FILE} in $ROS_HOME or ~/.ros, if it is there.",
         check=_missing_file,
     ),
     Setting(

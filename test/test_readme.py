@@ -1,0 +1,117 @@
+"""What README.md and config/edgetpu.yaml say is what the running nodes offer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+rclpy = pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+import yaml  # noqa: E402
+from rcl_interfaces.srv import GetParameters, ListParameters  # noqa: E402
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+EXECUTABLES = {
+    "edgetpu": ("edgetpu_driver", "edgetpu_node"),
+    "spot_tracker": ("edgetpu_perception", "spot_tracker"),
+}
+
+# What rclpy gives every node.
+ROS_TOPICS = re.compile(r"/(parameter_events|rosout|[a-z_]+/transition_event)")
+ROS_SERVICES = re.compile(r"(rcl_interfaces|lifecycle_msgs|type_description_interfaces)/")
+ROS_PARAMETERS = {"use_sim_time", "start_type_description_service"}
+
+
+def table(section: str, title: str) -> dict[str, str]:
+    """First and second cell of the rows of a section's table, without the code marks."""
+    text = README.split(f"\n### {section}\n")[1].split("\n### ")[0].split("\n## ")[0]
+    rows = text.split(f"\n| {title} |")[1].split("\n\n")[0].splitlines()[2:]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    return {cell[0].strip("`"): cell[1].strip("`") for cell in cells}
+
+
+def parameters_of_config(node: str) -> dict[str, Any]:
+    config = yaml.safe_load((ROOT / "config" / "edgetpu.yaml").read_text())
+    return dict(config[f"/**/{node}"]["ros__parameters"])
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        directory = tmp_path_factory.mktemp("ros_home")
+        patch.setenv("ROS_HOME", str(directory))
+        yield directory
+
+
+@pytest.fixture(scope="module", params=sorted(EXECUTABLES))
+def node(request: pytest.FixtureRequest, start_node: Any, graph: Any, home: Path) -> Iterator[str]:  # noqa: ARG001
+    """Name of a node that runs with its defaults; for the driver without a stick to be found."""
+    process = start_node(*EXECUTABLES[request.param])
+    graph.spin_until(lambda: request.param in graph.node.get_node_names())
+    # The last of its interfaces to be made.
+    graph.spin_until(
+        lambda: ("/diagnostics", ["diagnostic_msgs/msg/DiagnosticArray"]) in topics(graph, request.param)
+    )
+    yield request.param
+    process.stop()
+
+
+def topics(graph: Any, node: str) -> list[tuple[str, list[str]]]:
+    published = graph.node.get_publisher_names_and_types_by_node(node, "/")
+    subscribed = graph.node.get_subscriber_names_and_types_by_node(node, "/")
+    return list(published) + list(subscribed)
+
+
+def test_topics(node: str, graph: Any) -> None:
+    graph.spin_for(0.5)
+    offered = {name: types[0] for name, types in topics(graph, node) if not ROS_TOPICS.fullmatch(name)}
+    assert offered == table(node, "topic")
+
+
+def test_services(node: str, graph: Any) -> None:
+    services = graph.node.get_service_names_and_types_by_node(node, "/")
+    offered = {name: types[0] for name, types in services if not ROS_SERVICES.match(types[0])}
+    documented = table(node, "service") if node == "edgetpu" else {}
+    assert offered == documented
+
+
+def test_parameters(node: str, graph: Any) -> None:
+    names = graph.call(ListParameters, f"/{node}/list_parameters").result.names
+    declared = {name for name in names if name not in ROS_PARAMETERS and not name.startswith("qos_overrides")}
+    assert declared == table(node, "parameter").keys()
+    assert declared == parameters_of_config(node).keys()
+
+
+def test_defaults(node: str, graph: Any, home: Path) -> None:
+    documented = table(node, "parameter")
+    models = str(home / "edgetpu" / "models")
+    in_words = {"edgetpu/models` in `$ROS_HOME` or `~/.ros": f"[{models}]", "none": "[]"}
+    names = list(documented)
+    values = graph.call(GetParameters, f"/{node}/get_parameters", names=names).values
+    found = {name: shown(value) for name, value in zip(names, values, strict=True)}
+    assert found == {name: in_words.get(text, text) for name, text in documented.items()}
+
+
+def shown(value: Any) -> str:
+    """A parameter's value as the README writes it."""
+    parameter = rclpy.parameter.parameter_value_to_python(value)
+    if isinstance(parameter, bool):
+        return str(parameter).lower()
+    if isinstance(parameter, list):
+        return f"[{', '.join(item for item in parameter if item)}]"
+    return str(parameter)
+
+
+def test_the_configuration_states_the_defaults(node: str) -> None:
+    documented = table(node, "parameter")
+    stated = {name: value for name, value in parameters_of_config(node).items() if value not in ("", [""])}
+    assert {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in stated.items()
+    } == {name: text for name, text in documented.items() if name in stated}
