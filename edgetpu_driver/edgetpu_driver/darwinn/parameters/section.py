@@ -1,0 +1,68 @@
+"""What the codecs have in common: the form of a section of a parameter blob, and the checks at its door."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import InputError, ModelFormatError
+
+ALIGNMENT = 64
+"""Sections and their rows start at multiples of so many bytes."""
+INPUTS_PER_CELL = 4
+"""Input channels whose weights lie side by side."""
+ZERO_WEIGHT = np.uint8(0x80)
+"""How the weight 0 is stored, and the zero point of the bytes."""
+
+
+class Section(Protocol):
+    """The part of a parameter blob that belongs to one layer."""
+
+    @property
+    def size(self) -> int:
+        """Bytes it takes, a multiple of 64."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the layer's weights, in the order of the TFLite tensor."""
+
+    def encode(self, weights: NDArray[np.int8], out: NDArray[np.uint8]) -> None:
+        """Write int8 weights of `shape` into out, uint8[size]; InputError if either is of another form."""
+
+    def decode(self, blob: NDArray[np.uint8]) -> NDArray[np.int8]:
+        """Weights of `shape` from uint8[size]; ModelFormatError if the bytes are not such a section."""
+
+
+def aligned(size: int) -> int:
+    """The next multiple of the alignment."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def check_weights(weights: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Raise InputError unless weights are int8 of the shape."""
+    if weights.dtype != np.int8 or weights.shape != shape:
+        raise InputError(f"expected weights int8{list(shape)}; got {weights.dtype.name}{list(weights.shape)}")
+
+
+def check_target(out: NDArray[Any], size: int) -> None:
+    """Raise InputError unless out is a contiguous, writable uint8[size]."""
+    if out.dtype != np.uint8 or out.shape != (size,) or not (out.flags.c_contiguous and out.flags.writeable):
+        raise InputError(
+            f"expected a contiguous, writable uint8[{size}]; got {out.dtype.name}{list(out.shape)}"
+        )
+
+
+def check_blob(blob: NDArray[Any], size: int) -> None:
+    """Raise ModelFormatError unless blob is a contiguous uint8[size]."""
+    if blob.dtype != np.uint8 or blob.shape != (size,) or not blob.flags.c_contiguous:
+        raise ModelFormatError(
+            f"expected {size} contiguous parameter bytes; got {blob.dtype.name}{list(blob.shape)}"
+        )
+
+
+def check_filler(actual: NDArray[Any], expected: NDArray[Any] | np.uint8 | int, what: str) -> None:
+    """Raise ModelFormatError unless bytes that carry no weight hold what they always hold."""
+    if not np.all(actual == expected):
+        raise ModelFormatError(f"the parameters hold other bytes than expected for {what}")
