@@ -1,0 +1,92 @@
+"""Address fields: 32 bits at any bit offset, and where golden programs have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.executable import Description, FieldOffset, InstructionBitstream, Position
+from edgetpu_driver.darwinn.instructions.addresses import read_field, with_addresses, write_field
+from edgetpu_driver.darwinn.instructions.instruction import disassemble
+from edgetpu_driver.errors import InputError, ModelFormatError
+
+
+@pytest.mark.parametrize("bit", [0, 1, 7, 8, 70, 95, 96])
+@pytest.mark.parametrize("background", [0x00, 0xFF])
+def test_a_value_replaces_its_32_bits_and_no_others(bit: int, background: int) -> None:
+    data = bytearray([background] * 16)
+    before = int.from_bytes(data, "little")
+    write_field(data, bit, 0xDEAD_BEEF)
+    after = int.from_bytes(data, "little")
+    mask = 0xFFFF_FFFF << bit
+    assert after & mask == 0xDEAD_BEEF << bit
+    assert after & ~mask == before & ~mask
+    assert read_field(data, bit) == 0xDEAD_BEEF
+
+
+@pytest.mark.parametrize("bit", [-1, 97, 1000])
+def test_fields_outside_the_bitstream_are_malformed(bit: int) -> None:
+    with pytest.raises(ModelFormatError, match=f"128 bits has no 32-bit address field at bit {bit}"):
+        read_field(bytes(16), bit)
+    with pytest.raises(ModelFormatError, match=f"no 32-bit address field at bit {bit}"):
+        write_field(bytearray(16), bit, 0)
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 32])
+def test_values_of_more_than_32_bits_are_refused(value: int) -> None:
+    with pytest.raises(InputError, match="an address field has 32 bits"):
+        write_field(bytearray(16), 0, value)
+
+
+def test_addresses_go_to_their_fields_by_halves() -> None:
+    fields = tuple(
+        FieldOffset(Description.INPUT, name, position, bit)
+        for name, position, bit in (
+            ("a", Position.LOWER_32BIT, 70),
+            ("a", Position.UPPER_32BIT, 128 + 70),
+            ("b", Position.LOWER_32BIT, 256),
+        )
+    )
+    addresses = {"a": 0x0000_0012_3456_7890, "b": 0x0000_0001_0000_0007}
+    data = with_addresses(InstructionBitstream(bytes(48), fields), lambda field: addresses[field.name])
+    assert [read_field(data, field.bit) for field in fields] == [0x3456_7890, 0x12, 7]
+    assert [each.imm_scalar for each in disassemble(data)[:2]] == [0x3456_7890, 0x12]
+
+
+def test_addresses_of_more_than_64_bits_are_refused() -> None:
+    field = FieldOffset(Description.INPUT, "a", Position.UPPER_32BIT, 0)
+    with pytest.raises(InputError, match="does not fit"):
+        with_addresses(InstructionBitstream(bytes(16), (field,)), lambda _: 1 << 64)
+
+
+def test_golden_address_fields_are_immediates_of_moves_and_zero(golden: Path) -> None:
+    for path in sorted((golden / "models").glob("*_edgetpu.tflite")):
+        for bitstream in CompiledModel.load(path).execution.bitstreams:
+            program = disassemble(bitstream.data)
+            for field in bitstream.field_offsets:
+                index, bit = divmod(field.bit, 128)
+                assert bit == 70
+                assert (program[index].s_op, program[index].imm_scalar) == (0x2F, 0)
+
+
+def test_dense_256_has_its_address_fields_at_the_published_bytes(golden: Path) -> None:
+    model = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+    fields = model.execution.bitstreams[0].field_offsets
+    described = [(field.description, field.bit // 8) for field in fields[:6]]
+    assert described == [
+        (Description.PARAMETER, 0x048),
+        (Description.PARAMETER, 0x058),
+        (Description.SCRATCH, 0x068),
+        (Description.SCRATCH, 0x078),
+        (Description.INPUT, 0x0E8),
+        (Description.INPUT, 0x0F8),
+    ]
+
+
+def test_filling_in_zeros_leaves_a_golden_bitstream_as_it_is(golden: Path) -> None:
+    model = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+    bitstream = model.execution.bitstreams[0]
+    assert with_addresses(bitstream, lambda _: 0) == bitstream.data
+    assert with_addresses(bitstream, lambda _: 1) != bitstream.data
