@@ -8,7 +8,6 @@ from pathlib import Path
 from edgetpu_driver.backends import BACKENDS
 from edgetpu_driver.ros.parameters import Setting
 
-
 FIRMWARE_FILE = "apex_latest_single_ep.bin"
 """What the vendor calls the image."""
 

@@ -1,4 +1,4 @@
-"""The executables of this package; each imports its node only when it runs (see edgetpu_driver.ros.executable)."""
+"""The executables of this package; each imports its node only when it runs."""
 
 from edgetpu_driver.ros.executable import run_main
 
