@@ -114,7 +114,7 @@ def test_malformed_images_are_skipped_without_a_wait(command: list[str], tmp_pat
 @pytest.mark.parametrize(
     ("behaviour", "message"),
     [
-        ("breaks", "edgetpu ended with code 1: this is why it cannot start"),
+        ("breaks", " ended with code 1: this is why it cannot start"),
         ("dies", "spot_tracker ended with code 1: RuntimeError: no more images please"),
         ("mute", "spot_tracker did not answer 3 images in a row; it says: ok"),
         ("absent", "not ready after 3 s: waiting for edgetpu: no Edge TPU found"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -71,9 +72,10 @@ class Tracker:
 
     def warm_up(self) -> None:
         """Show images until results come: the middleware joins publishers and subscribers at its leisure."""
+        seconds = itertools.count(1)  # a rate limit must not take them for one image
 
         def answers() -> bool:
-            self.images.publish(image_message(1, spot()))
+            self.images.publish(image_message(next(seconds), spot()))
             self._graph.spin_for(0.1)
             return bool(self.results)
 
