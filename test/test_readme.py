@@ -57,7 +57,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def node(request: pytest.FixtureRequest, start_node: Any, graph: Any, home: Path) -> Iterator[str]:  # noqa: ARG001
     """Name of a node that runs with its defaults; for the driver without a stick to be found."""
     process = start_node(*EXECUTABLES[request.param], "-r", f"__ns:={NAMESPACE}")
-    graph.spin_until(lambda: request.param in graph.node.get_node_names())
+    graph.spin_until(lambda: (request.param, NAMESPACE) in graph.node.get_node_names_and_namespaces())
     # The last of its interfaces to be made.
     graph.spin_until(
         lambda: ("/diagnostics", ["diagnostic_msgs/msg/DiagnosticArray"]) in topics(graph, request.param)
