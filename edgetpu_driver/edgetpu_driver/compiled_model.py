@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,6 @@ class CompiledModel:
     name: str
     """The file's stem without "_edgetpu"."""
     path: Path | None
-    sha256: str
-    """Of the file, in hexadecimal."""
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     input_layers: tuple[Layer, ...]
@@ -51,6 +49,8 @@ class CompiledModel:
     """What puts the parameters into the chip's memory beforehand; None when there are none to put."""
     cpu_operators: tuple[str, ...]
     """Names of the operators that do not run on the Edge TPU, in order."""
+    file: bytes = field(repr=False)
+    """The file's content."""
 
     @classmethod
     def load(cls, path: str | Path) -> CompiledModel:
@@ -79,7 +79,6 @@ class CompiledModel:
         return cls(
             name=name,
             path=None,
-            sha256=hashlib.sha256(data).hexdigest(),
             inputs=tuple(inputs),
             outputs=tuple(outputs),
             input_layers=_match("input", inputs, execution.inputs, execution.batch_size),
@@ -87,7 +86,13 @@ class CompiledModel:
             execution=execution,
             caching=caching,
             cpu_operators=tuple(o.custom_code or o.name for o in graph.operators if o is not operator),
+            file=data,
         )
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the file, in hexadecimal; computed when first asked for, 0.5 ms for a megabyte."""
+        return _sha256(self.file).hex()
 
     @property
     def is_cached(self) -> bool:
@@ -126,7 +131,7 @@ class CompiledModel:
                 raise ModelUnsupportedError(f"cannot run '{self.name}' over USB: {reason}")
 
     def with_parameters(
-        self, *, caching: bytes | None = None, execution: bytes | None = None
+        self, *, caching: bytes | memoryview | None = None, execution: bytes | memoryview | None = None
     ) -> CompiledModel:
         """The same model with other parameter bytes, of the same sizes; InputError otherwise.
 
@@ -139,7 +144,7 @@ class CompiledModel:
             model = replace(model, execution=replace(model.execution, parameters=execution))
         if caching is not None:
             _check_size("kept on the chip", caching, self.caching)
-            token = caching_token(self.sha256.encode() + caching)
+            token = caching_token(self.sha256.encode() + bytes(caching))
             model = replace(model, execution=replace(model.execution, parameter_caching_token=token))
             if self.caching is not None:
                 filler = replace(self.caching, parameters=caching, parameter_caching_token=token)
@@ -149,10 +154,16 @@ class CompiledModel:
 
 def caching_token(content: bytes) -> int:
     """A 64-bit parameter caching token for given content; never 0, which means "always upload"."""
-    return int.from_bytes(hashlib.sha256(content).digest()[:8], "little") or 1
+    return int.from_bytes(_sha256(content)[:8], "little") or 1
 
 
-def _check_size(place: str, parameters: bytes, executable: Executable | None) -> None:
+def _sha256(content: bytes) -> bytes:
+    import hashlib  # 3 ms, for it loads OpenSSL
+
+    return hashlib.sha256(content).digest()
+
+
+def _check_size(place: str, parameters: bytes | memoryview, executable: Executable | None) -> None:
     expected = len(executable.parameters) if executable else 0
     if len(parameters) != expected:
         raise InputError(f"expected {expected} parameter bytes {place}, got {len(parameters)}")
@@ -176,7 +187,7 @@ def _edge_tpu_operator(graph: Subgraph) -> Operator:
 def _package(operator: Operator) -> Package:
     options = flexbuffer.decode(operator.custom_options)
     package: Any = options.get(PACKAGE_KEY) if isinstance(options, dict) else None
-    if not isinstance(package, bytes):
+    if not isinstance(package, memoryview):
         raise ModelFormatError(f"the options of '{CUSTOM_OP}' hold no package under the key '{PACKAGE_KEY}'")
     if options.get(FURTHER_PACKAGES_KEY):
         raise ModelUnsupportedError("the model is compiled for several Edge TPUs; one is expected")

@@ -2,8 +2,8 @@
 
 Tables are described by the names of their fields in the order of the schema, so that errors name the place:
 
-    MODEL = ("version", "subgraphs")
-    SUBGRAPH = ("tensors", "name")
+    MODEL = table_fields("version", "subgraphs")
+    SUBGRAPH = table_fields("tensors", "name")
     model = read_root(data, b"TFL3", "model", MODEL)
     names = [subgraph.string("name") for subgraph in model.tables("subgraphs", SUBGRAPH)]
 
@@ -14,164 +14,226 @@ An absent field gives the default of its type; ModelFormatError is the only exce
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelFormatError
+
+Fields = Mapping[str, int]
+"""The index of each field of a table by its name."""
 
 _TABLE_COST = (
     8  # the fewest bytes a table takes in an honest file: its own offset and the one that leads to it
 )
 _SHARING = 4  # honest files store some vectors and tables once and refer to them often
 
+_read_int32 = struct.Struct("<i").unpack_from
+_read_uint16 = struct.Struct("<H").unpack_from
+_read_uint32 = struct.Struct("<I").unpack_from
+_SCALARS: dict[type[np.generic], struct.Struct] = {
+    np.bool_: struct.Struct("<?"),
+    np.int8: struct.Struct("<b"),
+    np.uint8: struct.Struct("<B"),
+    np.int16: struct.Struct("<h"),
+    np.uint16: struct.Struct("<H"),
+    np.int32: struct.Struct("<i"),
+    np.uint32: struct.Struct("<I"),
+    np.int64: struct.Struct("<q"),
+    np.uint64: struct.Struct("<Q"),
+    np.float32: struct.Struct("<f"),
+    np.float64: struct.Struct("<d"),
+}
+_SMALLEST = 4  # the offset of the root
+_VTABLE_HEADER = 4  # the sizes of the vtable and of the table, 16 bits each
+_MOST_FIELDS = 31  # of a table that is described here
+_VTABLES = [struct.Struct(f"<{count}H") for count in range(_MOST_FIELDS + 1)]
+"""The fields' offsets in a vtable, by how many there are."""
+
+
+def table_fields(*names: str) -> Fields:
+    """Describe a table: the names of its fields in the order of the schema; a union takes two."""
+    return {name: index for index, name in enumerate(names)}
+
 
 class Buffer:
-    """The bytes of one FlatBuffer, and how many more of them may be handed out."""
+    """The bytes of one FlatBuffer, and how many more of them may be handed out.
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._allowance = _SHARING * len(data) + 65536
+    The allowance is there lest a small file that refers to itself unfolds into a huge model.
+    """
 
-    def scalar(self, layout: struct.Struct, position: int, place: str) -> Any:
-        """The number of a given layout at a position."""
-        if not 0 <= position <= len(self._data) - layout.size:
-            raise ModelFormatError(
-                f"{place}: byte {position} lies outside the {len(self._data)} bytes there are"
-            )
-        return layout.unpack_from(self._data, position)[0]
+    __slots__ = ("allowance", "data", "vtables")
 
-    def follow(self, position: int, place: str) -> int:
-        """Where the offset at a position leads."""
-        return position + int(self.scalar(_UINT32, position, place))
-
-    def vector(self, position: int, item_size: int, place: str) -> memoryview:
-        """The items of the vector at a position."""
-        count = self.scalar(_UINT32, position, place)
-        start, size = position + 4, count * item_size
-        if size > len(self._data) - start:
-            raise ModelFormatError(f"{place}: {count} items of {item_size} bytes do not fit in the file")
-        self.spend(size, place)
-        return memoryview(self._data)[start : start + size]
-
-    def spend(self, size: int, place: str) -> None:
-        """Account for bytes handed out, lest a small file that refers to itself unfolds into a huge model."""
-        self._allowance -= size
-        if self._allowance < 0:
-            raise ModelFormatError(f"{place}: the file refers to the same bytes too often")
+    def __init__(self, data: bytes | memoryview) -> None:
+        self.data = memoryview(data)
+        self.allowance = _SHARING * len(data) + 65536
+        self.vtables: dict[int, tuple[int, ...]] = {}
+        """The offsets in each vtable read so far, by its position; tables of one kind share it."""
 
 
 class Table:
     """One table; fields are asked for by name."""
 
-    __slots__ = ("_buffer", "_fields", "_position", "_vtable", "_vtable_size", "place")
+    __slots__ = ("_buffer", "_data", "_fields", "_offsets", "_parent", "_position", "_step")
 
-    def __init__(self, buffer: Buffer, position: int, fields: Sequence[str], place: str) -> None:
-        buffer.spend(_TABLE_COST, place)
+    def __init__(
+        self, buffer: Buffer, position: int, fields: Fields, step: str, parent: Table | None = None
+    ) -> None:
+        """step: how one gets here from the parent, e.g. "tensors[3]"; only errors need it."""
         self._buffer = buffer
+        self._data = data = buffer.data
         self._position = position
         self._fields = fields
-        self._vtable = position - buffer.scalar(_INT32, position, place)
-        self._vtable_size = buffer.scalar(_UINT16, self._vtable, place)
-        self.place = place
-        """Where the table is, e.g. "model.subgraphs[0].tensors[3]"."""
+        self._parent = parent
+        self._step = step
+        buffer.allowance -= _TABLE_COST
+        if buffer.allowance < 0:
+            raise self._exhausted()
+        try:
+            vtable = position - _read_int32(data, position)[0]
+            if vtable < 0:  # which unpack_from would count from the end
+                raise struct.error
+            offsets = buffer.vtables.get(vtable)
+            if offsets is None:
+                count = min(max(_read_uint16(data, vtable)[0] - _VTABLE_HEADER, 0) // 2, _MOST_FIELDS)
+                offsets = _VTABLES[count].unpack_from(data, vtable + _VTABLE_HEADER)
+                buffer.vtables[vtable] = offsets
+            self._offsets = offsets
+        except struct.error:
+            raise self._outside(position, "") from None
 
-    def scalar(self, field: str, dtype: DTypeLike, default: int | float = 0) -> Any:
+    @property
+    def place(self) -> str:
+        """Where the table is, e.g. "model.subgraphs[0].tensors[3]"."""
+        return self._step if self._parent is None else f"{self._parent.place}.{self._step}"
+
+    def scalar(self, field: str, dtype: type[np.generic], default: int | float = 0) -> Any:
         """A number, as a Python int, float or bool."""
-        position = self._find(field)
-        if position is None:
+        index = self._fields[field]
+        if index >= len(self._offsets) or not (offset := self._offsets[index]):
             return default
-        return self._buffer.scalar(_SCALARS[np.dtype(dtype).char], position, f"{self.place}.{field}")
+        try:
+            return _SCALARS[dtype].unpack_from(self._data, self._position + offset)[0]
+        except struct.error:
+            raise self._outside(self._position + offset, field) from None
 
     def string(self, field: str) -> str:
         """A UTF-8 string; "" if absent."""
         try:
-            return self.data(field).decode()
+            return str(self.view(field), "utf-8")
         except UnicodeDecodeError as error:
             raise ModelFormatError(f"{self.place}.{field}: not UTF-8 ({error})") from None
 
     def data(self, field: str) -> bytes:
         """A vector of bytes, or a string that holds arbitrary bytes; b"" if absent."""
-        return bytes(self._vector(field, 1))
+        return bytes(self.view(field))
+
+    def view(self, field: str) -> memoryview:
+        """The same without a copy, for a FlatBuffer within this one."""
+        return self._vector(field, 1)
 
     def data_offset(self, field: str) -> int:
         """Where in the file the first of `data(field)` stands; 0 if absent."""
         position = self._find(field)
-        return 0 if position is None else self._buffer.follow(position, f"{self.place}.{field}") + 4
+        return self._follow(position, field) + 4 if position else 0
 
-    def array(self, field: str, dtype: DTypeLike) -> NDArray[Any]:
+    def array(self, field: str, dtype: type[np.generic]) -> NDArray[Any]:
         """A vector of numbers, as an array of its own; empty if absent."""
-        kind = np.dtype(dtype)
-        items = self._vector(field, kind.itemsize)
-        return np.frombuffer(items, kind.newbyteorder("<")).astype(kind)
+        items = self._vector(field, _SCALARS[dtype].size)
+        return np.frombuffer(items, np.dtype(dtype).newbyteorder("<")).astype(dtype)
 
-    def table(self, field: str, fields: Sequence[str]) -> Table | None:
+    def integers(self, field: str) -> tuple[int, ...]:
+        """A vector of 32-bit signed numbers; empty if absent."""
+        items = self._vector(field, 4)
+        return struct.unpack(f"<{len(items) // 4}i", items)
+
+    def table(self, field: str, fields: Fields) -> Table | None:
         """A table, or the table a union holds; None if absent."""
         position = self._find(field)
-        if position is None:
-            return None
-        place = f"{self.place}.{field}"
-        return Table(self._buffer, self._buffer.follow(position, place), fields, place)
+        return Table(self._buffer, self._follow(position, field), fields, field, self) if position else None
 
-    def tables(self, field: str, fields: Sequence[str]) -> list[Table]:
+    def tables(self, field: str, fields: Fields) -> list[Table]:
         """A vector of tables; empty if absent."""
-        place = f"{self.place}.{field}"
         return [
-            Table(self._buffer, position, fields, f"{place}[{index}]")
-            for index, position in enumerate(self._offsets(field))
+            Table(self._buffer, position, fields, f"{field}[{index}]", self)
+            for index, position in enumerate(self._targets(field))
         ]
 
-    def data_items(self, field: str) -> list[bytes]:
-        """A vector of strings that hold arbitrary bytes; empty if absent."""
-        place = f"{self.place}.{field}"
-        return [bytes(self._buffer.vector(position, 1, place)) for position in self._offsets(field)]
+    def views(self, field: str) -> list[memoryview]:
+        """A vector of strings that hold arbitrary bytes, without a copy; empty if absent."""
+        return [self._items(position, 1, field) for position in self._targets(field)]
 
-    def _find(self, field: str) -> int | None:
-        """Position of a field's content, None when it is left at its default."""
-        slot = 4 + 2 * self._fields.index(field)
-        if slot + 2 > self._vtable_size:
-            return None
-        offset = self._buffer.scalar(_UINT16, self._vtable + slot, f"{self.place}.{field}")
-        return self._position + int(offset) if offset else None
+    def _find(self, field: str) -> int:
+        """Position of a field's content; 0, where no field can be, when it is left at its default."""
+        index = self._fields[field]
+        offset: int = self._offsets[index] if index < len(self._offsets) else 0
+        return self._position + offset if offset else 0
 
     def _vector(self, field: str, item_size: int) -> memoryview:
         position = self._find(field)
-        if position is None:
-            return memoryview(b"")
-        place = f"{self.place}.{field}"
-        return self._buffer.vector(self._buffer.follow(position, place), item_size, place)
+        return self._items(self._follow(position, field), item_size, field) if position else memoryview(b"")
 
-    def _offsets(self, field: str) -> list[int]:
+    def _targets(self, field: str) -> list[int]:
         """Where the offsets in a vector of offsets lead."""
         position = self._find(field)
-        if position is None:
+        if not position:
             return []
-        place = f"{self.place}.{field}"
-        start = self._buffer.follow(position, place)
-        items = np.frombuffer(self._buffer.vector(start, 4, place), "<u4")
-        first = start + 4
-        return [first + 4 * index + offset for index, offset in enumerate(items.tolist())]
+        start = self._follow(position, field)
+        items = self._items(start, 4, field)
+        offsets = struct.unpack(f"<{len(items) // 4}I", items)
+        return [start + 4 + 4 * index + offset for index, offset in enumerate(offsets)]
+
+    def _items(self, position: int, item_size: int, field: str) -> memoryview:
+        """The items of the vector at a position."""
+        data, buffer = self._data, self._buffer
+        try:
+            count = _read_uint32(data, position)[0]
+        except struct.error:
+            raise self._outside(position, field) from None
+        start, size = position + 4, count * item_size
+        if size > len(data) - start:
+            raise ModelFormatError(
+                f"{self.place}.{field}: {count} items of {item_size} bytes do not fit in the file"
+            )
+        buffer.allowance -= size
+        if buffer.allowance < 0:
+            raise self._exhausted(field)
+        return data[start : start + size]
+
+    def _follow(self, position: int, field: str) -> int:
+        """Where the offset at a position leads."""
+        try:
+            offset: int = _read_uint32(self._data, position)[0]
+        except struct.error:
+            raise self._outside(position, field) from None
+        return position + offset
+
+    def _outside(self, position: int, field: str) -> ModelFormatError:
+        what = "what stands at" if field else "the table at"
+        return ModelFormatError(
+            f"{self._named(field)}: {what} byte {position} lies outside the {len(self._data)} bytes there are"
+        )
+
+    def _exhausted(self, field: str = "") -> ModelFormatError:
+        return ModelFormatError(f"{self._named(field)}: the file refers to the same bytes too often")
+
+    def _named(self, field: str) -> str:
+        return f"{self.place}.{field}" if field else self.place
 
 
-def read_root(data: bytes, identifier: bytes, name: str, fields: Sequence[str]) -> Table:
+def read_root(data: bytes | memoryview, identifier: bytes, name: str, fields: Fields) -> Table:
     """The root table of a FlatBuffer with a given file identifier; `name` is how errors call it."""
     if data[4:8] != identifier:
         raise ModelFormatError(
-            f"{name}: expected the file identifier {identifier.decode()} at byte 4, got {data[4:8]!r}"
+            f"{name}: expected the file identifier {identifier.decode()} at byte 4, got {bytes(data[4:8])!r}"
         )
-    buffer = Buffer(data)
-    return Table(buffer, buffer.follow(0, name), fields, name)
+    return nested_root(data, name, fields)
 
 
-_INT32 = struct.Struct("<i")
-_UINT16 = struct.Struct("<H")
-_UINT32 = struct.Struct("<I")
-_SCALARS = {
-    np.dtype(dtype).char: struct.Struct("<" + layout)
-    for dtype, layout in (
-        (np.bool_, "?"), (np.int8, "b"), (np.uint8, "B"), (np.int16, "h"), (np.uint16, "H"), (np.int32, "i"),
-        (np.uint32, "I"), (np.int64, "q"), (np.uint64, "Q"), (np.float32, "f"), (np.float64, "d"),
-    )
-}  # fmt: skip
+def nested_root(data: bytes | memoryview, name: str, fields: Fields) -> Table:
+    """The root table of a FlatBuffer that has no file identifier."""
+    if len(data) < _SMALLEST:
+        raise ModelFormatError(f"{name}: expected at least {_SMALLEST} bytes, got {len(data)}")
+    return Table(Buffer(data), _read_uint32(data)[0], fields, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import DataType, Layer, OutputLayout
 from edgetpu_driver.darwinn.host_convention import flip_sign, input_from_wire, input_to_wire
-from edgetpu_driver.darwinn.output_tiles import TileGather
+from edgetpu_driver.darwinn.output_tiles import TileGather, check_layout
 from edgetpu_driver.errors import ModelFormatError
 
 MODELS = (
@@ -173,3 +174,21 @@ def test_inputs_can_be_written_into_a_buffer_of_the_caller() -> None:
     buffer = np.zeros(8, np.uint8)
     assert input_to_wire(layer, np.array([1, 2, 3], np.int8), buffer) is buffer
     assert buffer.tolist() == [129, 130, 131, 0, 0, 0, 0, 0]
+
+
+def test_checking_the_layout_of_a_large_output_takes_little_memory() -> None:
+    rows, columns = 4096, 8192
+    layout = OutputLayout(
+        y_to_tile=(0,) * rows,
+        x_to_tile=(0,) * columns,
+        tile_offset=(0,),
+        x_to_local_offset=tuple(range(columns)),
+        y_to_local_row=tuple(range(rows)),
+        x_to_local_row_size=(columns,) * columns,
+    )
+    layer = Layer("large", rows * columns, (rows, columns, 1), DataType.FIXED_POINT8, 0, 1.0, layout)
+    tracemalloc.start()
+    check_layout(layer)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 << 20

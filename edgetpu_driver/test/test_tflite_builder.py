@@ -13,6 +13,7 @@ from edgetpu_driver.errors import GraphError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.builder import GraphBuilder
 from edgetpu_driver.tflite.model import ABSENT, parse_model
+from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.schema import tflite_generated as schema
 
 
@@ -22,7 +23,7 @@ def int8_image(graph: GraphBuilder, shape: tuple[int, ...] = (1, 8, 8, 2)) -> Te
 
 def operator_codes(data: bytes) -> dict[str, int]:
     """Name and version of each operator code, as read by the generated bindings."""
-    names = {number: name for name, number in vars(schema.BuiltinOperator).items() if name.isupper()}
+    names = {number: name for name, number in vars(enums.BuiltinOperator).items() if name.isupper()}
     model = schema.Model.GetRootAs(data)
     codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
     assert all(code.DeprecatedBuiltinCode() == code.BuiltinCode() for code in codes)

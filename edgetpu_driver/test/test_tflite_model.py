@@ -14,6 +14,7 @@ from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.builder import GraphBuilder
 from edgetpu_driver.tflite.model import ABSENT, Model, Subgraph, parse_model
+from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.schema import tflite_generated as schema
 
 SPOT_OPERATORS = "RESHAPE SOFTMAX FULLY_CONNECTED FULLY_CONNECTED CONCATENATION"
@@ -164,7 +165,7 @@ def test_a_small_file_that_unfolds_into_a_huge_model_is_refused_at_once() -> Non
     text = builder.CreateString("x" * 50_000)
     schema.OperatorCodeStart(builder)
     schema.OperatorCodeAddCustomCode(builder, text)
-    schema.OperatorCodeAddBuiltinCode(builder, schema.BuiltinOperator.CUSTOM)
+    schema.OperatorCodeAddBuiltinCode(builder, enums.BuiltinOperator.CUSTOM)
     code = schema.OperatorCodeEnd(builder)
     builder.StartVector(4, 20_000, 4)
     for _ in range(20_000):

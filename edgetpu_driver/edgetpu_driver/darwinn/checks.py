@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from edgetpu_driver.darwinn.executable import (
     Description,
@@ -15,13 +15,14 @@ from edgetpu_driver.darwinn.executable import (
     InterruptHint,
     Layer,
 )
-from edgetpu_driver.darwinn.output_tiles import pixel_starts
+from edgetpu_driver.darwinn.output_tiles import check_layout
 from edgetpu_driver.errors import ModelFormatError
 
 INSTRUCTION_BYTES = 16
 MAX_LAYER_BYTES = 1 << 25  # a 4K colour image; outputs stay far below, for the chip has 8 MiB of memory
 INPUT_OVERREAD_BYTES = 64  # hints may read past an input to fill the last word of the link
 _INTERRUPTS = 4
+_Limits = Mapping[tuple[Description, str], int]
 _ADDRESS_FIELD_BITS = 32
 
 
@@ -40,9 +41,10 @@ def check_executable(executable: Executable, place: str) -> None:
         for layer in layers:
             _check_layer(f"{place}: {kind} layer '{layer.name}'", layer)
     for layer in executable.outputs:
-        pixel_starts(layer)
+        check_layout(layer)
+    limits = _limits(executable)
     for index, hint in enumerate(executable.hints):
-        _check_hint(f"{place}.dma_hints[{index}]", hint, executable)
+        _check_hint(f"{place}.dma_hints[{index}]", hint, executable, limits)
 
 
 def _check_bitstream(place: str, bitstream: InstructionBitstream) -> None:
@@ -71,24 +73,37 @@ def _check_layer(place: str, layer: Layer) -> None:
         )
 
 
-def _check_hint(place: str, hint: Hint, executable: Executable) -> None:
+def _limits(executable: Executable) -> _Limits:
+    """How far the transfers of each input and output may reach, in bytes of one batch item."""
+    limits = {
+        (Description.INPUT, layer.name): layer.size_bytes * layer.execution_count + INPUT_OVERREAD_BYTES
+        for layer in executable.inputs
+    }
+    return limits | {
+        (Description.OUTPUT, layer.name): layer.size_bytes * layer.execution_count
+        for layer in executable.outputs
+    }
+
+
+def _check_hint(place: str, hint: Hint, executable: Executable, limits: _Limits) -> None:
     if isinstance(hint, InstructionHint) and not 0 <= hint.chunk < len(executable.bitstreams):
         raise ModelFormatError(f"{place} sends bitstream {hint.chunk} of {len(executable.bitstreams)}")
     if isinstance(hint, InterruptHint) and not 0 <= hint.number < _INTERRUPTS:
         raise ModelFormatError(f"{place} waits for interrupt {hint.number} of {_INTERRUPTS}")
     if isinstance(hint, DmaHint):
-        _check_transfer(place, hint, executable)
+        _check_transfer(place, hint, executable, limits)
 
 
-def _check_transfer(place: str, hint: DmaHint, executable: Executable) -> None:
-    if hint.description is Description.INPUT:
-        limit = _layer_bytes(place, hint.name, executable.inputs) + INPUT_OVERREAD_BYTES
-    elif hint.description is Description.OUTPUT:
-        limit = _layer_bytes(place, hint.name, executable.outputs)
-    elif hint.description is Description.PARAMETER:
+def _check_transfer(place: str, hint: DmaHint, executable: Executable, limits: _Limits) -> None:
+    if hint.description is Description.PARAMETER:
         limit = len(executable.parameters)
-    else:
+    elif hint.description is Description.SCRATCH:
         limit = executable.scratch_size_bytes
+    elif (hint.description, hint.name) in limits:
+        limit = limits[hint.description, hint.name]
+    else:
+        names = sorted(name for kind, name in limits if kind is hint.description)
+        raise ModelFormatError(f"{place} names the layer '{hint.name}'; there are {names}")
     end = hint.offset + hint.size
     if hint.offset < 0 or hint.size < 1 or end > limit:
         raise ModelFormatError(f"{place} moves bytes {hint.offset} to {end} of '{hint.name}'; it has {limit}")
@@ -97,11 +112,3 @@ def _check_transfer(place: str, hint: DmaHint, executable: Executable) -> None:
     outfeed = hint.description is Description.OUTPUT
     if hint.description is not Description.SCRATCH and outfeed != (hint.direction is Direction.OUTFEED):
         raise ModelFormatError(f"{place} moves {hint.description.name} in direction {hint.direction.name}")
-
-
-def _layer_bytes(place: str, name: str, layers: Sequence[Layer]) -> int:
-    """Bytes of the named layer in one inference of one batch item."""
-    for layer in layers:
-        if layer.name == name:
-            return layer.size_bytes * layer.execution_count
-    raise ModelFormatError(f"{place} names the layer '{name}'; there are {sorted(i.name for i in layers)}")

@@ -188,7 +188,8 @@ class Executable:
     name: str
     parameter_caching_token: int
     bitstreams: tuple[InstructionBitstream, ...]
-    parameters: bytes
+    parameters: bytes | memoryview
+    """Read only; of a parsed model a view into its file."""
     hints: tuple[Hint, ...]
     fully_deterministic: bool
     inputs: tuple[Layer, ...]

@@ -7,6 +7,7 @@ gather of the longest rows of bytes that stay together.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from edgetpu_driver.darwinn.executable import Layer, OutputLayout
 from edgetpu_driver.darwinn.host_convention import flip_sign
 from edgetpu_driver.errors import ModelFormatError
+
+_BLOCK_PIXELS = 65536
 
 
 class TileGather:
@@ -61,26 +64,45 @@ class TileGather:
 def pixel_starts(layer: Layer) -> NDArray[np.int64]:
     """Where the first element of each pixel lies on the wire: int64[y, x], counted in elements.
 
-    An output of one pixel is contiguous whatever its layout says. Raises ModelFormatError for a layout that
-    is missing, that does not fit the layer's shape, or that leads outside the layer.
+    Raises ModelFormatError as `check_layout`.
     """
-    y_dim, x_dim, z_dim = layer.shape
-    if y_dim == x_dim == 1:
-        starts = np.zeros((1, 1), np.int64)
-    elif layer.layout is None:
-        raise ModelFormatError(f"output layer '{layer.name}' of shape {layer.shape} has no layout")
-    else:
-        starts = _layout_starts(layer, layer.layout)
+    return np.concatenate(list(_checked_blocks(layer)))
+
+
+def check_layout(layer: Layer) -> None:
+    """Raise ModelFormatError if a layout is missing, does not fit the layer or leads outside of it.
+
+    An output of one pixel is contiguous whatever its layout says. Takes little memory: a small file can
+    describe a large output.
+    """
+    for _ in _checked_blocks(layer):
+        pass
+
+
+def _checked_blocks(layer: Layer) -> Iterator[NDArray[np.int64]]:
+    """The starts of the pixels, int64[rows, x], some rows at a time."""
+    _, x_dim, z_dim = layer.shape
     capacity = layer.size_bytes // layer.data_type.size
-    first, end = int(starts.min()), int(starts.max()) + z_dim
-    if first < 0 or end > capacity:
-        raise ModelFormatError(
-            f"the layout of output layer '{layer.name}' reaches elements {first} to {end} of {capacity}"
-        )
-    return starts
+    rows = max(1, _BLOCK_PIXELS // x_dim)
+    for starts in _blocks(layer, rows):
+        first, end = int(starts.min()), int(starts.max()) + z_dim
+        if first < 0 or end > capacity:
+            raise ModelFormatError(
+                f"the layout of output layer '{layer.name}' reaches elements {first} to {end} of {capacity}"
+            )
+        yield starts
 
 
-def _layout_starts(layer: Layer, layout: OutputLayout) -> NDArray[np.int64]:
+def _blocks(layer: Layer, rows: int) -> Iterator[NDArray[np.int64]]:
+    y_dim, x_dim, _ = layer.shape
+    if y_dim == x_dim == 1:
+        return iter([np.zeros((1, 1), np.int64)])
+    if layer.layout is None:
+        raise ModelFormatError(f"output layer '{layer.name}' of shape {layer.shape} has no layout")
+    return _layout_starts(layer, layer.layout, rows)
+
+
+def _layout_starts(layer: Layer, layout: OutputLayout, rows: int) -> Iterator[NDArray[np.int64]]:
     y_dim, x_dim, _ = layer.shape
     y_lengths = {len(layout.y_to_tile), len(layout.y_to_local_row)}
     x_lengths = {len(layout.x_to_tile), len(layout.x_to_local_offset), len(layout.x_to_local_row_size)}
@@ -106,9 +128,10 @@ def _layout_starts(layer: Layer, layout: OutputLayout) -> NDArray[np.int64]:
             f"the layout of output layer '{layer.name}' names tiles {lowest} to {highest} of "
             f"{tile_offset.size}"
         )
-    tiles = y_tile[:, np.newaxis] + x_tile
-    starts: NDArray[np.int64] = tile_offset[tiles] + y_row[:, np.newaxis] * row_size + x_local
-    return starts
+    for start in range(0, y_dim, rows):
+        block = slice(start, start + rows)
+        tiles = y_tile[block, np.newaxis] + x_tile
+        yield tile_offset[tiles] + y_row[block, np.newaxis] * row_size + x_local
 
 
 def _rows(starts: NDArray[np.int64], layer: Layer) -> tuple[NDArray[np.intp], int, int]:

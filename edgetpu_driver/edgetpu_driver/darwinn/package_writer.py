@@ -78,7 +78,7 @@ def _write_multi_executable(executables: Sequence[Executable]) -> bytes:
 def _write_executable(executable: Executable) -> bytes:
     size = len(executable.parameters) + sum(len(bitstream.data) for bitstream in executable.bitstreams)
     builder = flatbuffers.Builder(size + 4 * PAGE_BYTES)
-    parameters = _paged_bytes(builder, executable.parameters)
+    parameters = _paged_bytes(builder, bytes(executable.parameters))
     bitstreams = _offsets(builder, [_bitstream(builder, item) for item in executable.bitstreams])
     hints = _hints(builder, executable.hints, executable.fully_deterministic)
     inputs = _offsets(builder, [_layer(builder, layer, is_output=False) for layer in executable.inputs])

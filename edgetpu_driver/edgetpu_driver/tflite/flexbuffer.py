@@ -7,6 +7,7 @@ and the choice of widths are those of "FlatBuffers Internals: FlexBuffers" and i
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 
 from edgetpu_driver.errors import ModelFormatError
 
-Value = bool | int | float | bytes | Sequence["Value"] | Mapping[str, "Value"] | None
+Value = bool | int | float | bytes | memoryview | Sequence["Value"] | Mapping[str, "Value"] | None
 
 _MAX_DEPTH = 32
 
@@ -56,11 +57,17 @@ _POINTED_TO = {
 }
 _SIGNED = {1: struct.Struct("<b"), 2: struct.Struct("<h"), 4: struct.Struct("<i"), 8: struct.Struct("<q")}
 _UNSIGNED = {1: struct.Struct("<B"), 2: struct.Struct("<H"), 4: struct.Struct("<I"), 8: struct.Struct("<Q")}
+_ZERO = re.compile(b"\0")
 _FLOATS = {2: struct.Struct("<e"), 4: struct.Struct("<f"), 8: struct.Struct("<d")}
+_LAYOUTS = {_Type.INT: _SIGNED, _Type.FLOAT: _FLOATS}
+_TYPES = {int(kind): kind for kind in _Type}
 
 
-def decode(data: bytes) -> Any:
-    """The value a FlexBuffer holds; ModelFormatError if it is malformed."""
+def decode(data: bytes | memoryview) -> Any:
+    """The value a FlexBuffer holds; ModelFormatError if it is malformed.
+
+    Strings in a memoryview are not copied: they decode to views into it.
+    """
     return _Decoder(data).root()
 
 
@@ -70,7 +77,7 @@ def encode(value: Value) -> bytes:
 
 
 class _Decoder:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         self._data = data
         self._allowance = 2 * len(data)  # what shares bytes with others must not unfold into a huge value
 
@@ -84,12 +91,9 @@ class _Decoder:
 
     def _value(self, position: int, width: int, packed_type: int, depth: int) -> Any:
         """The value whose element stands at a position with a given width."""
-        try:
-            kind = _Type(packed_type >> 2)
-        except ValueError:
-            raise ModelFormatError(
-                f"FlexBuffer: unknown type {packed_type >> 2} at byte {position}"
-            ) from None
+        kind = _TYPES.get(packed_type >> 2)
+        if kind is None:
+            raise ModelFormatError(f"FlexBuffer: unknown type {packed_type >> 2} at byte {position}")
         if depth > _MAX_DEPTH:
             raise ModelFormatError(f"FlexBuffer: nested deeper than {_MAX_DEPTH}")
         self._spend(1)
@@ -109,7 +113,7 @@ class _Decoder:
 
     def _vector(self, start: int, width: int, count: int, element: _Type | None, depth: int) -> list[Any]:
         if element is None:
-            types = self._slice(start + count * width, count)
+            types: bytes | memoryview = self._slice(start + count * width, count)
         else:
             self._spend(count)
             types = bytes([element << 2]) * count
@@ -131,19 +135,18 @@ class _Decoder:
         return dict(zip(names, values, strict=True))
 
     def _key(self, start: int) -> str:
-        end = self._data.find(b"\0", start)
-        if end < 0:
+        end = _ZERO.search(self._data, start)
+        if end is None:
             raise ModelFormatError(f"FlexBuffer: the key at byte {start} has no end")
         try:
-            return self._slice(start, end - start).decode()
+            return str(self._slice(start, end.start() - start), "utf-8")
         except UnicodeDecodeError:
             raise ModelFormatError(f"FlexBuffer: the key at byte {start} is not UTF-8") from None
 
     def _number(self, kind: _Type, position: int, width: int) -> bool | int | float | None:
         if kind is _Type.NULL:
             return None
-        layouts = {_Type.INT: _SIGNED, _Type.FLOAT: _FLOATS}.get(kind, _UNSIGNED)
-        number: int | float = self._scalar(layouts, position, width)
+        number: int | float = self._scalar(_LAYOUTS.get(kind, _UNSIGNED), position, width)
         return bool(number) if kind is _Type.BOOL else number
 
     def _follow(self, position: int, width: int) -> int:
@@ -158,7 +161,7 @@ class _Decoder:
             raise ModelFormatError(f"FlexBuffer: no number of {width} bytes at byte {position}")
         return layouts[width].unpack_from(self._data, position)[0]
 
-    def _slice(self, start: int, size: int) -> bytes:
+    def _slice(self, start: int, size: int) -> bytes | memoryview:
         if size > len(self._data) - start:
             raise ModelFormatError(f"FlexBuffer: {size} bytes at byte {start} do not fit")
         self._spend(size)
@@ -221,18 +224,19 @@ class _Encoder:
             return _Element(_Type.INT, _width(2 * value if value >= 0 else -2 * value - 1), value)
         if isinstance(value, float):
             return _Element(_Type.FLOAT, 4 if _is_single(value) else 8, value)
-        if isinstance(value, bytes):
+        if isinstance(value, bytes | memoryview):
             return self._string(value)
         if isinstance(value, Mapping):
             return self._map(value)
         return self._vector(_Type.VECTOR, [self._add(item) for item in value])
 
-    def _string(self, value: bytes) -> _Element:
+    def _string(self, value: bytes | memoryview) -> _Element:
         width = _width(len(value))
         self._align(width)
         self._data += len(value).to_bytes(width, "little")
         position = len(self._data)
-        self._data += value + b"\0"
+        self._data += value
+        self._data += b"\0"
         return _Element(_Type.STRING, width, position)
 
     def _map(self, value: Mapping[str, Value]) -> _Element:

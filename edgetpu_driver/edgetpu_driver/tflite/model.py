@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.flatbuffer import Table, read_root
+from edgetpu_driver.flatbuffer import Table, read_root, table_fields
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite.schema import tflite_generated as schema
+from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 
 FORMAT_VERSION = 3
 EDGETPU_CUSTOM_OP = "edgetpu-custom-op"
@@ -23,12 +23,14 @@ ABSENT = -1
 _LARGEST_TENSOR = 2**31 - 1  # bytes: the offsets of FlatBuffers and of LiteRT's arena are 31-bit
 
 # The tables of tflite.fbs: their fields in order.
-_MODEL = ("version", "operator_codes", "subgraphs", "description", "buffers")
-_OPERATOR_CODE = ("deprecated_builtin_code", "custom_code", "version", "builtin_code")
-_SUBGRAPH = ("tensors", "inputs", "outputs", "operators", "name")
-_TENSOR = ("shape", "type", "buffer", "name", "quantization")
-_QUANTIZATION = ("min", "max", "scale", "zero_point", "details_type", "details", "quantized_dimension")
-_OPERATOR = (
+_MODEL = table_fields("version", "operator_codes", "subgraphs", "description", "buffers")
+_OPERATOR_CODE = table_fields("deprecated_builtin_code", "custom_code", "version", "builtin_code")
+_SUBGRAPH = table_fields("tensors", "inputs", "outputs", "operators", "name")
+_TENSOR = table_fields("shape", "type", "buffer", "name", "quantization")
+_QUANTIZATION = table_fields(
+    "min", "max", "scale", "zero_point", "details_type", "details", "quantized_dimension"
+)
+_OPERATOR = table_fields(
     "opcode_index",
     "inputs",
     "outputs",
@@ -36,24 +38,25 @@ _OPERATOR = (
     "builtin_options",
     "custom_options",
 )
-_BUFFER = ("data",)
+_BUFFER = table_fields("data")
 
-_OPERATOR_NAMES = {number: name for name, number in vars(schema.BuiltinOperator).items() if name.isupper()}
+_EMPTY = memoryview(b"")
+_OPERATOR_NAMES = {number: name for name, number in vars(enums.BuiltinOperator).items() if name.isupper()}
 _DTYPES: dict[int, np.dtype[Any]] = {
-    schema.TensorType.FLOAT32: np.dtype(np.float32),
-    schema.TensorType.FLOAT16: np.dtype(np.float16),
-    schema.TensorType.FLOAT64: np.dtype(np.float64),
-    schema.TensorType.INT8: np.dtype(np.int8),
-    schema.TensorType.INT16: np.dtype(np.int16),
-    schema.TensorType.INT32: np.dtype(np.int32),
-    schema.TensorType.INT64: np.dtype(np.int64),
-    schema.TensorType.UINT8: np.dtype(np.uint8),
-    schema.TensorType.UINT16: np.dtype(np.uint16),
-    schema.TensorType.UINT32: np.dtype(np.uint32),
-    schema.TensorType.UINT64: np.dtype(np.uint64),
-    schema.TensorType.BOOL: np.dtype(np.bool_),
-    schema.TensorType.COMPLEX64: np.dtype(np.complex64),
-    schema.TensorType.COMPLEX128: np.dtype(np.complex128),
+    enums.TensorType.FLOAT32: np.dtype(np.float32),
+    enums.TensorType.FLOAT16: np.dtype(np.float16),
+    enums.TensorType.FLOAT64: np.dtype(np.float64),
+    enums.TensorType.INT8: np.dtype(np.int8),
+    enums.TensorType.INT16: np.dtype(np.int16),
+    enums.TensorType.INT32: np.dtype(np.int32),
+    enums.TensorType.INT64: np.dtype(np.int64),
+    enums.TensorType.UINT8: np.dtype(np.uint8),
+    enums.TensorType.UINT16: np.dtype(np.uint16),
+    enums.TensorType.UINT32: np.dtype(np.uint32),
+    enums.TensorType.UINT64: np.dtype(np.uint64),
+    enums.TensorType.BOOL: np.dtype(np.bool_),
+    enums.TensorType.COMPLEX64: np.dtype(np.complex64),
+    enums.TensorType.COMPLEX128: np.dtype(np.complex128),
 }
 
 
@@ -111,7 +114,8 @@ class Operator:
     inputs: tuple[int, ...]
     """Tensor indices; -1 where an optional input is absent."""
     outputs: tuple[int, ...]
-    custom_options: bytes = b""
+    custom_options: memoryview = _EMPTY
+    """A view into the file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,11 +200,11 @@ def _operator(table: Table, codes: list[tuple[str, str]], tensor_count: int) -> 
     name, custom_code = codes[index]
     inputs = _tensor_indices(table, "inputs", ABSENT, tensor_count)
     outputs = _tensor_indices(table, "outputs", 0, tensor_count)
-    return Operator(name, custom_code, inputs, outputs, table.data("custom_options"))
+    return Operator(name, custom_code, inputs, outputs, table.view("custom_options"))
 
 
 def _tensor_indices(table: Table, field: str, lowest: int, tensor_count: int) -> tuple[int, ...]:
-    indices = tuple(table.array(field, np.int32).tolist())
+    indices = table.integers(field)
     for index in indices:
         if not lowest <= index < tensor_count:
             raise ModelFormatError(f"{table.place}.{field}: tensor {index} of {tensor_count}")
@@ -215,7 +219,7 @@ def _tensor(table: Table, buffers: list[tuple[bytes, int]]) -> Tensor:
         raise ModelFormatError(
             f"{place}.type: tensor '{name}' has type {number}, which is no type of numbers"
         )
-    shape = tuple(table.array("shape", np.int32).tolist())
+    shape = table.integers("shape")
     if any(extent < 0 for extent in shape):
         raise ModelFormatError(f"{place}.shape: tensor '{name}' has the shape {list(shape)}")
     size = prod(shape) * dtype.itemsize
@@ -243,9 +247,9 @@ def _quantization(tensor: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -
         raise ModelFormatError(f"{table.place}: {scales.size} scales and {zero_points.size} zero points")
     if scales.size > 1 and not (0 <= axis < len(shape) and shape[axis] == scales.size):
         raise ModelFormatError(f"{table.place}: {scales.size} scales along axis {axis} of {list(shape)}")
-    if not np.all((scales >= 0) & np.isfinite(scales)):
+    if not (scales.min(initial=0) >= 0 and scales.max(initial=0) < np.inf):  # NaN is neither
         raise ModelFormatError(f"{table.place}.scale: expected finite scales, none negative")
     limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
-    if np.any((zero_points < limits.min) | (zero_points > limits.max)):
+    if zero_points.min(initial=0) < limits.min or zero_points.max(initial=0) > limits.max:
         raise ModelFormatError(f"{table.place}.zero_point: expected values that {dtype} can hold")
     return Quantization(scales, zero_points, axis)

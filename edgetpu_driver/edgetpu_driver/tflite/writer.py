@@ -9,18 +9,19 @@ import flatbuffers
 import numpy as np
 
 from edgetpu_driver.tflite.model import FORMAT_VERSION, Tensor
+from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.schema import tflite_generated as schema
 
 DATA_ALIGNMENT = 16  # of constants and custom options: LiteRT maps them in place
 _LONG_CODE = 127  # what deprecated_builtin_code, a signed byte, says for every operator from 127 on
 
 TENSOR_TYPES = {
-    np.dtype(np.float32): schema.TensorType.FLOAT32,
-    np.dtype(np.int32): schema.TensorType.INT32,
-    np.dtype(np.uint8): schema.TensorType.UINT8,
-    np.dtype(np.int64): schema.TensorType.INT64,
-    np.dtype(np.int16): schema.TensorType.INT16,
-    np.dtype(np.int8): schema.TensorType.INT8,
+    np.dtype(np.float32): enums.TensorType.FLOAT32,
+    np.dtype(np.int32): enums.TensorType.INT32,
+    np.dtype(np.uint8): enums.TensorType.UINT8,
+    np.dtype(np.int64): enums.TensorType.INT64,
+    np.dtype(np.int16): enums.TensorType.INT16,
+    np.dtype(np.int8): enums.TensorType.INT8,
 }
 
 
@@ -152,7 +153,7 @@ def _write_operator(builder: flatbuffers.Builder, operator: OperatorRecord, code
 
 
 def _write_code(builder: flatbuffers.Builder, name: str, version: int, custom_code: str) -> int:
-    number = getattr(schema.BuiltinOperator, name)
+    number = getattr(enums.BuiltinOperator, name)
     text = builder.CreateString(custom_code) if custom_code else None
     schema.OperatorCodeStart(builder)
     schema.OperatorCodeAddDeprecatedBuiltinCode(builder, min(number, _LONG_CODE))
