@@ -5,32 +5,30 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.errors import (
-    DeviceError,
-    DeviceLostError,
-    ProtocolError,
-    TransferError,
-)
+from edgetpu_driver.dense_weights import dense_parameters
 from edgetpu_driver.execution import PreparedModel
+from edgetpu_driver.resilient_link import ResilientLink
 from edgetpu_driver.tensor import check_inputs
 from edgetpu_driver.usb.backend import default_backend
-from edgetpu_driver.usb.bringup import ClockPreset, shut_down
+from edgetpu_driver.usb.bringup import ClockPreset
 from edgetpu_driver.usb.connector import StickConnector
+from edgetpu_driver.usb.diagnosis import Interrupt, take_interrupts
+from edgetpu_driver.usb.discovery import UsbStick
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import DIAGNOSTIC_REGISTERS, Register, celsius
 
 _log = logging.getLogger(__name__)
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -59,14 +57,16 @@ class DeviceInfo:
     """Operations run a second time after a fault."""
     recoveries: int
     """Times the device was reset and brought up again."""
+    thermal_warnings: int
+    """Times `info` found that the chip had warned of its temperature."""
 
 
 class EdgeTpu:
     """An Edge TPU on USB. All methods may be called from any thread; calls are serialised.
 
-    After a failed transfer the device is reset, brought up again and the operation run a second time. When
-    that fails too its exception reaches the caller, and the next call starts by bringing the device up once
-    more; so does a call after DeviceLostError, once the stick is back in its port.
+    After a failed transfer the device is drained, or reset and brought up again, and the operation run a
+    second time. When that fails too its exception reaches the caller, and the next call starts by bringing
+    the device up once more; so does a call after DeviceLostError, once the stick is back in its port.
     """
 
     def __init__(self, connector: StickConnector) -> None:
@@ -76,9 +76,8 @@ class EdgeTpu:
         self._prepared: dict[CompiledModel, PreparedModel] = {}
         self._resident: dict[bytes, PreparedModel] = {}
         self._token = 0
-        self._inferences = self._uploads = self._retries = self._recoveries = 0
-        self._closed = False
-        self._link: UsbLink | None = connector.connect()
+        self._inferences = self._uploads = self._thermal_warnings = 0
+        self._link = ResilientLink(connector, self._forget_residents)
         atexit.register(self.close)
 
     @classmethod
@@ -112,18 +111,8 @@ class EdgeTpu:
     def close(self) -> None:
         """Halt the chip, put it to sleep, release it; harmless when called again."""
         with self._lock:
-            self._closed = True
             atexit.unregister(self.close)
-            link, self._link = self._link, None
-            self._forget_residents()
-            if link is None:
-                return
-            try:
-                shut_down(link)
-            except DeviceError as error:
-                _log.warning("the Edge TPU at %s was not shut down: %s", link.stick.bus_path, error)
-            finally:
-                link.close()
+            self._link.close()
 
     def run(self, model: CompiledModel, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Run a model once, after uploading its parameters where they are not in the chip's memory.
@@ -141,15 +130,19 @@ class EdgeTpu:
 
         with self._lock:
             prepared = self._prepare(model)
-            outputs = self._attempt(infer)
+            outputs = self._link.attempt(infer)
             self._inferences += 1
             return outputs
 
-    def upload(self, model: CompiledModel, weights: bytes | None = None) -> None:
+    def upload(
+        self, model: CompiledModel, weights: bytes | memoryview | NDArray[np.int8] | None = None
+    ) -> None:
         """Put a model's cached parameters into the chip's memory now; harmless for a model without any.
 
-        weights: parameter bytes to use from now on instead of the model's own, of the same size and layout.
-        Raises InputError for another size, ModelUnsupportedError, DeviceError.
+        weights: used from now on instead of the model's own; parameter bytes of the same size and layout, or
+        the weight matrix of a Dense model, int8[outputs, inputs] at the scales of the model. Raises
+        InputError for another size or dtype, ModelUnsupportedError for a matrix where the model is not a
+        Dense one or a model that cannot run over USB, DeviceError.
         """
 
         def put(link: UsbLink) -> None:
@@ -157,10 +150,12 @@ class EdgeTpu:
             self._make_resident(link, prepared)
 
         with self._lock:
-            if weights is not None:
-                self._prepared[model] = PreparedModel(model.with_parameters(caching=weights))
             prepared = self._prepare(model)
-            self._attempt(put)
+            if weights is not None:
+                if isinstance(weights, np.ndarray):
+                    weights = dense_parameters(model, weights)
+                prepared = self._prepared[model] = prepared.with_cached(bytes(weights))
+            self._link.attempt(put)
 
     def prepare(self, model: CompiledModel) -> None:
         """Make everything that can be made before the first run; ModelUnsupportedError if it cannot run."""
@@ -183,13 +178,7 @@ class EdgeTpu:
     def info(self) -> DeviceInfo:
         """Everything known of the device and of the work done. Raises DeviceError."""
         with self._lock:
-            stick, serial, temperature = self._attempt(
-                lambda link: (
-                    link.stick,
-                    link.serial_number(),
-                    celsius(link.read_register(Register.omc0_dc)),
-                )
-            )
+            stick, serial, temperature = self._link.attempt(self._look_at)
             traffic = self._connector.traffic
             return DeviceInfo(
                 serial=serial,
@@ -203,9 +192,17 @@ class EdgeTpu:
                 uploads=self._uploads,
                 bytes_sent=traffic.sent,
                 bytes_received=traffic.received,
-                retries=self._retries,
-                recoveries=self._recoveries,
+                retries=self._link.retries,
+                recoveries=self._link.recoveries,
+                thermal_warnings=self._thermal_warnings,
             )
+
+    def _look_at(self, link: UsbLink) -> tuple[UsbStick, str, float]:
+        temperature = celsius(link.read_register(Register.omc0_dc))
+        if Interrupt.THERMAL_WARNING in take_interrupts(link):
+            self._thermal_warnings += 1
+            _log.warning("the Edge TPU at %s is hot: %.0f degrees Celsius", link.stick.bus_path, temperature)
+        return link.stick, link.serial_number(), temperature
 
     def registers(self) -> dict[Register, int]:
         """Read the error and status registers. Raises DeviceError."""
@@ -214,7 +211,7 @@ class EdgeTpu:
             return {register: link.read_register(register) for register in DIAGNOSTIC_REGISTERS}
 
         with self._lock:
-            return self._attempt(read)
+            return self._link.attempt(read)
 
     def _prepare(self, model: CompiledModel) -> PreparedModel:
         prepared = self._prepared.get(model)
@@ -237,44 +234,3 @@ class EdgeTpu:
     def _forget_residents(self) -> None:
         self._resident.clear()
         self._token = 0
-
-    def _attempt(self, work: Callable[[UsbLink], _Result]) -> _Result:
-        """Do the work; after a fault of the link recover and do it once more."""
-        if self._closed:
-            raise DeviceLostError("this EdgeTpu is closed")
-        if self._link is None:
-            self._recover(None)
-        try:
-            return work(self._open_link())
-        except (TransferError, ProtocolError, DeviceLostError) as fault:
-            _log.warning("the Edge TPU failed, trying once more: %s", fault)
-            self._recover(fault)
-        except BaseException:
-            self._abandon_link()
-            raise
-        self._retries += 1
-        try:
-            return work(self._open_link())
-        except BaseException:
-            self._abandon_link()
-            raise
-
-    def _recover(self, fault: DeviceError | None) -> None:
-        failed, self._link = self._link, None
-        self._forget_residents()
-        try:
-            self._link = self._connector.reconnect(failed)
-        except DeviceError as error:
-            raise error from fault
-        self._recoveries += 1
-
-    def _abandon_link(self) -> None:
-        """Nothing that is still under way may reach a later request: the next one starts with a reset."""
-        self._forget_residents()
-        self._open_link().close()
-        self._link = None
-
-    def _open_link(self) -> UsbLink:
-        if self._link is None:
-            raise DeviceLostError("there is no link to the device")
-        return self._link

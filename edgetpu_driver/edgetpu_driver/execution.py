@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from edgetpu_driver.darwinn.executable import (
 )
 from edgetpu_driver.darwinn.host_convention import input_to_wire
 from edgetpu_driver.darwinn.output_tiles import TileGather
-from edgetpu_driver.errors import ModelUnsupportedError, ProtocolError
+from edgetpu_driver.errors import InputError, ModelUnsupportedError, ProtocolError
 from edgetpu_driver.usb.framing import Frame, Tag
 from edgetpu_driver.usb.link import Reception, UsbLink
 
@@ -117,7 +118,7 @@ class PreparedExecutable:
             return None  # every transfer is complete before the next one starts
         end = hint.offset + hint.size
         if hint.description is Description.PARAMETER:
-            return _Send(Frame(Tag.PARAMETERS, self._executable.parameters[hint.offset : end]))
+            return _Send(Frame(Tag.PARAMETERS, bytes(self._executable.parameters[hint.offset : end])))
         if hint.description is Description.INPUT:
             return self._input_step(hint)
         if hint.description is Description.OUTPUT:
@@ -165,6 +166,17 @@ class PreparedModel:
             (spec, TileGather(layer), self.execution.outputs[layer.name])
             for spec, layer in zip(model.outputs, model.output_layers, strict=True)
         ]
+
+    def with_cached(self, parameters: bytes) -> PreparedModel:
+        """The same model, sharing its buffers, with other bytes of cached parameters in the same place.
+
+        InputError unless they are as many as the model's own.
+        """
+        if self.model.caching is None or len(parameters) != self.cached_bytes:
+            raise InputError(f"expected {self.cached_bytes} cached parameter bytes, got {len(parameters)}")
+        other = copy(self)
+        other.caching = PreparedExecutable(replace(self.model.caching, parameters=parameters))
+        return other
 
     def run(self, link: UsbLink, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """One inference with inputs that were checked, parameters being resident."""

@@ -160,9 +160,9 @@ def test_registers_shows_errors_and_states(stick: VirtualEdgeTpu) -> None:
         (Fault.STALL, Transfer.BULK_OUT),
         (Fault.TIMEOUT, Transfer.OUTPUT),
         (Fault.STALL, Transfer.OUTPUT),
-        (Fault.SHORT_READ, Transfer.OUTPUT),
+        (Fault.SHORT_PACKET, Transfer.OUTPUT),
         (Fault.TIMEOUT, Transfer.EVENT),
-        (Fault.SHORT_READ, Transfer.EVENT),
+        (Fault.SHORT_PACKET, Transfer.EVENT),
     ],
 )
 def test_a_fault_costs_a_reset_and_a_second_try_but_no_result(

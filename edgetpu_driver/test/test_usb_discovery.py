@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
-from edgetpu_driver import EdgeTpu
-from edgetpu_driver.errors import DependencyMissingError, DeviceBusyError, DeviceNotFoundError
+from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu
+from edgetpu_driver.errors import (
+    DependencyMissingError,
+    DeviceBusyError,
+    DeviceLostError,
+    DeviceNotFoundError,
+)
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.bus import VirtualBus
+from edgetpu_driver.virtual.packer import pack
 
 
 def two_sticks() -> VirtualBus:
@@ -73,3 +82,30 @@ def test_a_missing_libusb_is_reported_with_how_to_install_it(monkeypatch: pytest
     monkeypatch.setattr("usb.backend.libusb1.get_backend", lambda: None)
     with pytest.raises(DependencyMissingError, match=r"apt install libusb-1\.0-0"):
         EdgeTpu.open()
+
+
+def test_two_sticks_are_told_apart_by_their_ports_after_both_came_back(
+    make_dense: Callable[[int], bytes],
+) -> None:
+    sticks = [VirtualEdgeTpu(bus=2, ports=(port,)) for port in (1, 2)]
+    graphs = [make_dense(seed) for seed in (1, 2)]
+    models = [CompiledModel.parse(pack(graph, name="dense")) for graph in graphs]
+    for stick, model, graph in zip(sticks, models, graphs, strict=True):
+        stick.teach(model, graph)
+    bus, x = VirtualBus(*sticks), np.zeros((1, 16), np.uint8)
+    with EdgeTpu.open(usb_backend=bus) as first, EdgeTpu.open(usb_backend=bus) as second:
+        for stick in sticks:
+            stick.unplug()
+        for stick in reversed(sticks):
+            stick.plug()
+        for tpu, model, graph in zip((first, second), models, graphs, strict=True):
+            np.testing.assert_array_equal(tpu.run(model, {"x": x})["y"], CpuEngine(graph).run({"x": x})["y"])
+        assert (first.info().bus_path, second.info().bus_path) == ("2-1", "2-2")
+
+
+def test_another_stick_in_the_same_port_is_not_taken_for_the_one_asked_for() -> None:
+    bus = two_sticks()
+    with EdgeTpu.open(usb_backend=bus, serial="first") as tpu:
+        bus.swap(0, VirtualEdgeTpu(bus=2, ports=(3,), serial="third"))
+        with pytest.raises(DeviceLostError, match="the stick at 2-3 is not the one with the serial number"):
+            tpu.info()

@@ -38,6 +38,14 @@ def random_inputs(engine: CpuEngine, rng: np.random.Generator) -> list[NDArray[A
     return [rng.integers(info.min, info.max, spec.shape, spec.dtype, endpoint=True) for spec, info in limits]
 
 
+def largest_difference(tpu: EdgeTpu, model: CompiledModel, cpu: CpuEngine, inputs: list[NDArray[Any]]) -> int:
+    """Between what the stick and what the graph make of the inputs, in steps of the output."""
+    ours = tpu.run(model, dict(zip([spec.name for spec in model.inputs], inputs, strict=True)))
+    theirs = cpu.run(dict(zip([spec.name for spec in cpu.inputs], inputs, strict=True)))
+    pairs = zip(ours.values(), theirs.values(), strict=True)
+    return max(int(np.abs(a.astype(int).ravel() - b.astype(int).ravel()).max()) for a, b in pairs)
+
+
 @pytest.fixture
 def graph(make_dense: Callable[[int], bytes]) -> bytes:
     return make_dense(1)
@@ -61,21 +69,26 @@ def link(stick: VirtualEdgeTpu) -> Iterator[UsbLink]:
         yield link
 
 
-@pytest.mark.parametrize("speed", ["super", "high"])
 @pytest.mark.parametrize("name", GOLDEN_MODELS)
-def test_real_models_give_what_their_source_graphs_compute(golden: Path, name: str, speed: str) -> None:
+def test_real_models_are_within_one_step_of_their_source_graphs(golden: Path, name: str) -> None:
     compiled, source = golden / "models" / f"{name}_edgetpu.tflite", golden / "models" / f"{name}.tflite"
-    stick = VirtualEdgeTpu(speed=speed).teach(compiled, source)
+    stick = VirtualEdgeTpu().teach(compiled, source)
     model, cpu = CompiledModel.load(compiled), CpuEngine(source)
     rng = np.random.default_rng(0)
     with EdgeTpu.open(usb_backend=stick) as tpu:
-        for _ in range(5):
-            arrays = random_inputs(cpu, rng)
-            names = [spec.name for spec in model.inputs]
-            outputs = tpu.run(model, dict(zip(names, arrays, strict=True)))
-            expected = cpu.run(dict(zip([spec.name for spec in cpu.inputs], arrays, strict=True)))
-            for ours, theirs in zip(outputs.values(), expected.values(), strict=True):
-                np.testing.assert_array_equal(ours.reshape(theirs.shape), theirs)
+        for _ in range(200):
+            assert largest_difference(tpu, model, cpu, random_inputs(cpu, rng)) <= 1
+
+
+@pytest.mark.parametrize("name", GOLDEN_MODELS)
+def test_nor_does_usb_2_change_anything(golden: Path, name: str) -> None:
+    compiled, source = golden / "models" / f"{name}_edgetpu.tflite", golden / "models" / f"{name}.tflite"
+    stick = VirtualEdgeTpu(speed="high").teach(compiled, source)
+    model, cpu = CompiledModel.load(compiled), CpuEngine(source)
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        for seed in range(3):
+            inputs = random_inputs(cpu, np.random.default_rng(seed))
+            assert largest_difference(tpu, model, cpu, inputs) == 0
 
 
 def test_weights_of_packed_models_are_those_that_crossed_the_bus(

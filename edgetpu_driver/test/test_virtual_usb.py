@@ -91,6 +91,6 @@ def test_a_fault_strikes_after_the_transfers_let_pass_and_as_often_as_told() -> 
     assert script.strike(Transfer.OUTPUT) is None
 
 
-def test_a_short_read_cannot_strike_a_write() -> None:
-    with pytest.raises(ValueError, match="not BULK_OUT"):
-        FaultScript().add(Fault.SHORT_READ, Transfer.BULK_OUT)
+def test_a_wrong_event_cannot_strike_a_write() -> None:
+    with pytest.raises(ValueError, match="WRONG_EVENT cannot strike BULK_OUT transfers"):
+        FaultScript().add(Fault.WRONG_EVENT, Transfer.BULK_OUT)

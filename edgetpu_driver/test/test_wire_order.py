@@ -6,6 +6,7 @@ import hashlib
 import json
 from array import array
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,39 @@ def test_second_run_of_a_cached_model_sends_no_parameters(golden: Path) -> None:
         stick.steps.clear()
         tpu.run(model, pattern_inputs(model))
     assert [step.get("out") for step in stick.steps] == [0, 1, None, None]
+
+
+def test_streamed_parameters_are_sent_with_every_inference(golden: Path) -> None:
+    name = "movenet_single_pose_lightning_ptq"
+    model = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
+    sizes = [step["bytes"] for step in expected_steps(golden, name) if "in" in step]
+    stick = RecordingStick(2 * sizes)
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        tpu.run(model, pattern_inputs(model))
+        stick.steps.clear()
+        tpu.run(model, pattern_inputs(model))
+    sent = [(step["out"], step["bytes"]) for step in stick.steps if "out" in step]
+    assert sent == [(0, 133408), (1, 110592), (2, 64), (2, 2304)]
+
+
+@pytest.mark.parametrize(("together", "uploads"), [(True, 2), (False, 4)])
+def test_models_with_one_caching_token_are_uploaded_once_each(
+    golden: Path, together: bool, uploads: int
+) -> None:
+    names = (
+        "mobilenet_v1_0.25_128_quant",
+        "mobilenet_v1_0.25_128_quant_cocompiled_with_mobilenet_v1_0.5_160_quant",
+    )
+    first, second = (CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite") for name in names)
+    if together:
+        first = replace(
+            first, execution=replace(first.execution, parameter_caching_token=second.parameter_caching_token)
+        )
+    stick = RecordingStick([1008] * 4)
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        for model in (first, second) * 2:
+            tpu.run(model, pattern_inputs(model))
+        assert tpu.info().uploads == uploads
 
 
 def test_refuses_a_model_whose_hints_are_not_deterministic(golden: Path) -> None:

@@ -80,10 +80,14 @@ def bring_up(link: UsbLink, preset: ClockPreset) -> None:
 
 
 def shut_down(link: UsbLink) -> None:
-    """Disable the interrupts, halt all engines, put the chip to sleep; the link stays open."""
-    _disable_interrupts(link)
-    _control_engines(link, _HALT)
-    _sleep(link)
+    """Disable the interrupts, halt all engines, put the chip to sleep; the link stays open.
+
+    A chip that does not answer is given up at once: whoever closes it does not want to wait.
+    """
+    with link.impatient():
+        _disable_interrupts(link)
+        _control_engines(link, _HALT)
+        _sleep(link)
 
 
 def _sleep(link: UsbLink) -> None:

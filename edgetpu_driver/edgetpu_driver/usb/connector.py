@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from pathlib import Path
 from typing import Any
 
-from edgetpu_driver.errors import DeviceError, DeviceLostError, DeviceNotFoundError
+from edgetpu_driver.errors import (
+    DeviceError,
+    DeviceLostError,
+    DeviceNotFoundError,
+    ProtocolError,
+    TransferError,
+)
 from edgetpu_driver.usb.bringup import ClockPreset, bring_up
 from edgetpu_driver.usb.clock import Clock, clock_of
 from edgetpu_driver.usb.discovery import UsbStick, find_at, find_sticks, wait_at
 from edgetpu_driver.usb.firmware import FirmwareImage, firmware_image, load_firmware
 from edgetpu_driver.usb.link import Traffic, UsbLink
+
+_log = logging.getLogger(__name__)
 
 AFTER_RESET_SECONDS = 0.6
 """A stick asked earlier after a USB reset may not answer."""
@@ -49,14 +58,17 @@ class StickConnector:
         failure: DeviceError | None = None
         for stick in self._candidates():
             try:
-                link = self._start(stick, reset=True)
+                link = self._make_ready(stick, reset=True)
             except DeviceError as error:
                 failure = failure or error
                 continue
             if link is not None:
                 self.bus_path = stick.bus_path
-                return self._bring_up(link)
-        raise failure or DeviceNotFoundError(f"no Edge TPU{self._wanted()} is on the bus")
+                return link
+        raise failure or DeviceNotFoundError(
+            f"no Edge TPU{self._wanted()} is on the bus; plug it in, into another port if it was"
+            " (lsusb shows it as 18d1:9302, or 1a6e:089a before it has its firmware)"
+        )
 
     def reconnect(self, failed: UsbLink | None = None) -> UsbLink:
         """Bring the stick back to work, after a fault of the link given or after its absence.
@@ -69,10 +81,24 @@ class StickConnector:
         if bus_path is None or (not was_reset and find_at(self._backend, bus_path) is None):
             raise DeviceLostError(f"the Edge TPU at {bus_path} left the bus; plug it in again")
         stick = wait_at(self._backend, bus_path, self._clock, RECOVERY_SECONDS, boot_mode_too=True)
-        link = self._start(stick, reset=not was_reset)
+        link = self._make_ready(stick, reset=not was_reset)
         if link is None:
             raise DeviceLostError(f"the stick at {bus_path} is not the one{self._wanted()}")
-        return self._bring_up(link)
+        return link
+
+    def _make_ready(self, stick: UsbStick, reset: bool) -> UsbLink | None:
+        """A link to the stick with its chip brought up; None if it has another serial number.
+
+        What goes wrong on the way is tried once more from a reset, as long as the stick is there.
+        """
+        try:
+            return self._bring_up(self._start(stick, reset))
+        except (TransferError, ProtocolError, DeviceLostError) as fault:
+            again = find_at(self._backend, stick.bus_path)
+            if again is None:
+                raise
+            _log.warning("the Edge TPU at %s did not come up, trying once more: %s", stick.bus_path, fault)
+        return self._bring_up(self._start(again, reset=True))
 
     def _reset(self, failed: UsbLink) -> bool:
         """Reset the port and close the link; whether the reset went through."""
@@ -92,21 +118,26 @@ class StickConnector:
 
     def _start(self, stick: UsbStick, reset: bool) -> UsbLink | None:
         """A link to the stick, its firmware running, freshly reset; None if it has another serial number."""
-        if stick.boot_mode or reset:
+        if reset and not stick.boot_mode:
             with contextlib.closing(UsbLink(self._backend, stick, self.traffic)) as link:
-                if stick.boot_mode:
-                    load_firmware(link, firmware_image(self._firmware, stick.bus_path))
-                elif not self._is_wanted(link):
+                if not self._is_wanted(link):
                     return None
-                else:
-                    link.reset()
-            self._clock.sleep(AFTER_RESET_SECONDS)
-            stick = wait_at(self._backend, stick.bus_path, self._clock, REAPPEAR_SECONDS)
+                link.reset()
+            stick = self._await(stick, boot_mode_too=True)
+        if stick.boot_mode:
+            with contextlib.closing(UsbLink(self._backend, stick, self.traffic)) as link:
+                load_firmware(link, firmware_image(self._firmware, stick.bus_path))
+            stick = self._await(stick)
         link = UsbLink(self._backend, stick, self.traffic)
         if self._is_wanted(link):
             return link
         link.close()
         return None
+
+    def _await(self, stick: UsbStick, boot_mode_too: bool = False) -> UsbStick:
+        """The stick after a reset, in the same port."""
+        self._clock.sleep(AFTER_RESET_SECONDS)
+        return wait_at(self._backend, stick.bus_path, self._clock, REAPPEAR_SECONDS, boot_mode_too)
 
     def _is_wanted(self, link: UsbLink) -> bool:
         """Whether the stick has the serial number asked for; closes the link if it cannot even tell."""
@@ -116,10 +147,12 @@ class StickConnector:
             link.close()
             raise
 
-    def _bring_up(self, link: UsbLink) -> UsbLink:
+    def _bring_up(self, link: UsbLink | None) -> UsbLink | None:
+        if link is None:
+            return None
         try:
             bring_up(link, self.preset)
-        except DeviceError:
+        except BaseException:
             link.close()
             raise
         return link

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgetpu_driver.errors import DeviceLostError
+from edgetpu_driver.errors import DeviceLostError, FirmwareError
 from edgetpu_driver.usb.backend import USBError, typed_error
 from edgetpu_driver.usb.clock import Clock
 
@@ -87,13 +87,22 @@ def find_at(backend: Any, bus_path: str) -> UsbStick | None:
 def wait_at(
     backend: Any, bus_path: str, clock: Clock, seconds: float, boot_mode_too: bool = False
 ) -> UsbStick:
-    """Wait until a running stick (or one in boot mode too) is there; DeviceLostError when none comes."""
+    """Wait until a running stick (or one in boot mode too) is there.
+
+    DeviceLostError when none comes, FirmwareError when it stays in boot mode.
+    """
     end = clock.monotonic() + seconds
     while True:
         stick = find_at(backend, bus_path)
         if stick is not None and (boot_mode_too or not stick.boot_mode):
             return stick
         if clock.monotonic() >= end:
-            seen = "nothing is there" if stick is None else "it stays in boot mode"
-            raise DeviceLostError(f"expected the Edge TPU at {bus_path} within {seconds:g} s; {seen}")
+            if stick is None:
+                raise DeviceLostError(
+                    f"expected the Edge TPU at {bus_path} within {seconds:g} s; nothing is there"
+                )
+            raise FirmwareError(
+                f"the Edge TPU at {bus_path} took its firmware but stays in boot mode after {seconds:g} s; "
+                "unplug it, plug it into another port (USB 3, without a hub) and try again"
+            )
         clock.sleep(_POLL_SECONDS)

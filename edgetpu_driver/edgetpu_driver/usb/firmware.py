@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from edgetpu_driver.errors import DeviceError, FirmwareError
+from edgetpu_driver.errors import DeviceError, FirmwareError, TransferError
 from edgetpu_driver.usb.link import INTERFACE, UsbLink
 
 SINGLE_ENDPOINT_SHA256 = "3b07311b174b81fd14fd2c887f40d646c0ebf2f140cc5ee5cf8befa0f3e3dc7f"
@@ -18,6 +19,8 @@ WHERE_TO_GET_IT = (
     f" SHA-256 {SINGLE_ENDPOINT_SHA256}"
 )
 DEFAULT_BLOCK_SIZE = 256
+
+_log = logging.getLogger(__name__)
 
 _CLASS_OUT = 0x21
 _CLASS_IN = 0xA1
@@ -73,9 +76,20 @@ class FirmwareImage:
 def load_firmware(link: UsbLink, image: FirmwareImage) -> None:
     """Download the image into a stick in boot mode, read it back, reset the stick so that it runs it.
 
-    The link is of no more use afterwards: the stick enumerates again as a running one. FirmwareError when the
-    stick refuses a block or holds something else than was sent.
+    The link is of no more use afterwards: the stick enumerates again as a running one. What goes wrong is
+    tried a second time, since the boot loader can start over; then FirmwareError when the stick refuses a
+    block or holds something else than was sent.
     """
+    try:
+        _download(link, image)
+    except (FirmwareError, TransferError) as error:
+        _log.warning("loading the firmware failed, trying once more: %s", error)
+        _download(link, image)
+    with contextlib.suppress(DeviceError):  # the stick is gone before it can answer
+        link.reset()
+
+
+def _download(link: UsbLink, image: FirmwareImage) -> None:
     size = _block_size(link)
     _enter_idle(link)
     blocks = [image.data[start : start + size] for start in range(0, len(image.data), size)]
@@ -88,8 +102,6 @@ def load_firmware(link: UsbLink, image: FirmwareImage) -> None:
         raise FirmwareError(
             "the firmware read back from the stick differs from what was sent; plug it in again"
         )
-    with contextlib.suppress(DeviceError):  # the stick is gone before it can answer
-        link.reset()
 
 
 def _block_size(link: UsbLink) -> int:

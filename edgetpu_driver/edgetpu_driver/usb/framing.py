@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -37,22 +37,29 @@ class Frame:
 
     def __init__(self, tag: Tag, payload: bytes | int) -> None:
         """A frame holding these bytes, or that many zero bytes to be written through `payload`."""
-        size = payload if isinstance(payload, int) else len(payload)
-        content = bytes(size) if isinstance(payload, int) else payload
-        self._buffer = array("B", HEADER.pack(size, tag) + content)
-        self._pieces = (self._buffer,) if len(self._buffer) <= MAX_BULK_WRITE else ()
-        self.payload: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)[HEADER.size :]
-        """uint8[size]: a view of the payload, writable."""
+        constant = isinstance(payload, bytes)
+        content = payload if isinstance(payload, bytes) else bytes(payload)
+        whole = array("B", HEADER.pack(len(content), tag) + content)
+        self._size = len(whole)
+        self._whole = whole
+        self._pieces: tuple[array[int], ...] = (whole,)
+        self.payload: NDArray[np.uint8] = np.frombuffer(whole, np.uint8)[HEADER.size :]
+        """uint8[size]: a view of the payload; not to be written to if it was given as bytes."""
+        if len(whole) > MAX_BULK_WRITE:
+            # What may change can be cut only when it is sent.
+            self._pieces = tuple(_cut(whole)) if constant else ()
 
     def __len__(self) -> int:
-        return len(self._buffer)
+        return self._size
 
-    def pieces(self) -> Iterator[array[int]] | tuple[array[int], ...]:
+    def pieces(self) -> Iterable[array[int]]:
         """The frame in bulk transfers of at most MAX_BULK_WRITE bytes; the first carries the header."""
-        if self._pieces:
-            return self._pieces
-        starts = range(0, len(self._buffer), MAX_BULK_WRITE)
-        return (self._buffer[start : start + MAX_BULK_WRITE] for start in starts)
+        return self._pieces or _cut(self._whole)
+
+
+def _cut(whole: array[int]) -> Iterator[array[int]]:
+    starts = range(0, len(whole), MAX_BULK_WRITE)
+    return (whole[start : start + MAX_BULK_WRITE] for start in starts)
 
 
 @dataclass(frozen=True)

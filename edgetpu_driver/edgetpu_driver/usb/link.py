@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,7 @@ from edgetpu_driver.errors import (
     ProtocolError,
     TransferError,
     TransferLengthError,
+    TransferTimeoutError,
 )
 from edgetpu_driver.usb.backend import USBError, typed_error
 from edgetpu_driver.usb.clock import Clock, clock_of
@@ -35,9 +38,13 @@ TIMEOUT_MS = 6000
 MAX_PACKET = 1024
 """Largest bulk packet (SuperSpeed); reads ask for whole packets so that a longer answer cannot overflow."""
 MAX_BULK_READ = 1 << 20
+CONTINUED_READ = 1 << 14
+"""Most bytes asked for at once where an output comes in short packets."""
 CONTROL_ATTEMPTS = 5
 """As often as the vendor's driver tries a control transfer."""
-POLL_SECONDS = 5.0
+IMPATIENT_MS = 100
+POLL_SECONDS = 0.5
+"""A register that changes by itself does so within microseconds."""
 POLL_INTERVAL = 0.001
 
 _VENDOR_OUT = 0x40
@@ -46,6 +53,7 @@ _STANDARD_IN = 0x80
 _GET_DESCRIPTOR = 6
 _STRING_DESCRIPTOR = 3
 _ENGLISH = 0x0409
+_INTERRUPT_BYTES = 4
 
 
 class Reception:
@@ -53,9 +61,11 @@ class Reception:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.buffer = array("B", bytes(_whole_packets(size)))
+        self.buffer = array("B", bytes(_whole_packets(min(size, MAX_BULK_READ))))
         self.data: NDArray[np.uint8] = np.frombuffer(self.buffer, np.uint8)[:size]
-        """uint8[size]: a view of what came last."""
+        """uint8[size]: what came last."""
+        if size > MAX_BULK_READ:
+            self.data = np.zeros(size, np.uint8)
 
 
 @dataclass
@@ -82,7 +92,9 @@ class UsbLink:
         self.clock: Clock = clock_of(backend)
         self.traffic = traffic or Traffic()
         self._backend = backend
+        self._attempts, self._control_timeout = CONTROL_ATTEMPTS, TIMEOUT_MS
         self._event = array("B", bytes(EVENT.size))
+        self._pieces: dict[int, array[int]] = {}
         self._handle = self._call(f"opening the stick at {stick.bus_path}", backend.open_device, stick.device)
         try:
             self._claim()
@@ -142,7 +154,7 @@ class UsbLink:
         """One control transfer to the device, not repeated on failure."""
         buffer = array("B", data)
         doing = f"control transfer {request_type:#04x}/{request} (value {value:#x}, index {index:#x})"
-        arguments = (self._open_handle(), request_type, request, value, index, buffer, TIMEOUT_MS)
+        arguments = (self._open_handle(), request_type, request, value, index, buffer, self._control_timeout)
         sent = self._call(doing, self._backend.ctrl_transfer, *arguments)
         if sent != len(buffer):
             raise TransferLengthError(f"{doing}: expected to send {len(buffer)} bytes, {sent} went")
@@ -152,21 +164,22 @@ class UsbLink:
         """One control transfer from the device of at most size bytes, not repeated on failure."""
         buffer = array("B", bytes(size))
         doing = f"control transfer {request_type:#04x}/{request} (value {value:#x}, index {index:#x})"
-        arguments = (self._open_handle(), request_type, request, value, index, buffer, TIMEOUT_MS)
+        arguments = (self._open_handle(), request_type, request, value, index, buffer, self._control_timeout)
         received = self._call(doing, self._backend.ctrl_transfer, *arguments)
         self.traffic.received += received
         return buffer[:received].tobytes()
 
     def read_register(self, register: int) -> int:
         """The register's value, 32 or 64 bits wide by its address."""
+        data: bytes = self._persistently(self._read_register, register)
+        return int.from_bytes(data, "little")
+
+    def _read_register(self, register: int) -> bytes:
         width = register_width(register)
-        request = int(width == 4)
-        data = self._persistently(
-            self.control_in, _VENDOR_IN, request, register & 0xFFFF, register >> 16, width
-        )
+        data = self.control_in(_VENDOR_IN, int(width == 4), register & 0xFFFF, register >> 16, width)
         if len(data) != width:
             raise TransferLengthError(f"register {register:#x}: expected {width} bytes, {len(data)} came")
-        return int.from_bytes(data, "little")
+        return data
 
     def write_register(self, register: int, value: int) -> None:
         """Set a register, 32 or 64 bits wide by its address."""
@@ -175,10 +188,20 @@ class UsbLink:
         self._persistently(self.control_out, _VENDOR_OUT, request, register & 0xFFFF, register >> 16, data)
 
     def _persistently(self, transfer: Any, *arguments: Any) -> Any:
-        for _ in range(CONTROL_ATTEMPTS - 1):
+        for _ in range(self._attempts - 1):
             with contextlib.suppress(TransferError):
                 return transfer(*arguments)
         return transfer(*arguments)
+
+    @contextmanager
+    def impatient(self) -> Iterator[None]:
+        """Within, control transfers are tried once and not for long: the device may be dead."""
+        before = self._attempts, self._control_timeout
+        self._attempts, self._control_timeout = 1, IMPATIENT_MS
+        try:
+            yield
+        finally:
+            self._attempts, self._control_timeout = before
 
     def change_register(self, register: Register, *fields: tuple[BitField, int]) -> None:
         """Read a register, replace the given fields, write it back."""
@@ -216,23 +239,64 @@ class UsbLink:
 
         A zero-length packet that ends the transfer before this one may come first.
         """
-        received = 0
-        if reception.size <= MAX_BULK_READ:
-            received = self._read(ENDPOINT_ACTIVATIONS, reception.buffer)
-        while received < reception.size:
-            wanted = min(reception.size - received, MAX_BULK_READ)
-            piece = array("B", bytes(_whole_packets(wanted)))
-            count = self._read(ENDPOINT_ACTIVATIONS, piece)
-            if not count:
-                raise TransferLengthError(f"expected {reception.size} bytes; only {received} came")
-            reception.data[received : received + count] = piece[: min(count, reception.size - received)]
-            received += count
+        received = self._read(ENDPOINT_ACTIVATIONS, reception.buffer)
+        if reception.size > MAX_BULK_READ:
+            reception.data[:received] = np.frombuffer(reception.buffer, np.uint8)[:received]
+        if received < reception.size:
+            received = self._receive_rest(reception, received)
         if received > reception.size:
             raise TransferLengthError(f"expected {reception.size} bytes; at least {received} came")
 
+    def _receive_rest(self, reception: Reception, received: int) -> int:
+        """Go on where the first read ended early; how many bytes came in all."""
+        largest = CONTINUED_READ if reception.size <= MAX_BULK_READ else MAX_BULK_READ
+        may_be_empty = received == 0
+        while received < reception.size:
+            left = reception.size - received
+            piece = self._piece(_whole_packets(min(left, largest)))
+            count = self._read(ENDPOINT_ACTIVATIONS, piece)
+            if not count and not may_be_empty:
+                raise TransferLengthError(f"expected {reception.size} bytes; only {received} came")
+            may_be_empty = False
+            kept = min(count, left)
+            reception.data[received : received + kept] = np.frombuffer(piece, np.uint8)[:kept]
+            received += count
+        return received
+
+    def _piece(self, size: int) -> array[int]:
+        """A buffer of that size, kept for the next time."""
+        piece = self._pieces.get(size)
+        if piece is None:
+            piece = array("B", bytes(size))
+            if size <= CONTINUED_READ or size == MAX_BULK_READ:
+                self._pieces[size] = piece
+        return piece
+
     def read_event(self) -> Event:
         """Wait for the next event packet; ProtocolError for a tag that does not exist."""
-        size = self._read(ENDPOINT_EVENTS, self._event)
+        return self._event_of(self._read(ENDPOINT_EVENTS, self._event))
+
+    def poll_event(self, timeout_ms: int) -> Event | None:
+        """The next event packet if it comes in time; raises as `read_event`."""
+        size = self._poll(ENDPOINT_EVENTS, self._event, timeout_ms)
+        return None if size is None else self._event_of(size)
+
+    def discard_activations(self, timeout_ms: int) -> bool:
+        """Throw away the next packets of output, if any come in time; whether some came."""
+        return self._poll(ENDPOINT_ACTIVATIONS, self._piece(CONTINUED_READ), timeout_ms) is not None
+
+    def poll_interrupt(self, timeout_ms: int) -> int | None:
+        """The next word of the interrupt endpoint if it comes in time.
+
+        A word of another length counts as none: it says nothing.
+        """
+        buffer = self._piece(_INTERRUPT_BYTES)
+        with contextlib.suppress(NotImplementedError):  # backends that have bulk transfers only
+            size = self._poll(ENDPOINT_INTERRUPTS, buffer, timeout_ms)
+            return int.from_bytes(buffer.tobytes(), "little") if size == _INTERRUPT_BYTES else None
+        return None
+
+    def _event_of(self, size: int) -> Event:
         if size != EVENT.size:
             raise TransferLengthError(f"expected an event packet of {EVENT.size} bytes; {size} came")
         try:
@@ -240,9 +304,17 @@ class UsbLink:
         except ValueError as error:
             raise ProtocolError(f"an event packet: {error}") from error
 
-    def _read(self, endpoint: int, buffer: array[int]) -> int:
+    def _poll(self, endpoint: int, buffer: array[int], timeout_ms: int) -> int | None:
         try:
-            count: int = self._backend.bulk_read(self._handle, endpoint, INTERFACE, buffer, TIMEOUT_MS)
+            return self._read(endpoint, buffer, timeout_ms)
+        except TransferTimeoutError:
+            return None
+
+    def _read(self, endpoint: int, buffer: array[int], timeout_ms: int = TIMEOUT_MS) -> int:
+        backend = self._backend
+        read = backend.intr_read if endpoint == ENDPOINT_INTERRUPTS else backend.bulk_read
+        try:
+            count: int = read(self._handle, endpoint, INTERFACE, buffer, timeout_ms)
         except USBError as error:
             raise typed_error(error, f"reading {len(buffer)} bytes from endpoint {endpoint:#04x}") from error
         self.traffic.received += count

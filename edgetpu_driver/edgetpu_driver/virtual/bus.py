@@ -12,7 +12,7 @@ class VirtualBus:
     """A pyusb backend that shows the sticks given, each in its own port; they share one clock."""
 
     def __init__(self, *sticks: VirtualEdgeTpu) -> None:
-        self._sticks = sticks
+        self._sticks = list(sticks)
         self.clock = sticks[0].clock
         for stick in sticks:
             stick.clock = self.clock
@@ -20,6 +20,12 @@ class VirtualBus:
     def enumerate_devices(self) -> Iterator[Any]:
         """The devices of all sticks."""
         return (device for stick in self._sticks for device in stick.enumerate_devices())
+
+    def swap(self, index: int, stick: VirtualEdgeTpu) -> None:
+        """Pull a stick out and plug in another."""
+        self._sticks[index].unplug()
+        stick.clock = self.clock
+        self._sticks[index] = stick
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def pass_on(device: Any, *arguments: Any) -> Any:

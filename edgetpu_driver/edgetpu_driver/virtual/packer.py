@@ -30,6 +30,7 @@ from edgetpu_driver.darwinn.executable import (
 )
 from edgetpu_driver.darwinn.package_writer import write_package
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.parameter_blob import ParameterBlobs, encode_parameters
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.builder import GraphBuilder
@@ -60,8 +61,9 @@ def pack(graph: bytes, *, name: str) -> bytes:
 
     Inputs and outputs keep name, shape, dtype and quantisation. The instruction stream that runs depends on
     everything in the graph but the values of its weights; the one that caches the parameters, on their number
-    only. The parameters are those of `weights.parameters_of`. Raises ModelFormatError for a malformed graph
-    and ModelUnsupportedError for one whose inputs and outputs the chip cannot have.
+    only. The parameters are laid out as edgetpu_compiler does where that is known (parameter_blob), otherwise
+    as in `weights.parameters_of`. Raises ModelFormatError for a malformed graph and ModelUnsupportedError for
+    one whose inputs and outputs the chip cannot have.
     """
     subgraph = parse_model(graph).subgraphs[0]
     _check(subgraph)
@@ -108,28 +110,26 @@ def _check(graph: Subgraph) -> None:
 
 def _executables(graph: bytes, subgraph: Subgraph, name: str) -> tuple[Executable, ...]:
     """Execution only and parameter caching, or one stand-alone executable if there is nothing to cache."""
-    parameters = parameters_of(graph)
+    parameters = _parameters(graph)
     inputs = tuple(_input_layer(spec) for spec in subgraph.input_specs)
     outputs = tuple(_output_layer(spec) for spec in subgraph.output_specs)
-    cached = 0 < len(parameters) <= PARAMETER_MEMORY_BYTES
-    streamed = b"" if cached else parameters
     program = bitstream(
-        hashlib.sha256(with_parameters(graph, bytes(len(parameters)))).digest(),
+        hashlib.sha256(with_parameters(graph, bytes(len(parameters_of(graph))))).digest(),
         _BASE_INSTRUCTIONS + _INSTRUCTIONS_PER_OPERATOR * len(subgraph.operators),
         [layer.name for layer in inputs],
         [layer.name for layer in outputs],
     )
-    token = caching_token(graph) if cached else 0
+    token = caching_token(graph) if parameters.caching else 0
     execution = Executable(
-        type=ExecutableType.EXECUTION_ONLY if cached else ExecutableType.STAND_ALONE,
+        type=ExecutableType.EXECUTION_ONLY if parameters.caching else ExecutableType.STAND_ALONE,
         name=name,
         parameter_caching_token=token,
         bitstreams=(program,),
-        parameters=streamed,
+        parameters=parameters.execution,
         hints=(
             InstructionHint(0),
             *(_transfer(Description.INPUT, layer.name, layer.size_bytes) for layer in inputs),
-            *_parameter_transfer(streamed),
+            *_parameter_transfer(parameters.execution),
             *(_transfer(Description.OUTPUT, layer.name, layer.size_bytes) for layer in outputs),
             _DONE,
         ),
@@ -137,7 +137,19 @@ def _executables(graph: bytes, subgraph: Subgraph, name: str) -> tuple[Executabl
         inputs=inputs,
         outputs=outputs,
     )
-    return (execution, _caching_executable(parameters, token)) if cached else (execution,)
+    if not parameters.caching:
+        return (execution,)
+    return execution, _caching_executable(parameters.caching, token)
+
+
+def _parameters(graph: bytes) -> ParameterBlobs:
+    """As edgetpu_compiler lays them out where that is known, else one weight after the other."""
+    try:
+        return encode_parameters(parse_model(graph))
+    except ModelUnsupportedError:
+        plain = parameters_of(graph)
+        fits = len(plain) <= PARAMETER_MEMORY_BYTES
+        return ParameterBlobs(plain, b"") if fits else ParameterBlobs(b"", plain)
 
 
 def _caching_executable(parameters: bytes, token: int) -> Executable:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
+from dataclasses import dataclass
 
 from edgetpu_driver.darwinn.executable import (
     Description,
@@ -13,21 +13,33 @@ from edgetpu_driver.darwinn.executable import (
     InstructionHint,
     InterruptHint,
 )
-from edgetpu_driver.usb.framing import EVENT, HEADER, Tag
+from edgetpu_driver.usb.framing import EVENT, HEADER, MAX_BULK_WRITE, Tag
 from edgetpu_driver.virtual.program_library import Program, ProgramLibrary, Step
 
+MAX_CREDIT = 0x1FFFFF
+"""Credits are counters of 21 bits."""
+
+_CREDIT_BYTES = 8
 _TAG_OF = {
     Description.INPUT: Tag.INPUT_ACTIVATIONS,
     Description.PARAMETER: Tag.PARAMETERS,
     Description.SCRATCH: Tag.INPUT_ACTIVATIONS,
+    Description.OUTPUT: Tag.OUTPUT_ACTIVATIONS,
 }
+
+
+@dataclass(frozen=True)
+class QueuedEvent:
+    """An event packet on its way to the host."""
+
+    packet: bytes
+    ends_inference: bool
 
 
 class Processor:
     """Runs the programs of a library; anything out of order makes it hang until it is reset.
 
-    It knows only what arrives: the program by the digest of its instructions, parameters and inputs by their
-    frames.
+    It knows only what arrives: the program by its instructions, parameters and inputs by their frames.
     """
 
     def __init__(self, library: ProgramLibrary) -> None:
@@ -38,7 +50,9 @@ class Processor:
         """Forget everything, the parameters in memory too."""
         self.hang_reason = ""
         self.outputs: deque[memoryview] = deque()
-        self.events: deque[bytes] = deque()
+        self.events: deque[QueuedEvent] = deque()
+        self.cycles = 0
+        """Of the main clock, spent since somebody last set this to 0."""
         self._stream = bytearray()
         self._parameters: dict[bytes, bytes] = {}
         self._tokens: set[int] = set()
@@ -56,55 +70,86 @@ class Processor:
         """Stop answering on the bulk endpoints."""
         self.hang_reason = reason
 
-    def take(self, data: bytes) -> None:
-        """Bytes from the bulk endpoint: parts of frames, frames, or several of them."""
+    @property
+    def idle(self) -> bool:
+        """Whether the next bytes begin a program."""
+        return self._program is None and not self._stream
+
+    @property
+    def credits(self) -> tuple[int, int, int]:
+        """How many units of 8 bytes it would take now: instructions, inputs, parameters."""
+        if self.hang_reason or self.outputs:
+            return 0, 0, 0
+        if self._program is None:
+            return MAX_CREDIT, 0, 0
+        tag, size = self._wanted(self._program)
+        return tuple(  # type: ignore[return-value]
+            min(MAX_CREDIT, -(-size // _CREDIT_BYTES)) if tag == each else 0 for each in Tag if each < 3
+        )
+
+    def take(self, data: bytes, event_tags: int) -> None:
+        """Bytes from the bulk endpoint: parts of frames, frames, or several of them.
+
+        event_tags: for which tags finished transfers are reported, one bit per tag.
+        """
+        if len(data) > MAX_BULK_WRITE:
+            self.hang(f"a bulk transfer of {len(data)} bytes came; at most {MAX_BULK_WRITE} are taken")
+            return
         self._stream += data
         while not self.hang_reason and len(self._stream) >= HEADER.size:
+            if self.outputs:
+                self.hang("a frame came before the last output was read")
+                return
             length, tag = HEADER.unpack_from(self._stream)
+            if not self._fits(tag & 0xF, length):
+                return
             end = HEADER.size + length
             if len(self._stream) < end:
                 return
             payload = bytes(memoryview(self._stream)[HEADER.size : end])
             del self._stream[:end]
-            self._take_frame(tag & 0xF, payload)
+            self._take_frame(tag & 0xF, payload, event_tags)
 
-    def _take_frame(self, tag: int, payload: bytes) -> None:
-        if self.outputs:
-            self.hang(f"a frame with tag {tag} came before the last output was read")
-        elif self._program is None:
-            self._start(tag, payload)
-        elif not self._accept(tag, payload):
-            self.hang(f"expected {self._steps[0]}; a frame with tag {tag} of {len(payload)} bytes came")
-        if not self.hang_reason:
-            self._proceed()
+    def _wanted(self, program: Program) -> tuple[int, int]:
+        """Tag and size of the frame the running program waits for."""
+        step = self._steps[0]
+        if isinstance(step, InstructionHint):
+            return Tag.INSTRUCTIONS, len(program.executable.bitstreams[step.chunk].data)
+        assert isinstance(step, DmaHint)  # it waits for nothing else
+        return _TAG_OF[step.description], step.size
 
-    def _start(self, tag: int, payload: bytes) -> None:
-        program = self._library.find(hashlib.sha256(payload).digest()) if tag == Tag.INSTRUCTIONS else None
+    def _fits(self, tag: int, length: int) -> bool:
+        """Whether a frame with that header may come now; a chip that gets another one waits for ever."""
+        if self._program is None:
+            if tag != Tag.INSTRUCTIONS:
+                self.hang(f"no known program starts with a frame with tag {tag} of {length} bytes")
+        elif (tag, length) != self._wanted(self._program):
+            self.hang(f"expected {self._steps[0]}; a frame with tag {tag} of {length} bytes came")
+        return not self.hang_reason
+
+    def _take_frame(self, tag: int, payload: bytes, event_tags: int) -> None:
+        if self._program is None:
+            self._start(payload)
+        step, program = (self._steps[0] if self._steps else None), self._program
         if program is None:
-            self.hang(f"no known program starts with a frame with tag {tag} of {len(payload)} bytes")
+            return
+        if isinstance(step, DmaHint):
+            self._keep(step, payload)
+        elif not isinstance(step, InstructionHint) or not program.is_bitstream(step.chunk, payload):
+            self.hang(f"expected {step}; other instructions came")
+            return
+        self._report(event_tags, tag, len(payload))
+        self._steps.popleft()
+        self._proceed(program, event_tags)
+
+    def _start(self, payload: bytes) -> None:
+        program = self._library.find(payload)
+        if program is None:
+            self.hang(f"no known program starts with a frame with tag 0 of {len(payload)} bytes")
             return
         self._program = program
         self._steps = deque(program.steps)
         self._scratch = bytearray(program.executable.scratch_size_bytes)
-        if not self._accept(tag, payload):
-            self.hang("the program does not start with its instructions")
-
-    def _accept(self, tag: int, payload: bytes) -> bool:
-        """Whether the frame is what the program waits for; its content is kept."""
-        step, program = self._steps[0], self._program
-        if program is None:
-            return False
-        if isinstance(step, InstructionHint):
-            fits = tag == Tag.INSTRUCTIONS and payload == program.executable.bitstreams[step.chunk].data
-        elif isinstance(step, DmaHint) and step.direction is Direction.INFEED:
-            fits = tag == _TAG_OF.get(step.description) and len(payload) == step.size
-        else:
-            fits = False
-        if fits:
-            self._steps.popleft()
-            if isinstance(step, DmaHint):
-                self._keep(step, payload)
-        return fits
 
     def _keep(self, step: DmaHint, payload: bytes) -> None:
         if step.description is Description.INPUT:
@@ -117,21 +162,26 @@ class Processor:
         target.extend(bytes(max(0, end - len(target))))
         target[step.offset : end] = payload
 
-    def _proceed(self) -> None:
+    def _proceed(self, program: Program, event_tags: int) -> None:
         """Do what the program does on its own until it needs another frame."""
-        program = self._program
-        while program is not None and self._steps:
+        while self._steps:
             step = self._steps[0]
             if isinstance(step, InterruptHint):
-                self.events.append(EVENT.pack(0, 0, Tag.INTERRUPT_0 + step.number))
+                last = len(self._steps) == 1 and program.type is not ExecutableType.PARAMETER_CACHING
+                self._report(event_tags, Tag.INTERRUPT_0 + step.number, 0, ends_inference=last)
             elif isinstance(step, DmaHint) and step.direction is Direction.OUTFEED:
                 self.outputs.append(memoryview(self._outgoing(program, step)))
+                self._report(event_tags, Tag.OUTPUT_ACTIVATIONS, step.size)
             else:
                 return
             self._steps.popleft()
-        if program is not None:
-            self._keep_parameters(program)
+        self._keep_parameters(program)
         self._finish()
+
+    def _report(self, event_tags: int, tag: int, size: int, ends_inference: bool = False) -> None:
+        """Queue the event of a finished transfer if the host wants to know of such."""
+        if event_tags >> tag & 1:
+            self.events.append(QueuedEvent(EVENT.pack(0, size, tag), ends_inference))
 
     def _outgoing(self, program: Program, step: DmaHint) -> bytes:
         end = step.offset + step.size
@@ -140,6 +190,7 @@ class Processor:
         if self._results is None:
             cached = self._parameters.get(program.cached_parameters)
             self._results = program.evaluate(self._inputs, cached, bytes(self._streamed))
+            self.cycles += program.cycles
         return self._results[step.name][step.offset : end].ljust(step.size, b"\0")
 
     def _keep_parameters(self, program: Program) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import (
@@ -15,76 +13,17 @@ from edgetpu_driver.darwinn.executable import (
     Executable,
     ExecutableType,
     FenceHint,
+    InstructionBitstream,
     InstructionHint,
     InterruptHint,
 )
-from edgetpu_driver.darwinn.host_convention import input_from_wire
-from edgetpu_driver.darwinn.output_tiles import TileGather
-from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.darwinn.instructions.addresses import write_field
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite.model import parse_model
-from edgetpu_driver.virtual.weights import parameters_of, with_parameters
+from edgetpu_driver.virtual.taught_model import TaughtModel
 
 Step = InstructionHint | DmaHint | InterruptHint
-
-
-class TaughtModel:
-    """A compiled model and the graph it was compiled from, which says what its program computes."""
-
-    def __init__(self, compiled: CompiledModel, source: bytes) -> None:
-        """ModelUnsupportedError unless inputs and outputs of the two correspond one to one, in order."""
-        graph = parse_model(source).subgraphs[0]
-        inputs, outputs = graph.input_specs, graph.output_specs
-        _check_same("input", compiled.inputs, inputs)
-        _check_same("output", compiled.outputs, outputs)
-        self.compiled = compiled
-        self._source = source
-        self._packed = parameters_of(source) == b"".join(_parameters(compiled))
-        """Whether the layout of the parameters is known: that of the packer."""
-        self._inputs = list(zip(inputs, compiled.input_layers, strict=True))
-        self._outputs = [
-            (spec.name, TileGather(layer))
-            for spec, layer in zip(outputs, compiled.output_layers, strict=True)
-        ]
-        self._engines: dict[tuple[bytes, bytes], CpuEngine | None] = {}
-
-    def evaluate(
-        self, inputs: Mapping[str, bytearray], cached: bytes, streamed: bytes
-    ) -> dict[str, bytes] | None:
-        """Output layers as the chip sends them, from input layers as it received them.
-
-        None when these parameters are not those of this model.
-        """
-        engine = self._engine(cached, streamed)
-        if engine is None:
-            return None
-        arrays: dict[str, NDArray[Any]] = {}
-        for spec, layer in self._inputs:
-            wire = np.frombuffer(inputs[layer.name], np.uint8)
-            arrays[spec.name] = input_from_wire(layer, wire).view(spec.dtype).reshape(spec.shape)
-        results = engine.run(arrays)
-        return {gather.layer.name: gather.scatter(results[name]).tobytes() for name, gather in self._outputs}
-
-    def _engine(self, cached: bytes, streamed: bytes) -> CpuEngine | None:
-        key = (cached, streamed)
-        if key not in self._engines:
-            self._engines.clear()  # one set of parameters at a time is in use
-            self._engines[key] = self._make_engine(cached, streamed)
-        return self._engines[key]
-
-    def _make_engine(self, cached: bytes, streamed: bytes) -> CpuEngine | None:
-        if self._packed:
-            return CpuEngine(with_parameters(self._source, cached or streamed))
-        own_cached, own_streamed = _parameters(self.compiled)
-        # Outputs may leave before the last parameters arrive.
-        known = cached == own_cached and own_streamed.startswith(streamed)
-        return CpuEngine(self._source) if known else None
-
-
-def _parameters(compiled: CompiledModel) -> tuple[bytes, bytes]:
-    """A model's own parameters: those kept on the chip, those sent with every inference."""
-    return compiled.caching.parameters if compiled.caching else b"", compiled.execution.parameters
+_Fields = tuple[int, ...]
+_MAX_REMEMBERED = 64
 
 
 class Program:
@@ -105,6 +44,21 @@ class Program:
         """Role in its package."""
         return self.executable.type
 
+    @property
+    def cycles(self) -> int:
+        """Of the chip's main clock, for the arithmetic of one run."""
+        return self.models[0].cycles if self.models else 0
+
+    def is_bitstream(self, chunk: int, payload: bytes) -> bool:
+        """Whether these are the instructions of that chunk, whatever addresses the host put into them."""
+        bitstream = self.executable.bitstreams[chunk]
+        if payload == bitstream.data:
+            return True
+        fields = _fields(bitstream)
+        return len(payload) == len(bitstream.data) and _normal(payload, fields) == _normal(
+            bitstream.data, fields
+        )
+
     def evaluate(
         self, inputs: Mapping[str, bytearray], cached: bytes | None, streamed: bytes
     ) -> dict[str, bytes]:
@@ -123,6 +77,9 @@ class ProgramLibrary:
 
     def __init__(self) -> None:
         self._programs: dict[bytes, Program] = {}
+        self._forms: dict[int, set[_Fields]] = {}
+        """Where bitstreams of a length have their address fields."""
+        self._found: dict[bytes, Program] = {}
 
     def teach(self, compiled: CompiledModel, source_graph: bytes) -> None:
         """Add the programs of a compiled model; source_graph, an uncompiled .tflite file, says what they do.
@@ -136,9 +93,23 @@ class ProgramLibrary:
         program = self._add(compiled.execution, _digest(caching) if caching is not None else b"")
         program.models.insert(0, model)
 
-    def find(self, digest: bytes) -> Program | None:
-        """The program whose first bitstream has that SHA-256 digest."""
-        return self._programs.get(digest)
+    def find(self, instructions: bytes) -> Program | None:
+        """The program whose first bitstream this is, whatever addresses the host put into it."""
+        program = self._found.get(instructions)
+        if program is None:
+            program = self._search(instructions)
+            if program is not None:
+                if len(self._found) >= _MAX_REMEMBERED:
+                    self._found.clear()
+                self._found[instructions] = program
+        return program
+
+    def _search(self, instructions: bytes) -> Program | None:
+        for fields in self._forms.get(len(instructions), ()):
+            program = self._programs.get(hashlib.sha256(_normal(instructions, fields)).digest())
+            if program is not None:
+                return program
+        return None
 
     def _add(self, executable: Executable, cached_parameters: bytes) -> Program:
         program = Program(executable, cached_parameters)
@@ -147,24 +118,34 @@ class ProgramLibrary:
             raise ModelUnsupportedError(
                 f"executable '{executable.name}' has the instructions of a known one and other transfers"
             )
+        first = _first(executable)
+        self._forms.setdefault(len(first.data), set()).add(_fields(first))
         known.tokens |= program.tokens
         return known
 
 
+def _first(executable: Executable) -> InstructionBitstream:
+    for hint in executable.hints:
+        if isinstance(hint, InstructionHint):
+            return executable.bitstreams[hint.chunk]
+    raise ModelUnsupportedError(f"executable '{executable.name}' sends no instructions")
+
+
 def _digest(executable: Executable) -> bytes:
-    first = next((hint.chunk for hint in executable.hints if isinstance(hint, InstructionHint)), None)
-    if first is None:
-        raise ModelUnsupportedError(f"executable '{executable.name}' sends no instructions")
-    return hashlib.sha256(executable.bitstreams[first].data).digest()
+    first = _first(executable)
+    return hashlib.sha256(_normal(first.data, _fields(first))).digest()
 
 
-def _check_same(kind: str, compiled: Sequence[TensorSpec], source: Sequence[TensorSpec]) -> None:
-    expected = [(spec.dtype, int(np.prod(spec.shape))) for spec in compiled]
-    if expected != [(spec.dtype, int(np.prod(spec.shape))) for spec in source]:
-        raise ModelUnsupportedError(
-            f"expected a source graph with the {kind}s {', '.join(map(str, compiled))};"
-            f" it has {', '.join(map(str, source))}"
-        )
+def _fields(bitstream: InstructionBitstream) -> _Fields:
+    return tuple(sorted(field.bit for field in bitstream.field_offsets))
+
+
+def _normal(instructions: bytes, fields: _Fields) -> bytes:
+    """The instructions without the addresses that a host may put into them."""
+    data = bytearray(instructions)
+    for bit in fields:
+        write_field(data, bit, 0)
+    return bytes(data)
 
 
 def _noise(size: int, name: str, seed: bytes) -> bytes:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from edgetpu_driver.usb.diagnosis import Interrupt
 from edgetpu_driver.usb.registers import (
     FORCE_SLEEP,
+    MBIST_STATUS,
+    PLL_LOCK_FAILURE,
     POWER_STATE,
     RUN_CONTROLS,
     TEMPERATURE_CODE,
     THERMOMETER_ENABLE,
     TILE_RUN_CONTROLS,
+    USB_SELECT_FAILURE,
     Register,
     register_width,
 )
@@ -18,24 +22,30 @@ _RUNNING, _ASLEEP = 0, 2
 _ALL_TILES = 0x7F
 _RUN_STATUS = {0: 0, 1: 1, 2: 4, 3: 2}
 """Run control (idle, run, halt, single step) to run status (idle, run, halted, single step)."""
-_INTERRUPT_STATUS = frozenset(
-    (
-        Register.fatal_err_int_status,
-        Register.top_level_int_0_status,
-        Register.top_level_int_1_status,
-        Register.top_level_int_2_status,
-        Register.top_level_int_3_status,
-    )
-)
+_INTERRUPTS = {
+    # control, status
+    Interrupt.FATAL_ERROR: (Register.fatal_err_int_control, Register.fatal_err_int_status),
+    Interrupt.THERMAL_SHUTDOWN: (Register.top_level_int_0_control, Register.top_level_int_0_status),
+    Interrupt.PCIE_ERROR: (Register.top_level_int_1_control, Register.top_level_int_1_status),
+    Interrupt.MEMORY_TEST_FAILURE: (Register.top_level_int_2_control, Register.top_level_int_2_status),
+    Interrupt.THERMAL_WARNING: (Register.top_level_int_3_control, Register.top_level_int_3_status),
+}
+_INTERRUPT_STATUS = frozenset(status for _, status in _INTERRUPTS.values())
+_FATAL_HIB_ERROR, _STOPPED_AT = 0x2, 0x40
 _READ_ONLY = frozenset(
     (
         Register.scalarCoreRunStatus,
         Register.currentPc,
+        Register.ep_status_credit,
         Register.hib_first_error_status,
         Register.hib_first_error_timestamp,
         Register.page_fault_address,
     )
 )
+_CLEARED_BY_WRITING_1 = {
+    Register.scu_ctr_7: PLL_LOCK_FAILURE.mask | USB_SELECT_FAILURE.mask,
+    Register.rambist_ctrl_1: MBIST_STATUS.mask,
+}
 _RESET_VALUES: dict[int, int] = {
     Register.scu_ctrl_3: 0x80050410,
     Register.scu_ctr_7: 0x3F,
@@ -59,6 +69,19 @@ class RegisterFile:
             Register.omc0_dc: THERMOMETER_ENABLE.put(thermometer, 1),
         }
 
+    def raise_interrupt(self, interrupt: Interrupt) -> bool:
+        """Note an interrupt in its status; whether the host wants a word on it."""
+        control, status = _INTERRUPTS[interrupt]
+        self._values[status] = 1
+        return self[control] == 1
+
+    def set_error(self) -> None:
+        """What the registers say after a fatal error of the host interface block."""
+        self._values[Register.hib_error_status] = _FATAL_HIB_ERROR
+        self._values[Register.hib_first_error_status] = _FATAL_HIB_ERROR
+        self._values[Register.currentPc] = _STOPPED_AT
+        self._values[Register.scalarCoreRunStatus] = _RUN_STATUS[2]
+
     def __getitem__(self, register: Register) -> int:
         return self._values.get(register, 0)
 
@@ -74,6 +97,9 @@ class RegisterFile:
             return True
         if address in _INTERRUPT_STATUS:
             value &= self._values.get(address, 0)
+        elif address in _CLEARED_BY_WRITING_1:
+            status = _CLEARED_BY_WRITING_1[Register(address)]
+            value = value & ~status | self._values.get(address, 0) & status & ~value
         elif address == Register.scu_ctrl_3:
             value = self._change_power(value)
         elif address in TILE_RUN_CONTROLS and self[Register.tileconfig0] != _ALL_TILES:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from edgetpu_driver.usb.registers import Register, register_width
+from collections import deque
+
+from edgetpu_driver.usb.diagnosis import Interrupt
+from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register, register_width
 from edgetpu_driver.virtual.boot_loader import BootLoader
 from edgetpu_driver.virtual.descriptors import max_packet
-from edgetpu_driver.virtual.processor import Processor
+from edgetpu_driver.virtual.processor import Processor, QueuedEvent
 from edgetpu_driver.virtual.program_library import ProgramLibrary
 from edgetpu_driver.virtual.register_file import RegisterFile
+from edgetpu_driver.virtual.timing import compute_seconds
 
 _VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
-_ACTIVATIONS = 0x81
+_CREDIT_BITS = 21
 
 
 class Silicon:
@@ -26,6 +30,7 @@ class Silicon:
         """Start from nothing, in the boot loader or with the firmware in place."""
         self._boot_loader = BootLoader()
         self.boot_mode = boot_mode
+        self._interrupt_words: deque[int] = deque()
         self._registers.reset()
         self._processor.reset()
 
@@ -39,6 +44,23 @@ class Silicon:
     def hang_reason(self) -> str:
         """Why the bulk endpoints do not answer; empty while they do."""
         return self._processor.hang_reason
+
+    @property
+    def begins_program(self) -> bool:
+        """Whether the next bytes to come begin a program."""
+        return self._processor.idle
+
+    def interrupt(self, interrupt: Interrupt) -> None:
+        """Raise an interrupt that is enabled; a fatal one comes with error registers and stops the chip."""
+        if interrupt is Interrupt.FATAL_ERROR:
+            self._registers.set_error()
+            self._processor.hang("the chip stopped with a fatal error")
+        if self._registers.raise_interrupt(interrupt):
+            self._interrupt_words.append(interrupt)
+
+    def give_interrupt(self) -> bytes:
+        """The next word of the interrupt endpoint; empty when none is pending."""
+        return self._interrupt_words.popleft().to_bytes(4, "little") if self._interrupt_words else b""
 
     def control(self, request_type: int, request: int, value: int, index: int, data: bytes) -> bytes | None:
         """A control transfer: the answer, no bytes where none are asked for; None is a stall."""
@@ -57,6 +79,10 @@ class Silicon:
         content = self._registers.read(address)
         if content is None:
             raise TimeoutError
+        if address == Register.ep_status_credit:
+            content = sum(
+                each << position * _CREDIT_BITS for position, each in enumerate(self._processor.credits)
+            )
         return content.to_bytes(width, "little")
 
     def take(self, data: bytes) -> bool:
@@ -66,24 +92,31 @@ class Silicon:
         if not self._registers.takes_work or self._registers[Register.multi_bo_ep]:
             self._processor.hang("a frame came before the chip was brought up")
             return False
-        self._processor.take(data)
+        self._processor.take(data, self._registers[Register.descr_ep])
         return True
 
-    def give(self, endpoint: int, size: int) -> tuple[bytes, bool]:
-        """What one bulk read of that size gets, and whether the transfer ends before its time is up."""
+    def compute_seconds(self) -> float:
+        """How long it has computed since this was last asked."""
+        cycles, self._processor.cycles = self._processor.cycles, 0
+        divider = GCB_CLOCK_DIVIDER.of(self._registers[Register.scu_ctrl_3])
+        return compute_seconds(cycles, divider) if cycles else 0.0
+
+    def give_event(self, size: int) -> QueuedEvent | None:
+        """What one read of the event endpoint gets; None: nothing is there."""
+        events = self._processor.events
+        if self._processor.hang_reason or self.boot_mode or not events:
+            return None
+        if len(events[0].packet) > size:
+            raise OverflowError
+        return events.popleft()
+
+    def give_outputs(self, size: int) -> tuple[bytes, bool]:
+        """What one read of the activations endpoint gets, and whether it ends before its time is up.
+
+        Packets until the buffer is full or one is short; each output starts a new packet.
+        """
         if self._processor.hang_reason or self.boot_mode:
             return b"", False
-        if endpoint == _ACTIVATIONS:
-            return self._give_outputs(size)
-        events = self._processor.events
-        if not events:
-            return b"", False
-        if len(events[0]) > size:
-            raise OverflowError
-        return events.popleft(), True
-
-    def _give_outputs(self, size: int) -> tuple[bytes, bool]:
-        """Packets until the buffer is full or one is short; each output starts a new packet."""
         chunk = min(self._registers[Register.outfeed_chunk_length] * 8 or self._max_packet, self._max_packet)
         outputs = self._processor.outputs
         data = b""

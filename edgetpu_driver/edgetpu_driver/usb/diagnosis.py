@@ -1,0 +1,126 @@
+"""What the chip says when something goes wrong: interrupt words, error registers, what was left unread."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+from edgetpu_driver.errors import ChipFaultError, DeviceError
+from edgetpu_driver.usb.framing import Tag
+from edgetpu_driver.usb.link import UsbLink
+from edgetpu_driver.usb.registers import Register
+
+QUIET_MS = 20
+"""How long nothing must come for a bulk endpoint to count as drained."""
+
+_PROMPT_MS = 1
+"""An interrupt word that is pending comes at once."""
+_MAX_WORDS = 16
+_MAX_DRAINED_PACKETS = 4096
+_MAX_DRAINED_EVENTS = 64
+
+
+class Interrupt(IntFlag):
+    """Bits of the word that endpoint 0x83 gives (vendor driver)."""
+
+    FATAL_ERROR = 1
+    THERMAL_SHUTDOWN = 2
+    PCIE_ERROR = 4
+    MEMORY_TEST_FAILURE = 8
+    THERMAL_WARNING = 16
+
+
+_STATUS_REGISTERS = {
+    Interrupt.FATAL_ERROR: Register.fatal_err_int_status,
+    Interrupt.THERMAL_SHUTDOWN: Register.top_level_int_0_status,
+    Interrupt.PCIE_ERROR: Register.top_level_int_1_status,
+    Interrupt.MEMORY_TEST_FAILURE: Register.top_level_int_2_status,
+    Interrupt.THERMAL_WARNING: Register.top_level_int_3_status,
+}
+_ERROR_REGISTERS = (
+    Register.hib_error_status,
+    Register.Error_ScalarCore,
+    Register.Error_Tile,
+)
+"""Other than zero: the chip has stopped."""
+_CIRCUMSTANCES = (
+    Register.hib_first_error_status,
+    Register.hib_first_error_timestamp,
+    Register.page_fault_address,
+    Register.Error_Info_ScalarCore,
+    Register.Error_Info_Tile,
+    Register.scalarCoreRunStatus,
+    Register.currentPc,
+)
+
+
+def take_interrupts(link: UsbLink) -> Interrupt:
+    """Read and acknowledge the interrupts that are pending; what is returned is at most a warning.
+
+    ChipFaultError if one means that the chip stopped.
+    """
+    interrupts = _pending(link)
+    if interrupts & ~Interrupt.THERMAL_WARNING:
+        raise chip_fault(link, interrupts) or ChipFaultError(_message(interrupts, {}))
+    for interrupt, register in _STATUS_REGISTERS.items():
+        if interrupt in interrupts:
+            link.write_register(register, 0)
+    return interrupts
+
+
+def chip_fault(link: UsbLink, interrupts: Interrupt | None = None) -> ChipFaultError | None:
+    """The fatal error that the chip reports, with its error registers; None if it reports none.
+
+    interrupts: those read before. Never raises: a chip that does not answer reports nothing.
+    """
+    values: dict[Register, int] = {}
+    with link.impatient():
+        try:
+            interrupts = _pending(link) if interrupts is None else interrupts
+            values = {register: link.read_register(register) for register in _ERROR_REGISTERS}
+            if any(values.values()):
+                values |= {register: link.read_register(register) for register in _CIRCUMSTANCES}
+        except DeviceError:
+            pass
+    fatal = (interrupts or Interrupt(0)) & ~Interrupt.THERMAL_WARNING
+    if not fatal and not any(values.values()):
+        return None
+    return ChipFaultError(_message(fatal, values))
+
+
+def drain(link: UsbLink) -> bool:
+    """Throw away all that the last program still sends; whether it has come to its end.
+
+    A program ends with interrupt 0, so one such event, then quiet on both endpoints, means that nothing of it
+    can reach a later request. Raises DeviceError.
+    """
+    if not _drain_activations(link):
+        return False
+    ends = 0
+    for _ in range(_MAX_DRAINED_EVENTS):
+        event = link.poll_event(QUIET_MS)
+        if event is None:
+            return ends == 1 and _drain_activations(link)
+        ends += event.tag is Tag.INTERRUPT_0
+    return False
+
+
+def _drain_activations(link: UsbLink) -> bool:
+    """Whether the endpoint fell quiet."""
+    return any(not link.discard_activations(QUIET_MS) for _ in range(_MAX_DRAINED_PACKETS))
+
+
+def _pending(link: UsbLink) -> Interrupt:
+    pending = Interrupt(0)
+    for _ in range(_MAX_WORDS):
+        word = link.poll_interrupt(_PROMPT_MS)
+        if word is None:
+            break
+        pending |= Interrupt(word & sum(Interrupt))
+    return pending
+
+
+def _message(interrupts: Interrupt, values: dict[Register, int]) -> str:
+    reports = [interrupt.name or "" for interrupt in Interrupt if interrupt in interrupts]
+    reports += [f"{register.name} {value:#x}" for register, value in values.items() if value]
+    hint = "; let the stick cool down" if Interrupt.THERMAL_SHUTDOWN in interrupts else ""
+    return f"the chip stopped and reports {', '.join(reports)}{hint}"

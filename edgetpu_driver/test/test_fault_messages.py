@@ -1,0 +1,78 @@
+"""What a user is told when a stick cannot be used: what is wrong, and what to do."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from typing import Any
+
+import pytest
+from usb.core import USBError
+
+from edgetpu_driver import EdgeTpu, VirtualEdgeTpu
+from edgetpu_driver.errors import DeviceAccessError, DeviceBusyError, DeviceNotFoundError, FirmwareError
+from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.virtual.faults import Fault, Transfer
+
+IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
+
+
+class Stubborn(VirtualEdgeTpu):
+    """Takes its firmware and stays in boot mode all the same."""
+
+    def reset_device(self, dev_handle: Any) -> None:  # noqa: ARG002
+        raise USBError("Entity not found", errno=errno.ENOENT)
+
+
+def test_no_stick() -> None:
+    stick = VirtualEdgeTpu()
+    stick.unplug()
+    with pytest.raises(DeviceNotFoundError, match=r"no Edge TPU is on the bus; plug it in.*18d1:9302"):
+        EdgeTpu.open(usb_backend=stick)
+
+
+@pytest.mark.parametrize("boot_mode", [False, True])
+def test_no_access(monkeypatch: pytest.MonkeyPatch, boot_mode: bool) -> None:
+    def refuse(_: Any) -> None:
+        raise USBError("Access denied (insufficient permissions)", errno=errno.EACCES)
+
+    stick = VirtualEdgeTpu(boot_mode=boot_mode)
+    monkeypatch.setattr(stick, "open_device", refuse)
+    says = r"opening the stick at 2-1: Access denied.*; install the udev rule 60-edgetpu\.rules"
+    with pytest.raises(DeviceAccessError, match=says):
+        EdgeTpu.open(usb_backend=stick, firmware=IMAGE)
+
+
+def test_a_busy_stick() -> None:
+    stick = VirtualEdgeTpu()
+    says = "claiming the stick at 2-1: Resource busy; another process is using the stick; stop it or"
+    with EdgeTpu.open(usb_backend=stick), pytest.raises(DeviceBusyError, match=says):
+        EdgeTpu.open(usb_backend=stick)
+
+
+def test_a_stick_that_stays_in_boot_mode() -> None:
+    stick = Stubborn(boot_mode=True)
+    says = r"the Edge TPU at 2-1 took its firmware but stays in boot mode after 25 s; unplug it, plug it into"
+    with pytest.raises(FirmwareError, match=says):
+        EdgeTpu.open(usb_backend=stick, firmware=IMAGE)
+
+
+def test_a_stick_in_boot_mode_without_an_image() -> None:
+    with pytest.raises(FirmwareError, match="2-1 is in boot mode and needs its firmware: pass the path of"):
+        EdgeTpu.open(usb_backend=VirtualEdgeTpu(boot_mode=True))
+
+
+@pytest.mark.parametrize("fault", [Fault.BIT_ERROR, Fault.STALL, Fault.TIMEOUT, Fault.SHORT_PACKET])
+def test_a_fault_while_the_firmware_is_loaded_is_got_over(fault: Fault) -> None:
+    for after in range(8):
+        stick = VirtualEdgeTpu(boot_mode=True)
+        stick.fail(fault, Transfer.CONTROL, after)
+        with EdgeTpu.open(usb_backend=stick, firmware=IMAGE) as tpu:
+            assert tpu.info().firmware == "1.00"
+
+
+def test_a_stick_that_takes_its_time_to_come_back_with_its_firmware_is_waited_for() -> None:
+    stick = VirtualEdgeTpu(boot_mode=True)
+    stick.fail(Fault.SLOW_REENUMERATION, Transfer.RESET)
+    with EdgeTpu.open(usb_backend=stick, firmware=IMAGE):
+        assert stick.clock.monotonic() < 4

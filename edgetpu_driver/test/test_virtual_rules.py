@@ -1,0 +1,155 @@
+"""What a virtual stick insists on, as the silicon does: order, sizes, credits, and which events it sends."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
+from edgetpu_driver.errors import TransferTimeoutError
+from edgetpu_driver.usb.bringup import ClockPreset, bring_up
+from edgetpu_driver.usb.discovery import find_sticks
+from edgetpu_driver.usb.framing import MAX_BULK_WRITE, Event, Frame, Tag
+from edgetpu_driver.usb.link import ENDPOINT_OUT, TIMEOUT_MS, Reception, UsbLink
+from edgetpu_driver.usb.registers import Register
+from edgetpu_driver.virtual.packer import pack
+
+X = np.arange(16, dtype=np.uint8).reshape(1, 16)
+CREDIT_MASK = 0x1FFFFF
+
+
+@pytest.fixture
+def model(make_dense: Callable[[int], bytes]) -> CompiledModel:
+    return CompiledModel.parse(pack(make_dense(1), name="dense"))
+
+
+@pytest.fixture
+def stick(model: CompiledModel, make_dense: Callable[[int], bytes]) -> VirtualEdgeTpu:
+    return VirtualEdgeTpu().teach(model, make_dense(1))
+
+
+@pytest.fixture
+def link(stick: VirtualEdgeTpu) -> Iterator[UsbLink]:
+    with closing(UsbLink(stick, find_sticks(stick)[0])) as link:
+        bring_up(link, ClockPreset.HIGH)
+        yield link
+
+
+@pytest.fixture
+def instructions(model: CompiledModel) -> Frame:
+    return Frame(Tag.INSTRUCTIONS, model.execution.bitstreams[0].data)
+
+
+INPUT = Frame(Tag.INPUT_ACTIVATIONS, X.tobytes())
+
+
+def credit(link: UsbLink) -> list[int]:
+    value = link.read_register(Register.ep_status_credit)
+    return [value >> shift & CREDIT_MASK for shift in (0, 21, 42)]
+
+
+def test_the_first_byte_of_a_frame_before_the_output_was_read_makes_it_hang(
+    stick: VirtualEdgeTpu, link: UsbLink, instructions: Frame
+) -> None:
+    link.send(instructions)
+    link.send(INPUT)
+    link.send(Frame(Tag.INPUT_ACTIVATIONS, b""))
+    assert stick.hang_reason == "a frame came before the last output was read"
+
+
+def test_a_header_with_another_length_than_hinted_makes_it_hang_at_once(
+    stick: VirtualEdgeTpu, link: UsbLink, instructions: Frame
+) -> None:
+    link.send(instructions)
+    header = array("B", b"\x11\0\0\0\x01\0\0\0")
+    stick.bulk_write(link._handle, ENDPOINT_OUT, 0, header, TIMEOUT_MS)
+    assert "a frame with tag 1 of 17 bytes came" in stick.hang_reason
+
+
+def test_instructions_in_the_middle_of_another_request_make_it_hang(
+    stick: VirtualEdgeTpu, link: UsbLink, instructions: Frame
+) -> None:
+    link.send(instructions)
+    link.send(instructions)
+    with pytest.raises(TransferTimeoutError):
+        link.read_event()
+    assert "a frame with tag 0" in stick.hang_reason
+
+
+def test_a_transfer_of_more_than_a_mebibyte_makes_it_hang(stick: VirtualEdgeTpu, link: UsbLink) -> None:
+    too_much = array("B", bytes(MAX_BULK_WRITE + 1))
+    stick.bulk_write(link._handle, ENDPOINT_OUT, 0, too_much, TIMEOUT_MS)
+    assert stick.hang_reason.endswith("at most 1048576 are taken")
+
+
+def test_credits_say_what_it_would_take(link: UsbLink, instructions: Frame) -> None:
+    assert credit(link) == [CREDIT_MASK, 0, 0]
+    link.send(instructions)
+    assert credit(link) == [0, 2, 0]
+    link.send(INPUT)
+    assert credit(link) == [0, 0, 0]
+    link.receive(Reception(8))
+    assert credit(link) == [CREDIT_MASK, 0, 0]
+
+
+def test_events_are_sent_of_the_transfers_that_the_host_asked_for(link: UsbLink, instructions: Frame) -> None:
+    link.write_register(Register.descr_ep, 0xFF)
+    link.send(instructions)
+    link.send(INPUT)
+    events = [link.read_event() for _ in range(4)]
+    assert events == [
+        Event(0, len(instructions) - 8, Tag.INSTRUCTIONS),
+        Event(0, 16, Tag.INPUT_ACTIVATIONS),
+        Event(0, 8, Tag.OUTPUT_ACTIVATIONS),
+        Event(0, 0, Tag.INTERRUPT_0),
+    ]
+
+
+def test_no_interrupt_comes_where_none_is_enabled(stick: VirtualEdgeTpu, link: UsbLink) -> None:
+    link.write_register(Register.top_level_int_3_control, 0)
+    stick.warn_of_heat()
+    assert link.poll_interrupt(1) is None
+    assert link.read_register(Register.top_level_int_3_status) == 1
+
+
+def test_models_compiled_together_stay_in_memory_together(
+    make_dense: Callable[[int], bytes], model: CompiledModel
+) -> None:
+    graph = wider_graph()
+    other = CompiledModel.parse(pack(graph, name="wide"))
+    assert model.caching is not None
+    assert other.caching is not None
+    token = model.parameter_caching_token
+    together = replace(
+        other,
+        execution=replace(other.execution, parameter_caching_token=token),
+        caching=replace(other.caching, parameter_caching_token=token),
+    )
+    stick = VirtualEdgeTpu().teach(model, make_dense(1)).teach(together, graph)
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        for _ in range(3):
+            ours = tpu.run(model, {"x": X})["y"]
+            theirs = tpu.run(together, {"x": np.zeros((1, 8), np.uint8)})["y"]
+        assert tpu.info().uploads == 2
+        assert tpu.is_resident(model)
+        assert tpu.is_resident(together)
+    np.testing.assert_array_equal(ours, CpuEngine(make_dense(1)).run({"x": X})["y"])
+    np.testing.assert_array_equal(theirs, CpuEngine(graph).run({"x": np.zeros((1, 8), np.uint8)})["y"])
+
+
+def wider_graph() -> bytes:
+    """8 uint8 "x" to 40 uint8 "y"."""
+    from edgetpu_driver.tflite.builder import GraphBuilder
+
+    builder = GraphBuilder("wide")
+    x = builder.input("x", (1, 8), np.uint8, scale=0.1, zero_point=128)
+    inner = builder.quantize(x, np.int8, scale=0.1, zero_point=0)
+    weights = np.random.default_rng(3).integers(-127, 128, (40, 8))
+    result = builder.fully_connected(inner, weights, weight_scale=0.01, scale=0.5, zero_point=0)
+    builder.output(builder.quantize(result, np.uint8, scale=0.5, zero_point=128, name="y"))
+    return builder.build()
