@@ -11,6 +11,7 @@ setup(
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
         (f"share/{NAME}/udev", ["udev/60-edgetpu.rules"]),
+        ("bin", ["bin/edgetpu"]),
     ],
     install_requires=["setuptools"],
     zip_safe=False,
@@ -18,5 +19,10 @@ setup(
     maintainer_email="maintainers@edgetpu-ros.invalid",
     description="Drives a USB Coral Edge TPU in pure Python.",
     license="Apache-2.0",
-    entry_points={"console_scripts": ["edgetpu_node = edgetpu_driver.ros.executable:driver"]},
+    entry_points={
+        "console_scripts": [
+            "edgetpu = edgetpu_driver.cli.main:main",
+            "edgetpu_node = edgetpu_driver.ros.executable:driver",
+        ]
+    },
 )

@@ -295,7 +295,9 @@ BACKENDS = ("usb", "virtual", "cpu")
 """Names `make_backend` knows."""
 
 
-def make_backend(name: str, *, serial: str = "", firmware: str = "", preset: str = "high") -> Backend:
+def make_backend(
+    name: str, *, serial: str = "", bus_path: str = "", firmware: str = "", preset: str = "high"
+) -> Backend:
     """Make the backend of that name; no device is needed yet. The options are those of EdgeTpu.open."""
     if name == "cpu":
         return CpuBackend()
@@ -306,7 +308,9 @@ def make_backend(name: str, *, serial: str = "", firmware: str = "", preset: str
     image = Path(firmware).expanduser() if firmware else None
     clock = ClockPreset(preset)
     if name == "usb":
-        return StickBackend(lambda: EdgeTpu.open(None, serial or None, image, preset=clock))
+        return StickBackend(
+            lambda: EdgeTpu.open(None, serial or None, image, bus_path=bus_path or None, preset=clock)
+        )
 
     from edgetpu_driver.virtual import VirtualEdgeTpu
     from edgetpu_driver.virtual.packer import pack

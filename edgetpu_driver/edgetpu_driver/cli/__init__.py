@@ -1,0 +1,1 @@
+"""The command `edgetpu`: what a person at a terminal asks of sticks and models."""

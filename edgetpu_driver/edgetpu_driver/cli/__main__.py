@@ -1,0 +1,9 @@
+"""Makes `python -m edgetpu_driver.cli` the command `edgetpu`."""
+
+from __future__ import annotations
+
+import sys
+
+from edgetpu_driver.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,183 @@
+"""The grammar of the command line. Nothing here loads more than argparse, so that help comes at once."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+_BACKENDS = ("usb", "virtual", "cpu")
+_PRESETS = ("low", "medium", "high", "max")
+
+_EPILOG = """\
+exit codes: 0 done, 1 a model, an input or a check is at fault, 2 wrong usage, 3 no stick can be used,
+130 interrupted. With --json standard output holds one JSON value, {"error": ..} in case of an error.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command; it sets `module` and `function` of the subcommand chosen."""
+    top = argparse.ArgumentParser(
+        prog="edgetpu",
+        description="Look at Edge TPUs and at models for them, run and measure models, test sticks.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_devices(commands)
+    _add_info(commands)
+    _add_disassemble(commands)
+    _add_run(commands)
+    _add_benchmark(commands)
+    _add_registers(commands)
+    _add_selftest(commands)
+    return top
+
+
+_Commands = argparse._SubParsersAction  # which argparse does not name otherwise
+
+
+def _command(
+    commands: _Commands[argparse.ArgumentParser], name: str, module: str, summary: str, more: str = ""
+) -> argparse.ArgumentParser:
+    made = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {more}")
+    made.set_defaults(module=module, function=name)
+    made.add_argument("--json", action="store_true", help="write one JSON value instead of text")
+    return made
+
+
+def _add_device_options(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("device")
+    group.add_argument(
+        "--backend",
+        choices=_BACKENDS,
+        default="usb",
+        help="a stick on USB (default), a virtual stick, or LiteRT on the CPU",
+    )
+    group.add_argument("--serial", default="", help="only the stick of this serial number")
+    group.add_argument("--port", default="", metavar="BUS-PORT", help="only the stick there, e.g. 2-1.4")
+    group.add_argument(
+        "--firmware",
+        default="",
+        metavar="FILE",
+        help="image for a stick in boot mode (apex_latest_single_ep.bin)",
+    )
+    group.add_argument("--preset", choices=_PRESETS, default="high", help="clock rates (default: high)")
+
+
+def _add_devices(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "devices",
+        "devices",
+        "list the sticks on the bus and whether they can be used",
+        "What keeps a stick from being used is said with what to do about it.",
+    )
+    command.add_argument("--backend", choices=_BACKENDS, default="usb", help="default: usb")
+
+
+def _add_info(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "info",
+        "model_info",
+        "show what a model file holds",
+        "Of a compiled model: tensors, executables, layers with their layout on the wire, and DMA hints. Of "
+        "a plain graph: tensors and operators.",
+    )
+    command.add_argument("model", type=Path, metavar="MODEL", help="a .tflite file, compiled or not")
+
+
+def _add_disassemble(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "disassemble",
+        "disassembly",
+        "show the instructions in compiled models or bare bitstreams",
+        "One line for each 128-bit word with the fields that are not zero, then the transfers a program asks "
+        "for.",
+    )
+    command.add_argument(
+        "files", type=Path, nargs="+", metavar="MODEL|BITSTREAM", help="compiled .tflite files or bitstreams"
+    )
+    command.add_argument(
+        "--stats", action="store_true", help="count the values of every field over all words of all files"
+    )
+
+
+def _add_model(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "model",
+        type=Path,
+        metavar="MODEL",
+        help="x_edgetpu.tflite for usb, for virtual with x.tflite beside it; x.tflite for cpu or virtual",
+    )
+
+
+def _add_run(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "run",
+        "inference",
+        "run a model once",
+        "Inputs are .npy, .npz (arrays by input name), images (resized, through OpenCV) or raw bytes. Arrays "
+        "of floating-point numbers are quantised as the model says.",
+    )
+    _add_model(command)
+    command.add_argument(
+        "--input",
+        action="append",
+        required=True,
+        metavar="[NAME=]FILE",
+        help="once for each input; without a name for a model of one input",
+    )
+    command.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the outputs to a .npz, .npy (one output) or raw file",
+    )
+    _add_device_options(command)
+
+
+def _add_benchmark(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "benchmark",
+        "inference",
+        "measure how long a model takes",
+        "Random inputs; wall time on this host. A virtual stick computes with LiteRT, so that its times say "
+        "nothing of a real one.",
+    )
+    _add_model(command)
+    command.add_argument("--runs", type=_positive, default=200, help="inferences to measure (default: 200)")
+    _add_device_options(command)
+
+
+def _add_registers(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(commands, "registers", "diagnosis", "read the error and status registers of a stick")
+    _add_device_options(command)
+
+
+def _add_selftest(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "selftest",
+        "diagnosis",
+        "check that a stick works",
+        "Opens the stick, looks at its registers and temperature, runs a model and compares with LiteRT. A "
+        "real stick needs a compiled model for that.",
+    )
+    command.add_argument(
+        "--model",
+        type=Path,
+        help="the compiled model to run, its graph beside it; virtual and cpu have one built in",
+    )
+    command.add_argument("--runs", type=_positive, default=50, help="inferences to compare (default: 50)")
+    _add_device_options(command)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive number, got {text}")
+    return value

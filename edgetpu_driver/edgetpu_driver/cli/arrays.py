@@ -1,0 +1,123 @@
+"""Model inputs from files and outputs to files: NumPy, images, raw bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import DependencyMissingError, InputError
+from edgetpu_driver.tensor import TensorSpec
+
+_IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
+_INT8_OFFSET = 128
+
+
+def read_inputs(specs: Sequence[TensorSpec], arguments: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Every input of a model from arguments of the form FILE or NAME=FILE; InputError if they do not fit."""
+    by_name = {spec.name: spec for spec in specs}
+    inputs: dict[str, NDArray[Any]] = {}
+    for argument in arguments:
+        name, equals, rest = argument.partition("=")
+        named = bool(equals) and not Path(argument).exists()
+        path = Path(rest if named else argument)
+        if path.suffix == ".npz" and not named:
+            for key, array in _load(path).items():
+                inputs[key] = fitted(_spec(by_name, key), array)
+            continue
+        spec = _spec(by_name, name if named else None)
+        inputs[spec.name] = _read(spec, path)
+    return inputs
+
+
+def _spec(by_name: Mapping[str, TensorSpec], name: str | None) -> TensorSpec:
+    if name is None and len(by_name) == 1:
+        return next(iter(by_name.values()))
+    if name is None or name not in by_name:
+        expected = ", ".join(str(spec) for spec in by_name.values())
+        raise InputError(f"expected --input NAME=FILE for each of {expected}; got {name or 'no name'}")
+    return by_name[name]
+
+
+def _read(spec: TensorSpec, path: Path) -> NDArray[Any]:
+    if path.suffix == ".npy":
+        return fitted(spec, _load(path))
+    if path.suffix.lower() in _IMAGES:
+        return _image(spec, path)
+    data = _bytes(path)
+    expected = int(np.prod(spec.shape)) * spec.dtype.itemsize
+    if len(data) != expected:
+        raise InputError(f"expected {expected} bytes for {spec}; {path} has {len(data)}")
+    return np.frombuffer(data, spec.dtype).reshape(spec.shape)
+
+
+def fitted(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
+    """The array in the shape and dtype asked for: extents of 1 as needed, real numbers quantised."""
+    squeezed = tuple(extent for extent in array.shape if extent != 1)
+    if squeezed != tuple(extent for extent in spec.shape if extent != 1):
+        raise InputError(f"expected {spec}; got {array.dtype.name}{list(array.shape)}")
+    array = array.reshape(spec.shape)
+    if array.dtype.kind == "f" and spec.dtype.kind in "iu" and spec.scale > 0:
+        return spec.quantise(array)
+    if not np.can_cast(array.dtype, spec.dtype, "same_kind") or array.dtype.itemsize != spec.dtype.itemsize:
+        raise InputError(f"expected {spec}, or real numbers; got {array.dtype.name}{list(array.shape)}")
+    return array.astype(spec.dtype)
+
+
+def _image(spec: TensorSpec, path: Path) -> NDArray[Any]:
+    """An image resized to the input; int8 inputs take grey levels less 128."""
+    try:
+        import cv2
+    except ImportError:
+        raise DependencyMissingError(
+            "reading images needs OpenCV: apt install python3-opencv, or pip install opencv-python-headless"
+        ) from None
+    if len(spec.shape) != 4 or spec.shape[3] not in (1, 3) or spec.dtype.name not in ("uint8", "int8"):
+        raise InputError(f"{spec} is not an image; give it a .npy file")
+    _, height, width, channels = spec.shape
+    decoded = cv2.imdecode(
+        np.frombuffer(_bytes(path), np.uint8), cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
+    )
+    if decoded is None:
+        raise InputError(f"{path} is not an image that OpenCV can read")
+    pixels = cv2.resize(decoded, (width, height), interpolation=cv2.INTER_AREA)
+    if channels == 3:
+        pixels = cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+    if spec.dtype.name == "int8":
+        pixels = (pixels.astype(np.int16) - _INT8_OFFSET).astype(np.int8)
+    return np.asarray(pixels).reshape(spec.shape)
+
+
+def _load(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+
+
+def write_outputs(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:
+    """Write .npz with all outputs, .npy with the only one, or the raw bytes of all one after the other."""
+    if path.suffix == ".npy" and len(outputs) > 1:
+        raise InputError(
+            f"the model has {len(outputs)} outputs ({', '.join(outputs)}): give --output FILE.npz"
+        )
+    try:
+        with path.open("wb") as file:
+            if path.suffix == ".npz":
+                np.savez(file, allow_pickle=False, **outputs)
+            elif path.suffix == ".npy":
+                np.save(file, next(iter(outputs.values())))
+            else:
+                file.write(b"".join(array.tobytes() for array in outputs.values()))
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None

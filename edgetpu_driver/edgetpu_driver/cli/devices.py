@@ -1,0 +1,117 @@
+"""`edgetpu devices`: the sticks on the bus and, where one cannot be used, why not and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgetpu_driver.cli.terminal import Answer, Progress, table
+from edgetpu_driver.errors import DeviceAccessError, DeviceBusyError, DeviceError
+
+if TYPE_CHECKING:
+    from edgetpu_driver.usb.discovery import UsbStick
+
+_EXIT_NONE_USABLE = 3
+_NONE = (
+    "no Edge TPU is on the bus: plug one in (lsusb shows it as 1a6e:089a, or as 18d1:9302 once its firmware "
+    "runs); in a container or virtual machine pass the USB bus through"
+)
+_BOOT_MODE = (
+    "it waits for its firmware, which is loaded when it is opened: pass --firmware, or set the driver node's "
+    "parameter firmware, to {}"
+)
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator as it is found."""
+
+    bus_path: str
+    state: str
+    """"ready", "boot mode", "no access", "busy" or "failed"."""
+    serial: str
+    link_speed: float
+    """Mbit/s."""
+    firmware: str
+    """Release of the running firmware."""
+    remedy: str
+    """What is in the way and what to do about it; empty when nothing is."""
+
+
+def devices(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
+    """List the accelerators of a backend."""
+    if options.backend == "cpu":
+        found = [Device("host", "ready", "", 0.0, "", "")]
+    elif options.backend == "virtual":
+        found = [_virtual_device()]
+    else:
+        found = _sticks()
+    usable = any(device.state in ("ready", "boot mode") for device in found)
+    if not found:
+        print(f"edgetpu: {_NONE}", file=sys.stderr)
+    return Answer(
+        value=[asdict(device) for device in found],
+        text=_text(found),
+        exit_code=0 if usable else _EXIT_NONE_USABLE,
+    )
+
+
+def _text(found: list[Device]) -> str:
+    if not found:
+        return "no devices"
+    rows = [
+        (
+            d.bus_path,
+            d.state,
+            d.serial or "-",
+            f"{d.link_speed:g}" if d.link_speed else "-",
+            d.firmware or "-",
+        )
+        for d in found
+    ]
+    remedies = [f"{device.bus_path}: {device.remedy}" for device in found if device.remedy]
+    return "\n".join([table(rows, ("bus path", "state", "serial", "Mbit/s", "firmware")), *remedies])
+
+
+def _virtual_device() -> Device:
+    from edgetpu_driver.backends import make_backend
+
+    backend = make_backend("virtual")
+    backend.open()
+    try:
+        found = backend.read()
+    finally:
+        backend.close()
+    return Device(found.bus_path, "ready", found.serial, found.link_speed, found.firmware, "")
+
+
+def _sticks() -> list[Device]:
+    from edgetpu_driver.usb import backend as usb
+    from edgetpu_driver.usb.discovery import find_sticks
+
+    backend = usb.default_backend()
+    return [_device(backend, stick) for stick in find_sticks(backend)]
+
+
+def _device(backend: Any, stick: UsbStick) -> Device:
+    """Open the stick as a program would, without a reset, and let go of it."""
+    from edgetpu_driver.usb.firmware import WHERE_TO_GET_IT
+    from edgetpu_driver.usb.link import UsbLink
+
+    state, remedy, serial = "ready", "", ""
+    if stick.boot_mode:
+        state, remedy = "boot mode", _BOOT_MODE.format(WHERE_TO_GET_IT)
+    try:
+        link = UsbLink(backend, stick)
+        try:
+            serial = link.serial_number()
+        finally:
+            link.close()
+    except DeviceError as error:
+        kinds = ((DeviceAccessError, "no access"), (DeviceBusyError, "busy"))
+        state = next((name for kind, name in kinds if isinstance(error, kind)), "failed")
+        remedy = str(error)
+    release = "" if stick.boot_mode else stick.firmware_release
+    return Device(stick.bus_path, state, serial, stick.link_speed, release, remedy)

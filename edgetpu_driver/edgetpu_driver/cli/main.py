@@ -1,0 +1,54 @@
+"""Runs one subcommand: its answer goes to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from edgetpu_driver.cli.arguments import parser
+from edgetpu_driver.cli.terminal import Answer, Progress, to_json
+from edgetpu_driver.errors import DeviceError, EdgeTpuError
+
+EXIT_FAILURE = 1
+"""A model, an input or a check is at fault. Wrong usage gives 2, as argparse has it."""
+EXIT_DEVICE = 3
+"""No stick can be used."""
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line given, by default the process's own; returns the exit code."""
+    options = parser().parse_args(arguments)
+    logging.basicConfig(format="edgetpu: %(message)s", level=logging.WARNING)
+    try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stick in use is to be shut down
+        module = importlib.import_module(f"edgetpu_driver.cli.{options.module}")
+        answer: Answer = getattr(module, options.function)(options, Progress())
+        _write(to_json(answer.value) if options.json else answer.text)
+        return answer.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # `edgetpu .. | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except (EdgeTpuError, ImportError, OSError) as error:
+        return _complain(error, options.json)
+
+
+def _write(text: str) -> None:
+    print(text)
+    sys.stdout.flush()
+
+
+def _complain(error: Exception, as_json: bool) -> int:
+    """Say in one line what went wrong; with --json on standard output too."""
+    message = " ".join(str(error).split())
+    if as_json:
+        _write(to_json({"error": {"kind": type(error).__name__, "message": message}}))
+    print(f"edgetpu: {message}", file=sys.stderr)
+    return EXIT_DEVICE if isinstance(error, DeviceError) else EXIT_FAILURE

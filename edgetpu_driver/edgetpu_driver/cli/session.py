@@ -1,0 +1,45 @@
+"""From the options of a command line to an open accelerator and a model ready to run on it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from edgetpu_driver.backends import Backend, ParsedModel, make_backend
+from edgetpu_driver.errors import ModelNotFoundError
+
+
+@contextmanager
+def opened(backend: Backend) -> Iterator[Backend]:
+    """The accelerator, open until the context ends. Raises DeviceError, DependencyMissingError."""
+    backend.open()
+    try:
+        yield backend
+    finally:
+        backend.close()
+
+
+def chosen(options: argparse.Namespace) -> Backend:
+    """The accelerator chosen, not yet open."""
+    return make_backend(
+        options.backend,
+        serial=options.serial,
+        bus_path=options.port,
+        firmware=options.firmware,
+        preset=options.preset,
+    )
+
+
+def parse(backend: Backend, path: Path) -> ParsedModel:
+    """The model of a file as that accelerator runs it, named after the file."""
+    return backend.parse(path, read_model(path))
+
+
+def read_model(path: Path) -> bytes:
+    """The bytes of a model file; ModelNotFoundError if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelNotFoundError(f"cannot read the model {path}: {error.strerror}") from None

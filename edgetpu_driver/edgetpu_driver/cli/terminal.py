@@ -1,0 +1,107 @@
+"""What a subcommand gives back, its form as JSON and as tables, and progress on long work."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+_SECONDS_BETWEEN_LINES = 1.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The outcome of a subcommand in both forms."""
+
+    value: Any
+    """For --json: mappings, sequences, numbers, text, enumerations (by name), paths and arrays."""
+    text: str
+    exit_code: int = 0
+
+
+def to_json(value: Any) -> str:
+    """Strict JSON: what is not a number (NaN, infinities) becomes null."""
+    return json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Enum):
+        return value.name
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # arrays and numbers of NumPy, which is not loaded for this
+        return _plain(value.tolist())
+    return [_plain(item) for item in value]
+
+
+def table(rows: Sequence[Sequence[object]], headings: Sequence[str]) -> str:
+    """Columns as wide as they need to be; numbers to the right."""
+    cells = [list(headings), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    numeric = [all(isinstance(cell, int | float) for cell in column) for column in zip(*rows, strict=True)]
+    numeric = numeric or [False] * len(widths)
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ).rstrip()
+        for row in cells
+    )
+
+
+def pairs(values: Mapping[str, object], indent: int = 0) -> str:
+    """One line for each name and value, the values aligned."""
+    width = max(map(len, values))
+    return "\n".join(f"{' ' * indent}{name.ljust(width)}  {value}" for name, value in values.items())
+
+
+class Progress:
+    """Says on standard error how far long work is; short work goes without a word."""
+
+    @contextmanager
+    def counting(self, what: str, total: int) -> Iterator[Callable[[], None]]:
+        """Count up to total, a call each: a bar on a terminal where rich is installed, lines elsewhere."""
+        bar = _rich_bar() if sys.stderr.isatty() else None
+        if bar is None:
+            yield _line_counter(what, total)
+            return
+        with bar:
+            task = bar.add_task(what, total=total)
+            yield lambda: bar.advance(task)
+
+
+def _rich_bar() -> Any:
+    try:
+        from rich.console import Console
+        from rich.progress import Progress as Bar
+    except ImportError:
+        return None
+    return Bar(console=Console(stderr=True), transient=True)
+
+
+def _line_counter(what: str, total: int) -> Callable[[], None]:
+    done = 0
+    said = time.monotonic()
+
+    def advance() -> None:
+        nonlocal done, said
+        done += 1
+        now = time.monotonic()
+        if now - said >= _SECONDS_BETWEEN_LINES:
+            said = now
+            print(f"edgetpu: {what}: {done} of {total}", file=sys.stderr)
+
+    return advance

@@ -1,0 +1,180 @@
+"""The command: exit codes, strict JSON, one line for each error."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.cli import terminal
+from edgetpu_driver.cli.main import main
+from edgetpu_driver.tflite.builder import GraphBuilder
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    """A plain graph: y = x[0] + x[1] for two elements, through int8."""
+    builder = GraphBuilder("sum")
+    x = builder.input("x", (1, 2), np.uint8, scale=0.5, zero_point=128)
+    inner = builder.quantize(x, np.int8, scale=0.5, zero_point=0)
+    result = builder.fully_connected(inner, [[64, 64]], weight_scale=1 / 64, scale=0.5, zero_point=0)
+    builder.output(builder.quantize(result, np.uint8, scale=0.5, zero_point=128, name="y"))
+    path = tmp_path / "sum.tflite"
+    path.write_bytes(builder.build())
+    return path
+
+
+@pytest.fixture
+def bitstream(tmp_path: Path) -> Path:
+    """Two words: an empty one and one that loads 7 into s1."""
+    word = (1 << 11 | 0x2F << 54 | 1 << 60 | 7 << 70).to_bytes(16, "little")
+    path = tmp_path / "program.bin"
+    path.write_bytes(bytes(16) + word)
+    return path
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, Any]:
+    """Exit code and value of a command with --json, which writes JSON without NaN and nothing else."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    code = main([*map(str, arguments), "--json"])
+    return code, json.loads(capsys.readouterr().out, parse_constant=refuse)
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    listed = capsys.readouterr().out
+    names = ("devices", "info", "disassemble", "run", "benchmark", "registers", "selftest")
+    assert all(f"\n    {name}" in listed for name in names)
+
+
+def test_help_loads_neither_numpy_nor_pyusb() -> None:
+    script = (
+        "import sys; from edgetpu_driver.cli.arguments import parser; from edgetpu_driver.cli import main;"
+        "parser().format_help(); print(sorted({'numpy', 'usb', 'rich'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["fly"])
+    assert left.value.code == 2
+    assert "invalid choice: 'fly'" in capsys.readouterr().err
+
+
+def test_an_error_is_one_line_without_a_traceback(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["info", str(tmp_path / "absent.tflite")]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        f"edgetpu: cannot read the model {tmp_path / 'absent.tflite'}: No such file or directory\n"
+    )
+
+
+def test_an_error_is_json_too_when_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, value = answer(capsys, "info", tmp_path / "absent.tflite")
+    assert (code, value["error"]["kind"]) == (1, "ModelNotFoundError")
+
+
+def test_control_c_ends_quietly(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, graph: Path
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("edgetpu_driver.cli.model_info.info", interrupt)
+    assert main(["info", str(graph)]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_reader_that_goes_away_is_no_error(graph: Path) -> None:
+    script = f"{sys.executable} -m edgetpu_driver.cli info {graph} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout in ("0\n", "141\n")
+
+
+def test_info_of_a_plain_graph_lists_tensors_and_operators(
+    capsys: pytest.CaptureFixture[str], graph: Path
+) -> None:
+    code, value = answer(capsys, "info", graph)
+    assert code == 0
+    assert value["compiled"] is False
+    assert value["inputs"] == [
+        {"name": "x", "dtype": "uint8", "shape": [1, 2], "scale": 0.5, "zero_point": 128}
+    ]
+    assert [each["name"] for each in value["operators"]] == ["QUANTIZE", "FULLY_CONNECTED", "QUANTIZE"]
+
+
+def test_info_of_a_compiled_model_shows_its_executables(
+    capsys: pytest.CaptureFixture[str], golden: Path
+) -> None:
+    path = golden / "models" / "gabor_64x64_p4_edgetpu.tflite"
+    _, value = answer(capsys, "info", path)
+    caching, execution = value["executables"]
+    assert value["caching_token"] == "0xfb47cac5b08990d8"
+    assert (caching["type"], caching["parameter_bytes"]) == ("PARAMETER_CACHING", 3200)
+    assert execution["hints"][1] == {
+        "kind": "input", "direction": "INFEED", "name": "input", "offset": 0, "size": 4096,
+    }  # fmt: skip
+    assert execution["outputs"][0]["tile_rows"] == [4, 4, 4, 4]
+
+
+def test_info_says_why_a_model_cannot_run_over_usb(capsys: pytest.CaptureFixture[str], golden: Path) -> None:
+    assert main(["info", str(golden / "models" / "keras_lstm_mnist_ptq_edgetpu.tflite")]) == 0
+    assert "not fully deterministic" in capsys.readouterr().out
+
+
+def test_disassemble_shows_the_words_of_a_bitstream(
+    capsys: pytest.CaptureFixture[str], bitstream: Path
+) -> None:
+    assert main(["disassemble", str(bitstream)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"# {bitstream}: 2 words",
+        "0000:",
+        "0010: enable_scalar=1 s_op=MOVI s_x=1 imm_scalar=7  # s1 = 0x7",
+    ]
+
+
+def test_disassemble_counts_the_values_of_fields_over_all_files(
+    capsys: pytest.CaptureFixture[str], bitstream: Path
+) -> None:
+    _, value = answer(capsys, "disassemble", "--stats", bitstream, bitstream)
+    assert value["statistics"]["imm_scalar"] == {"0": 2, "7": 2}
+    assert [each["words"] for each in value["bitstreams"]] == [2, 2]
+
+
+def test_disassemble_refuses_what_is_no_bitstream(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "odd.bin"
+    path.write_bytes(bytes(17))
+    assert main(["disassemble", str(path)]) == 1
+    assert "16-byte instructions; it has 17 bytes" in capsys.readouterr().err
+
+
+def test_json_has_null_for_what_is_not_a_number() -> None:
+    assert json.loads(terminal.to_json({"a": float("nan"), "b": [np.float32(0.5)]})) == {
+        "a": None,
+        "b": [0.5],
+    }
+
+
+def test_long_work_is_said_line_by_line_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter((0.0, 0.5, 1.5, 1.6))
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
+    with terminal.Progress().counting("inferences", 3) as advance:
+        for _ in range(3):
+            advance()
+    assert capsys.readouterr().err == "edgetpu: inferences: 2 of 3\n"

@@ -1,0 +1,117 @@
+"""What the command says of sticks: absent, busy, without access, in boot mode, at work."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from usb.core import USBError
+
+from edgetpu_driver.cli.main import main
+from edgetpu_driver.virtual import VirtualEdgeTpu
+
+Plug = Callable[[Any], None]
+
+
+@pytest.fixture
+def plug(monkeypatch: pytest.MonkeyPatch) -> Plug:
+    """A function that makes a pyusb backend the system's."""
+
+    def make(backend: Any) -> None:
+        monkeypatch.setattr("edgetpu_driver.usb.backend.default_backend", lambda: backend)
+        monkeypatch.setattr("edgetpu_driver.device.default_backend", lambda: backend)
+
+    return make
+
+
+def refusing(code: int) -> VirtualEdgeTpu:
+    """A stick that the system does not let us open."""
+
+    class Refusing(VirtualEdgeTpu):
+        def open_device(self, dev: Any) -> Any:  # noqa: ARG002
+            raise USBError("refused", errno=code)
+
+    return Refusing()
+
+
+def listed(capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]], str]:
+    code = main(["devices", "--json"])
+    captured = capsys.readouterr()
+    return code, json.loads(captured.out), captured.err
+
+
+def test_a_stick_that_runs_is_ready(plug: Plug, capsys: pytest.CaptureFixture[str]) -> None:
+    plug(VirtualEdgeTpu(serial="1234"))
+    code, (device,), _ = listed(capsys)
+    assert code == 0
+    assert device == {
+        "bus_path": "2-1", "state": "ready", "serial": "1234", "link_speed": 5000.0, "firmware": "1.00",
+        "remedy": "",
+    }  # fmt: skip
+
+
+def test_without_a_stick_it_says_to_plug_one_in(plug: Plug, capsys: pytest.CaptureFixture[str]) -> None:
+    stick = VirtualEdgeTpu()
+    stick.unplug()
+    plug(stick)
+    code, devices, errors = listed(capsys)
+    assert (code, devices) == (3, [])
+    assert "no Edge TPU is on the bus: plug one in" in errors
+
+
+def test_a_stick_in_boot_mode_wants_its_firmware(plug: Plug, capsys: pytest.CaptureFixture[str]) -> None:
+    plug(VirtualEdgeTpu(boot_mode=True))
+    code, (device,), _ = listed(capsys)
+    assert (code, device["state"]) == (0, "boot mode")
+    assert "apex_latest_single_ep.bin" in device["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "remedy"),
+    [(errno.EACCES, "no access", "install the udev rule"), (errno.EBUSY, "busy", "another process")],
+)
+def test_a_stick_that_cannot_be_opened_says_what_to_do(
+    plug: Plug, capsys: pytest.CaptureFixture[str], code: int, state: str, remedy: str
+) -> None:
+    plug(refusing(code))
+    exit_code, (device,), _ = listed(capsys)
+    assert (exit_code, device["state"]) == (3, state)
+    assert remedy in device["remedy"]
+
+
+def test_listing_leaves_the_stick_to_others(plug: Plug, capsys: pytest.CaptureFixture[str]) -> None:
+    plug(VirtualEdgeTpu())
+    assert main(["devices"]) == main(["devices"]) == 0
+    assert "ready" in capsys.readouterr().out
+
+
+def test_commands_that_need_a_stick_end_with_the_exit_code_for_it(
+    plug: Plug, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plug(refusing(errno.EACCES))
+    assert main(["registers"]) == 3
+    error = capsys.readouterr().err
+    assert error.startswith("edgetpu: opening the stick at 2-1")
+    assert error.count("\n") == 1
+
+
+def test_registers_are_read_from_the_stick_at_a_port(plug: Plug, capsys: pytest.CaptureFixture[str]) -> None:
+    plug(VirtualEdgeTpu())
+    assert main(["registers", "--port", "2-1", "--json"]) == 0
+    values = {each["name"]: each["value"] for each in json.loads(capsys.readouterr().out)}
+    assert values["hib_error_status"] == 0
+    assert main(["registers", "--port", "7-7"]) == 3
+
+
+def test_a_real_stick_tests_its_computation_only_with_a_model(
+    plug: Plug, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plug(VirtualEdgeTpu())
+    assert main(["selftest", "--json"]) == 0
+    checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks["registers"]["outcome"] == "passed"
+    assert checks["results"]["outcome"] == "skipped"
+    assert "--model x_edgetpu.tflite" in checks["results"]["detail"]

@@ -1,0 +1,133 @@
+"""Running, measuring and testing models from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.cli.arrays import fitted, read_inputs, write_outputs
+from edgetpu_driver.cli.main import main
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.builder import GraphBuilder
+
+pytest.importorskip("ai_edge_litert", reason="LiteRT computes the results (pip install ai-edge-litert)")
+
+IMAGE = TensorSpec("image", (1, 2, 2, 1), np.dtype(np.uint8), 0.5, 10)
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    """A plain graph: y = x[0] + x[1]."""
+    builder = GraphBuilder("sum")
+    x = builder.input("x", (1, 2), np.uint8, scale=0.5, zero_point=128)
+    inner = builder.quantize(x, np.int8, scale=0.5, zero_point=0)
+    result = builder.fully_connected(inner, [[64, 64]], weight_scale=1 / 64, scale=0.5, zero_point=0)
+    builder.output(builder.quantize(result, np.uint8, scale=0.5, zero_point=128, name="y"))
+    path = tmp_path / "sum.tflite"
+    path.write_bytes(builder.build())
+    return path
+
+
+@pytest.mark.parametrize("backend", ["cpu", "virtual"])
+def test_run_gives_the_values_of_the_outputs(
+    graph: Path, capsys: pytest.CaptureFixture[str], backend: str
+) -> None:
+    (graph.parent / "x.raw").write_bytes(bytes([130, 131]))
+    arguments = ["run", graph, "--input", graph.parent / "x.raw", "--backend", backend, "--json"]
+    assert main(list(map(str, arguments))) == 0
+    (output,) = json.loads(capsys.readouterr().out)["outputs"]
+    assert (output["name"], output["dtype"], output["values"]) == ("y", "uint8", [[133]])
+
+
+def test_run_quantises_real_numbers_and_writes_the_output(graph: Path) -> None:
+    source, target = graph.parent / "x.npy", graph.parent / "y.npy"
+    np.save(source, np.array([1.0, 1.5]))
+    arguments = ["run", graph, "--input", f"x={source}", "--backend", "cpu", "--output", target]
+    assert main(list(map(str, arguments))) == 0
+    np.testing.assert_array_equal(np.load(target), [[133]])
+
+
+def test_run_refuses_an_input_of_another_size(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (graph.parent / "x.raw").write_bytes(bytes(3))
+    arguments = ["run", graph, "--input", graph.parent / "x.raw", "--backend", "cpu"]
+    assert main(list(map(str, arguments))) == 1
+    assert "expected 2 bytes for 'x' uint8[1, 2]" in capsys.readouterr().err
+
+
+def test_run_refuses_a_plain_graph_on_a_stick_before_it_looks_for_one(
+    graph: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(graph), "--input", "x.raw"]) == 1
+    assert "run edgetpu_compiler on it" in capsys.readouterr().err
+
+
+def test_benchmark_counts_the_bytes_of_an_inference(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["benchmark", str(graph), "--backend", "virtual", "--runs", "5", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["runs"] == 5
+    assert 0 < value["milliseconds"]["min"] <= value["milliseconds"]["p50"] <= value["milliseconds"]["max"]
+    assert (value["uploads"], value["retries"]) == (0, 0)
+    assert value["bytes_received_per_run"] >= 8 + 16
+
+
+@pytest.mark.parametrize("backend", ["cpu", "virtual"])
+def test_selftest_passes_on_what_works(capsys: pytest.CaptureFixture[str], backend: str) -> None:
+    assert main(["selftest", "--backend", backend, "--runs", "3", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    outcomes = {each["name"]: each["outcome"] for each in value["checks"]}
+    assert value["passed"] is True
+    assert outcomes["results"] == outcomes["repetition"] == "passed"
+
+
+def test_selftest_fails_where_results_are_wrong(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgetpu_driver.cli.diagnosis._difference", lambda *_: 2)
+    assert main(["selftest", "--backend", "virtual", "--runs", "1"]) == 1
+    assert "failed   results" in capsys.readouterr().out
+
+
+def test_selftest_of_a_compiled_model_wants_its_graph(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "x_edgetpu.tflite"
+    path.write_bytes(b"")
+    assert main(["selftest", "--model", str(path)]) == 1
+    assert f"{tmp_path / 'x.tflite'}, which is not there" in capsys.readouterr().err
+
+
+def test_an_array_is_given_the_extents_of_one_it_lacks() -> None:
+    array = np.array([[1, 2], [3, 4]], np.uint8)
+    np.testing.assert_array_equal(fitted(IMAGE, array), array.reshape(1, 2, 2, 1))
+
+
+def test_an_array_of_another_shape_or_kind_is_refused() -> None:
+    with pytest.raises(InputError, match=r"expected 'image' uint8\[1, 2, 2, 1\]; got uint8\[4\]"):
+        fitted(IMAGE, np.zeros(4, np.uint8))
+    with pytest.raises(InputError, match="got int64"):
+        fitted(IMAGE, np.zeros((2, 2), np.int64))
+
+
+def test_an_image_is_resized_to_the_input(tmp_path: Path) -> None:
+    cv2 = pytest.importorskip("cv2", reason="OpenCV reads images")
+    path = tmp_path / "grey.png"
+    cv2.imwrite(str(path), np.full((8, 8), 77, np.uint8))
+    np.testing.assert_array_equal(read_inputs([IMAGE], [str(path)])["image"], np.full((1, 2, 2, 1), 77))
+
+
+def test_an_archive_holds_inputs_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "inputs.npz"
+    np.savez(path, image=np.ones((2, 2), np.uint8))
+    assert read_inputs([IMAGE], [str(path)]).keys() == {"image"}
+
+
+def test_several_outputs_need_an_archive(tmp_path: Path) -> None:
+    outputs = {"a": np.zeros(1, np.uint8), "b": np.ones(2, np.uint8)}
+    with pytest.raises(InputError, match=r"2 outputs \(a, b\)"):
+        write_outputs(tmp_path / "out.npy", outputs)
+    write_outputs(tmp_path / "out.npz", outputs)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["b"], [1, 1])
