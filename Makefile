@@ -14,7 +14,11 @@ RATE ?= max
 
 RUN := tools/run.sh
 
-.PHONY: help setup demo test lint types pytest format schema clean
+# make fuzz: all are optional
+INPUTS ?= 24000
+SEED ?=
+
+.PHONY: help setup demo test lint types pytest bench fuzz format schema clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,6 +43,12 @@ types: setup
 pytest: setup
 	@echo "[test] unit and graph tests (pytest)"
 	$(RUN) python3 -m pytest
+
+bench: setup ## measure the driver; results go to build/bench/results.json
+	@$(RUN) python3 -m bench
+
+fuzz: setup ## feed the parsers with mutated models (INPUTS=, SEED=)
+	@$(RUN) python3 -m fuzz --inputs "$(INPUTS)" $(if $(SEED),--seed "$(SEED)")
 
 format: setup ## format the sources
 	@$(RUN) ruff format .

@@ -1,0 +1,48 @@
+"""The command line of the benchmarks: `python -m bench [AREA ..]` at the root of the repository.
+
+An area is a module of this package with a function `rows()` that measures and yields its figures; a new one
+only has to be added to AREAS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from measure.rows import Row, line, write_rows
+
+AREAS = ("formats", "link", "startup")
+RESULTS = Path(__file__).resolve().parents[1] / "build" / "bench" / "results.json"
+EXIT_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write; the exit code is 0 whether or not every figure is reached."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0])
+    parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(AREAS)}; all by default")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="default: build/bench/results.json")
+    options = parser.parse_args(arguments)
+    unknown = [area for area in options.areas if area not in AREAS]
+    if unknown:
+        parser.error(f"no area {', '.join(unknown)}; there are {', '.join(AREAS)}")
+    rows: list[Row] = []
+    try:
+        for area in options.areas or AREAS:
+            print(f"[bench] measuring {area}", file=sys.stderr, flush=True)
+            for row in importlib.import_module(f"bench.{area}").rows():
+                print(line(row), flush=True)
+                rows.append(row)
+    except KeyboardInterrupt:
+        print("[bench] interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    write_rows(options.output, rows)
+    asked = [row for row in rows if row.reach is not None]
+    print(f"[bench] {sum(row.reached for row in asked)} of {len(asked)} figures reached; {options.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Fuzzing of every parser: malformed input raises ModelFormatError, at once and in little memory."""

@@ -1,0 +1,75 @@
+"""The command line of the fuzzing: `python -m fuzz` at the root of the repository."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from fuzz.harness import Tally, fuzz
+from fuzz.targets import Target, targets
+
+_SECONDS_BETWEEN_LINES = 10.0
+EXIT_FINDING, EXIT_INTERRUPTED = 1, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fuzz every target; 0 when nothing was found."""
+    parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
+    parser.add_argument("--inputs", type=int, default=24_000, help="in all (default: 24000)")
+    parser.add_argument("--seed", type=int, help="repeat an earlier run; a new one by default")
+    parser.add_argument("--target", help="only this one")
+    options = parser.parse_args(arguments)
+    seed = secrets.randbelow(2**32) if options.seed is None else options.seed
+    chosen = [target for target in targets() if options.target in (None, target.name)]
+    if not chosen:
+        parser.error(f"no target {options.target}; there are {', '.join(t.name for t in targets())}")
+    print(
+        f"[fuzz] {options.inputs} inputs, seed {seed}; again with: python -m fuzz --seed {seed}", flush=True
+    )
+    whole = sum(target.share for target in chosen)
+    try:
+        found = [_run(target, round(options.inputs * target.share / whole), seed) for target in chosen]
+    except KeyboardInterrupt:
+        print("[fuzz] interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    print(f"[fuzz] {sum(found)} findings")
+    return EXIT_FINDING if any(found) else 0
+
+
+def _run(target: Target, inputs: int, seed: int) -> bool:
+    """Fuzz one target and say how it went; whether something was found."""
+    tally = Tally()
+    begin = time.monotonic()
+    try:
+        fuzz(target, inputs, seed, tally, _counter(target.name, inputs))
+    except Exception as error:
+        notes = "\n".join(getattr(error, "__notes__", ()))
+        print(f"[fuzz] {target.name}: FINDING {type(error).__name__}: {error}\n{notes[:2000]}", flush=True)
+        return True
+    print(
+        f"[fuzz] {target.name}: {tally.inputs} inputs, {tally.refused} refused, "
+        f"slowest {1e3 * tally.slowest:.0f} ms, at most {tally.largest:.1f} times its size in memory, "
+        f"{time.monotonic() - begin:.0f} s",
+        flush=True,
+    )
+    return False
+
+
+def _counter(name: str, total: int) -> Callable[[], None]:
+    done, said = 0, time.monotonic()
+
+    def advance() -> None:
+        nonlocal done, said
+        done += 1
+        if time.monotonic() - said >= _SECONDS_BETWEEN_LINES:
+            said = time.monotonic()
+            print(f"[fuzz] {name}: {done} of {total}", flush=True)
+
+    return advance
+
+
+if __name__ == "__main__":
+    sys.exit(main())

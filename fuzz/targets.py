@@ -1,0 +1,86 @@
+"""What is fuzzed: each parser with the valid inputs to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.instructions.instruction import disassemble
+from edgetpu_driver.darwinn.instructions.statistics import field_statistics
+from edgetpu_driver.darwinn.instructions.text import from_text, to_text
+from edgetpu_driver.darwinn.instructions.transfers import transfers
+from edgetpu_driver.darwinn.package import parse_package
+from edgetpu_driver.parameter_blob import ParameterBlobs, decode_parameters, encode_parameters
+from edgetpu_driver.tflite.flexbuffer import decode
+from edgetpu_driver.tflite.model import parse_model
+from fuzz import corpus
+from fuzz.corpus import Sample
+
+_WORDS = 64  # an instruction of 16 bytes becomes an object of twenty numbers
+
+
+@dataclass(frozen=True)
+class Target:
+    """A parser: it takes any bytes and raises nothing but ModelFormatError or ModelUnsupportedError."""
+
+    name: str
+    samples: Sequence[Sample]
+    parse: Callable[[bytes], object]
+    share: float
+    """Of all inputs, how many this one gets."""
+    memory_ratio: int = 16
+    """How many times its size an input may take in memory."""
+
+
+def targets() -> list[Target]:
+    """All parsers; reads the corpus."""
+    models = corpus.models()
+    graph = next(sample for sample in models if sample.name == "dense").data
+    encoded = encode_parameters(parse_model(graph)).caching
+    compiled = [sample for sample in models if sample.name.endswith("_edgetpu")]
+    bitstreams = corpus.bitstreams(compiled)
+    return [
+        Target("parse_model", models, parse_model, 0.2),
+        Target("CompiledModel.parse", compiled, _compiled_model, 0.25),
+        Target("parse_package", corpus.packages(compiled), parse_package, 0.25),
+        Target("flexbuffer.decode", corpus.options(compiled), decode, 0.1),
+        Target("disassemble", bitstreams, _instructions, 0.05, _WORDS),
+        Target("from_text", _texts(bitstreams), _from_text, 0.05, _WORDS),
+        Target("decode_parameters", [Sample("dense", encoded)], _parameters(graph), 0.05),
+        Target("encode_parameters", [each for each in models if len(each.data) < 20_000], _layout, 0.05),
+    ]
+
+
+def _compiled_model(data: bytes) -> None:
+    CompiledModel.parse(data).check_runnable()
+
+
+def _texts(bitstreams: Sequence[Sample]) -> list[Sample]:
+    shortest = sorted(bitstreams, key=lambda each: len(each.data))[:4]
+    return [Sample(each.name, to_text(disassemble(each.data)).encode()) for each in shortest]
+
+
+def _instructions(data: bytes) -> None:
+    words = disassemble(data)
+    field_statistics([data])
+    to_text(words)
+    transfers(words)
+
+
+def _from_text(data: bytes) -> None:
+    from_text(data.decode("latin-1"))
+
+
+def _parameters(graph: bytes) -> Callable[[bytes], object]:
+    """Parameter bytes for a graph that stays as it is."""
+    model = parse_model(graph)
+
+    def parse(data: bytes) -> object:
+        return decode_parameters(model, ParameterBlobs(data, b""))
+
+    return parse
+
+
+def _layout(data: bytes) -> None:
+    encode_parameters(parse_model(data))
