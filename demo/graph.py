@@ -72,21 +72,23 @@ def isolate(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def _unused_domain() -> int:
-    """A domain nobody on this machine is in: the port of its first participant is free.
-
-    Ports follow from the domain as RTPS 2.5, 9.6.2.3 says; domains up to 101 stay clear of the ephemeral
-    ports of Linux.
-    """
+    """A domain nobody on this machine is in; those up to 101 stay clear of the ephemeral ports of Linux."""
     first = 1 + os.getpid() % 100
     for offset in range(100):
         domain = 1 + (first + offset - 1) % 100
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.bind(("", 7410 + 250 * domain))
-            except OSError:
-                continue
+        if not domain_in_use(domain):
             return domain
     raise GraphError("every ROS domain from 1 to 100 is in use on this machine; set ROS_DOMAIN_ID")
+
+
+def domain_in_use(domain: int) -> bool:
+    """Whether a participant of this ROS domain runs here: the port of the first one (RTPS 2.5, 9.6.2.3) is taken."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("", 7410 + 250 * domain))
+        except OSError:
+            return True
+    return False
 
 
 class Graph:

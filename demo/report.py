@@ -89,7 +89,7 @@ def _verdict(results: NodeResults, right: int | None) -> str:
     count = len(results.rows)
     if not count or (right is not None and right < count / 2):
         return "bad"
-    complete = not results.dropped and results.valid and right in (None, count)
+    complete = not results.dropped and not results.malformed and results.valid and right in (None, count)
     return "good" if complete else "incomplete"
 
 
@@ -101,8 +101,7 @@ def _headline(results: NodeResults, right: int | None) -> str:
         answered += ", nothing measured in any"
     if results.malformed:
         answered += f", {results.malformed} refused as malformed"
-    lost = results.dropped - results.malformed
-    return answered + (f", {lost} lost" if lost > 0 else "")
+    return answered + (f", {results.dropped} lost" if results.dropped else "")
 
 
 def _cards(results: NodeResults, deviations: Sequence[tuple[Deviation, str]]) -> tuple[tuple[str, str], ...]:

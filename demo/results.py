@@ -27,8 +27,8 @@ class NodeResults:
 
     @property
     def dropped(self) -> int:
-        """Images without a result."""
-        return self.images - len(self.rows)
+        """Good images without a result."""
+        return self.images - self.malformed - len(self.rows)
 
     @property
     def valid(self) -> int:
@@ -93,6 +93,7 @@ def summary(backend: str, bag: Path, nodes: Mapping[str, NodeResults]) -> dict[s
                 "images": node.images,
                 "results": len(node.rows),
                 "dropped": node.dropped,
+                "malformed": node.malformed,
                 "latency_ms": {"p50": node.latency_ms(50), "p99": node.latency_ms(99)},
                 "rows": node.rows,
             }

@@ -20,17 +20,27 @@ SHARE = Path(get_package_share_directory("edgetpu_ros"))
 # Fast DDS 2 and 3 read its settings from different variables.
 FAST_DDS_PROFILE_VARIABLES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
 
+TRUTHS = ("true", "false", "True", "False")
+
+# Name, default, meaning, and the values it may have if they are few.
 ARGUMENTS = (
-    ("backend", "", "usb, virtual or cpu; empty: what the parameter file says"),
-    ("image_topic", "/camera/image_raw", "camera images, sensor_msgs/Image"),
-    ("camera_info_topic", "", "sensor_msgs/CameraInfo; empty: camera_info beside the image topic"),
-    ("namespace", "", "namespace of all nodes"),
-    ("nodes", "spot_tracker", "perception nodes to start, separated by commas; empty: the driver alone"),
-    ("single_process", "false", "true: all nodes in one process"),
-    ("use_sim_time", "false", "true: time comes from /clock"),
-    ("params_file", str(SHARE / "config" / "edgetpu.yaml"), "parameters of all nodes"),
-    ("log_level", "info", "debug, info, warn, error or fatal"),
+    (
+        "backend",
+        "",
+        "usb, virtual or cpu; empty: what the parameter file says",
+        ("", "usb", "virtual", "cpu"),
+    ),
+    ("image_topic", "/camera/image_raw", "camera images, sensor_msgs/Image", None),
+    ("camera_info_topic", "", "sensor_msgs/CameraInfo; empty: camera_info beside the image topic", None),
+    ("namespace", "", "namespace of all nodes", None),
+    ("nodes", "spot_tracker", "perception nodes to start, separated by commas; none: the driver alone", None),
+    ("single_process", "false", "true: all nodes in one process", TRUTHS),
+    ("use_sim_time", "", "true or false; empty: what the parameter file says", ("", *TRUTHS)),
+    ("params_file", str(SHARE / "config" / "edgetpu.yaml"), "parameters of all nodes", None),
+    ("log_level", "info", "of all nodes", ("debug", "info", "warn", "error", "fatal")),
 )
+
+EYES = ("spot_tracker",)
 
 
 def _camera_info_beside(image_topic: str) -> str:
@@ -38,33 +48,41 @@ def _camera_info_beside(image_topic: str) -> str:
     return str(PurePosixPath(image_topic).parent / "camera_info")
 
 
+def _eyes(names: str) -> list[str]:
+    """The perception nodes asked for; RuntimeError for a name there is not, before anything has started."""
+    eyes = [name.strip() for name in names.split(",") if name.strip()]
+    if eyes == ["none"]:
+        return []
+    unknown = [name for name in eyes if name not in EYES]
+    if unknown or len(set(eyes)) < len(eyes):
+        raise RuntimeError(f"nodes: expected each of {', '.join(EYES)} once, or none; got '{names}'")
+    return eyes
+
+
 def _start(context: LaunchContext) -> list[Node]:
     def value(name: str) -> str:
         return str(LaunchConfiguration(name).perform(context))
 
-    names = [name.strip() for name in value("nodes").split(",") if name.strip()]
-    overrides: dict[str, object] = {"use_sim_time": value("use_sim_time").lower() == "true"}
+    eyes, params_file, image_topic = _eyes(value("nodes")), value("params_file"), value("image_topic")
+    if not Path(params_file).is_file():
+        raise RuntimeError(f"params_file: expected a file; there is no '{params_file}'")
+    overrides = {"use_sim_time": value("use_sim_time").lower() == "true"} if value("use_sim_time") else {}
     driver_overrides = {"backend": value("backend")} if value("backend") else {}
-    image_topic = value("image_topic")
+    camera_info_topic = value("camera_info_topic") or _camera_info_beside(image_topic)
     common = {
         "namespace": value("namespace"),
         "output": "screen",
         "ros_arguments": ["--log-level", value("log_level")],
+        "remappings": [("image", image_topic), ("camera_info", camera_info_topic)],
     }
-    remappings = [
-        ("image", image_topic),
-        ("camera_info", value("camera_info_topic") or _camera_info_beside(image_topic)),
-    ]
-    params_file = value("params_file")
-
+    driver_parameters = [params_file, overrides | driver_overrides]
     if value("single_process").lower() == "true":
         return [
             Node(
                 package="edgetpu_perception",
                 executable="single_process",
-                arguments=["--nodes", ",".join(names)],
-                parameters=[params_file, overrides | driver_overrides],
-                remappings=remappings,
+                arguments=["--nodes", ",".join(eyes)],
+                parameters=driver_parameters,
                 **common,
             )
         ]
@@ -72,21 +90,22 @@ def _start(context: LaunchContext) -> list[Node]:
         package="edgetpu_driver",
         executable="edgetpu_node",
         name="edgetpu",
-        parameters=[params_file, overrides | driver_overrides],
+        parameters=driver_parameters,
         **common,
     )
-    eyes = [
-        Node(
-            package="edgetpu_perception",
-            executable=name,
-            name=name,
-            parameters=[params_file, overrides],
-            remappings=remappings,
-            **common,
-        )
-        for name in names
+    return [
+        driver,
+        *(
+            Node(
+                package="edgetpu_perception",
+                executable=eye,
+                name=eye,
+                parameters=[params_file, overrides],
+                **common,
+            )
+            for eye in eyes
+        ),
     ]
-    return [driver, *eyes]
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -95,8 +114,8 @@ def generate_launch_description() -> LaunchDescription:
     return LaunchDescription(
         [
             *(
-                DeclareLaunchArgument(name, default_value=default, description=text)
-                for name, default, text in ARGUMENTS
+                DeclareLaunchArgument(name, default_value=default, description=text, choices=choices)
+                for name, default, text, choices in ARGUMENTS
             ),
             *(
                 []

