@@ -82,7 +82,7 @@ def _unused_domain() -> int:
 
 
 def domain_in_use(domain: int) -> bool:
-    """Whether a participant of this ROS domain runs here: the port of the first one (RTPS 2.5, 9.6.2.3) is taken."""
+    """Whether a participant of this ROS domain runs here: its first port (RTPS 2.5, 9.6.2.3) is taken."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind(("", 7410 + 250 * domain))
