@@ -1,0 +1,1 @@
+"""Builders of the suite's own graphs, one module each."""

@@ -1,0 +1,199 @@
+"""Mean motion of the image content from one frame to the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_perception.camera import Pinhole
+from edgetpu_perception.eye import Frame, ImageInput
+from edgetpu_perception.flow_features import FlowFeatures, flow_features
+from edgetpu_perception.graphs import features
+from edgetpu_perception.images import check_image
+from edgetpu_perception.registration import Surface, Texture
+from edgetpu_perception.spot import ramp
+
+REACH = 9 / 32
+"""Largest shift along an axis, as a share of the image: a quarter, and an eighth of that for good measure."""
+
+LIKE = (0.4, 0.6)
+"""Correlation of the features at the shift: unrelated frames below the first, no doubt above the second."""
+
+UNIQUE = (20.0, 60.0)
+"""Evidence by which the shift must stand out from the next best one."""
+
+PRECISE = (0.4, 0.2)
+"""Standard deviation of the shift in cells: too little texture above the first, no doubt below the second."""
+
+TEXTURED = (2.0, 4.0)
+"""Root mean square of the features over what rounding makes of an even surface."""
+
+PEAK = 4
+"""Half the width of a peak, px of the model's input: shifts so near to the best one are no other shifts."""
+
+
+@dataclass(frozen=True)
+class FlowResult:
+    """How the content moved since the previous frame; the numbers of motion are NaN unless `valid`."""
+
+    stamp: float
+    """Time of the image, s."""
+    valid: bool
+    confidence: float
+    """0..1"""
+    previous_stamp: float = math.nan
+    """Time of the image before it, s; NaN for the first one."""
+    dx: float = math.nan
+    """Right positive, px of the image handed in."""
+    dy: float = math.nan
+    """Down positive, px of the image handed in."""
+    dx_sigma: float = math.nan
+    dy_sigma: float = math.nan
+
+
+class OpticalFlow:
+    """Motion between consecutive frames, to a fraction of a pixel, with its error.
+
+        flow = OpticalFlow()
+        result = flow.update(image, stamp)
+
+    `update` runs the model on `engine`; without one the suite's own graph runs on the CPU. Where inference is
+    somebody else's, `bind` tells what model it is, and `prepare` and `interpret` are the two halves of
+    `update`. The features of the frame before are kept, so each frame goes through the model once. Shifts of
+    up to 9/32 of the image along each axis are reported.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | None = None,
+        camera: Pinhole | None = None,
+        *,
+        min_confidence: float = 0.2,
+    ) -> None:
+        """Results below `min_confidence` are not valid. `camera` is not needed: the result is in px.
+
+        Raises ModelUnsupportedError for an engine with another model.
+        """
+        self.camera = camera
+        self.min_confidence = min_confidence
+        self.surface: Surface | None = None
+        """What spoke for each shift in the last comparison."""
+        self._engine = engine
+        self._input: ImageInput | None = None
+        self._features: FlowFeatures | None = None
+        self._last: tuple[Frame, Texture] | None = None
+        if engine is not None:
+            self.bind(engine.inputs, engine.outputs)
+
+    @property
+    def model(self) -> str:
+        """Name of the suite's own graph for it; the visual compass has the same one."""
+        return features.name()
+
+    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        """Say what model the inference runs; ModelUnsupportedError when it is not one for flow.
+
+        The suite's own features, of any size and order, and the maps of the gabor models are understood.
+        """
+        image = ImageInput.of(inputs)
+        self._features = flow_features(image, outputs)
+        self._input = image
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the previous frame."""
+        self._last = None
+        self.surface = None
+
+    def update(self, image: NDArray[np.uint8], stamp: float = 0.0) -> FlowResult:
+        """Compare an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds, with the one before.
+
+        Raises ImageError for any other array, DependencyMissingError when there is no engine to run on, and
+        what the engine raises.
+        """
+        engine = self._engine or self._own_engine()
+        frame = self.prepare(image, stamp)
+        return self.interpret(frame, engine.run(frame.inputs))
+
+    def prepare(self, image: NDArray[np.uint8], stamp: float = 0.0) -> Frame:
+        """First half of `update`: the model's input. `bind` must have been called."""
+        if self._input is None:
+            raise ModelUnsupportedError("expected a model to be bound before images come; there is none")
+        pixels = check_image(image)
+        height, width = pixels.shape[:2]
+        return Frame(stamp, width, height, {self._input.name: self._input.fill(pixels)})
+
+    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> FlowResult:
+        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
+        if self._input is None or self._features is None:
+            raise ModelUnsupportedError("expected a model to be bound before results come; there is none")
+        texture = self._features.read(outputs)
+        last, self._last = self._last, (frame, texture)
+        if last is None or (last[0].width, last[0].height) != (frame.width, frame.height):
+            self.surface = None
+            return FlowResult(frame.stamp, False, 0.0)
+        return self._compare(self._features, self._input, last, (frame, texture))
+
+    def _own_engine(self) -> Engine:
+        # Imported late: a node that leaves inference to a driver needs no LiteRT.
+        from edgetpu_driver.engines.cpu import CpuEngine
+
+        engine = CpuEngine(features.build())
+        self.bind(engine.inputs, engine.outputs)
+        self._engine = engine
+        return engine
+
+    def _compare(
+        self,
+        decoder: FlowFeatures,
+        image: ImageInput,
+        before: tuple[Frame, Texture],
+        after: tuple[Frame, Texture],
+    ) -> FlowResult:
+        (last, first), (frame, second) = before, after
+        search = decoder.search
+        surface = self.surface = search.compare(first, second)
+        row, column = divmod(int(surface.evidence.argmax()), surface.evidence.shape[1])
+        shift = search.refine(first, second, column - search.reach_x, row - search.reach_y)
+        dx_sigma, dy_sigma = (math.hypot(s, decoder.floor) for s in (shift.dx_sigma, shift.dy_sigma))
+        peak = max(round(PEAK / decoder.cell), 2)
+        confidence = (
+            ramp(search.loudness(first, second, row, column), *TEXTURED)
+            * ramp(float(surface.correlation[row, column]), *LIKE)
+            * ramp(_lead(surface.evidence, row, column, peak) * decoder.independent, *UNIQUE)
+            * ramp(-max(dx_sigma, dy_sigma), -PRECISE[0], -PRECISE[1])
+        )
+        x_cells, y_cells = image.width / decoder.cell, image.height / decoder.cell
+        near = abs(shift.dx) <= REACH * x_cells and abs(shift.dy) <= REACH * y_cells
+        if not near or confidence < self.min_confidence:
+            return FlowResult(frame.stamp, False, confidence if near else 0.0, last.stamp)
+        x_px, y_px = frame.width / x_cells, frame.height / y_cells
+        return FlowResult(
+            frame.stamp,
+            True,
+            confidence,
+            last.stamp,
+            shift.dx * x_px,
+            shift.dy * y_px,
+            dx_sigma * x_px,
+            dy_sigma * y_px,
+        )
+
+
+def _lead(evidence: NDArray[np.float32], row: int, column: int, peak: int) -> float:
+    """By how much the evidence at the best shift exceeds that of every shift not so near to it, in cells."""
+    best = float(evidence[row, column])
+    near = (slice(max(row - peak, 0), row + peak + 1), slice(max(column - peak, 0), column + peak + 1))
+    kept = evidence[near].copy()
+    evidence[near] = 0.0
+    others = float(evidence.max())
+    evidence[near] = kept
+    return best - others
