@@ -14,11 +14,15 @@ RATE ?= max
 
 RUN := tools/run.sh
 
+# make accuracy: all are optional
+ENGINE ?= cpu
+EYES ?=
+
 # make fuzz: all are optional
 INPUTS ?= 24000
 SEED ?=
 
-.PHONY: help setup demo test lint types pytest bench fuzz format schema clean
+.PHONY: help setup demo test lint types pytest bench accuracy fuzz format schema clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +50,9 @@ pytest: setup
 
 bench: setup ## measure the driver; results go to build/bench/results.json
 	@$(RUN) python3 -m bench
+
+accuracy: setup ## measure the perception algorithms; results and a report go to build/accuracy (EYES=, ENGINE=)
+	@$(RUN) python3 -m accuracy --engine "$(ENGINE)" $(EYES)
 
 fuzz: setup ## feed the parsers with mutated models (INPUTS=, SEED=)
 	@$(RUN) python3 -m fuzz --inputs "$(INPUTS)" $(if $(SEED),--seed "$(SEED)")

@@ -1,0 +1,1 @@
+"""How accurate the perception algorithms are, measured on scenes whose truth is known (`make accuracy`)."""

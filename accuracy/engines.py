@@ -1,0 +1,25 @@
+"""Engines to measure on: LiteRT, or the same graph through the whole driver on a virtual stick."""
+
+from __future__ import annotations
+
+from edgetpu_driver.engines.engine import Engine
+
+
+def open_engine(engine: str, name: str, graph: bytes) -> Engine:
+    """An engine, "cpu" or "virtual", for a plain .tflite graph."""
+    if engine == "cpu":
+        from edgetpu_driver.engines.cpu import CpuEngine
+
+        return CpuEngine(graph)
+    if engine != "virtual":
+        raise ValueError(f"expected the engine cpu or virtual; got {engine}")
+    from edgetpu_driver.compiled_model import CompiledModel
+    from edgetpu_driver.device import EdgeTpu
+    from edgetpu_driver.engines.stick import StickEngine
+    from edgetpu_driver.virtual import VirtualEdgeTpu
+    from edgetpu_driver.virtual.packer import pack
+
+    model = CompiledModel.parse(pack(graph, name=name))
+    stick = VirtualEdgeTpu()
+    stick.teach(model, graph)
+    return StickEngine(EdgeTpu.open(stick), model)
