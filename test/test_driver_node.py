@@ -6,6 +6,8 @@ import hashlib
 import math
 import shutil
 import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,16 @@ from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_srvs.srv import Trigger
 
+from edgetpu_driver.backends import VirtualStickBackend
+from edgetpu_driver.device import EdgeTpu
+from edgetpu_driver.ros import driver_node
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.faults import Fault, Transfer
+from edgetpu_driver.virtual.packer import pack
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, Tensor
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, UnloadModel
 
+PATIENCE = 20.0
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
@@ -120,6 +129,12 @@ class TestServices:
         assert info.placement == expected
         assert graph.call(UnloadModel, "/edgetpu/unload_model", name="again").success
 
+    @pytest.mark.parametrize("name", [" ", "../weird name"])
+    def test_a_name_nobody_could_type_is_refused(self, graph: Any, name: str) -> None:
+        response = graph.call(LoadModel, "/edgetpu/load_model", model="sums", name=name)
+        assert outcome(response)[:2] == (False, ErrorCode.BAD_INPUT)
+        assert response.message.endswith(f"begins with a letter or digit; got '{name}'")
+
     def test_list_models_shows_loaded_ones_and_files(self, graph: Any, model_dir: Path) -> None:
         response = graph.call(ListModels, "/edgetpu/list_models")
         assert response.success
@@ -208,6 +223,7 @@ class TestParameters:
         assert set(described) == {
             "autostart",
             "backend",
+            "bus_path",
             "firmware",
             "model_dirs",
             "models",
@@ -280,6 +296,97 @@ class TestStarting:
         assert process.wait() == 1
         assert "no device after 0 s (wait_for_device_timeout): " in process.output.splitlines()[-1]
         assert "Traceback" not in process.output
+
+
+class TestRealModels:
+    """What the vendor's compiler wrote, most of it without the graph that the virtual stick would need."""
+
+    @pytest.fixture(scope="class")
+    def virtual(self, start_node: Any, golden: Path) -> Iterator[str]:
+        process = start_node(
+            "edgetpu_driver",
+            "edgetpu_node",
+            "-r",
+            "__node:=real",
+            backend="virtual",
+            model_dirs=f"[{golden / 'models'}]",
+        )
+        yield "/real"
+        process.stop()
+
+    def test_all_of_them_load_and_are_listed(self, graph: Any, virtual: str, golden: Path) -> None:
+        files = sorted((golden / "models").glob("*_edgetpu.tflite"))
+        for file in files:
+            response = graph.call(LoadModel, f"{virtual}/load_model", model=str(file))
+            assert outcome(response)[:2] == (True, ErrorCode.NONE), response.message
+        listed = graph.call(ListModels, f"{virtual}/list_models").models
+        assert [info.path for info in listed] == [str(file) for file in files]
+        assert all(info.inputs and info.outputs for info in listed)
+
+    def test_one_that_cannot_run_here_says_why(self, graph: Any, virtual: str) -> None:
+        name = "keras_lstm_mnist_ptq"
+        loaded = graph.call(LoadModel, f"{virtual}/load_model", model=name)
+        assert loaded.message.startswith("loaded, but it cannot run here: ")
+        response = graph.call(Invoke, f"{virtual}/invoke", model=name)
+        assert outcome(response)[:2] == (False, ErrorCode.BAD_MODEL)
+        assert "not fully deterministic" in response.message
+
+
+class TestAFault:
+    def test_the_driver_answers_while_the_stick_is_reset_and_says_what_it_does(
+        self, graph: Any, model_dir: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stick, reset = VirtualEdgeTpu(), threading.Event()
+        reset.set()
+
+        def open_device(on_phase: Any) -> EdgeTpu:
+            reset.wait(PATIENCE)
+            return EdgeTpu.open(stick, resets=False, on_phase=on_phase)
+
+        backend = VirtualStickBackend(open_device, stick.teach, pack)
+        monkeypatch.setattr(driver_node, "make_backend", lambda *_, **__: backend)
+        values = {"backend": "virtual", "model_dirs": [str(model_dir)], "models": ["sums"]}
+        overrides = [Parameter(name, value=value) for name, value in values.items()]
+        driver = driver_node.DriverNode(parameter_overrides=overrides, namespace="/faulty")
+        graph.add_node(driver)
+        request = {"model": "sums", "inputs": [numbers(0, 0, 1, 1)]}
+        try:
+            states = graph.collect(DeviceStatus, "/faulty/edgetpu/status", LATCHED)
+            graph.spin_until(lambda: bool(states) and states[-1].state == DeviceStatus.READY)
+            stick.fail(Fault.STALL, Transfer.OUTPUT)
+            reset.clear()
+            response = graph.call(Invoke, "/faulty/edgetpu/invoke", **request)
+            assert outcome(response)[:2] == (False, ErrorCode.DEVICE)
+            graph.spin_until(lambda: states[-1].state == DeviceStatus.RECOVERING)
+            response = graph.call(Invoke, "/faulty/edgetpu/invoke", **request)
+            assert outcome(response)[:2] == (False, ErrorCode.UNAVAILABLE)
+            reset.set()
+            graph.spin_until(lambda: states[-1].state == DeviceStatus.READY)
+            assert graph.call(Invoke, "/faulty/edgetpu/invoke", **request).success
+            assert states[-1].recoveries == 1
+        finally:
+            reset.set()
+            driver.destroy_node()
+
+
+class TestTwoOfOneName:
+    def test_both_warn_until_one_is_gone(self, start_node: Any, graph: Any) -> None:
+        arguments = ("edgetpu_driver", "edgetpu_node", "-r", "__ns:=/robot1", "-r", "__node:=twin")
+        arrays = graph.collect(DiagnosticArray, "/diagnostics")
+
+        def said(level: bytes, text: str) -> bool:
+            return any(
+                s.name == "robot1/twin: device" and s.level == level and text in s.message
+                for array in arrays
+                for s in array.status
+            )
+
+        first, second = (start_node(*arguments, backend="cpu") for _ in range(2))
+        graph.spin_until(lambda: said(DiagnosticStatus.WARN, "2 drivers are called /robot1/twin"))
+        second.stop()
+        del arrays[:]
+        graph.spin_until(lambda: said(DiagnosticStatus.OK, "ready"))
+        first.stop()
 
 
 class TestWithoutADevice:

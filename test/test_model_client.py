@@ -12,6 +12,8 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
 from rclpy.parameter import Parameter
 from std_msgs.msg import UInt32
 
@@ -114,6 +116,7 @@ class TestAcrossProcesses:
         ask(client, graph)
         assert graph.call(UnloadModel, "/edgetpu/unload_model", name="sums").success
         assert isinstance(ask(client, graph).error, ModelNotFoundError)
+        assert not client.ready
         assert sums(ask(client, graph)) == SUMS
 
     def test_a_model_that_is_not_there_yet_is_asked_for_again(
@@ -128,6 +131,27 @@ class TestAcrossProcesses:
             assert client.problem == ""
         finally:
             (model_dir / "later.tflite").unlink()
+
+    def test_while_the_driver_is_inactive_it_is_not_ready_and_says_why(
+        self, graph: Any, start_driver: Any, make_client: Any
+    ) -> None:
+        start_driver()
+        client = make_client()
+        assert sums(ask(client, graph)) == SUMS
+        self.change(graph, Transition.TRANSITION_DEACTIVATE)
+        error = ask(client, graph).error
+        assert isinstance(error, UnavailableError)
+        assert (client.ready, client.problem) == (False, str(error))
+        assert client.problem == "/edgetpu is inactive; expected it to be active"
+        assert not client.invoke(NUMBERS, lambda _: None)
+        self.change(graph, Transition.TRANSITION_ACTIVATE)
+        assert sums(ask(client, graph)) == SUMS
+        assert client.problem == ""
+
+    @staticmethod
+    def change(graph: Any, transition: int) -> None:
+        request = Transition(id=transition)
+        assert graph.call(ChangeState, "/edgetpu/change_state", transition=request).success
 
     def test_results_resume_after_the_driver_was_killed(
         self, graph: Any, start_driver: Any, make_client: Any

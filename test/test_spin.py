@@ -27,6 +27,10 @@ class Tick(Node):
         print("tick", flush=True)
         {tick}
 
+    def destroy_node(self):
+        print("released", flush=True)
+        super().destroy_node()
+
 sys.exit(run(lambda: [Tick()]))
 """
 
@@ -75,6 +79,15 @@ def test_a_fatal_error_is_one_line_and_status_1(ticking: Any) -> None:
     process = ticking("raise FatalError('the\\n  chip melted')")
     _, errors = process.communicate(timeout=10)
     assert (process.returncode, errors) == (1, "-c: the chip melted\n")
+
+
+def test_an_exception_nobody_foresaw_is_one_line_and_the_node_is_released(ticking: Any) -> None:
+    process = ticking("raise ZeroDivisionError('by\\n  nothing')")
+    output, errors = process.communicate(timeout=10)
+    (line,) = errors.splitlines()
+    assert line.startswith("[FATAL] ")
+    assert line.endswith("[tick]: unexpected ZeroDivisionError in /tick: by nothing")
+    assert (process.returncode, output) == (1, "released\n")
 
 
 def test_a_callback_that_hangs_does_not_keep_the_process(ticking: Any) -> None:

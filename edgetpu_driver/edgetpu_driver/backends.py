@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.engine import Engine
-from edgetpu_driver.errors import DeviceLostError, ModelUnsupportedError
+from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.model_files import is_compiled, plain_stem
 from edgetpu_driver.tensor import TensorSpec
 
 if TYPE_CHECKING:
     from edgetpu_driver.device import EdgeTpu
+    from edgetpu_driver.usb.connector import OnPhase
 
 SRAM_BYTES = 8 * 2**20
 """Parameter memory of an Edge TPU."""
@@ -40,6 +41,8 @@ class ParsedModel:
     caching_token: int
     source: Any
     """What the backend that parsed it runs."""
+    problem: str = ""
+    """Why it cannot run on this backend, found in the files alone; empty when nothing speaks against it."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,10 @@ class Readings:
     bytes_received: int = 0
     retries: int = 0
     recoveries: int = 0
+    thermal_warnings: int = 0
+    """Readings that found a warning of the chip's temperature since the reading before."""
+    warm: bool = False
+    """Whether this reading found one."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +92,14 @@ class Backend(Protocol):
     """Whether it runs plain graphs."""
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
-        """Read a model from its file's bytes; ModelFormatError or ModelUnsupportedError if it cannot run."""
+        """Read a model from its file's bytes; ModelFormatError or ModelUnsupportedError if it cannot be read.
+
+        One that can be read but not run has a `problem`.
+        """
         ...
 
-    def open(self) -> None:
-        """Find the device and bring it up; may take seconds. Raises DeviceError."""
+    def open(self, on_phase: OnPhase | None = None) -> None:
+        """Find the device and bring it up; may take seconds and tells what takes them. Raises DeviceError."""
         ...
 
     def close(self) -> None:
@@ -97,7 +107,7 @@ class Backend(Protocol):
         ...
 
     def attach(self, model: ParsedModel) -> Engine:
-        """Make a parsed model ready to run on the open device."""
+        """Make a parsed model ready to run on the open device; ModelUnsupportedError if it cannot run."""
         ...
 
     def is_resident(self, model: ParsedModel) -> bool:
@@ -145,7 +155,7 @@ class CpuBackend:
             source=engine,
         )
 
-    def open(self) -> None:
+    def open(self, on_phase: OnPhase | None = None) -> None:  # noqa: ARG002
         """Load LiteRT now, not with the first model; DependencyMissingError without it."""
         from edgetpu_driver.engines import cpu  # noqa: F401
 
@@ -180,7 +190,7 @@ class StickBackend:
     compiled = True
     uncompiled = False
 
-    def __init__(self, open_device: Callable[[], EdgeTpu]) -> None:
+    def __init__(self, open_device: Callable[[OnPhase | None], EdgeTpu]) -> None:
         self._open_device = open_device
         self._tpu: EdgeTpu | None = None
         self._earlier = Readings()
@@ -189,7 +199,6 @@ class StickBackend:
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         """Read a compiled model."""
         model = CompiledModel.parse(data, plain_stem(path))
-        model.check_runnable()
         return ParsedModel(
             inputs=model.inputs,
             outputs=model.outputs,
@@ -197,11 +206,12 @@ class StickBackend:
             parameter_bytes=model.parameter_bytes,
             caching_token=model.parameter_caching_token,
             source=model,
+            problem=_complaint(model.check_runnable),
         )
 
-    def open(self) -> None:
+    def open(self, on_phase: OnPhase | None = None) -> None:
         """Find the stick and bring it up."""
-        self._tpu = self._open_device()
+        self._tpu = self._open_device(on_phase)
 
     def close(self) -> None:
         """Shut the stick down and release it."""
@@ -209,12 +219,14 @@ class StickBackend:
         if tpu is not None:
             tpu.close()
         # A stick counts from its opening on; the backend counts from its making on.
-        self._earlier = self._last = replace(self._last, temperature=float("nan"), sram_used=0)
+        self._earlier = self._last = replace(self._last, temperature=float("nan"), sram_used=0, warm=False)
 
     def attach(self, model: ParsedModel) -> Engine:
         """Prepare the model's transfers; its parameters are uploaded by the first run that needs them."""
         from edgetpu_driver.engines.stick import StickEngine
 
+        if model.problem:
+            raise ModelUnsupportedError(model.problem)
         return StickEngine(self._opened(), model.source)
 
     def forget(self, model: ParsedModel) -> None:
@@ -230,6 +242,7 @@ class StickBackend:
         """Read thermometer and counters."""
         if self._tpu is not None:
             info, earlier = self._tpu.info(), self._earlier
+            thermal_warnings = earlier.thermal_warnings + info.thermal_warnings
             self._last = Readings(
                 serial=info.serial,
                 bus_path=info.bus_path,
@@ -244,6 +257,8 @@ class StickBackend:
                 bytes_received=earlier.bytes_received + info.bytes_received,
                 retries=earlier.retries + info.retries,
                 recoveries=earlier.recoveries + info.recoveries,
+                thermal_warnings=thermal_warnings,
+                warm=thermal_warnings > self._last.thermal_warnings,
             )
         return self._last
 
@@ -266,7 +281,7 @@ class VirtualStickBackend(StickBackend):
 
     def __init__(
         self,
-        open_device: Callable[[], EdgeTpu],
+        open_device: Callable[[OnPhase | None], EdgeTpu],
         teach: Callable[[CompiledModel, bytes], object],
         pack: Callable[..., bytes],
     ) -> None:
@@ -275,20 +290,31 @@ class VirtualStickBackend(StickBackend):
         self._pack = pack
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
-        """Read a compiled model with the graph it was compiled from beside it, or pack a plain graph."""
-        graph = data
+        """Read a compiled model, to run as the graph beside it computes, or pack a plain graph."""
         if not is_compiled(path):
-            data = self._pack(graph, name=plain_stem(path))
-        else:
-            source = path.with_name(f"{plain_stem(path)}.tflite")
-            if not source.is_file():
-                raise ModelUnsupportedError(
-                    f"the virtual stick runs {path.name} only with its graph beside it; there is no {source}"
-                )
-            graph = source.read_bytes()
+            parsed = super().parse(path, self._pack(data, name=plain_stem(path)))
+            self._teach(parsed.source, data)
+            return parsed
         parsed = super().parse(path, data)
-        self._teach(parsed.source, graph)
-        return parsed
+        problem = parsed.problem or _complaint(lambda: self._teach_from(path, parsed.source))
+        return replace(parsed, problem=problem)
+
+    def _teach_from(self, path: Path, model: CompiledModel) -> None:
+        graph = path.with_name(f"{plain_stem(path)}.tflite")
+        if not graph.is_file():
+            raise ModelUnsupportedError(
+                f"the virtual stick runs {path.name} only with its graph beside it; there is no {graph}"
+            )
+        self._teach(model, graph.read_bytes())
+
+
+def _complaint(work: Callable[[], object]) -> str:
+    """Do the work; what an error of ours says against it, or an empty string."""
+    try:
+        work()
+    except EdgeTpuError as error:
+        return str(error)
+    return ""
 
 
 BACKENDS = ("usb", "virtual", "cpu")
@@ -296,7 +322,13 @@ BACKENDS = ("usb", "virtual", "cpu")
 
 
 def make_backend(
-    name: str, *, serial: str = "", bus_path: str = "", firmware: str = "", preset: str = "high"
+    name: str,
+    *,
+    serial: str = "",
+    bus_path: str = "",
+    firmware: str = "",
+    preset: str = "high",
+    resets: bool = True,
 ) -> Backend:
     """Make the backend of that name; no device is needed yet. The options are those of EdgeTpu.open."""
     if name == "cpu":
@@ -309,11 +341,23 @@ def make_backend(
     clock = ClockPreset(preset)
     if name == "usb":
         return StickBackend(
-            lambda: EdgeTpu.open(None, serial or None, image, bus_path=bus_path or None, preset=clock)
+            lambda on_phase: EdgeTpu.open(
+                None,
+                serial or None,
+                image,
+                bus_path=bus_path or None,
+                preset=clock,
+                resets=resets,
+                on_phase=on_phase,
+            )
         )
 
     from edgetpu_driver.virtual import VirtualEdgeTpu
     from edgetpu_driver.virtual.packer import pack
 
     stick = VirtualEdgeTpu()
-    return VirtualStickBackend(lambda: EdgeTpu.open(stick, preset=clock), stick.teach, pack)
+    return VirtualStickBackend(
+        lambda on_phase: EdgeTpu.open(stick, preset=clock, resets=resets, on_phase=on_phase),
+        stick.teach,
+        pack,
+    )

@@ -92,7 +92,7 @@ class CompiledModel:
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of the file, in hexadecimal; computed when first asked for, 0.5 ms for a megabyte."""
-        return _sha256(self.file).hex()
+        return sha256(self.file).hex()
 
     @property
     def is_cached(self) -> bool:
@@ -154,10 +154,11 @@ class CompiledModel:
 
 def caching_token(content: bytes) -> int:
     """A 64-bit parameter caching token for given content; never 0, which means "always upload"."""
-    return int.from_bytes(_sha256(content)[:8], "little") or 1
+    return int.from_bytes(sha256(content)[:8], "little") or 1
 
 
-def _sha256(content: bytes) -> bytes:
+def sha256(content: bytes) -> bytes:
+    """SHA-256 of the content, 32 bytes."""
     import hashlib  # 3 ms, for it loads OpenSSL
 
     return hashlib.sha256(content).digest()

@@ -21,7 +21,7 @@ from edgetpu_driver.resilient_link import ResilientLink
 from edgetpu_driver.tensor import check_inputs
 from edgetpu_driver.usb.backend import default_backend
 from edgetpu_driver.usb.bringup import ClockPreset
-from edgetpu_driver.usb.connector import StickConnector
+from edgetpu_driver.usb.connector import OnPhase, StickConnector
 from edgetpu_driver.usb.diagnosis import Interrupt, take_interrupts
 from edgetpu_driver.usb.discovery import UsbStick
 from edgetpu_driver.usb.firmware import FirmwareImage
@@ -69,7 +69,7 @@ class EdgeTpu:
     the device up once more; so does a call after DeviceLostError, once the stick is back in its port.
     """
 
-    def __init__(self, connector: StickConnector) -> None:
+    def __init__(self, connector: StickConnector, *, resets: bool = True) -> None:
         """Connect at once; use `EdgeTpu.open`."""
         self._connector = connector
         self._lock = threading.RLock()
@@ -77,7 +77,7 @@ class EdgeTpu:
         self._resident: dict[bytes, PreparedModel] = {}
         self._token = 0
         self._inferences = self._uploads = self._thermal_warnings = 0
-        self._link = ResilientLink(connector, self._forget_residents)
+        self._link = ResilientLink(connector, self._forget_residents, resets=resets)
         atexit.register(self.close)
 
     @classmethod
@@ -89,16 +89,21 @@ class EdgeTpu:
         *,
         bus_path: str | None = None,
         preset: ClockPreset = ClockPreset.HIGH,
+        resets: bool = True,
+        on_phase: OnPhase | None = None,
     ) -> EdgeTpu:
         """Find a stick, load its firmware if it is in boot mode, bring it up.
 
         usb_backend: any pyusb IBackend, by default libusb 1.0. serial, bus_path: which stick; any by default.
         firmware: path of the vendor's image, needed for a stick in boot mode.
+        resets: whether a call may take the seconds that resetting a failed device needs; if not, such a fault
+        is raised at once and the device must be closed and opened again. on_phase: told, in the thread that
+        waits for it, what takes its time whenever a stick is made ready.
         Raises DependencyMissingError, DeviceNotFoundError, DeviceAccessError, DeviceBusyError, FirmwareError,
         or another DeviceError when the stick does not come up.
         """
         backend = default_backend() if usb_backend is None else usb_backend
-        return cls(StickConnector(backend, serial, bus_path, firmware, preset))
+        return cls(StickConnector(backend, serial, bus_path, firmware, preset, on_phase), resets=resets)
 
     def __enter__(self) -> EdgeTpu:
         return self
@@ -159,8 +164,7 @@ class EdgeTpu:
 
     def prepare(self, model: CompiledModel) -> None:
         """Make everything that can be made before the first run; ModelUnsupportedError if it cannot run."""
-        with self._lock:
-            self._prepare(model)
+        self._prepare(model)
 
     def forget(self, model: CompiledModel) -> None:
         """Drop what was prepared for a model that will not run again."""
@@ -170,10 +174,9 @@ class EdgeTpu:
                 del self._resident[prepared.place]
 
     def is_resident(self, model: CompiledModel) -> bool:
-        """Whether the model's cached parameters are in the chip's memory now."""
-        with self._lock:
-            prepared = self._prepared.get(model)
-            return prepared is not None and self._resident.get(prepared.place) is prepared
+        """Whether the model's cached parameters are in the chip's memory now; never waits for the device."""
+        prepared = self._prepared.get(model)
+        return prepared is not None and self._holds(prepared)
 
     def info(self) -> DeviceInfo:
         """Everything known of the device and of the work done. Raises DeviceError."""
@@ -216,7 +219,8 @@ class EdgeTpu:
     def _prepare(self, model: CompiledModel) -> PreparedModel:
         prepared = self._prepared.get(model)
         if prepared is None:
-            prepared = self._prepared[model] = PreparedModel(model)
+            # No lock: the device may be hanging in another thread's call.
+            prepared = self._prepared.setdefault(model, PreparedModel(model))
         return prepared
 
     def _make_resident(self, link: UsbLink, prepared: PreparedModel) -> None:
@@ -224,12 +228,17 @@ class EdgeTpu:
         if prepared.token == 0 or prepared.token != self._token:
             self._forget_residents()
             self._token = prepared.token
-        if prepared.caching is None or self._resident.get(prepared.place) is prepared:
+        if prepared.caching is None or self._holds(prepared):
             return
         self._resident.pop(prepared.place, None)
         prepared.caching.run(link)
         self._resident[prepared.place] = prepared
         self._uploads += 1
+
+    def _holds(self, prepared: PreparedModel) -> bool:
+        """Whether these parameters are in the chip's memory, be it through another copy of the model."""
+        resident = self._resident.get(prepared.place)
+        return resident is not None and resident.content == prepared.content
 
     def _forget_residents(self) -> None:
         self._resident.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.compiled_model import CompiledModel, sha256
 from edgetpu_driver.darwinn.executable import (
     Description,
     Direction,
@@ -158,6 +157,8 @@ class PreparedModel:
         self.cached_bytes = 0 if model.caching is None else len(model.caching.parameters)
         self.place = _place(model)
         """Which part of the chip's memory its parameters take: models of one place displace each other."""
+        self.content: object = (model.sha256, self.token)
+        """Equal for models that put the same parameters there."""
         self._inputs = [
             (spec.name, layer, self.execution.inputs[layer.name])
             for spec, layer in zip(model.inputs, model.input_layers, strict=True)
@@ -176,6 +177,7 @@ class PreparedModel:
             raise InputError(f"expected {self.cached_bytes} cached parameter bytes, got {len(parameters)}")
         other = copy(self)
         other.caching = PreparedExecutable(replace(self.model.caching, parameters=parameters))
+        other.content = object()  # unlike any other
         return other
 
     def run(self, link: UsbLink, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -192,7 +194,7 @@ class PreparedModel:
 def _place(model: CompiledModel) -> bytes:
     """The caching instructions name the addresses."""
     bitstreams = model.caching.bitstreams if model.caching else ()
-    return hashlib.sha256(b"".join(bitstream.data for bitstream in bitstreams)).digest()
+    return sha256(b"".join(bitstream.data for bitstream in bitstreams))
 
 
 def _layer(layers: Sequence[Layer], hint: DmaHint) -> Layer:

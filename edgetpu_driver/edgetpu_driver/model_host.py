@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 import time
 from collections import deque
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +23,18 @@ from edgetpu_driver.errors import (
     DeviceLostError,
     DeviceNotFoundError,
     EdgeTpuError,
+    InputError,
     ModelNotFoundError,
+    ModelUnsupportedError,
     UnavailableError,
 )
 from edgetpu_driver.model_files import ModelFiles, plain_stem
 from edgetpu_driver.tensor import TensorSpec, check_inputs
+
+if TYPE_CHECKING:
+    from edgetpu_driver.usb.connector import Phase
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
 
 LATENCIES_KEPT = 4096
 """Inferences of one period whose latencies are remembered."""
@@ -115,7 +123,9 @@ UNCONFIGURED = HostStatus(
 class _Entry:
     model: LoadedModel
     engine: Engine | None = None
+    """There is one exactly while the device is ready and the model can run on it."""
     problem: str = ""
+    """Why the model cannot run, with or without a device."""
 
 
 @dataclass
@@ -153,7 +163,8 @@ class ModelHost:
         self._readings = Readings()
         self._tally = _Tally()
         self._period = Period()
-        self._was_ready = False
+        self._opening = 0
+        self._mending = False
 
     @property
     def state(self) -> State:
@@ -169,8 +180,15 @@ class ModelHost:
         """Load a model from the model directories, or do nothing when the same file is loaded as `name`.
 
         model: file stem, file name or path (see ModelFiles.find). name: what `invoke` calls it, by default
-        the stem without "_edgetpu". A different file under a name in use takes its place.
+        the stem without "_edgetpu". A different file under a name in use takes its place. A model that can be
+        read but not run here is loaded too; `problem` then says why. Raises what ModelFiles.find raises,
+        ModelFormatError and ModelUnsupportedError for a file that cannot be read, InputError for a bad name.
         """
+        if name and not _NAME.fullmatch(name):
+            raise InputError(
+                "expected a name of letters, digits and the characters _ . ~ / - that begins with a letter or"
+                f" digit; got {name[:100]!r}"
+            )
         path = self.files.find(model)
         name = name or plain_stem(path)
         try:
@@ -180,13 +198,16 @@ class ModelHost:
         digest = hashlib.sha256(data).hexdigest()
         with self._lock:
             present = self._models.get(name)
-            if present is not None and (present.model.path, present.model.sha256) == (path, digest):
+            same = present is not None and (present.model.path, present.model.sha256) == (path, digest)
+            # What was missing beside a file that could not run may be there by now.
+            if present is not None and same and not present.problem:
                 return present.model
-        loaded = LoadedModel(name, path, digest, self._backend.parse(path, data))
-        entry = _Entry(loaded)
+        parsed = self._backend.parse(path, data)
+        loaded = LoadedModel(name, path, digest, parsed)
+        entry = _Entry(loaded, problem=parsed.problem)
         with self._lock:
             if self._state is State.READY:
-                entry.engine = self._backend.attach(loaded.parsed)
+                self._attach(entry)
             self._models[name] = entry
         if present is not None:
             self._backend.forget(present.model.parsed)
@@ -204,6 +225,11 @@ class ModelHost:
         with self._lock:
             return self._entry(name).model
 
+    def problem(self, name: str) -> str:
+        """Say why a loaded model cannot run, whatever the state of the device; empty when it can."""
+        with self._lock:
+            return self._entry(name).problem
+
     def models(self) -> tuple[LoadedModel, ...]:
         """Give the loaded models, in the order in which they were loaded."""
         with self._lock:
@@ -216,22 +242,25 @@ class ModelHost:
     def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> Inference:
         """Run a loaded model once.
 
-        Raises ModelNotFoundError, InputError, UnavailableError without a device, or the DeviceError that the
-        device's driver could not recover from; after the latter the device is opened anew.
+        Raises ModelNotFoundError, InputError, ModelUnsupportedError for a model with a `problem`,
+        UnavailableError without a device, or the DeviceError of a fault that needs the device opened anew,
+        which is then left to whoever calls `connect`.
         """
         with self._lock:
             entry = self._entry(name)
-            engine = entry.engine
+            engine, opening = entry.engine, self._opening
             if engine is None:
                 self._tally.dropped += 1
-                raise UnavailableError(entry.problem or f"no device: {self._message}")
+                if entry.problem:
+                    raise ModelUnsupportedError(f"model '{name}' cannot run here: {entry.problem}")
+                raise UnavailableError(f"no device: {self._message}")
         check_inputs(entry.model.inputs, inputs)
         start = time.perf_counter()
         try:
             outputs = engine.run(inputs)
         except DeviceError as error:
             self._tally.dropped += 1
-            self._lose(error, engine)
+            self._lose(error, opening)
             raise
         duration = time.perf_counter() - start
         with self._lock:
@@ -247,7 +276,7 @@ class ModelHost:
                 self._set_state(State.STARTING, "looking for the device")
             try:
                 self._backend.close()
-                self._backend.open()
+                self._backend.open(self._on_phase)
                 self._readings = self._backend.read()
             except (DeviceNotFoundError, DeviceLostError) as error:
                 return self._set_state(State.ABSENT, str(error))
@@ -259,8 +288,9 @@ class ModelHost:
             with self._lock:
                 for entry in self._models.values():
                     self._attach(entry)
-                self._tally.reopened += self._was_ready
-                self._was_ready = True
+                self._tally.reopened += self._mending
+                self._mending = False
+                self._opening += 1
                 return self._set_state(State.READY, "")
 
     def reset(self) -> None:
@@ -274,12 +304,17 @@ class ModelHost:
             self._backend.close()
 
     def refresh(self) -> None:
-        """Read counters and temperature from the device; this also notices that it is gone."""
-        if self._state is State.READY:
+        """Read counters and temperature from the device; this also notices that it is gone.
+
+        Waits for a request that is under way, and for as long as a hanging transfer takes.
+        """
+        with self._lock:
+            opening, ready = self._opening, self._state is State.READY
+        if ready:
             try:
                 self._readings = self._backend.read()
             except DeviceError as error:
-                self._lose(error, None)
+                self._lose(error, opening)
 
     def registers(self) -> tuple[RegisterValue, ...]:
         """Read the device's error and status registers; none while there is no device."""
@@ -323,21 +358,28 @@ class ModelHost:
         try:
             entry.engine, entry.problem = self._backend.attach(entry.model.parsed), ""
         except EdgeTpuError as error:
-            entry.engine, entry.problem = None, f"model '{entry.model.name}': {error}"
+            entry.engine, entry.problem = None, str(error)
 
-    def _lose(self, error: DeviceError, engine: Engine | None) -> None:
-        """Give the device up, unless the failed engine belongs to an earlier opening of it."""
+    def _on_phase(self, phase: Phase, bus_path: str) -> None:
+        """Show what takes the time; a device that fails at every attempt remains a failed one."""
         with self._lock:
-            if self._state is not State.READY:
+            state = State[phase.name]
+            if self._state is State.FAILED or (self._state is State.RECOVERING and state is State.STARTING):
                 return
-            if engine is not None and all(entry.engine is not engine for entry in self._models.values()):
+            self._set_state(state, f"the stick at {bus_path}: {phase.value}")
+
+    def _lose(self, error: DeviceError, opening: int) -> None:
+        """Give the device up, unless the error comes from an earlier opening of it."""
+        with self._lock:
+            if self._state is not State.READY or opening != self._opening:
                 return
+            self._mending = True
             self._detach(State.ABSENT if isinstance(error, DeviceLostError) else State.RECOVERING, str(error))
 
     def _detach(self, state: State, message: str) -> None:
         with self._lock:
             for entry in self._models.values():
-                entry.engine, entry.problem = None, ""
+                entry.engine = None
             self._set_state(state, message)
 
     def _set_state(self, state: State, message: str) -> None:

@@ -31,11 +31,17 @@ class ResilientLink:
     brought up again. Either way the work is done a second time. When that fails too its exception is raised,
     and the next piece of work begins with a reset; so does one after DeviceLostError, once the stick is back
     in its port.
+
+    With `resets` false a fault that takes a reset is raised at once instead, and the link is of no more use:
+    for an owner that cannot wait and opens the stick anew elsewhere.
     """
 
-    def __init__(self, connector: StickConnector, on_reset: Callable[[], None]) -> None:
+    def __init__(
+        self, connector: StickConnector, on_reset: Callable[[], None], *, resets: bool = True
+    ) -> None:
         """Connect at once. on_reset: called whenever the chip has lost or will lose what is in its memory."""
         self.connector = connector
+        self._resets = resets
         self.retries = 0
         """Pieces of work done a second time after a fault."""
         self.recoveries = 0
@@ -73,8 +79,11 @@ class ResilientLink:
             return work(link)
         except _FAULTS as error:
             fault = self._understand(link, error)
+        drained = self._drained(link, fault)
+        if not drained and not self._resets:
+            raise fault
         _log.warning("the Edge TPU failed, trying once more: %s", fault)
-        if not self._drained(link, fault):
+        if not drained:
             link = self._recover(fault)
         self.retries += 1
         try:
@@ -101,6 +110,8 @@ class ResilientLink:
             return False
 
     def _recover(self, fault: DeviceError | None) -> UsbLink:
+        if not self._resets:
+            raise DeviceLostError("the Edge TPU failed before; it must be opened again")
         failed, self._link = self._link, None
         self._on_reset()
         try:

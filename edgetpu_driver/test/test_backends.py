@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,18 @@ import pytest
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
 from edgetpu_driver.backends import SRAM_BYTES, CpuBackend, Placement, VirtualStickBackend, make_backend
+from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.device import EdgeTpu
-from edgetpu_driver.errors import DeviceLostError, ModelUnsupportedError, UnavailableError
+from edgetpu_driver.errors import DeviceLostError, ModelUnsupportedError, TransferError, UnavailableError
+from edgetpu_driver.model_files import is_compiled
 from edgetpu_driver.model_host import ModelHost, State
 from edgetpu_driver.tflite.builder import GraphBuilder
+from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.faults import Fault, Transfer
 from edgetpu_driver.virtual.packer import pack
 
+IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 NUMBERS = {"numbers": np.array([[5, 6, -7, 8]], np.int8)}
 
 
@@ -40,7 +46,11 @@ def stick() -> VirtualEdgeTpu:
 
 @pytest.fixture
 def stick_host(stick: VirtualEdgeTpu, models: Path) -> ModelHost:
-    backend = VirtualStickBackend(lambda: EdgeTpu.open(stick), stick.teach, pack)
+    backend = VirtualStickBackend(
+        lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, resets=False, on_phase=on_phase),
+        stick.teach,
+        pack,
+    )
     host = ModelHost(backend, [models])
     host.connect()
     host.load("sums")
@@ -76,9 +86,44 @@ def test_the_virtual_stick_takes_a_compiled_model_with_its_graph_beside_it(model
     assert host.load("sums").path == models / "sums_edgetpu.tflite"
     assert host.invoke("sums", NUMBERS).outputs["sums"].tolist() == [[5, 12]]
     (models / "sums.tflite").unlink()
-    with pytest.raises(ModelUnsupportedError, match="only with its graph beside it"):
-        host.load("sums", "again")
+    host.load("sums", "again")
+    with pytest.raises(ModelUnsupportedError, match=r"'again' cannot run here: .* only with its graph"):
+        host.invoke("again", NUMBERS)
     host.close()
+
+
+def test_a_graph_that_comes_later_is_found_by_loading_again(models: Path) -> None:
+    graph = (models / "sums.tflite").read_bytes()
+    (models / "sums.tflite").unlink()
+    (models / "sums_edgetpu.tflite").write_bytes(pack(graph, name="sums"))
+    host = ModelHost(make_backend("virtual"), [models])
+    host.connect()
+    host.load("sums")
+    assert "there is no" in host.problem("sums")
+    (models / "sums.tflite").write_bytes(graph)
+    host.load("sums")
+    assert host.problem("sums") == ""
+    assert host.invoke("sums", NUMBERS).outputs["sums"].tolist() == [[5, 12]]
+    host.close()
+
+
+@pytest.mark.parametrize("name", ["usb", "virtual"])
+def test_every_model_of_the_vendors_compiler_loads_with_its_tensors(name: str, golden: Path) -> None:
+    host = ModelHost(make_backend(name), [golden / "models"])
+    files = [path for path in host.files.available() if is_compiled(path)]
+    for path in files:
+        loaded = host.load(str(path))
+        model = CompiledModel.load(path)
+        assert (loaded.inputs, loaded.outputs) == (model.inputs, model.outputs)
+    assert len(host.models()) == len(files) > 0
+
+
+def test_a_real_model_that_cannot_run_over_usb_says_so_without_a_stick(golden: Path) -> None:
+    host = ModelHost(make_backend("usb"), [golden / "models"])
+    lstm = host.load("keras_lstm_mnist_ptq")
+    zeros = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in lstm.inputs}
+    with pytest.raises(ModelUnsupportedError, match="not fully deterministic"):
+        host.invoke(lstm.name, zeros)
 
 
 def test_a_stick_tells_what_is_resident_and_how_much_it_takes(stick_host: ModelHost) -> None:
@@ -110,3 +155,54 @@ def test_a_stick_that_is_pulled_out_and_put_back_runs_the_same_models(
     stick_host.refresh()
     assert stick_host.status().readings.uploads == 2
     assert stick_host.status().recoveries == 1
+
+
+def test_two_names_of_one_file_share_what_is_in_the_memory(stick_host: ModelHost) -> None:
+    stick_host.load("sums", "again")
+    for name in ("sums", "again", "sums", "again"):
+        stick_host.invoke(name, NUMBERS)
+    stick_host.refresh()
+    assert stick_host.status().readings.uploads == 1
+
+
+def test_a_fault_that_takes_a_reset_is_left_to_whoever_connects(
+    stick: VirtualEdgeTpu, stick_host: ModelHost
+) -> None:
+    stick_host.invoke("sums", NUMBERS)
+    stick.fail(Fault.STALL, Transfer.OUTPUT)
+    before = stick.clock.monotonic()
+    with pytest.raises(TransferError):
+        stick_host.invoke("sums", NUMBERS)
+    assert stick.clock.monotonic() - before < 0.1
+    assert stick_host.state is State.RECOVERING
+    stick_host.connect()
+    assert stick_host.invoke("sums", NUMBERS).outputs["sums"].tolist() == [[5, 12]]
+    assert (stick_host.status().recoveries, stick_host.status().dropped) == (1, 1)
+
+
+def test_what_takes_its_time_is_shown_as_the_state(stick: VirtualEdgeTpu, models: Path) -> None:
+    stick.unplug()
+    stick.plug(boot_mode=True)
+    seen: list[tuple[State, str]] = []
+    backend = VirtualStickBackend(
+        lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, on_phase=on_phase), stick.teach, pack
+    )
+    host = ModelHost(backend, [models], lambda: seen.append((host.state, host.message)))
+    host.connect()
+    assert seen == [
+        (State.STARTING, "looking for the device"),
+        (State.BOOT, "the stick at 2-1: loading its firmware"),
+        (State.STARTING, "the stick at 2-1: resetting it and bringing its chip up"),
+        (State.READY, ""),
+    ]
+    host.close()
+
+
+def test_a_warm_chip_is_told_once_per_warning(stick: VirtualEdgeTpu, stick_host: ModelHost) -> None:
+    stick.warn_of_heat()
+    stick_host.refresh()
+    warm = stick_host.status().readings
+    stick_host.refresh()
+    cool = stick_host.status().readings
+    assert (warm.thermal_warnings, warm.warm) == (1, True)
+    assert (cool.thermal_warnings, cool.warm) == (1, False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ class FakeBackend:
             raise ModelFormatError(f"{path.name}: broken")
         return ParsedModel((INPUT,), (OUTPUT,), Placement.CACHED, len(data), 7, data)
 
-    def open(self) -> None:
+    def open(self, on_phase: Any = None) -> None:  # noqa: ARG002
         if self.absence is not None:
             raise self.absence
         self.opened += 1
@@ -201,11 +202,19 @@ class TestLoading:
             host.load("broken", "plus")
         assert host.invoke("plus", ONES).outputs["output"].tolist() == [[2, 2, 2, 2]]
 
-    def test_a_model_that_cannot_be_attached_is_not_loaded(self, host: ModelHost, models: Path) -> None:
+    def test_a_model_that_cannot_be_attached_is_loaded_and_says_why(
+        self, host: ModelHost, models: Path
+    ) -> None:
         (models / "big_edgetpu.tflite").write_bytes(b"too large")
-        with pytest.raises(ModelUnsupportedError, match="does not fit"):
-            host.load("big")
-        assert host.models() == ()
+        big = host.load("big")
+        assert (host.models(), host.problem("big")) == ((big,), "does not fit")
+        with pytest.raises(ModelUnsupportedError, match="model 'big' cannot run here: does not fit"):
+            host.invoke("big", ONES)
+
+    @pytest.mark.parametrize("name", [" ", "../weird name", "two words", "-x", "\n"])
+    def test_a_name_nobody_could_type_is_refused(self, host: ModelHost, name: str) -> None:
+        with pytest.raises(InputError, match="expected a name of letters, digits and"):
+            host.load("plus", name)
 
     def test_an_unloaded_model_is_unknown(self, host: ModelHost, backend: FakeBackend) -> None:
         host.load("plus")
@@ -276,6 +285,12 @@ class TestADeviceThatComesAndGoes:
         backend.absence = DeviceLostError("gone")
         host.refresh()
         assert host.state is State.ABSENT
+
+    def test_a_reset_on_request_is_no_recovery(self, host: ModelHost) -> None:
+        before = host.status().recoveries
+        host.reset()
+        host.connect()
+        assert host.status().recoveries == before
 
     def test_the_failure_of_an_earlier_opening_does_not_close_the_present_one(self, host: ModelHost) -> None:
         host.load("plus")
@@ -356,6 +371,18 @@ class TestReconnector:
         backend.absence = None
         reconnector.wake()
         assert ready.wait(5)
+        reconnector.stop()
+
+    def test_it_reads_the_device_and_notices_that_it_is_gone(
+        self, backend: FakeBackend, models: Path
+    ) -> None:
+        states: queue.Queue[State] = queue.Queue()
+        host = ModelHost(backend, [models], lambda: states.put(host.state))
+        reconnector = Reconnector(host, refresh_period=0.01)
+        reconnector.start()
+        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.READY]
+        backend.absence = DeviceLostError("gone")
+        assert states.get(timeout=5) is State.ABSENT
         reconnector.stop()
 
     def test_it_gives_up_after_the_timeout(self, backend: FakeBackend, models: Path) -> None:

@@ -68,3 +68,39 @@ def test_work_that_ends_before_start_returns_frees_the_gate() -> None:
     for frame in (1, 2, 3):
         gate.offer(frame)
     assert (begun, gate.dropped) == ([1, 2, 3], 0)
+
+
+def test_a_frame_whose_start_raises_does_not_block_the_next() -> None:
+    begun: list[int] = []
+
+    def start(frame: int) -> bool:
+        if frame == 1:
+            raise ValueError("a frame like no other")
+        begun.append(frame)
+        return True
+
+    gate = NewestFrame(start)
+    with pytest.raises(ValueError, match="like no other"):
+        gate.offer(1)
+    gate.offer(2)
+    assert begun == [2]
+
+
+def test_a_frame_that_was_put_back_is_worked_on_again() -> None:
+    work = Work()
+    gate = NewestFrame(work.start)
+    gate.offer(1)
+    gate.put_back(1)
+    assert work.begun == [1]
+    gate.resume()
+    assert (work.begun, gate.dropped) == ([1, 1], 0)
+
+
+def test_a_frame_that_was_put_back_gives_way_to_a_newer_one() -> None:
+    work = Work()
+    gate = NewestFrame(work.start)
+    gate.offer(1)
+    gate.offer(2)
+    gate.put_back(1)
+    gate.resume()
+    assert (work.begun, gate.dropped) == ([1, 2], 1)

@@ -65,8 +65,9 @@ class ModelClient:
         # Nodes of one launch start together: a driver that comes a little later is no news.
         self._deadline = time.monotonic() + request_timeout
         self._next_load = 0.0
+        self._in_doubt = False
         self.problem = "looking for the driver"
-        """Why the client is not ready, one line; empty when it is."""
+        """Why the client is not ready, or was not until the next result comes; one line, else empty."""
         # Simulated time may stand still; a lost driver is a matter of real time.
         clock = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = node.create_timer(CHECK_PERIOD, self._check, clock=clock)
@@ -94,6 +95,9 @@ class ModelClient:
     def invoke(self, inputs: Mapping[str, NDArray[Any]], done: Callable[[InferenceResult], None]) -> bool:
         """Run the model once; `done` gets the outputs or the error, exactly once.
 
+        After ModelNotFoundError and UnavailableError the client is not ready until it has loaded the model
+        again: the same inputs may be sent anew from `on_ready`.
+
         Returns False, and never calls `done`, when a request is under way or the client is not ready. With a
         driver in the same process `done` is called before this method returns. Raises InputError when the
         arrays are not what the model takes.
@@ -118,6 +122,15 @@ class ModelClient:
         if isinstance(result.error, ModelNotFoundError):
             self._loaded = None
             self._say(str(result.error))
+        elif isinstance(result.error, UnavailableError):
+            # Loading is answered without a device too; so after a pause the next request is the test.
+            self._loaded = None
+            self._in_doubt = True
+            self._next_load = time.monotonic() + RETRY_PERIOD
+            self._say(str(result.error))
+        elif self._in_doubt and result.error is None:
+            self._in_doubt = False
+            self._say("")
         done, self._done = self._done, None
         if done is not None:
             done(result)
@@ -156,7 +169,8 @@ class ModelClient:
             self._say(str(result.error))
             return
         self._loaded = result
-        self._say("")
+        if not self._in_doubt:
+            self._say("")
         if self._on_ready is not None:
             self._on_ready()
 
@@ -166,6 +180,7 @@ class ModelClient:
             self._transport.cancel()
         self._loading = False
         self._loaded = None
+        self._in_doubt = False
         self._say(problem)
         done, self._done = self._done, None
         if done is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -68,6 +69,7 @@ class DriverNode(LifecycleNode):
         self._lifecycle = "unconfigured"
         self._problem = ""
         self._starting = False
+        self._has_rivals = False
         self._logged: tuple[State, str] | None = None
         try:
             self._values = declare(self, SETTINGS)
@@ -113,19 +115,23 @@ class DriverNode(LifecycleNode):
             backend = make_backend(
                 values["backend"],
                 serial=values["serial"],
+                bus_path=values["bus_path"],
                 firmware=values["firmware"] or default_firmware(),
                 preset=values["performance"],
+                resets=False,  # a reset takes a second; the reconnector has it, the executor has not
             )
             host = ModelHost(backend, values["model_dirs"], self._notify)
             for model in values["models"]:
-                host.load(model)
+                self._warn_of(host, host.load(model))
         except EdgeTpuError as error:
             self._problem = f"cannot configure: {error}"
             if not self._starting:
                 self.get_logger().error(self._problem)
             return TransitionCallbackReturn.FAILURE
         self._host = host
-        self._reconnector = Reconnector(host, values["wait_for_device_timeout"], self._notify)
+        self._reconnector = Reconnector(
+            host, values["wait_for_device_timeout"], self._notify, values["status_period"]
+        )
         self._reconnector.start()
         self._lifecycle = "inactive"
         return super().on_configure(state)
@@ -170,12 +176,18 @@ class DriverNode(LifecycleNode):
         """Load a model from model_dirs; see ModelHost.load. UnavailableError unless the node is active."""
         host = self._active_host()
         loaded = host.load(model, name)
+        self._warn_of(host, loaded)
         self._publish_status()
         return loaded
 
     def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> Inference:
         """Run a loaded model once; see ModelHost.invoke. UnavailableError unless the node is active."""
         return self._active_host().invoke(name, inputs)
+
+    def _warn_of(self, host: ModelHost, model: LoadedModel) -> None:
+        problem = host.problem(model.name)
+        if problem:
+            self.get_logger().warning(f"model '{model.name}' is loaded, but it cannot run here: {problem}")
 
     def _active_host(self) -> ModelHost:
         if self._host is None or self._lifecycle != "active":
@@ -185,7 +197,11 @@ class DriverNode(LifecycleNode):
 
     @_answers
     def _on_load_model(self, request: LoadModel.Request, response: LoadModel.Response) -> None:
-        response.info = self._describe(self.load_model(request.model, request.name))
+        model = self.load_model(request.model, request.name)
+        response.info = self._describe(model)
+        problem = self._active_host().problem(model.name)
+        if problem:
+            response.message = f"loaded, but it cannot run here: {problem}"
 
     @_answers
     def _on_unload_model(self, request: UnloadModel.Request, _response: UnloadModel.Response) -> None:
@@ -206,6 +222,7 @@ class DriverNode(LifecycleNode):
         inference = host.invoke(model.name, inputs_from_messages(request.inputs, model.inputs))
         response.outputs = [to_message(spec, inference.outputs[spec.name]) for spec in model.outputs]
         response.duration = inference.duration
+        response.device_duration = math.nan  # no backend tells yet
 
     @_answers
     def _on_get_device_info(self, _request: GetDeviceInfo.Request, response: GetDeviceInfo.Response) -> None:
@@ -223,18 +240,23 @@ class DriverNode(LifecycleNode):
         return model_info(model, self._active_host().is_resident(model))
 
     def _notify(self) -> None:
-        """Called from any thread when the host's state has changed or the reconnector has given up."""
+        """Called from any thread when the host's state has changed or the reconnector has given up.
+
+        A state may be over before the executor has time for it, so it is told here.
+        """
         reconnector = self._reconnector
         if reconnector is not None:
             reconnector.wake()
+        self._publish_status()
+        host = self._host
+        if host is not None:
+            self._log_state(host)
         self._changed.trigger()
 
     def _on_changed(self) -> None:
         host, reconnector = self._host, self._reconnector
         if host is None or reconnector is None:
             return
-        self._publish_status()
-        self._log_state(host)
         if reconnector.gave_up:
             timeout = self._values["wait_for_device_timeout"]
             raise FatalError(f"no device after {timeout:g} s (wait_for_device_timeout): {host.message}")
@@ -253,7 +275,6 @@ class DriverNode(LifecycleNode):
     def _on_status_timer(self) -> None:
         if self._host is not None:
             self._host.end_period()
-            self._host.refresh()
         self._publish_status()
 
     def _status(self) -> DeviceStatus:
@@ -265,9 +286,31 @@ class DriverNode(LifecycleNode):
 
     def _publish_diagnostics(self) -> None:
         status = self._status()
-        array = DiagnosticArray(status=[diagnostic(status, self.get_name())])
+        warnings = [self._rivals()]
+        if self._host is not None and self._host.status().readings.warm:
+            warnings.append("the chip warns of its temperature")
+        name = self.get_fully_qualified_name().removeprefix("/")
+        array = DiagnosticArray(status=[diagnostic(status, name, [w for w in warnings if w])])
         array.header.stamp = status.stamp
         self._diagnostics.publish(array)
+
+    def _rivals(self) -> str:
+        """Complain of other drivers of this name: nobody can tell which of them answers a request."""
+        topic = self._status_publisher.topic_name
+        drivers = sum(
+            publisher.topic_type == "edgetpu_msgs/msg/DeviceStatus"
+            for publisher in self.get_publishers_info_by_topic(topic)
+        )
+        rivals = ""
+        if drivers > 1:
+            rivals = (
+                f"{drivers} drivers are called {self.get_fully_qualified_name()}; give each a name or "
+                "namespace of its own (one that was killed counts for some seconds)"
+            )
+            if not self._has_rivals:
+                self.get_logger().warning(rivals)
+        self._has_rivals = bool(rivals)
+        return rivals
 
 
 def main() -> int:

@@ -40,6 +40,12 @@ SETTINGS = (
     ),
     Setting("serial", "", "USB serial number of the stick to use. Empty (default): the only one there is."),
     Setting(
+        "bus_path",
+        "",
+        "Bus path of the stick to use (such as 2-1.4, see ~/status), for sticks without a serial number, "
+        "which is usual. Empty (default): any.",
+    ),
+    Setting(
         "firmware",
         "",
         "Path of the firmware image for a stick in boot mode, as it is after it was plugged in. "

@@ -15,7 +15,8 @@ class NewestFrame(Generic[T]):
 
     `start` begins the work on a frame and says whether it could. When the work is done `finished` must be
     called, by the callback of an asynchronous request or before `start` returns. A frame that could not be
-    started waits for a newer one, or for `resume`. All calls come from one thread.
+    started waits for a newer one, or for `resume`; one whose start raised is gone. All calls come from one
+    thread.
     """
 
     def __init__(self, start: Callable[[T], bool]) -> None:
@@ -39,13 +40,26 @@ class NewestFrame(Generic[T]):
         self._busy = False
         self.resume()
 
+    def put_back(self, frame: T) -> None:
+        """Say that the work on this frame came to nothing; it waits again unless a newer one does already."""
+        self._busy = False
+        if self._waiting is None:
+            self._waiting = frame
+        else:
+            self.dropped += 1
+
     def resume(self) -> None:
         """Try the waiting frame, for example because the model has become ready."""
         if self._busy or self._waiting is None:
             return
         frame, self._waiting = self._waiting, None
         self._busy = True
-        if not self._start(frame):
+        try:
+            started = self._start(frame)
+        except BaseException:
+            self._busy = False
+            raise
+        if not started:
             self._busy = False
             if self._waiting is None:
                 self._waiting = frame

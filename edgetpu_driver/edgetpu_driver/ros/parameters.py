@@ -39,7 +39,7 @@ class Setting:
     def refusal(self, value: Any) -> str | None:
         """Say why a value of the right type is refused; None when it is not."""
         if self.choices and value not in self.choices:
-            return f"expected one of {', '.join(self.choices)}; got '{value}'"
+            return f"expected {self._one_of_choices()}; got '{value}'"
         return self.check(value) if self.check else None
 
     def descriptor(self) -> ParameterDescriptor:
@@ -48,7 +48,7 @@ class Setting:
             name=self.name, description=self.description, read_only=self.read_only
         )
         if self.choices:
-            descriptor.additional_constraints = f"one of {', '.join(self.choices)}"
+            descriptor.additional_constraints = self._one_of_choices()
         if self.minimum is not None or self.maximum is not None:
             if isinstance(self.default, float):
                 low = float("-inf") if self.minimum is None else float(self.minimum)
@@ -59,6 +59,10 @@ class Setting:
                 high_int = 2**63 - 1 if self.maximum is None else int(self.maximum)
                 descriptor.integer_range = [IntegerRange(from_value=low_int, to_value=high_int)]
         return descriptor
+
+    def _one_of_choices(self) -> str:
+        names = [choice or "'' (nothing)" for choice in self.choices]
+        return f"one of {', '.join(names)}"
 
 
 def declare(

@@ -7,12 +7,14 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType
 
 import rclpy
 from rclpy.exceptions import NameValidationException, ParameterException
 from rclpy.executors import Executor, SingleThreadedExecutor
+from rclpy.logging import get_logger
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
@@ -32,8 +34,9 @@ class FatalError(Exception):
 def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
     """Start ROS, spin the nodes in one single-threaded executor until SIGINT or SIGTERM, and clean up.
 
-    Returns the exit status: 0 after a signal, 1 when a node could not be made or raised FatalError, 2 when
-    the ROS arguments or the parameter file cannot be read. Nodes are destroyed in reverse order.
+    Returns the exit status: 0 after a signal, 1 when a node could not be made or a callback raised, 2 when
+    the ROS arguments or the parameter file cannot be read. Nodes are destroyed in reverse order. Whatever is
+    not foreseen is logged as one line at level fatal, its traceback at level debug.
     """
     stop = _StopSignal()
     try:
@@ -52,15 +55,38 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
             executor.spin_once()
     except (FatalError, EdgeTpuError, ParameterException, NameValidationException) as error:
         status = _complain(error, EXIT_FAILURE)
-    stop.limit(STOP_DEADLINE)
-    stop.releases()
-    # This order matters: an executor that outlives its nodes, or a node its context, prints tracebacks.
-    executor.shutdown()
-    for node in reversed(nodes):
-        node.destroy_node()
-    rclpy.try_shutdown()
-    stop.ignore()
+    except Exception as error:
+        status = _report(error, nodes)
+    finally:
+        stop.limit(STOP_DEADLINE)
+        stop.releases()
+        # This order matters: an executor that outlives its nodes, or a node its context, prints tracebacks.
+        executor.shutdown()
+        for node in reversed(nodes):
+            status = _destroy(node) or status
+        rclpy.try_shutdown()
+        stop.ignore()
     return status
+
+
+def _destroy(node: Node) -> int:
+    """Let a node go, whatever it says; its failure must not keep the others."""
+    try:
+        node.destroy_node()
+    except Exception as error:
+        return _report(error, [node])
+    return 0
+
+
+def _report(error: Exception, nodes: Sequence[Node]) -> int:
+    """Log an exception nobody foresaw, by the node it came from where that can be told."""
+    seen = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    culprits = [node for node in nodes if any(node is each for each in seen)] or list(nodes)
+    names = ", ".join(node.get_fully_qualified_name() for node in culprits) or "no node yet"
+    logger = culprits[0].get_logger() if culprits else get_logger(os.path.basename(sys.argv[0]))
+    logger.fatal(f"unexpected {type(error).__name__} in {names}: {' '.join(str(error).split())}")
+    logger.debug("".join(traceback.format_exception(error)))
+    return EXIT_FAILURE
 
 
 def _complain(error: Exception, status: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
@@ -48,14 +48,18 @@ def device_status(status: HostStatus, backend: str, stamp: Time) -> DeviceStatus
         retries=readings.retries,
         recoveries=status.recoveries,
         dropped=status.dropped,
+        thermal_warnings=readings.thermal_warnings,
         latency_p50=period.latency_p50,
         latency_p99=period.latency_p99,
     )
 
 
-def diagnostic(status: DeviceStatus, node_name: str) -> DiagnosticStatus:
-    """Make the entry of /diagnostics from the device status (REP-107)."""
+def diagnostic(status: DeviceStatus, node_name: str, warnings: Sequence[str] = ()) -> DiagnosticStatus:
+    """Make the entry of /diagnostics from the device status and what else there is to warn of (REP-107)."""
     state = State(status.state)
+    level = _LEVELS[state]
+    if warnings and level == DiagnosticStatus.OK:
+        level = DiagnosticStatus.WARN
     values = {
         "state": state.name,
         "backend": status.backend,
@@ -63,6 +67,7 @@ def diagnostic(status: DeviceStatus, node_name: str) -> DiagnosticStatus:
         "firmware": status.firmware,
         "clock preset": status.clock_preset,
         "temperature (degC)": f"{status.temperature:.1f}",
+        "thermal warnings": str(status.thermal_warnings),
         "resident models": ", ".join(status.resident_models),
         "SRAM used (bytes)": f"{status.sram_used} of {status.sram_total}",
         "utilisation (%)": f"{100 * status.utilisation:.1f}",
@@ -75,9 +80,9 @@ def diagnostic(status: DeviceStatus, node_name: str) -> DiagnosticStatus:
         "dropped": str(status.dropped),
     }
     return DiagnosticStatus(
-        level=_LEVELS[state],
+        level=level,
         name=f"{node_name}: device",
-        message=status.message or state.name.lower(),
+        message="; ".join([status.message or state.name.lower(), *warnings]),
         hardware_id=status.serial or status.bus_path or status.backend,
         values=[KeyValue(key=key, value=value) for key, value in values.items()],
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,17 @@ RECOVERY_SECONDS = 3.0
 """The same after a fault, while somebody waits for a result."""
 
 
+class Phase(Enum):
+    """What takes its time while a stick is made ready."""
+
+    BOOT = "loading its firmware"
+    STARTING = "resetting it and bringing its chip up"
+
+
+OnPhase = Callable[[Phase, str], None]
+"""Called with what begins now and the bus path of the stick."""
+
+
 class StickConnector:
     """Connects to the stick chosen, and once it was found always to the stick in that port."""
 
@@ -40,6 +53,7 @@ class StickConnector:
         bus_path: str | None = None,
         firmware: str | Path | FirmwareImage | None = None,
         preset: ClockPreset = ClockPreset.HIGH,
+        on_phase: OnPhase | None = None,
     ) -> None:
         self.serial = serial
         self.bus_path = bus_path
@@ -47,6 +61,7 @@ class StickConnector:
         self.traffic = Traffic()
         self._backend = backend
         self._firmware = firmware
+        self._on_phase = on_phase or (lambda _phase, _bus_path: None)
         self._clock: Clock = clock_of(backend)
 
     def connect(self) -> UsbLink:
@@ -122,12 +137,16 @@ class StickConnector:
             with contextlib.closing(UsbLink(self._backend, stick, self.traffic)) as link:
                 if not self._is_wanted(link):
                     return None
+                self._on_phase(Phase.STARTING, stick.bus_path)
                 link.reset()
             stick = self._await(stick, boot_mode_too=True)
         if stick.boot_mode:
+            image = firmware_image(self._firmware, stick.bus_path)
+            self._on_phase(Phase.BOOT, stick.bus_path)
             with contextlib.closing(UsbLink(self._backend, stick, self.traffic)) as link:
-                load_firmware(link, firmware_image(self._firmware, stick.bus_path))
+                load_firmware(link, image)
             stick = self._await(stick)
+            self._on_phase(Phase.STARTING, stick.bus_path)
         link = UsbLink(self._backend, stick, self.traffic)
         if self._is_wanted(link):
             return link

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 from dataclasses import dataclass
 from enum import IntEnum
@@ -57,6 +56,8 @@ class FirmwareImage:
     sha256: str = SINGLE_ENDPOINT_SHA256
 
     def __post_init__(self) -> None:
+        import hashlib  # 3 ms, for it loads OpenSSL
+
         digest = hashlib.sha256(self.data).hexdigest()
         if digest != self.sha256:
             raise FirmwareError(

@@ -1,0 +1,46 @@
+"""The state of the driver as messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticStatus
+
+from edgetpu_driver.backends import Readings
+from edgetpu_driver.model_host import UNCONFIGURED, State
+from edgetpu_driver.ros.status_messages import device_status, diagnostic
+from edgetpu_msgs.msg import DeviceStatus
+
+
+def status(state: State, message: str = "") -> DeviceStatus:
+    readings = Readings(serial="S1", thermal_warnings=2)
+    return device_status(
+        replace(UNCONFIGURED, state=state, message=message, readings=readings), "usb", Time()
+    )
+
+
+def test_a_device_that_is_ready_is_fine() -> None:
+    entry = diagnostic(status(State.READY), "robot1/edgetpu")
+    assert (entry.name, entry.level, entry.message) == (
+        "robot1/edgetpu: device",
+        DiagnosticStatus.OK,
+        "ready",
+    )
+    assert entry.hardware_id == "S1"
+    assert {value.key: value.value for value in entry.values}["thermal warnings"] == "2"
+
+
+def test_what_else_there_is_to_warn_of_makes_it_a_warning() -> None:
+    entry = diagnostic(status(State.READY), "edgetpu", ["it is hot"])
+    assert (entry.level, entry.message) == (DiagnosticStatus.WARN, "ready; it is hot")
+
+
+def test_a_warning_does_not_hide_an_error() -> None:
+    entry = diagnostic(status(State.ABSENT, "no stick"), "edgetpu", ["it is hot"])
+    assert (entry.level, entry.message) == (DiagnosticStatus.ERROR, "no stick; it is hot")
