@@ -11,6 +11,7 @@ TOPIC ?=
 BACKEND ?= virtual
 NODES ?= spot_tracker
 RATE ?= max
+HFOV ?= 90
 
 RUN := tools/run.sh
 
@@ -30,8 +31,8 @@ help: ## list the commands
 setup: ## install what is needed and build the packages (every command below does it)
 	@tools/setup.sh
 
-demo: setup ## replay a scene, or BAG=path TOPIC=/t, through the live graph (BACKEND=, NODES=, RATE=)
-	@$(RUN) python3 -m demo --backend "$(BACKEND)" --nodes "$(NODES)" --rate "$(RATE)" $(if $(BAG),--bag "$(BAG)") $(if $(TOPIC),--topic "$(TOPIC)")
+demo: setup ## replay a scene, or BAG=path TOPIC=/t, through the live graph (BACKEND=, NODES=, RATE=, HFOV=)
+	@$(RUN) python3 -m demo --backend "$(BACKEND)" --nodes "$(NODES)" --rate "$(RATE)" --hfov "$(HFOV)" $(if $(BAG),--bag "$(BAG)") $(if $(TOPIC),--topic "$(TOPIC)")
 
 test: lint types pytest ## run every check and test
 

@@ -47,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
         default="max",
         help="max: the next image as soon as every node has answered; 1.0: as recorded",
     )
+    parser.add_argument(
+        "--hfov", type=float, default=90.0, help="deg across the image, for a bag without camera_info"
+    )
     parser.add_argument("--params-file", type=Path, default=CONFIG / "edgetpu.yaml")
     parser.add_argument("--output", type=Path, default=Path("build", "demo"))
     parser.add_argument("--timeout", type=float, default=5.0, help="s to wait for the result of an image")

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+from rosbags.interfaces import Connection
 from rosbags.rosbag2 import Reader
+from rosbags.typesys import Stores, get_typestore
 
 from .errors import BagError
 
 IMAGE = "sensor_msgs/msg/Image"
 COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
 CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
+ORIENTATION = "geometry_msgs/msg/QuaternionStamped"
+
+
+Quaternion = tuple[float, float, float, float]  # x, y, z, w
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,20 @@ class ImageBag:
         wanted = {self.topic.name: self.topic.type}
         if self.topic.camera_info:
             wanted[self.topic.camera_info] = CAMERA_INFO
-        connections = [c for c in self._reader.connections if wanted.get(c.topic) == c.msgtype]
+        return self._records([c for c in self._reader.connections if wanted.get(c.topic) == c.msgtype])
+
+    def orientations(self) -> Iterator[tuple[int, Quaternion]]:
+        """Stamp, ns, and orientation of the camera, if the bag has one such topic."""
+        connections = [c for c in self._reader.connections if c.msgtype == ORIENTATION]
+        if len(connections) != 1:
+            return
+        store = get_typestore(Stores.ROS2_JAZZY)
+        for record in self._records(connections):
+            quaternion: Any = store.deserialize_cdr(record.cdr, ORIENTATION)
+            q = quaternion.quaternion
+            yield record.stamp_ns, (q.x, q.y, q.z, q.w)
+
+    def _records(self, connections: Sequence[Connection]) -> Iterator[Record]:
         messages = self._reader.messages(connections)
         while True:
             try:

@@ -62,6 +62,52 @@ NODES = {
             ),
             marker=("x", "y"),
         ),
+        PerceptionNode(
+            name="looming",
+            package="edgetpu_perception",
+            executable="looming",
+            result="time_to_contact",
+            message="edgetpu_msgs/msg/TimeToContact",
+            values=(
+                Value("expansion_rate", "growth of the image", "1/s", "expansion_rate_sigma"),
+                Value("ttc", "time to contact", "s", "ttc_sigma"),
+                Value("tau", "edge energy of the centre over the rest", ""),
+            ),
+        ),
+        PerceptionNode(
+            name="optical_flow",
+            package="edgetpu_perception",
+            executable="optical_flow",
+            result="flow",
+            message="edgetpu_msgs/msg/Flow",
+            values=(
+                Value("dx", "motion of the content, right positive", "px", "dx_sigma"),
+                Value("dy", "motion of the content, down positive", "px", "dy_sigma"),
+            ),
+        ),
+        PerceptionNode(
+            name="visual_compass",
+            package="edgetpu_perception",
+            executable="visual_compass",
+            result="heading",
+            message="edgetpu_msgs/msg/Heading",
+            values=(
+                Value("yaw", "heading, left positive", "rad", "yaw_sigma", 0.05),
+                Value("yaw_rate", "turning, left positive", "rad/s", "yaw_rate_sigma"),
+            ),
+        ),
+        PerceptionNode(
+            name="pattern_tracker",
+            package="edgetpu_perception",
+            executable="pattern_tracker",
+            result="match",
+            message="edgetpu_msgs/msg/PatternMatch",
+            values=(
+                Value("x", "centre, right positive", "px", "x_sigma"),
+                Value("y", "centre, down positive", "px", "y_sigma"),
+                Value("score", "normalised cross-correlation", ""),
+            ),
+        ),
     )
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from .report import write_report
 from .results import NodeResults, summary, write_json
 from .scene import write_scene
 from .terminal import Terminal
-from .truth import load_truth
+from .truth import heading_truth, load_truth
 
 
 def run(options: argparse.Namespace) -> None:
@@ -45,7 +46,14 @@ def run(options: argparse.Namespace) -> None:
         terminal.say("writing the report")
         frames = list(read_frames(bag))
         settings = _settings(options, bag)
-        write_report(output / "report.html", nodes, results, load_truth(path), frames, settings)
+        write_report(
+            output / "report.html",
+            nodes,
+            results,
+            load_truth(path) or heading_truth(bag.orientations()),
+            frames,
+            settings,
+        )
     terminal.table(results)
     terminal.result(f"report:  {(output / 'report.html').resolve().as_uri()}")
     terminal.result(f"summary: {output / 'summary.json'}")
@@ -91,6 +99,8 @@ def _processes(
     remappings = [("image", topic.base)]
     if topic.camera_info:
         remappings.append(("camera_info", topic.camera_info))
+    else:
+        parameters.append(("horizontal_fov", str(math.radians(options.hfov))))
     eyes = [
         Process(
             name=node.name,
@@ -109,7 +119,7 @@ def _settings(options: argparse.Namespace, bag: ImageBag) -> dict[str, str]:
     return {
         "bag": str(bag.path),
         "topic": f"{bag.topic.name} ({bag.topic.type})",
-        "camera_info": bag.topic.camera_info or "none",
+        "camera_info": bag.topic.camera_info or f"none; a field of view of {options.hfov:g} deg is assumed",
         "backend": options.backend,
         "nodes": options.nodes,
         "pace": "as fast as results come" if options.rate is None else f"{options.rate:g} x recorded speed",

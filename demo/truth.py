@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .bag import Quaternion
 from .errors import BagError
 
 # In the bag's directory: {node: {"stamp_ns": [...], field: [...], ...}}; null where there is nothing.
@@ -53,12 +54,12 @@ class Truth:
         return Deviation(field, rmse, max(abs(d) for d in differences), len(differences))
 
     def right(self, rows: Sequence[Row], tolerances: Mapping[str, float]) -> int:
-        """How many results are valid exactly when they should be, and then within the tolerances by field."""
+        """How many results are valid when they should be, as far as is known, and within the tolerances."""
         return sum(self._is_right(row, tolerances) for row in rows)
 
     def _is_right(self, row: Row, tolerances: Mapping[str, float]) -> bool:
         stamp = _stamp(row)
-        if row.get("valid") != self.at(stamp, "valid"):
+        if "valid" in self.fields and row.get("valid") != self.at(stamp, "valid"):
             return False
         for field, tolerance in tolerances.items():
             measured, true = row.get(field), self.at(stamp, field)
@@ -78,6 +79,20 @@ def load_truth(bag: Path) -> dict[str, Truth]:
         return {node: Truth(columns) for node, columns in json.loads(path.read_text()).items()}
     except (ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
         raise BagError(f"{path} is malformed: {error}") from error
+
+
+def heading_truth(orientations: Iterable[tuple[int, Quaternion]]) -> dict[str, Truth]:
+    """The heading that a camera's recorded orientations tell; empty when there are none.
+
+    Yaw is the turn about the vertical axis of the image (y, down), zero at the first image.
+    """
+    stamps, yaw = [], []
+    for stamp_ns, (_, y, _, w) in orientations:
+        stamps.append(stamp_ns)
+        yaw.append(2 * math.atan2(y, w))
+    if not stamps:
+        return {}
+    return {"visual_compass": Truth({"stamp_ns": stamps, "yaw": [value - yaw[0] for value in yaw]})}
 
 
 def _stamp(row: Row) -> int:
