@@ -1,0 +1,366 @@
+"""Accuracy of the visual compass: turns inside panoramas, and a camera that is carried along."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from accuracy.engines import open_engine
+from accuracy.flow import GABOR, GOLDEN, ExactFeatures
+from accuracy.panoramas import (
+    FOLDER,
+    PANORAMAS,
+    PHOTOGRAPHS,
+    Turntable,
+    available,
+    load,
+    nodding,
+    orientation,
+    pinhole,
+)
+from accuracy.rows import Row
+from edgetpu_driver.engines.engine import Engine
+from edgetpu_perception.camera import Pinhole
+from edgetpu_perception.graphs import features
+from edgetpu_perception.visual_compass import HeadingResult, VisualCompass
+
+FIELDS_OF_VIEW = (60.0, 75.0, 90.0)
+RATES = (10.0, -30.0, 60.0, -90.0)
+"""deg/s"""
+
+FRAME_RATE = 30.0
+SETTLED = 5
+"""Frames at the start of a run that do not count."""
+
+DISTORTION = (-0.25, 0.06, 0.001, -0.001)
+"""k1 k2 p1 p2 of an ordinary wide lens."""
+
+CLIP = FOLDER.parent / "max-heromode.mp4"
+CLIP_FOCAL = 205.7 / 424
+"""Focal length of the walking camera over the width of its picture; inferred, not calibrated."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One run: a camera that turns all the way round."""
+
+    panorama: str
+    fov: float
+    rate: float
+    distortion: tuple[float, ...] = ()
+    kept: float = 1.0
+    """Share of the frames that arrive."""
+
+    @property
+    def seed(self) -> int:
+        """The same for the same run."""
+        return int(self.fov * 1000 + abs(self.rate)) + sum(map(ord, self.panorama))
+
+
+@dataclass(frozen=True)
+class Track:
+    """What a run gave, frame by frame, deg and deg/s; NaN where the result was not valid."""
+
+    turn: Turn | None
+    true_yaw: Floats
+    yaw: Floats
+    yaw_sigma: Floats
+    true_rate: Floats
+    rate: Floats
+    rate_sigma: Floats
+
+    @property
+    def yaw_error(self) -> Floats:
+        """Of each valid frame."""
+        return _finite(self.yaw - self.true_yaw)
+
+    @property
+    def rate_error(self) -> Floats:
+        """Of each valid frame that counts."""
+        return _finite((self.rate - self.true_rate)[SETTLED:])
+
+    @property
+    def rate_rmse(self) -> float:
+        """Per frame."""
+        return _rms(self.rate_error)
+
+    @property
+    def mean_rate_rmse(self) -> float:
+        """Of means over five frames."""
+        return _rms(np.convolve(self.rate_error, np.full(5, 0.2), "valid"))
+
+    @property
+    def end_error(self) -> float:
+        """Of the yaw when the first view is there again."""
+        return float(abs(self.yaw[-1] - self.true_yaw[-1]))
+
+    @property
+    def open_error(self) -> float:
+        """Largest error of the yaw on the way, up to where the first view comes back."""
+        return float(np.abs(self.yaw_error).max())
+
+
+def measure(engine: str, quick: bool = False) -> list[Row]:
+    """Rows of the compass protocol; `engine` is "cpu" or "virtual". Without its data a row is left out."""
+    run = open_engine(engine, features.name(), features.build())
+    rows = []
+    names = available()
+    if names:
+        fields, rates = ((75.0,), (-30.0, 60.0)) if quick else (FIELDS_OF_VIEW, RATES)
+        turns = [Turn(*each) for each in itertools.product(names, fields, rates)]
+        rows += _turn_rows(run, turns, "full turns", asked=True)
+        rows += _disturbed_rows(run, names[:1] if quick else names)
+    settings = [(75.0, -60.0)] if quick else [(60.0, 30.0), (75.0, -60.0), (90.0, -90.0), (90.0, 10.0)]
+    held_out = [Turn(name, *each) for name in PHOTOGRAPHS for each in settings]
+    rows += _turn_rows(run, held_out, "held-out: full turns in wrapped photographs", asked=False)
+    if CLIP.is_file():
+        rows += _walk_rows(run)
+    return rows + _gabor_rows(engine)
+
+
+def plots(engine: str = "cpu", quick: bool = False) -> dict[str, Any]:
+    """Matplotlib figures by title: the error along a turn, how errors compare with sigmas, and the walk."""
+    from matplotlib.figure import Figure
+
+    run = open_engine(engine, features.name(), features.build())
+    names = available()
+    tracks = [follow(run, Turn(name, 75.0, -30.0)) for name in (names[:1] if quick else names)]
+    figures: dict[str, Any] = {}
+
+    def axes(title: str, x: str, y: str) -> Any:
+        figure = Figure(figsize=(7, 3.5), layout="constrained")
+        figures[title] = figure
+        return figure.subplots(subplot_kw={"xlabel": x, "ylabel": y})
+
+    along = axes("Error of the yaw along a full turn, 30 deg/s, FOV 75 deg", "turned, deg", "error, deg")
+    spread = axes("Errors of the yaw rate over their sigma", "error / sigma", "frames")
+    for track in tracks:
+        along.plot(
+            np.abs(track.true_yaw), track.yaw - track.true_yaw, label=track.turn and track.turn.panorama
+        )
+    if tracks:
+        ratio = [_finite((t.rate - t.true_rate)[SETTLED:] / t.rate_sigma[SETTLED:]) for t in tracks]
+        spread.hist(np.concatenate(ratio), bins=np.linspace(-4, 4, 41).tolist())
+        along.legend()
+    if CLIP.is_file():
+        walk = walking(run)
+        beside = axes("Yaw of a camera carried by a walking person", "frame", "deg")
+        beside.plot(walk.true_yaw, label="its own orientation track")
+        beside.plot(walk.yaw, label="compass")
+        beside.legend()
+    return figures
+
+
+def follow(engine: Engine, turn: Turn) -> Track:
+    """Take one run through the compass."""
+    camera, times, stages = _stage(turn)
+    compass = VisualCompass(engine, camera)
+    results = [compass.update(image, time) for time, (_, image) in zip(times, stages(), strict=True)]
+    true_yaw = np.array(times) * turn.rate
+    return _track(turn, times, true_yaw, results)
+
+
+def walking(engine: Engine) -> Track:
+    """Take the walking camera's clip through the compass."""
+    with CLIP.with_name(f"{CLIP.stem}_orientation.csv").open() as file:
+        table = np.array(
+            [[float(cell) for cell in row] for row in itertools.islice(csv.reader(file), 1, None)]
+        )
+    clip = cv2.VideoCapture(str(CLIP))
+    compass, results = VisualCompass(engine), []
+    for time in table[:, 1]:
+        present, picture = clip.read()
+        if not present:
+            break
+        height, width = picture.shape[:2]
+        focal = CLIP_FOCAL * width
+        compass.camera = Pinhole(width, height, focal, focal, (width - 1) / 2, (height - 1) / 2)
+        results.append(compass.update(cv2.cvtColor(picture, cv2.COLOR_BGR2GRAY), float(time)))
+    count = len(results)
+    yaw = table[:count, 14] - table[0, 14]
+    return _track(None, table[:count, 1].tolist(), yaw, results)
+
+
+def _stage(
+    turn: Turn,
+) -> tuple[Pinhole, list[float], Callable[[], Iterator[tuple[float, NDArray[np.uint8]]]]]:
+    """The camera of a run, when its frames are taken, and the frames."""
+    camera = pinhole(64, 64, turn.fov, turn.distortion)
+    random = np.random.default_rng(turn.seed)
+    count = round(360.0 / abs(turn.rate) * FRAME_RATE)
+    arrived = np.sort(random.permutation(count + 1)[: round(turn.kept * (count + 1))])
+    if turn.kept < 1.0:
+        arrived[0], arrived[-1] = 0, count
+    times = (arrived / FRAME_RATE).tolist()
+    start = float(random.uniform(0.0, 360.0))
+
+    def frames() -> Iterator[tuple[float, NDArray[np.uint8]]]:
+        table = Turntable(load(turn.panorama), camera)
+        for time in times:
+            yield time, table.image(orientation(start + time * turn.rate, nodding(time)), random)
+
+    return camera, times, frames
+
+
+def _turn_rows(engine: Engine, turns: Sequence[Turn], label: str, asked: bool) -> list[Row]:
+    """Rows of full turns; `asked`: whether the figures to reach are meant for such scenes."""
+    tracks = [follow(engine, turn) for turn in turns]
+    exact = [follow(ExactFeatures(), turn) for turn in turns]
+    plain = [_phase_correlation(turn) for turn in turns]
+    case = f"{label}, FOV 60-90 deg, 10-90 deg/s, pitch 2 deg/s, noise 2"
+
+    def row(metric: str, measured: Callable[[list[Track]], float], unit: str, **goal: Any) -> Row:
+        reach, better = goal.get("reach") if asked else None, goal.get("better", "lower")
+        return Row(
+            "compass", case, metric, measured(tracks), unit, reach, better, measured(plain), measured(exact)
+        )
+
+    def share(rmse: Callable[[Track], float], limit: float) -> Callable[[list[Track]], float]:
+        return lambda runs: 100.0 * float(np.mean([rmse(track) <= limit for track in runs]))
+
+    def worst(error: Callable[[Track], float]) -> Callable[[list[Track]], float]:
+        return lambda runs: max(map(error, runs))
+
+    per_frame, five = (lambda t: t.rate_rmse), (lambda t: t.mean_rate_rmse)
+    rows = [
+        row(
+            "runs with a yaw rate RMSE of 1 deg/s per frame",
+            share(per_frame, 1.0),
+            "%",
+            reach=95,
+            better="higher",
+        ),
+        row("runs with 0.5 deg/s over 5 frames", share(five, 0.5), "%", reach=95, better="higher"),
+        row("yaw rate RMSE per frame, worst run", worst(per_frame), "deg/s"),
+        row("yaw rate RMSE over 5 frames, worst run", worst(five), "deg/s"),
+        row("yaw error by keyframes, worst on the way", worst(lambda t: t.open_error), "deg", reach=2.0),
+        row("yaw error, first view recognised, worst", worst(lambda t: t.end_error), "deg", reach=0.5),
+    ]
+    return rows + _coverage_rows(tracks, case, asked)
+
+
+def _coverage_rows(tracks: Sequence[Track], case: str, asked: bool) -> list[Row]:
+    rows = []
+    for metric, inside in (
+        ("yaw rates within one sigma", [_within(t.rate - t.true_rate, t.rate_sigma) for t in tracks]),
+        ("yaws within one sigma", [_within(t.yaw - t.true_yaw, t.yaw_sigma) for t in tracks]),
+    ):
+        value = 100.0 * float(np.mean(np.concatenate(inside)))
+        rows.append(Row("compass", case, f"{metric} (68)", value, "%", 60 if asked else None, "higher"))
+        rows.append(
+            Row("compass", case, f"{metric} (68), at most", value, "%", 76 if asked else None, "lower")
+        )
+    return rows
+
+
+def _disturbed_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
+    rows = []
+    for case, changes in (
+        ("every second frame dropped at random, 30 deg/s", {"kept": 0.5}),
+        ("lens distortion k1 -0.25, 30 deg/s", {"distortion": DISTORTION}),
+    ):
+        turns = [Turn(name, 75.0, -30.0, **changes) for name in names]
+        tracks = [follow(engine, turn) for turn in turns]
+        exact = [follow(ExactFeatures(), turn) for turn in turns]
+        for metric, of in (
+            ("yaw error by keyframes, worst on the way", lambda t: t.open_error),
+            ("yaw rate RMSE per frame, worst run", lambda t: t.rate_rmse),
+        ):
+            reach = 2.0 if "yaw error" in metric else 1.0
+            value, bound = max(map(of, tracks)), max(map(of, exact))
+            unit = "deg" if "yaw error" in metric else "deg/s"
+            rows.append(Row("compass", case, metric, value, unit, reach, "lower", None, bound))
+    return rows
+
+
+def _walk_rows(engine: Engine) -> list[Row]:
+    case = "walking camera against its own orientation track"
+    track, exact = walking(engine), walking(ExactFeatures())
+
+    def correlation(run: Track) -> float:
+        seen = np.isfinite(run.yaw)
+        return float(np.corrcoef(run.yaw[seen], run.true_yaw[seen])[0, 1])
+
+    valid = 100.0 * float(np.mean(np.isfinite(track.yaw[1:])))
+    return [
+        Row(
+            "compass",
+            case,
+            "yaw RMSE",
+            _rms(track.yaw_error),
+            "deg",
+            1.0,
+            "lower",
+            None,
+            _rms(exact.yaw_error),
+        ),
+        Row("compass", case, "correlation", correlation(track), "", 0.98, "higher", None, correlation(exact)),
+        Row("compass", case, "valid frames", valid, "%", None, "higher"),
+    ]
+
+
+def _gabor_rows(engine: str) -> list[Row]:
+    """The models people already have, on one turn."""
+    turn = Turn(PANORAMAS[0], 75.0, -30.0)
+    rows = []
+    for name in GABOR:
+        path = GOLDEN / f"{name}.tflite"
+        if path.is_file() and turn.panorama in available():
+            track = follow(open_engine(engine, name, path.read_bytes()), turn)
+            case = f"model {name}, one turn at 30 deg/s"
+            for metric, value, unit in (
+                ("yaw rate RMSE per frame", track.rate_rmse, "deg/s"),
+                ("yaw error by keyframes, worst on the way", track.open_error, "deg"),
+                ("yaw error, first view recognised", track.end_error, "deg"),
+            ):
+                rows.append(Row("compass", case, metric, value, unit, None, "lower"))
+    return rows
+
+
+def _phase_correlation(turn: Turn) -> Track:
+    """OpenCV's phase correlation of successive frames, the shift taken at the middle of the picture."""
+    camera, times, frames = _stage(turn)
+    images = [image.astype(np.float32) for _, image in frames()]
+    window = cv2.createHanningWindow((camera.width, camera.height), cv2.CV_32F)
+    shifts = [cv2.phaseCorrelate(a, b, window)[0][0] for a, b in itertools.pairwise(images)]
+    steps = np.degrees(np.arctan(np.array(shifts) / camera.fx))
+    yaw = np.concatenate(([0.0], np.cumsum(steps)))
+    rate = np.concatenate(([math.nan], steps / np.diff(times)))
+    unknown = np.full(len(times), math.nan)
+    true_yaw = np.array(times) * turn.rate
+    return Track(turn, true_yaw, yaw, unknown, np.full(len(times), turn.rate), rate, unknown)
+
+
+def _track(
+    turn: Turn | None, times: Sequence[float], true_yaw: Floats, results: list[HeadingResult]
+) -> Track:
+    def degrees(name: str) -> Floats:
+        return np.degrees([getattr(result, name) for result in results])
+
+    true_rate = np.concatenate(([math.nan], np.diff(true_yaw) / np.diff(times)))
+    yaw, yaw_sigma = degrees("yaw"), degrees("yaw_sigma")
+    return Track(turn, true_yaw, yaw, yaw_sigma, true_rate, degrees("yaw_rate"), degrees("yaw_rate_sigma"))
+
+
+def _within(error: Floats, sigma: Floats) -> NDArray[np.bool_]:
+    seen = np.isfinite(error)
+    seen[:SETTLED] = False
+    return np.abs(error[seen]) <= sigma[seen]
+
+
+def _finite(values: Floats) -> Floats:
+    return values[np.isfinite(values)]
+
+
+def _rms(errors: Floats) -> float:
+    return float(np.sqrt(np.mean(np.square(errors))))

@@ -1,0 +1,131 @@
+"""Cameras that turn inside a panorama: every pixel and every angle is known."""
+
+from __future__ import annotations
+
+import functools
+import math
+from pathlib import Path
+
+import cv2
+import numpy as np
+import skimage.data
+from numpy.typing import NDArray
+
+from edgetpu_perception.camera import Pinhole
+
+Matrix = NDArray[np.float64]
+
+FOLDER = Path(__file__).parents[2] / "shared" / "data" / "compass" / "panoramas"
+
+PANORAMAS = ("city", "courtyard", "forest", "interior")
+"""All had a part in the choice of settings."""
+
+PHOTOGRAPHS = (
+    "astronaut.png",
+    "brick.png",
+    "camera.png",
+    "chelsea.png",
+    "coffee.png",
+    "coins.png",
+    "grass.png",
+    "gravel.png",
+    "hubble_deep_field.jpg",
+    "ihc.png",
+    "retina.jpg",
+    "rocket.jpg",
+)
+"""Looked at only after all settings were chosen; the last two are largely without texture."""
+
+SAMPLES = 4
+"""Samples per pixel and direction, for images as coarse as the model's input."""
+
+
+def pinhole(width: int, height: int, fov: float, distortion: tuple[float, ...] = ()) -> Pinhole:
+    """A camera with square pixels and this horizontal field of view, deg, before distortion."""
+    focal = width / 2 / math.tan(math.radians(fov) / 2)
+    return Pinhole(width, height, focal, focal, (width - 1) / 2, (height - 1) / 2, distortion)
+
+
+def orientation(yaw: float, pitch: float = 0.0) -> Matrix:
+    """Of a camera turned by `yaw` deg to the left and then `pitch` deg up; columns are its optical axes."""
+    left = cv2.Rodrigues(np.array([0.0, -math.radians(yaw), 0.0]))[0]
+    turned: Matrix = left @ cv2.Rodrigues(np.array([math.radians(pitch), 0.0, 0.0]))[0]
+    return turned
+
+
+def nodding(time: float, rate: float = 2.0, amplitude: float = 3.0) -> float:
+    """Pitch, deg, that goes up and down between +-`amplitude` deg at `rate` deg/s, from 0 upwards."""
+    phase = time * rate / amplitude % 4.0
+    return amplitude * (phase if phase < 1.0 else 2.0 - phase if phase < 3.0 else phase - 4.0)
+
+
+def available() -> tuple[str, ...]:
+    """Names of the panoramas that are there."""
+    return tuple(name for name in PANORAMAS if (FOLDER / f"{name}.png").is_file())
+
+
+@functools.cache
+def load(name: str) -> Panorama:
+    """A panorama by its name, or a photograph of scikit-image with its mirror image wrapped all round."""
+    if name in PANORAMAS:
+        return Panorama(_read(FOLDER / f"{name}.png"))
+    folder = Path(skimage.data.__file__).parent
+    photo = cv2.resize(_read(folder / name), (512, 512), interpolation=cv2.INTER_AREA)
+    return Panorama(np.hstack((photo, photo[:, ::-1])))
+
+
+class Panorama:
+    """An equirectangular photograph, uint8 grey, its middle ahead of a camera at rest."""
+
+    def __init__(self, photo: NDArray[np.uint8]) -> None:
+        """`photo`: grey, [H, 2 H]."""
+        self.height, self.width = photo.shape
+        # One column more on each side, so that interpolation goes round.
+        self._texels = cv2.copyMakeBorder(photo, 0, 0, 1, 1, cv2.BORDER_WRAP).astype(np.float32)
+
+    def look_up(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Grey levels in directions [..., 3]: x right, y down, z ahead; of any length."""
+        x, y, z = np.moveaxis(directions, -1, 0)
+        column = (np.arctan2(x, z) / np.float32(2 * math.pi) + np.float32(0.5)) * self.width + np.float32(0.5)
+        row = (np.arctan2(y, np.hypot(x, z)) / np.float32(math.pi) + np.float32(0.5)) * self.height
+        row -= np.float32(0.5)
+        levels: NDArray[np.float32] = cv2.remap(
+            self._texels, column, row, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+        )
+        return levels
+
+
+class Turntable:
+    """A camera that turns inside a panorama."""
+
+    def __init__(
+        self, panorama: Panorama, camera: Pinhole, noise: float = 2.0, samples: int = SAMPLES
+    ) -> None:
+        """`noise`: standard deviation of each pixel, grey levels; `samples` per pixel and direction."""
+        self.camera = camera
+        self._panorama = panorama
+        self._noise = noise
+        u = (np.arange(camera.width * samples) + 0.5) / samples - 0.5
+        v = (np.arange(camera.height * samples) + 0.5) / samples - 0.5
+        pixels = np.stack(np.meshgrid(u, v), axis=-1).reshape(-1, 1, 2)
+        matrix = np.array([[camera.fx, 0, camera.cx], [0, camera.fy, camera.cy], [0, 0, 1]])
+        coefficients = np.array(camera.distortion or (0.0, 0.0, 0.0, 0.0))
+        plane = cv2.undistortPoints(pixels, matrix, coefficients).reshape(v.size, u.size, 2)
+        self._rays = np.dstack([plane, np.ones_like(plane[..., :1])]).astype(np.float32)
+
+    def image(self, turned: Matrix, random: np.random.Generator) -> NDArray[np.uint8]:
+        """What the camera sees: each pixel the average over its area, with noise, rounded."""
+        fine = self._panorama.look_up(self._rays @ turned.T.astype(np.float32))
+        size = (self.camera.width, self.camera.height)
+        coarse = cv2.resize(fine, size, interpolation=cv2.INTER_AREA)
+        noisy = coarse + random.normal(0.0, self._noise, coarse.shape)
+        image: NDArray[np.uint8] = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
+        return image
+
+
+def _read(path: Path) -> NDArray[np.uint8]:
+    photo = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
+    if photo is None:
+        raise FileNotFoundError(f"expected a picture at {path}; there is none that OpenCV reads")
+    levels: NDArray[np.uint8] = photo
+    return levels

@@ -1,0 +1,48 @@
+"""Rotations of a rigid body: 3x3 matrices, rotation vectors in rad, and the part about one axis."""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+
+def to_matrix(vector: Vector) -> Matrix:
+    """Rotation by |vector| rad about the vector, right-handed."""
+    matrix: Matrix = cv2.Rodrigues(vector)[0]
+    return matrix
+
+
+def to_vector(matrix: Matrix) -> Vector:
+    """Rotation vector of a matrix, 0..pi long."""
+    vector: Vector = cv2.Rodrigues(matrix)[0].ravel()
+    return vector
+
+
+def orthonormal(matrix: Matrix) -> Matrix:
+    """The rotation nearest to an almost orthonormal matrix; products of rotations need it now and then."""
+    return to_matrix(to_vector(matrix))
+
+
+def angle_between(a: Matrix, b: Matrix) -> float:
+    """Angle of the rotation that leads from one orientation to the other, rad."""
+    cosine = (float(np.vdot(a, b)) - 1.0) / 2.0
+    return math.acos(min(max(cosine, -1.0), 1.0))
+
+
+def twist_angle(matrix: Matrix, axis: Vector) -> float:
+    """Angle of a rotation's part about a unit axis, -pi..pi: what remains turns about an axis across it."""
+    x, y, z = (
+        float(matrix[2, 1] - matrix[1, 2]),
+        float(matrix[0, 2] - matrix[2, 0]),
+        float(matrix[1, 0] - matrix[0, 1]),
+    )
+    # Twice the quaternion's vector part times its scalar part, over four times the square of the latter.
+    along = x * axis[0] + y * axis[1] + z * axis[2]
+    angle = 2.0 * math.atan2(along, 1.0 + float(np.trace(matrix)))
+    return math.remainder(angle, 2.0 * math.pi)

@@ -1,0 +1,208 @@
+"""Heading of a camera from its images alone: how far it has turned since the first one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_perception.camera import CameraError, Pinhole
+from edgetpu_perception.compass_features import CompassFeatures, compass_features
+from edgetpu_perception.eye import Frame, ImageInput
+from edgetpu_perception.graphs import features
+from edgetpu_perception.heading import Heading, HeadingFilter
+from edgetpu_perception.images import check_image
+from edgetpu_perception.rotation_alignment import RotationAligner, View
+
+_NO_VECTOR = (math.nan,) * 3
+_NO_MATRIX = (math.nan,) * 9
+
+
+@dataclass(frozen=True)
+class HeadingResult:
+    """How the camera is turned, counter-clockwise positive seen from above (REP-103).
+
+    All numbers but the stamps and the confidence are NaN unless `valid`.
+    """
+
+    stamp: float
+    """Time of the image, s."""
+    valid: bool
+    confidence: float
+    """0..1"""
+    reference_stamp: float = math.nan
+    """Time of the image at which yaw was last set to zero, s."""
+    previous_stamp: float = math.nan
+    """Time of the image since which the rates are means, s."""
+    yaw: float = math.nan
+    """Since the reference, unwrapped: a full turn to the left is 2 pi, rad."""
+    yaw_sigma: float = math.nan
+    yaw_rate: float = math.nan
+    """Mean since the previous image, rad/s."""
+    yaw_rate_sigma: float = math.nan
+    angular_velocity: tuple[float, ...] = _NO_VECTOR
+    """Mean since the previous image, about x (right), y (down), z (forward) of the optical frame, rad/s."""
+    angular_velocity_covariance: tuple[float, ...] = _NO_MATRIX
+    """3x3, row by row, rad^2/s^2."""
+
+
+class VisualCompass:
+    """Yaw and angular velocity of a camera, as odometry: it drifts while new views come (REP-105).
+
+        compass = VisualCompass(camera=Pinhole(width, height, fx, fy, cx, cy))
+        result = compass.update(image, stamp)
+
+    Each view is aligned to a stored one, a keyframe, by the rotation that explains the image motion; so the
+    heading does not drift while the camera looks where it looked before, and when the first view comes back
+    what went wrong since is taken out. When the camera is carried along, only what is far away tells its
+    rotation; that has to be in view.
+
+    `update` runs the model on `engine`; without one the suite's own graph runs on the CPU. Where inference is
+    somebody else's, `bind` tells what model it is, and `prepare` and `interpret` are the two halves of
+    `update`. The first image only sets the reference, so its result is not valid.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | None = None,
+        camera: Pinhole | None = None,
+        *,
+        up: tuple[float, float, float] = (0.0, -1.0, 0.0),
+        min_confidence: float = 0.2,
+    ) -> None:
+        """`camera`: intrinsics of the images; it may be set, and changed, later.
+
+        `up`: the vertical in the optical frame of the first image, for a camera that is mounted at a tilt.
+        Results below `min_confidence` are not valid. Raises ModelUnsupportedError for an engine with another
+        model, and CameraError for an `up` without a direction.
+        """
+        length = math.hypot(*up)
+        if not (math.isfinite(length) and length > 0):
+            raise CameraError(f"expected an upward direction in the optical frame; got {up}")
+        self.camera = camera
+        self.min_confidence = min_confidence
+        self._up = np.array(up) / length
+        self._engine = engine
+        self._input: ImageInput | None = None
+        self._features: CompassFeatures | None = None
+        self._aligner: RotationAligner | None = None
+        self._aligned_camera: Pinhole | None = None
+        self._filter: HeadingFilter | None = None
+        if engine is not None:
+            self.bind(engine.inputs, engine.outputs)
+
+    @property
+    def model(self) -> str:
+        """Name of the suite's own graph for it; the same as of OpticalFlow."""
+        return features.name()
+
+    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        """Say what model the inference runs; ModelUnsupportedError when it is not one for a compass.
+
+        The suite's own features and Gabor energy maps (the gabor models) are understood.
+        """
+        image = ImageInput.of(inputs)
+        self._features = compass_features(image, outputs)
+        self._input = image
+        self._aligned_camera = None
+        self._filter = None
+
+    def reset(self) -> None:
+        """Forget all views; the next image sets yaw to zero."""
+        self._filter = None
+
+    def update(self, image: NDArray[np.uint8], stamp: float = 0.0) -> HeadingResult:
+        """Measure the heading in an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
+
+        Raises ImageError for any other array, CameraError without a camera and for an image of another size
+        than the camera's, DependencyMissingError when there is no engine to run on, and what the engine
+        raises.
+        """
+        engine = self._engine or self._own_engine()
+        frame = self.prepare(image, stamp)
+        self._check_camera(frame)
+        return self.interpret(frame, engine.run(frame.inputs))
+
+    def prepare(self, image: NDArray[np.uint8], stamp: float = 0.0) -> Frame:
+        """First half of `update`: the model's input. `bind` must have been called."""
+        if self._input is None:
+            raise ModelUnsupportedError("expected a model to be bound before images come; there is none")
+        pixels = check_image(image)
+        height, width = pixels.shape[:2]
+        return Frame(stamp, width, height, {self._input.name: self._input.fill(pixels)})
+
+    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> HeadingResult:
+        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name.
+
+        Without a camera of the image's size the result is not valid; here this is no error, as intrinsics may
+        come later than images.
+        """
+        if self._input is None or self._features is None:
+            raise ModelUnsupportedError("expected a model to be bound before results come; there is none")
+        aligner = self._aligner_for(frame, self._input, self._features)
+        if aligner is None:
+            return HeadingResult(frame.stamp, False, 0.0)
+        view = View(self._features.read(outputs))
+        if self._filter is None:
+            self._filter = HeadingFilter(aligner, self._up)
+        heading = self._filter.update(view, frame.stamp)
+        reference = self._filter.reference_stamp
+        if heading is None or heading.confidence < self.min_confidence:
+            confidence = heading.confidence if heading else 0.0
+            return HeadingResult(frame.stamp, False, confidence, reference)
+        return _result(frame.stamp, reference, heading)
+
+    def _own_engine(self) -> Engine:
+        # Imported late: a node that leaves inference to a driver needs no LiteRT.
+        from edgetpu_driver.engines.cpu import CpuEngine
+
+        engine = CpuEngine(features.build())
+        self.bind(engine.inputs, engine.outputs)
+        self._engine = engine
+        return engine
+
+    def _check_camera(self, frame: Frame) -> None:
+        camera = self.camera
+        if camera is None:
+            raise CameraError("expected the camera's intrinsics to measure angles with; there are none")
+        if (camera.width, camera.height) != (frame.width, frame.height):
+            raise CameraError(
+                f"expected an image of {camera.width}x{camera.height} px, as the intrinsics are for; "
+                f"got {frame.width}x{frame.height}"
+            )
+
+    def _aligner_for(
+        self, frame: Frame, image: ImageInput, reader: CompassFeatures
+    ) -> RotationAligner | None:
+        """The aligner for the present camera, if the frame is of its size; another camera starts afresh."""
+        camera = self.camera
+        if camera is None or (camera.width, camera.height) != (frame.width, frame.height):
+            return None
+        if self._aligner is None or camera != self._aligned_camera:
+            self._aligner = RotationAligner(camera, image.height, image.width, reader.grid)
+            self._aligned_camera = camera
+            self._filter = None
+        return self._aligner
+
+
+def _result(stamp: float, reference: float, heading: Heading) -> HeadingResult:
+    return HeadingResult(
+        stamp,
+        True,
+        heading.confidence,
+        reference,
+        heading.previous_stamp,
+        heading.yaw,
+        heading.yaw_sigma,
+        heading.yaw_rate,
+        heading.yaw_rate_sigma,
+        tuple(heading.velocity.tolist()),
+        tuple(heading.velocity_covariance.ravel().tolist()),
+    )
