@@ -11,7 +11,16 @@ ROOT = Path(__file__).parents[1]
 DRIVER = ROOT / "edgetpu_driver" / "edgetpu_driver"
 PERCEPTION = ROOT / "edgetpu_perception" / "edgetpu_perception"
 
-ROS = ("rclpy", "edgetpu_msgs", "sensor_msgs", "std_msgs", "diagnostic_msgs", "lifecycle_msgs", "std_srvs")
+ROS = (
+    "rclpy",
+    "geometry_msgs",
+    "edgetpu_msgs",
+    "sensor_msgs",
+    "std_msgs",
+    "diagnostic_msgs",
+    "lifecycle_msgs",
+    "std_srvs",
+)
 
 # part -> what no module of it may import, at any depth
 FORBIDDEN = {

@@ -10,14 +10,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edgetpu_perception.camera import Pinhole
+    from edgetpu_perception.looming import Looming, LoomingResult
+    from edgetpu_perception.optical_flow import FlowResult, OpticalFlow
+    from edgetpu_perception.pattern_tracker import MatchResult, PatternTracker
+    from edgetpu_perception.shared_engine import SharedEngine
     from edgetpu_perception.spot_tracker import SpotResult, SpotTracker
+    from edgetpu_perception.visual_compass import HeadingResult, VisualCompass
 
-__all__ = ["Pinhole", "SpotResult", "SpotTracker"]
+__all__ = [
+    "FlowResult",
+    "HeadingResult",
+    "Looming",
+    "LoomingResult",
+    "MatchResult",
+    "OpticalFlow",
+    "PatternTracker",
+    "Pinhole",
+    "SharedEngine",
+    "SpotResult",
+    "SpotTracker",
+    "VisualCompass",
+]
 
 _HOME = {
+    "FlowResult": "optical_flow",
+    "HeadingResult": "visual_compass",
+    "Looming": "looming",
+    "LoomingResult": "looming",
+    "MatchResult": "pattern_tracker",
+    "OpticalFlow": "optical_flow",
+    "PatternTracker": "pattern_tracker",
     "Pinhole": "camera",
+    "SharedEngine": "shared_engine",
     "SpotResult": "spot_tracker",
     "SpotTracker": "spot_tracker",
+    "VisualCompass": "visual_compass",
 }
 
 

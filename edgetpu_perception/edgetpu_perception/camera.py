@@ -15,6 +15,9 @@ from edgetpu_driver.errors import EdgeTpuError
 # Distortion model of sensor_msgs/CameraInfo -> the numbers of coefficients OpenCV takes for it.
 _COEFFICIENTS = {"plumb_bob": (4, 5), "rational_polynomial": (8, 12, 14)}
 
+# A direction counts as that of a pixel when it is seen within so many px of it.
+_REPROJECTION_ERROR = 0.1
+
 
 class CameraError(EdgeTpuError, ValueError):
     """A calibration that is missing, inconsistent or of a kind that is not supported."""
@@ -64,7 +67,7 @@ class Pinhole:
         (K[0] is 0) and for a distortion model other than plumb_bob and rational_polynomial.
         """
         if len(k) != 9 or not k[0] > 0:
-            raise CameraError(f"expected a calibrated camera, K[0] > 0; got K = {list(k)}")
+            raise CameraError(f"expected a calibrated camera, K[0] > 0; got K = {list(map(float, k))}")
         x_offset, y_offset, roi_width, roi_height = roi
         binning_x, binning_y = binning[0] or 1, binning[1] or 1
         return cls(
@@ -78,17 +81,25 @@ class Pinhole:
         )
 
     def bearing(self, u: float, v: float) -> tuple[float, float]:
-        """Direction of pixel (u, v): atan2(x, z) right positive and atan2(y, z) down positive, rad."""
+        """Direction of pixel (u, v): atan2(x, z) right positive and atan2(y, z) down positive, rad.
+
+        Both are NaN for a pixel that the lens model gives no direction: distortion polynomials describe a
+        lens as far out as it was calibrated, and beyond that may turn back.
+        """
         ((x, y),) = self._normalised([(u, v)])
         return math.atan(x), math.atan(y)
 
     def bearing_with_sigma(
         self, u: float, v: float, u_sigma: float, v_sigma: float
     ) -> tuple[float, float, float, float]:
-        """Direction of pixel (u, v) and its standard deviations, rad, from those of the pixel, px."""
-        (x, y), (x0, _), (x1, _), (_, y0), (_, y1) = self._normalised(
-            [(u, v), (u - 0.5, v), (u + 0.5, v), (u, v - 0.5), (u, v + 0.5)]
-        )
+        """Direction of pixel (u, v) and its standard deviations, rad, from those of the pixel, px.
+
+        All four are NaN where the lens model gives the pixel, or its neighbours half a px away, no direction.
+        """
+        points = self._normalised([(u, v), (u - 0.5, v), (u + 0.5, v), (u, v - 0.5), (u, v + 0.5)])
+        (x, y), (x0, _), (x1, _), (_, y0), (_, y1) = points
+        if any(math.isnan(x) for x, _ in points):
+            return (math.nan,) * 4
         return (
             math.atan(x),
             math.atan(y),
@@ -97,7 +108,7 @@ class Pinhole:
         )
 
     def _normalised(self, pixels: list[tuple[float, float]]) -> list[tuple[float, float]]:
-        """Pixels as points of the plane z = 1, distortion undone."""
+        """Pixels as points of the plane z = 1, distortion undone; NaN where that is not possible."""
         if not any(self.distortion):
             return [((u - self.cx) / self.fx, (v - self.cy) / self.fy) for u, v in pixels]
         points = np.array(pixels, np.float64)[:, np.newaxis]
@@ -109,6 +120,10 @@ class Pinhole:
         else:
             undistort: Any = cv2.undistortPoints  # typed after OpenCV 4
             plane = undistort(points, matrix, coefficients, criteria=criteria)
+        rays = cv2.convertPointsToHomogeneous(plane)
+        seen, _ = cv2.projectPoints(rays, np.zeros(3), np.zeros(3), matrix, coefficients)
+        error = np.abs(seen - points).max(axis=2)
+        plane = np.where(error[..., np.newaxis] <= _REPROJECTION_ERROR, plane, math.nan)
         return [(float(x), float(y)) for x, y in plane[:, 0]]
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.engines.engine import Engine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_perception import models
 from edgetpu_perception.camera import Pinhole
-from edgetpu_perception.images import Pixels, resize, to_grey, to_rgb
+from edgetpu_perception.images import Pixels, check_image, resize, to_grey, to_rgb
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,9 @@ class EyeResult(Protocol):
         ...
 
 
+Result = TypeVar("Result", bound=EyeResult)
+
+
 class Eye(Protocol):
     """A perception algorithm, split around the inference so that somebody else can run that."""
 
@@ -90,3 +96,73 @@ class Eye(Protocol):
     def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> Any:
         """Make an EyeResult of what `prepare` gave and the model's outputs by name."""
         ...
+
+
+class ModelEye(ABC, Generic[Result]):
+    """What the eyes share: the engine they run, and the way of an image to the model's input.
+
+    A subclass says which model it wants (`model`), recognises the one it gets (`_recognise`), and makes
+    results of its outputs (`interpret`).
+    """
+
+    def __init__(self, engine: Engine | None, camera: Pinhole | None, min_confidence: float) -> None:
+        """Without an engine the suite's own graph `model` runs on the CPU, from the first `update` on.
+
+        Raises ModelUnsupportedError for an engine with a model for something else.
+        """
+        self.camera = camera
+        self.min_confidence = min_confidence
+        self._engine = engine
+        self._input: ImageInput | None = None
+        if engine is not None:
+            self.bind(engine.inputs, engine.outputs)
+
+    @property
+    @abstractmethod
+    def model(self) -> str:
+        """Name of the suite's own graph; `models.build` makes it."""
+
+    @abstractmethod
+    def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
+        """Get ready for a model with this input and these outputs; ModelUnsupportedError when it is none."""
+
+    @abstractmethod
+    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> Result:
+        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
+
+    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        """Say what model the inference runs; ModelUnsupportedError when it is not one for this."""
+        image = ImageInput.of(inputs)
+        self._recognise(image, outputs)
+        self._input = image
+
+    def update(self, image: NDArray[np.uint8], stamp: float = 0.0) -> Result:
+        """Make a result of an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
+
+        Raises ImageError for any other array, DependencyMissingError when there is no engine to run on, and
+        what the engine raises.
+        """
+        engine = self._engine or self._own_engine()
+        frame = self.prepare(image, stamp)
+        return self.interpret(frame, engine.run(frame.inputs))
+
+    def prepare(self, image: NDArray[np.uint8], stamp: float = 0.0) -> Frame:
+        """First half of `update`: the model's input. `bind` must have been called."""
+        pixels = check_image(image)
+        height, width = pixels.shape[:2]
+        bound = self._bound_input()
+        return Frame(stamp, width, height, {bound.name: bound.fill(pixels)})
+
+    def _bound_input(self) -> ImageInput:
+        if self._input is None:
+            raise ModelUnsupportedError("expected a model to be bound before images come; there is none")
+        return self._input
+
+    def _own_engine(self) -> Engine:
+        # Imported late: a node that leaves inference to a driver needs no LiteRT.
+        from edgetpu_driver.engines.cpu import CpuEngine
+
+        engine = CpuEngine(models.build(self.model))
+        self.bind(engine.inputs, engine.outputs)
+        self._engine = engine
+        return engine

@@ -11,13 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.engine import Engine
-from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.camera import Pinhole
-from edgetpu_perception.eye import Frame, ImageInput
+from edgetpu_perception.eye import Frame, ImageInput, ModelEye
 from edgetpu_perception.flow_features import FlowFeatures, flow_features
 from edgetpu_perception.graphs import features
-from edgetpu_perception.images import check_image
 from edgetpu_perception.registration import Surface, Texture
 from edgetpu_perception.spot import ramp
 
@@ -59,7 +57,7 @@ class FlowResult:
     dy_sigma: float = math.nan
 
 
-class OpticalFlow:
+class OpticalFlow(ModelEye[FlowResult]):
     """Motion between consecutive frames, to a fraction of a pixel, with its error.
 
         flow = OpticalFlow()
@@ -82,30 +80,20 @@ class OpticalFlow:
 
         Raises ModelUnsupportedError for an engine with another model.
         """
-        self.camera = camera
-        self.min_confidence = min_confidence
         self.surface: Surface | None = None
         """What spoke for each shift in the last comparison."""
-        self._engine = engine
-        self._input: ImageInput | None = None
         self._features: FlowFeatures | None = None
         self._last: tuple[Frame, Texture] | None = None
-        if engine is not None:
-            self.bind(engine.inputs, engine.outputs)
+        super().__init__(engine, camera, min_confidence)
 
     @property
     def model(self) -> str:
         """Name of the suite's own graph for it; the visual compass has the same one."""
         return features.name()
 
-    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-        """Say what model the inference runs; ModelUnsupportedError when it is not one for flow.
-
-        The suite's own features, of any size and order, and the maps of the gabor models are understood.
-        """
-        image = ImageInput.of(inputs)
+    def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
+        """Understand the suite's own features, of any size and order, and the maps of the gabor models."""
         self._features = flow_features(image, outputs)
-        self._input = image
         self.reset()
 
     def reset(self) -> None:
@@ -113,43 +101,16 @@ class OpticalFlow:
         self._last = None
         self.surface = None
 
-    def update(self, image: NDArray[np.uint8], stamp: float = 0.0) -> FlowResult:
-        """Compare an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds, with the one before.
-
-        Raises ImageError for any other array, DependencyMissingError when there is no engine to run on, and
-        what the engine raises.
-        """
-        engine = self._engine or self._own_engine()
-        frame = self.prepare(image, stamp)
-        return self.interpret(frame, engine.run(frame.inputs))
-
-    def prepare(self, image: NDArray[np.uint8], stamp: float = 0.0) -> Frame:
-        """First half of `update`: the model's input. `bind` must have been called."""
-        if self._input is None:
-            raise ModelUnsupportedError("expected a model to be bound before images come; there is none")
-        pixels = check_image(image)
-        height, width = pixels.shape[:2]
-        return Frame(stamp, width, height, {self._input.name: self._input.fill(pixels)})
-
     def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> FlowResult:
         """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
-        if self._input is None or self._features is None:
-            raise ModelUnsupportedError("expected a model to be bound before results come; there is none")
+        bound = self._bound_input()
+        assert self._features is not None
         texture = self._features.read(outputs)
         last, self._last = self._last, (frame, texture)
         if last is None or (last[0].width, last[0].height) != (frame.width, frame.height):
             self.surface = None
             return FlowResult(frame.stamp, False, 0.0)
-        return self._compare(self._features, self._input, last, (frame, texture))
-
-    def _own_engine(self) -> Engine:
-        # Imported late: a node that leaves inference to a driver needs no LiteRT.
-        from edgetpu_driver.engines.cpu import CpuEngine
-
-        engine = CpuEngine(features.build())
-        self.bind(engine.inputs, engine.outputs)
-        self._engine = engine
-        return engine
+        return self._compare(self._features, bound, last, (frame, texture))
 
     def _compare(
         self,

@@ -94,6 +94,8 @@ class RotationAligner:
         step = max(round(min(self._rows, self._columns) / POINTS), 1)
         y, x = np.mgrid[: self._rows : step, : self._columns : step]
         y, x = ((each[(x + y) // step % 2 == 0]) for each in (y, x))
+        known = np.isfinite(self._projection.rays(x, y)).all(axis=0)
+        y, x = y[known], x[known]
         # Block by block, so that a block is a slice.
         block = (y * BLOCKS // self._rows) * BLOCKS + x * BLOCKS // self._columns
         order = np.argsort(block, kind="stable")
@@ -226,11 +228,15 @@ class _Projection:
         self._camera_matrix = _camera_matrix(focal, center)
         self._distortion = np.array(camera.distortion)
         right, bottom = np.array([camera.width, camera.height]) * self._scale + self._origin
-        corners = self.rays(np.array([self._origin, right] * 2), np.array([self._origin] * 2 + [bottom] * 2))
-        self._reach = 1.1 * float((corners[:2] ** 2).sum(axis=0).max())
+        # Not the corners alone: they may lie where the lens model says nothing.
+        x, y = np.meshgrid(np.linspace(self._origin, right, 13), np.linspace(self._origin, bottom, 13))
+        self._reach = 1.1 * float(np.nanmax((self.rays(x.ravel(), y.ravel())[:2] ** 2).sum(axis=0)))
 
     def rays(self, x: NDArray[Any], y: NDArray[Any]) -> Floats:
-        """Directions of features, columns x and rows y, in the optical frame with z = 1: [3, n]."""
+        """Directions of features, columns x and rows y, in the optical frame with z = 1: [3, n].
+
+        NaN where the lens model says nothing.
+        """
         u = (x - self._origin) / self._scale[0] - 0.5
         v = (y - self._origin) / self._scale[1] - 0.5
         plane = np.tan([self._camera.bearing(*pixel) for pixel in zip(u.tolist(), v.tolist(), strict=True)])

@@ -49,23 +49,37 @@ def ramp(value: float, low: float, high: float) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
+ROUNDING = 0.16
+"""Standard deviation, grey levels, that rounding alone leaves in an average of 3x3 cells."""
+
+
 @dataclass(frozen=True)
 class Background:
     """What a picture looks like beside the spot, grey levels."""
 
     level: float
     noise: float
-    """Standard deviation, at least 0.3."""
+    """Standard deviation, at least ROUNDING."""
     clipped: bool
     """It is so dark that its noise cannot show in full."""
 
 
-def background_of(grey: NDArray[np.uint8]) -> Background:
-    """Measure the darker part of a picture, by quantiles so low that a spot may cover almost half of it."""
-    counts = np.concatenate(([0], np.cumsum(np.bincount(grey.ravel(), minlength=256))))
-    low, middle = np.interp((0.1 * grey.size, 0.3 * grey.size), counts, _LEVELS)
+def cells_below(grey: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """How many cells of a picture are darker than each level 0..256: [257]."""
+    below = np.zeros(257, np.int64)
+    np.cumsum(np.bincount(grey.ravel(), minlength=256), out=below[1:])
+    return below
+
+
+def background_of(below: NDArray[np.int64]) -> Background:
+    """Measure the darker part of a picture, by quantiles so low that a spot may cover almost half of it.
+
+    `below` is what `cells_below` gives.
+    """
+    low, middle = np.interp((0.1 * below[-1], 0.3 * below[-1]), below, LEVEL_EDGES)
     # The two quantiles of a normal distribution are 0.757 standard deviations apart.
-    return Background(float(middle), max(float(middle - low) / 0.757, 0.3), clipped=low < 1.0)
+    return Background(float(middle), max(float(middle - low) / 0.757, ROUNDING), clipped=low < 1.0)
 
 
-_LEVELS = np.arange(257) - 0.5
+LEVEL_EDGES = np.arange(257) - 0.5
+"""Where the cells counted by `cells_below` end: a level stands for all brightness that rounds to it."""

@@ -6,11 +6,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.spot import FULL_CONTRAST, NO_CONTRAST, NO_SPOT, Spot, background_of, ramp
+from edgetpu_perception.spot import (
+    FULL_CONTRAST,
+    NO_CONTRAST,
+    NO_SPOT,
+    Spot,
+    background_of,
+    cells_below,
+    ramp,
+)
 
 TEMPERATURE = 0.1
 """The graphs weigh cells with coordinates of -1..1 divided by this ..."""
@@ -21,6 +30,11 @@ Y_OFFSET = 10.0
 SOFTMAX_STEPS = 256
 """The softmax gives probabilities in steps of 1/256."""
 
+LONE_SHARE = 0.25
+"""A cell is a hot pixel when its neighbours do not even have this share of the contrast."""
+
+_AROUND = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], np.uint8)
+
 EDGE_SIGMA = 0.16
 """See spot_evidence: the models see the cells of maximal brightness, a shape with hard edges."""
 
@@ -29,8 +43,9 @@ class CoordinateDecoder:
     """Decodes x / T and y / T + offset of the softmax over all grey levels.
 
     Two numbers cannot tell whether there is a spot, nor that the softmax's steps of 1/256 do not add up to 1
-    (64 equal cells give 64 * 4/256, 400 cells 400 * 1/256, 513 nothing at all). Both follow from the
-    model's input, which is at hand: the sum corrects the numbers, contrast and spread say how far to trust.
+    (64 equal cells give 64 * 4/256, 400 cells 400 * 1/256, 513 nothing at all), nor that a hot pixel has a
+    part in them or is all that they tell of. All follow from the model's input, which is at hand: the sum and
+    the hot pixels correct the numbers, contrast and spread say how far to trust.
     """
 
     def __init__(
@@ -53,17 +68,20 @@ class CoordinateDecoder:
         codes = np.concatenate([outputs[spec.name].ravel() for spec in self._outputs])
         limits = np.iinfo(codes.dtype)
         grey = self._grey(image[0])
-        background = background_of(grey)
+        background = background_of(cells_below(grey))
         contrast = float(grey.max()) - background.level
         clarity = ramp(contrast, NO_CONTRAST, FULL_CONTRAST) * ramp(contrast / background.noise, 6, 12)
         seen = self._exp[grey + (255 - grey.max())]
         seen = np.rint(seen * (SOFTMAX_STEPS / seen.sum())) / SOFTMAX_STEPS
+        lone = self._lone(grey, background.level + LONE_SHARE * contrast) * seen
+        seen -= lone
         total = float(seen.sum())
         if clarity == 0.0 or total == 0.0 or np.any((codes == limits.min) | (codes == limits.max)):
             return NO_SPOT
         values = np.concatenate([spec.dequantise(outputs[spec.name]).ravel() for spec in self._outputs])
-        x = float(values[0]) * TEMPERATURE / total
-        y = (float(values[1]) / total - Y_OFFSET) * TEMPERATURE
+        x = (float(values[0]) * TEMPERATURE - float(lone.sum(0) @ self._x)) / total
+        y = (float(values[1]) - float(lone.sum()) * Y_OFFSET) * TEMPERATURE - float(lone.sum(1) @ self._y)
+        y = y / total - Y_OFFSET * TEMPERATURE
         quantum = self._outputs[0].scale * TEMPERATURE / total / math.sqrt(12)
         x_spread, y_spread = self._spread(self._x, seen.sum(0)), self._spread(self._y, seen.sum(1))
         cells = max(int(np.count_nonzero(seen)), 1)
@@ -79,6 +97,13 @@ class CoordinateDecoder:
             return chroma
         filtered: NDArray[np.uint8] = np.clip(np.rint(pixels @ self._weights), 0, 255).astype(np.uint8)
         return filtered
+
+    @staticmethod
+    def _lone(grey: NDArray[np.uint8], dark: float) -> NDArray[np.bool_]:
+        """Cells without a neighbour brighter than `dark`: hot pixels."""
+        neighbours = cv2.dilate(grey, _AROUND)
+        alone: NDArray[np.bool_] = neighbours <= dark
+        return alone
 
     @staticmethod
     def _spread(positions: NDArray[np.float64], weights: NDArray[np.float64]) -> float:

@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.engine import Engine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception import models
 from edgetpu_perception.camera import Pinhole
-from edgetpu_perception.eye import Frame, ImageInput
-from edgetpu_perception.images import check_image
+from edgetpu_perception.eye import Frame, ImageInput, ModelEye
+from edgetpu_perception.graphs import spot as graph
 from edgetpu_perception.spot import NO_SPOT, Spot, SpotDecoder
 from edgetpu_perception.spot_coordinates import CoordinateDecoder
 from edgetpu_perception.spot_evidence import EvidenceDecoder
@@ -45,7 +43,7 @@ class SpotResult:
     bearing_y_sigma: float = math.nan
 
 
-class SpotTracker:
+class SpotTracker(ModelEye[SpotResult]):
     """Brightest spot, or strongest spot of a colour, with its error and its direction.
 
         tracker = SpotTracker()
@@ -64,37 +62,22 @@ class SpotTracker:
         color: str | Sequence[float] | None = None,
         min_confidence: float = 0.2,
     ) -> None:
-        """`color`: a preset of `models.COLORS` or three weights of red, green and blue; None: brightness.
+        """`color`: a preset of `graphs.spot.COLORS` or weights of red, green and blue; None: brightness.
 
         `camera`: intrinsics of the images, for bearings. Results below `min_confidence` are not valid.
         Raises ColorError for an unknown colour and ModelUnsupportedError for an engine with another model.
         """
-        self.camera = camera
-        self.min_confidence = min_confidence
         self._color = color
-        self._model = models.spot_name(color)
-        self._engine = engine
+        self._model = graph.name(color)
         self._fixed = engine is not None
-        self._input: ImageInput | None = None
         self._decoder: SpotDecoder | None = None
         self._last: tuple[float, float] | None = None
-        if engine is not None:
-            self.bind(engine.inputs, engine.outputs)
+        super().__init__(engine, camera, min_confidence)
 
     @property
     def model(self) -> str:
         """Name of the suite's own graph for the present colour; `models.build` makes it."""
         return self._model
-
-    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-        """Say what model the inference runs; ModelUnsupportedError when it is not one for spots.
-
-        An evidence map of the input's size, as the suite's own graphs give, and two softmax coordinates
-        (the bright and color models) are understood.
-        """
-        image = ImageInput.of(inputs)
-        self._decoder = self._decoder_for(image, outputs)
-        self._input = image
 
     def set_color(self, color: str | Sequence[float]) -> None:
         """Look for another colour, a preset or weights, with the suite's own graph for it.
@@ -106,62 +89,40 @@ class SpotTracker:
             raise ModelUnsupportedError(
                 "expected a tracker without an engine of its own to change the colour of"
             )
-        self._model = models.spot_name(color)
+        self._model = graph.name(color)
         self._color = color
         self._engine = None
         self._input = None
         self._decoder = None
         self._last = None
 
-    def update(self, image: NDArray[np.uint8], stamp: float = 0.0) -> SpotResult:
-        """Find the spot in an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
-
-        Raises ImageError for any other array, DependencyMissingError when there is no engine to run on, and
-        what the engine raises.
-        """
-        engine = self._engine or self._own_engine()
-        frame = self.prepare(image, stamp)
-        return self.interpret(frame, engine.run(frame.inputs))
-
-    def prepare(self, image: NDArray[np.uint8], stamp: float = 0.0) -> Frame:
-        """First half of `update`: the model's input. `bind` must have been called."""
-        if self._input is None:
-            raise ModelUnsupportedError("expected a model to be bound before images come; there is none")
-        pixels = check_image(image)
-        height, width = pixels.shape[:2]
-        return Frame(stamp, width, height, {self._input.name: self._input.fill(pixels)})
-
     def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> SpotResult:
         """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
-        if self._input is None or self._decoder is None:
-            raise ModelUnsupportedError("expected a model to be bound before results come; there is none")
-        spot = self._decoder.decode(frame.inputs[self._input.name], outputs, self._last)
+        image = self._bound_input()
+        assert self._decoder is not None
+        spot = self._decoder.decode(frame.inputs[image.name], outputs, self._last)
         if spot is NO_SPOT or spot.confidence < self.min_confidence:
             return SpotResult(frame.stamp, False, spot.confidence)
         self._last = spot.x, spot.y
-        return self._result(frame, self._input, spot)
+        return self._result(frame, image, spot)
 
-    def _own_engine(self) -> Engine:
-        # Imported late: a node that leaves inference to a driver needs no LiteRT.
-        from edgetpu_driver.engines.cpu import CpuEngine
+    def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
+        """Take an evidence map of the input's size, as of the suite's own graphs, or two softmax coordinates.
 
-        engine = CpuEngine(models.build(self._model))
-        self.bind(engine.inputs, engine.outputs)
-        self._engine = engine
-        return engine
-
-    def _decoder_for(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> SpotDecoder:
+        The latter are what the models "bright" and "color" of LibrEdgeTPU give.
+        """
         if len(outputs) == 1 and outputs[0].shape == (1, image.height, image.width, 1):
-            return EvidenceDecoder(outputs[0], colored=image.channels == 3)
-        if sum(math.prod(spec.shape) for spec in outputs) == 2:
+            self._decoder = EvidenceDecoder(outputs[0], colored=image.channels == 3)
+        elif sum(math.prod(spec.shape) for spec in outputs) == 2:
             weights = None
             if image.channels == 3 and self._color is not None:
-                weights = [weight / models.WEIGHT_STEPS for weight in models.color_weights(self._color)]
-            return CoordinateDecoder(outputs, image.height, image.width, weights)
-        came = ", ".join(map(str, outputs)) or "none"
-        raise ModelUnsupportedError(
-            f"expected an output [1, {image.height}, {image.width}, 1] or two coordinates; got {came}"
-        )
+                weights = [weight / graph.WEIGHT_STEPS for weight in graph.color_weights(self._color)]
+            self._decoder = CoordinateDecoder(outputs, image.height, image.width, weights)
+        else:
+            came = ", ".join(map(str, outputs)) or "none"
+            raise ModelUnsupportedError(
+                f"expected an output [1, {image.height}, {image.width}, 1] or two coordinates; got {came}"
+            )
 
     def _result(self, frame: Frame, image: ImageInput, spot: Spot) -> SpotResult:
         """From cells to pixels of the image, to -1..1 and to angles."""

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.engine import Engine
-from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.camera import CameraError, Pinhole
 from edgetpu_perception.compass_features import CompassFeatures, compass_features
-from edgetpu_perception.eye import Frame, ImageInput
+from edgetpu_perception.eye import Frame, ImageInput, ModelEye
 from edgetpu_perception.graphs import features
 from edgetpu_perception.heading import Heading, HeadingFilter
 from edgetpu_perception.images import check_image
@@ -53,7 +52,7 @@ class HeadingResult:
     """3x3, row by row, rad^2/s^2."""
 
 
-class VisualCompass:
+class VisualCompass(ModelEye[HeadingResult]):
     """Yaw and angular velocity of a camera, as odometry: it drifts while new views come (REP-105).
 
         compass = VisualCompass(camera=Pinhole(width, height, fx, fy, cx, cy))
@@ -86,31 +85,21 @@ class VisualCompass:
         length = math.hypot(*up)
         if not (math.isfinite(length) and length > 0):
             raise CameraError(f"expected an upward direction in the optical frame; got {up}")
-        self.camera = camera
-        self.min_confidence = min_confidence
         self._up = np.array(up) / length
-        self._engine = engine
-        self._input: ImageInput | None = None
         self._features: CompassFeatures | None = None
         self._aligner: RotationAligner | None = None
         self._aligned_camera: Pinhole | None = None
         self._filter: HeadingFilter | None = None
-        if engine is not None:
-            self.bind(engine.inputs, engine.outputs)
+        super().__init__(engine, camera, min_confidence)
 
     @property
     def model(self) -> str:
         """Name of the suite's own graph for it; the same as of OpticalFlow."""
         return features.name()
 
-    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-        """Say what model the inference runs; ModelUnsupportedError when it is not one for a compass.
-
-        The suite's own features and Gabor energy maps (the gabor models) are understood.
-        """
-        image = ImageInput.of(inputs)
+    def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
+        """Understand the suite's own features and the maps of the gabor models."""
         self._features = compass_features(image, outputs)
-        self._input = image
         self._aligned_camera = None
         self._filter = None
 
@@ -121,22 +110,10 @@ class VisualCompass:
     def update(self, image: NDArray[np.uint8], stamp: float = 0.0) -> HeadingResult:
         """Measure the heading in an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
 
-        Raises ImageError for any other array, CameraError without a camera and for an image of another size
-        than the camera's, DependencyMissingError when there is no engine to run on, and what the engine
-        raises.
+        Raises what ModelEye.update does, and CameraError without a camera of the image's size.
         """
-        engine = self._engine or self._own_engine()
-        frame = self.prepare(image, stamp)
-        self._check_camera(frame)
-        return self.interpret(frame, engine.run(frame.inputs))
-
-    def prepare(self, image: NDArray[np.uint8], stamp: float = 0.0) -> Frame:
-        """First half of `update`: the model's input. `bind` must have been called."""
-        if self._input is None:
-            raise ModelUnsupportedError("expected a model to be bound before images come; there is none")
-        pixels = check_image(image)
-        height, width = pixels.shape[:2]
-        return Frame(stamp, width, height, {self._input.name: self._input.fill(pixels)})
+        self._check_camera(check_image(image))
+        return super().update(image, stamp)
 
     def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> HeadingResult:
         """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name.
@@ -144,9 +121,9 @@ class VisualCompass:
         Without a camera of the image's size the result is not valid; here this is no error, as intrinsics may
         come later than images.
         """
-        if self._input is None or self._features is None:
-            raise ModelUnsupportedError("expected a model to be bound before results come; there is none")
-        aligner = self._aligner_for(frame, self._input, self._features)
+        bound = self._bound_input()
+        assert self._features is not None
+        aligner = self._aligner_for(frame, bound, self._features)
         if aligner is None:
             return HeadingResult(frame.stamp, False, 0.0)
         view = View(self._features.read(outputs))
@@ -159,23 +136,15 @@ class VisualCompass:
             return HeadingResult(frame.stamp, False, confidence, reference)
         return _result(frame.stamp, reference, heading)
 
-    def _own_engine(self) -> Engine:
-        # Imported late: a node that leaves inference to a driver needs no LiteRT.
-        from edgetpu_driver.engines.cpu import CpuEngine
-
-        engine = CpuEngine(features.build())
-        self.bind(engine.inputs, engine.outputs)
-        self._engine = engine
-        return engine
-
-    def _check_camera(self, frame: Frame) -> None:
+    def _check_camera(self, image: NDArray[np.uint8]) -> None:
         camera = self.camera
+        height, width = image.shape[:2]
         if camera is None:
             raise CameraError("expected the camera's intrinsics to measure angles with; there are none")
-        if (camera.width, camera.height) != (frame.width, frame.height):
+        if (camera.width, camera.height) != (width, height):
             raise CameraError(
                 f"expected an image of {camera.width}x{camera.height} px, as the intrinsics are for; "
-                f"got {frame.width}x{frame.height}"
+                f"got {width}x{height}"
             )
 
     def _aligner_for(

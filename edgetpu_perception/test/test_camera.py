@@ -39,6 +39,25 @@ def test_distortion_is_undone(model: str, d: list[float]) -> None:
     assert pixel_of(camera.bearing(100, 50), d) == pytest.approx((100, 50), abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("k1", "u"),
+    # The radius r (1 - 0.3 r^2) is at most 0.703, at r = 1.054: no direction is seen beyond px 319.5 + 211.
+    [(-0.3, 600), (-0.3, 532), (-30.0, 600)],
+    ids=["far beyond", "just beyond", "absurd"],
+)
+def test_a_pixel_beyond_the_lens_model_has_no_bearing(k1: float, u: float) -> None:
+    camera = Pinhole(640, 480, 300, 300, 319.5, 239.5, (k1, 0, 0, 0, 0))
+    assert all(map(math.isnan, camera.bearing(u, 239.5)))
+    assert all(map(math.isnan, camera.bearing_with_sigma(u, 239.5, 0.1, 0.1)))
+
+
+def test_the_lens_model_is_used_up_to_its_limit() -> None:
+    camera = Pinhole(640, 480, 300, 300, 319.5, 239.5, (-0.3, 0, 0, 0, 0))
+    x = 0.95
+    u = 319.5 + 300 * x * (1 - 0.3 * x**2)  # px 527.3 of at most 530.3
+    assert camera.bearing(u, 239.5) == pytest.approx((math.atan(x), 0), abs=2e-3)
+
+
 def test_the_sigma_of_a_bearing_is_that_of_the_pixel_seen_from_the_focal_point() -> None:
     camera = Pinhole(640, 480, 500, 510, 320, 240)
     _, _, x_sigma, y_sigma = camera.bearing_with_sigma(570, 240, 0.5, 0.25)

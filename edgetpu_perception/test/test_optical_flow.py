@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_perception.graphs import features
+from edgetpu_perception.graphs import features, spot
 from edgetpu_perception.images import ImageError
-from edgetpu_perception.models import spot_bright
 from edgetpu_perception.optical_flow import FlowResult, OpticalFlow
 from edgetpu_perception.shared_engine import SharedEngine
 
@@ -320,7 +319,7 @@ def test_gabor_models_are_understood(
     assert math.sqrt(np.nanmean(np.square(error))) < limit
 
 
-@pytest.mark.parametrize("graph", [spot_bright(), features.build(32, 32)], ids=["spots", "another input"])
+@pytest.mark.parametrize("graph", [spot.build(), features.build(32, 32)], ids=["spots", "another input"])
 def test_a_model_for_something_else_is_refused(graph: bytes) -> None:
     engine = CpuEngine(graph)
     inputs = CpuEngine(features.build()).inputs

@@ -15,8 +15,8 @@ from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception import Pinhole, SpotResult, SpotTracker
+from edgetpu_perception.graphs import spot as graph
 from edgetpu_perception.images import ImageError
-from edgetpu_perception.models import ColorError, spot_bright
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -243,7 +243,7 @@ def test_results_below_the_least_confidence_are_not_valid(scenes: object) -> Non
 
 
 def test_the_two_halves_of_an_update_are_the_update() -> None:
-    engine = CpuEngine(spot_bright())
+    engine = CpuEngine(graph.build())
     tracker = SpotTracker()
     tracker.bind(engine.inputs, engine.outputs)
     frame = tracker.prepare(block(20, 40), 2.0)
@@ -261,13 +261,13 @@ def test_a_color_can_be_changed() -> None:
 
 def test_an_unknown_color_changes_nothing() -> None:
     tracker = SpotTracker(color="red")
-    with pytest.raises(ColorError):
+    with pytest.raises(graph.ColorError):
         tracker.set_color("brown")
     assert tracker.model == "spot_color_7ec1c1_64x64"
 
 
 def test_the_color_of_a_given_engine_cannot_be_changed() -> None:
-    tracker = SpotTracker(CpuEngine(spot_bright()))
+    tracker = SpotTracker(CpuEngine(graph.build()))
     with pytest.raises(ModelUnsupportedError, match="without an engine"):
         tracker.set_color("red")
 

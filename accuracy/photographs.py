@@ -1,0 +1,67 @@
+"""Real photographs for rendered scenes: those scikit-image carries, and those in ../shared/data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+DEVELOPMENT = (
+    "astronaut",
+    "brick",
+    "camera",
+    "chelsea",
+    "coffee",
+    "coins",
+    "grass",
+    "gravel",
+    "moon",
+    "page",
+    "rocket",
+)
+"""Names in skimage.data: what settings were chosen on."""
+
+HELD_OUT = ("cell", "clock", "hubble_deep_field", "immunohistochemistry", "text")
+"""Further names in skimage.data."""
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+"""Pictures of other origin, where they are present."""
+
+
+def held_out() -> tuple[str, ...]:
+    """Pictures for a second opinion: HELD_OUT, the panoramas, and every 30th frame of a video."""
+    panoramas = sorted((DATA / "compass" / "panoramas").glob("*.*"))
+    frames = sorted((DATA / "tracking" / "dlib_video_frames").glob("*.jpg"))[::30]
+    return HELD_OUT + tuple(str(path) for path in panoramas + frames if cv2.haveImageReader(str(path)))
+
+
+def grey_photograph(name: str) -> NDArray[np.float32]:
+    """A photograph, a name in skimage.data or a path, as grey levels [H, W]."""
+    grey = cv2.imread(name, cv2.IMREAD_GRAYSCALE) if Path(name).is_absolute() else _of_skimage(name)
+    if grey is None:
+        raise FileNotFoundError(f"expected an image that OpenCV reads; got {name}")
+    return grey.astype(np.float32)
+
+
+def color_photograph(name: str) -> NDArray[np.uint8]:
+    """A photograph, a name in skimage.data or a path, as RGB [H, W, 3]."""
+    if not Path(name).is_absolute():
+        from skimage import data
+
+        pixels: NDArray[np.uint8] = getattr(data, name)()
+        return np.repeat(pixels[..., np.newaxis], 3, axis=2) if pixels.ndim == 2 else pixels[..., :3]
+    colors = cv2.imread(name, cv2.IMREAD_COLOR)
+    if colors is None:
+        raise FileNotFoundError(f"expected an image that OpenCV reads; got {name}")
+    return cv2.cvtColor(colors, cv2.COLOR_BGR2RGB)
+
+
+def _of_skimage(name: str) -> NDArray[Any] | None:
+    from skimage import data
+
+    pixels: NDArray[Any] = getattr(data, name)()
+    grey: NDArray[Any] = pixels if pixels.ndim == 2 else cv2.cvtColor(pixels[..., :3], cv2.COLOR_RGB2GRAY)
+    return grey

@@ -1,0 +1,211 @@
+"""Aligns an image with an earlier one of the same plane: Gauss-Newton over the parameters of a homography.
+
+A warp is a 3x3 matrix that takes a direction (x, y, 1) of the present image to that of the same point in the
+keyframe; x and y are in units of the focal length, x right and y down. Its parameters, in this order, are
+
+    shift right, shift down, growth, turn, stretch, shear, tilt right, tilt down
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+Map = NDArray[np.float32]
+
+PARAMETERS = 8
+GROWTH = 2
+TURN = 3
+STRETCH = 4
+TILT = 6
+
+_SMALL_STEP = np.array([0.004, 0.004, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02])
+"""Steps that are so small are taken without another look."""
+
+
+_BRIGHTNESS_PRECISION = np.diag([1e-6, 0.01**-2])
+"""Inverse variance of a change of offset, grey levels, and of gain: else noise would pass for a gain."""
+
+
+def warp_of(parameters: Sequence[float]) -> Matrix:
+    """The warp with these eight parameters."""
+    right, down, growth, turn, stretch, shear, tilt_right, tilt_down = parameters
+    return np.array(
+        [
+            [1 + growth + stretch, shear - turn, right],
+            [shear + turn, 1 + growth - stretch, down],
+            [-tilt_right, -tilt_down, 1],
+        ]
+    )
+
+
+def parameters_of(warp: Matrix) -> NDArray[np.float64]:
+    """The eight parameters of a warp."""
+    (a, b, c), (d, e, f), (g, h, i) = warp.tolist()
+    values = (c, f, (a + e) / 2 - i, (d - b) / 2, (a - e) / 2, (b + d) / 2, -g, -h)
+    parameters: NDArray[np.float64] = np.array(values) / i
+    return parameters
+
+
+def inverse(matrix: Matrix) -> Matrix:
+    """Of a small matrix, several times faster than with numpy.linalg."""
+    result: Matrix = cv2.invert(matrix)[1]
+    return result
+
+
+class Grid:
+    """The elements of a map as directions of the camera."""
+
+    def __init__(
+        self, rows: int, columns: int, focal: tuple[float, float], center: tuple[float, float]
+    ) -> None:
+        """`focal`: lengths along x and y; `center`: the optical axis; both in elements of the map."""
+        self.shape = rows, columns
+        self.focal = focal
+        x = ((np.arange(columns) - center[0]) / focal[0]).astype(np.float32)
+        y = ((np.arange(rows) - center[1]) / focal[1]).astype(np.float32)
+        self.x, self.y = np.meshgrid(x, y)
+        self._x_squared, self._xy, self._y_squared = self.x**2, self.x * self.y, self.y**2
+        self._to_map = np.array([[focal[0], 0, center[0]], [0, focal[1], center[1]], [0, 0, 1.0]])
+        self._from_map = inverse(self._to_map)
+        self.extent = columns / focal[0], rows / focal[1]
+        self.power = self._slope_power()
+
+    def pixels_of(self, warp: Matrix) -> Matrix:
+        """The warp between positions in the maps."""
+        pixels: Matrix = self._to_map @ warp @ self._from_map
+        return pixels
+
+    def fill_jacobian(self, slope_x: Map, slope_y: Map, out: NDArray[np.float32]) -> None:
+        """How the brightness changes with each parameter, into float32 [8, rows, columns]."""
+        gx, gy = (
+            np.multiply(slope_x, self.focal[0], out=out[0]),
+            np.multiply(slope_y, self.focal[1], out=out[1]),
+        )
+        x_gx, y_gy, x_gy, y_gx = self.x * gx, self.y * gy, self.x * gy, self.y * gx
+        growth = np.add(x_gx, y_gy, out=out[GROWTH])
+        np.subtract(x_gy, y_gx, out=out[TURN])
+        np.subtract(x_gx, y_gy, out=out[STRETCH])
+        np.add(x_gy, y_gx, out=out[STRETCH + 1])
+        np.multiply(self.x, growth, out=out[TILT])
+        np.multiply(self.y, growth, out=out[TILT + 1])
+
+    def _slope_power(self) -> NDArray[np.float32]:
+        """[8, elements]: what slopes of variance 1 add to the square of each row of the Jacobian."""
+        zero, one = np.zeros_like(self.x), np.ones_like(self.x)
+        from_x = (one, zero, self.x, self.y, self.x, self.y, self._x_squared, self._xy)
+        from_y = (zero, one, self.y, self.x, self.y, self.x, self._xy, self._y_squared)
+        rows = [
+            (a * self.focal[0]) ** 2 + (b * self.focal[1]) ** 2 for a, b in zip(from_x, from_y, strict=True)
+        ]
+        return np.array(rows, np.float32).reshape(PARAMETERS, -1)
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A warp from an image to the keyframe."""
+
+    warp: Matrix
+    covariance: Matrix
+    """Of the eight parameters; the variance of the growth is that of the images alone."""
+    residual: Map
+    """Keyframe less image, offset and gain removed; 0 outside."""
+    inside: NDArray[np.bool_]
+    """What of the image the keyframe has."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What is known before the images are compared."""
+
+    warp: Matrix
+    """Where to start, and what shifts and growth are expected."""
+    others: NDArray[np.float64]
+    """Expected turn, stretch, shear and tilts."""
+    precision: NDArray[np.float64]
+    """Inverse variances of the eight parameters."""
+
+
+class Aligner:
+    """Compares the present image with keyframes."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        # Eight parameters, offset and gain of the brightness, and room for the residual.
+        self._design = np.ones((PARAMETERS + 3, *grid.shape), np.float32)
+        self._weighted = np.empty((PARAMETERS + 2, grid.x.size), np.float32)
+
+    def set_image(self, brightness: Map, slope_x: Map, slope_y: Map) -> None:
+        """Take the image that `align` is about."""
+        self._grid.fill_jacobian(slope_x, slope_y, self._design)
+        self._design[PARAMETERS + 1] = brightness
+
+    def align(
+        self, keyframe: Map, weights: Map, expected: Expectation, slope_noise: float, steps: int
+    ) -> Alignment:
+        """Find the warp to a keyframe's brightness.
+
+        `weights`: inverse variance of each element; `slope_noise`: variance of a slope that is noise.
+        """
+        warp, backward = expected.warp, inverse(expected.warp)
+        prior = np.diag(expected.precision)
+        design = self._design.reshape(PARAMETERS + 3, -1)
+        for _ in range(steps):
+            inside = self._compare(keyframe, warp)
+            used = (weights * inside).ravel()
+            np.multiply(design[:-1], used, out=self._weighted)
+            products = (self._weighted @ design.T).astype(np.float64)
+            information, toward, nuisance = _without_brightness(products)
+            offset = parameters_of(backward @ warp)
+            offset[TURN:] = parameters_of(warp)[TURN:] - expected.others
+            wanted = toward + expected.precision * offset
+            step = cv2.solve(information + prior, wanted, flags=cv2.DECOMP_CHOLESKY)[1].ravel()
+            warp = warp @ inverse(warp_of(step.tolist()))
+            warp /= warp[2, 2]
+            if np.all(np.abs(step) < _SMALL_STEP):
+                break
+        # Slopes that are noise look like information.
+        found = np.maximum(products.diagonal()[:PARAMETERS], 1e-12)
+        share = (self._grid.power @ used) * slope_noise / found
+        honest = np.sqrt(np.clip(1 - share, 0.001, 1.0))
+        covariance = cv2.invert(information * np.outer(honest, honest) + prior, flags=cv2.DECOMP_CHOLESKY)[1]
+        # The filter over growth must not take what was expected for a measurement.
+        measured = 1 / covariance[GROWTH, GROWTH] - expected.precision[GROWTH]
+        covariance[GROWTH, GROWTH] = 1 / max(measured, 1e-3)
+        explained = np.concatenate([step, nuisance[0] - nuisance[1] @ step]).astype(np.float32)
+        residual = design[-1] - explained @ design[:-1]
+        residual *= inside.ravel()
+        return Alignment(warp, covariance, residual.reshape(self._grid.shape), inside)
+
+    def _compare(self, keyframe: Map, warp: Matrix) -> NDArray[np.bool_]:
+        """Put the difference of a warped keyframe to the image into the design; tell where there is one."""
+        height, width = self._grid.shape
+        warped = cv2.warpPerspective(
+            keyframe,
+            self._grid.pixels_of(warp),
+            (width, height),
+            flags=cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP,
+            borderMode=cv2.BORDER_CONSTANT,
+            borderValue=float("nan"),
+        )
+        difference = np.subtract(warped, self._design[PARAMETERS + 1], out=self._design[-1])
+        inside: NDArray[np.bool_] = difference == difference
+        difference[~inside] = 0.0
+        return inside
+
+
+def _without_brightness(products: Matrix) -> tuple[Matrix, Matrix, tuple[Matrix, Matrix]]:
+    """Normal equations of the eight parameters with offset and gain solved for, and what gives those two."""
+    both = products[PARAMETERS:, PARAMETERS:-1] + _BRIGHTNESS_PRECISION
+    back = inverse(both)
+    coupling = back @ products[PARAMETERS:, :PARAMETERS]
+    constant = back @ products[PARAMETERS:, -1]
+    cross = products[:PARAMETERS, PARAMETERS:-1]
+    information = products[:PARAMETERS, :PARAMETERS] - cross @ coupling
+    toward = products[:PARAMETERS, -1] - cross @ constant
+    return information, toward, (constant, coupling)

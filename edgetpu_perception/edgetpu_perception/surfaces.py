@@ -1,0 +1,361 @@
+"""Surfaces in view and how fast each comes closer: one, or one before another.
+
+Each surface is a plane that moves for itself; every element of the map belongs to the one whose motion
+explains it. A second surface is tried where one motion leaves something unexplained, and stays while it
+explains more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.homography_alignment import (
+    TILT,
+    TURN,
+    Aligner,
+    Alignment,
+    Expectation,
+    Grid,
+    Map,
+    Matrix,
+    inverse,
+    parameters_of,
+)
+from edgetpu_perception.plane_slant import PlaneSlant
+from edgetpu_perception.relative_depth import RelativeDepth
+
+LONGEST = 1.0
+"""Age of a keyframe, s, after which a new one is taken, ..."""
+
+LARGEST_GROWTH = math.log(1.3)
+"""... or after that much change of depth, ..."""
+
+LARGEST_SHIFT = 0.25
+"""... or a shift by that share of the picture, ..."""
+
+SMALLEST_OVERLAP = 0.75
+"""... or when less than this share of the picture is in the keyframe."""
+
+LOST_OVERLAP = 0.3
+"""Below this share there is nothing to go by."""
+
+CORRELATION = 1.8
+"""How many times less certain results are than if neighbouring elements had independent noise."""
+
+EDGE_ERROR = 0.1
+"""Elements by which real images do not follow a warp; slopes make it an error of brightness."""
+
+IMAGE_NOISE = 0.85
+"""Share of the variance of a difference, at most, that is the image's: warping smooths the keyframe's."""
+
+SMALLEST_NOISE = 0.1
+"""Variance of the difference of two maps, at least: their own quantum, grey levels squared."""
+
+CLAIM_RATE = 0.15
+"""A surface comes closer when its rate, 1/s, is above this ..."""
+
+CLAIM_SIGMAS = 4.5
+"""... and that many standard deviations above zero ..."""
+
+DOUBT_SIGMAS = 2.0
+"""... and may come closer when it is above this many."""
+
+_FREE = np.array([0.15, 0.15, 0.05, 0.05, 0.03, 0.03, 0.1, 0.1]) ** -2.0
+"""Precision of what is expected of the main surface's warp ..."""
+
+_BESIDE = np.array([0.15, 0.15, 0.05, 0.01, 0.01, 0.01, 0.02, 0.02]) ** -2.0
+"""... and of another one's: the camera, and so turn and tilt, is the same."""
+
+_FIRST_NOISE = 10.0
+"""Variance of the difference of two maps before it is measured, grey levels squared."""
+
+_MIDDLE = 118.0
+"""Brightness, from the middle, up to which noise is not clipped, grey levels."""
+
+_WINDOW = 7
+"""Side of the neighbourhood over which residuals are averaged, elements."""
+
+_OUTLIER = 4.0
+"""Mean squared residual, in its variance, from which on an element counts less."""
+
+_UNEXPLAINED = 2.0
+"""Mean squared residual, in its variance, above which an element moves in another way ..."""
+
+_SMALLEST_TRIAL = 0.03
+"""... and the share of such elements from which on another surface is tried."""
+
+_SMALLEST_PART = 0.02
+"""Share of the map a surface must have."""
+
+_TRIAL = (8, 20)
+"""Frames that a new surface is given at least to part from the main one, and at most to prove itself."""
+
+_PAUSE = 8
+"""Frames after a trial that failed until the next one."""
+
+_EVIDENCE, _EVIDENCE_KEPT = 120.0, 40.0
+"""Chi-square by which a surface must explain the image better to be established, and to stay so."""
+
+_FORGET = 0.97
+"""Share of the evidence that is kept from frame to frame."""
+
+_SAME = 0.4
+"""Surfaces that move less than so many elements apart are one."""
+
+_FOLLOW = 0.5
+"""Share of the newest frame in the motion that is expected for the next one. The slope of fine textures is
+too small by up to a third, which makes steps too long; a motion that followed at once could swing up."""
+
+
+@dataclass
+class Surface:
+    """What is known about one surface."""
+
+    part: Map
+    """Share 0..1 to which each element belongs to it."""
+    warp: Matrix = field(default_factory=lambda: np.eye(3))
+    """From the present image to the keyframe."""
+    motion: Matrix = field(default_factory=lambda: np.eye(3))
+    """What the last frames added to the warp."""
+    depth: RelativeDepth = field(default_factory=RelativeDepth)
+    slant: PlaneSlant = field(default_factory=PlaneSlant)
+    log_depth: float = 0.0
+    slant_error: float = 0.0
+    """Standard deviation of the rate, 1/s, that comes from the slant."""
+    overlap: float = 1.0
+    evidence: float = 0.0
+    """By how much it explains the image better than the main surface, as a chi-square."""
+    established: bool = False
+    frames: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Speed over depth, 1/s."""
+        return self.depth.rate
+
+    @property
+    def rate_sigma(self) -> float:
+        """One standard deviation."""
+        return math.hypot(self.depth.rate_sigma, self.slant_error)
+
+    @property
+    def approaches(self) -> bool:
+        """Whether it certainly comes closer."""
+        return self.rate > max(CLAIM_RATE, CLAIM_SIGMAS * self.rate_sigma)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it may come closer, but not certainly."""
+        return not self.approaches and self.rate > max(CLAIM_RATE, DOUBT_SIGMAS * self.rate_sigma)
+
+
+class SurfaceTracker:
+    """Follows the surfaces in a sequence of slope maps."""
+
+    def __init__(self, grid: Grid, slope_noise: float) -> None:
+        """`slope_noise`: standard deviation of a slope over that of the brightness, for white noise."""
+        self._grid = grid
+        self._aligner = Aligner(grid)
+        self._slope_noise = slope_noise**2
+        self._size = float(grid.x.size)
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything."""
+        self.surfaces: list[Surface] = []
+        self._keyframe: Map | None = None
+        self._keyframe_stamp = self._stamp = math.nan
+        self._noise = _FIRST_NOISE
+        self._noise_known = False
+        self.unexplained = 0.0
+        self._next_trial = 4
+
+    def update(self, brightness: Map, slope_x: Map, slope_y: Map, stamp: float) -> Surface | None:
+        """Take one image; returns the surface of interest, None while there are too few images.
+
+        That is the nearest one in time when it is established, or else the main one.
+        """
+        if self._keyframe is None:
+            self._keyframe, self._keyframe_stamp, self._stamp = brightness.copy(), stamp, stamp
+            self.surfaces = [Surface(np.ones(self._grid.shape, np.float32))]
+            return None
+        seconds, self._stamp = stamp - self._stamp, stamp
+        self._aligner.set_image(brightness, slope_x, slope_y)
+        steepness = np.float32(EDGE_ERROR**2) * (slope_x**2 + slope_y**2)
+        alignments = self._follow(steepness, seconds)
+        if self.surfaces[0].overlap < LOST_OVERLAP:
+            self.restart()
+            return None
+        self._share(alignments, brightness, steepness)
+        surface = self._of_interest()
+        self._renew_keyframe(brightness)
+        return surface if surface.frames > 1 else None
+
+    def _follow(self, steepness: Map, seconds: float) -> list[Alignment]:
+        """Align every surface, the main one, which comes first, first."""
+        self.surfaces.sort(key=lambda surface: -float(surface.part.sum()))
+        main = self.surfaces[0]
+        certainty = np.float32(CORRELATION**-2) / (np.float32(max(self._noise, SMALLEST_NOISE)) + steepness)
+        alignments = []
+        for surface in self.surfaces:
+            predicted = surface.warp @ surface.motion
+            others = np.zeros(5)
+            if surface is main:
+                others[0] = parameters_of(predicted)[TURN]
+                expected = Expectation(predicted, others, _FREE)
+            else:
+                known = parameters_of(main.warp)
+                others[0], others[TILT - TURN :] = known[TURN], known[TILT:]
+                expected = Expectation(predicted, others, _BESIDE)
+            assert self._keyframe is not None
+            steps = 2 if surface.frames > 3 else 4
+            alignment = self._aligner.align(
+                self._keyframe,
+                certainty * surface.part,
+                expected,
+                self._slope_noise * IMAGE_NOISE * self._noise,
+                steps,
+            )
+            self._advance(surface, alignment, seconds, surface is main)
+            alignments.append(alignment)
+        return alignments
+
+    def _advance(self, surface: Surface, alignment: Alignment, seconds: float, main: bool) -> None:
+        motion = inverse(surface.warp) @ alignment.warp
+        surface.motion += _FOLLOW * (motion / motion[2, 2] - surface.motion)
+        surface.warp = alignment.warp
+        surface.overlap = float(alignment.inside.mean())
+        surface.frames += 1
+        covariance = alignment.covariance
+        if main:
+            surface.log_depth, variance, slant = surface.slant.log_depth(alignment.warp, covariance)
+            surface.slant_error = slant / max(self._stamp - self._keyframe_stamp, 0.1)
+        else:
+            (a, b), (c, d) = alignment.warp[:2, :2].tolist()
+            surface.log_depth, variance = 0.5 * math.log(max(a * d - b * c, 1e-3)), float(covariance[2, 2])
+        surface.depth.predict(seconds)
+        surface.depth.update(surface.log_depth, variance)
+        since = self._stamp - self._keyframe_stamp
+        shared = all(each.established for each in self.surfaces[:2]) and len(self.surfaces) > 1
+        if shared and surface.depth.surprised and since > 0.1:
+            # Its part has changed more than its motion.
+            surface.depth.start_over(surface.log_depth, variance, since)
+
+    def _share(self, alignments: list[Alignment], brightness: Map, steepness: Map) -> None:
+        """Divide the map among the surfaces, try another one, drop one that explains nothing."""
+        squares = [alignment.residual**2 for alignment in alignments]
+        own = self._own(squares)
+        scale = np.float32(max(self._noise, SMALLEST_NOISE)) + steepness
+        sample = (own / scale)[self._unclipped(brightness, alignments[0].inside)][::3]
+        # The lower quartile of a squared normal variable is 0.1015 of its variance.
+        quartile = float(np.partition(sample, sample.size // 4)[sample.size // 4])
+        measured = quartile / 0.1015 * max(self._noise, SMALLEST_NOISE)
+        self._noise += (0.2 if self._noise_known else 1.0) * (measured - self._noise)
+        self._noise_known = True
+        squares = [square / scale for square in squares]
+        around = [cv2.blur(square, (_WINDOW, _WINDOW)) for square in squares]
+        main = self.surfaces[0]
+        self.unexplained = float((self._own(around) > _UNEXPLAINED).mean())
+        if len(self.surfaces) == 1:
+            main.part = 1 / (1 + (around[0] / _OUTLIER) ** 2)
+            main.established = True
+            if main.frames >= self._next_trial:
+                self._try_another(around[0])
+            return
+        self._weigh(squares, alignments)
+        self._divide(around)
+        self._drop()
+
+    def _own(self, maps: list[Map]) -> Map:
+        """Of one map for each surface, at each element that of the surface it belongs to."""
+        if len(maps) == 1 or not self.surfaces[1].established:
+            return maps[0]
+        main, other = self.surfaces
+        return np.where(main.part >= other.part, maps[0], maps[1])
+
+    def _unclipped(self, brightness: Map, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Where noise shows in full, which it does not at black and white."""
+        middle = inside & (np.abs(brightness) < _MIDDLE)
+        return middle if np.count_nonzero(middle) > 0.1 * self._size else inside
+
+    def _try_another(self, around: Map) -> None:
+        unexplained = (around > _UNEXPLAINED).astype(np.float32)
+        if unexplained.mean() > _SMALLEST_TRIAL:
+            main = self.surfaces[0]
+            part = cv2.blur(unexplained, (_WINDOW, _WINDOW))
+            self.surfaces.append(
+                Surface(part, main.warp, main.motion, RelativeDepth(main.rate, main.log_depth, 0.03))
+            )
+
+    def _weigh(self, squares: list[Map], alignments: list[Alignment]) -> None:
+        """How much better the second surface explains what is its part."""
+        main, other = self.surfaces
+        both = alignments[0].inside & alignments[1].inside & (other.part > 0.5)
+        gain = np.minimum(squares[0], 25.0) - np.minimum(squares[1], 25.0)
+        other.evidence = max(other.evidence * _FORGET, float(gain[both].sum()) / CORRELATION**2)
+        main.established = True
+        other.established = other.evidence > (_EVIDENCE_KEPT if other.established else _EVIDENCE)
+
+    def _divide(self, around: list[Map]) -> None:
+        main, other = self.surfaces
+        share = cv2.blur(other.part / (main.part + other.part + 1e-6), (3, 3))
+        share = np.clip(share, 0.03, 0.97)
+        favour = np.clip((around[0] - around[1]) * np.float32(_WINDOW**2 / 12), -8.0, 8.0)
+        odds = (share / (1 - share)) ** 0.95 * np.exp(favour)
+        share = odds / (1 + odds)
+        other.part = share / (1 + (around[1] / _OUTLIER) ** 2)
+        rest = 1 - share if other.established else np.float32(1)
+        main.part = rest / (1 + (around[0] / _OUTLIER) ** 2)
+
+    def _drop(self) -> None:
+        other = self.surfaces[1]
+        smaller, larger = sorted(self.surfaces, key=lambda surface: float(surface.part.sum()))
+        vain = other.frames > _TRIAL[1] and not other.established
+        if vain or smaller.part.sum() < _SMALLEST_PART * self._size or self._alike():
+            self.surfaces = [larger]
+            self._next_trial = larger.frames + _PAUSE
+
+    def _alike(self) -> bool:
+        """Whether the surfaces move the same, so that they are one."""
+        main, other = self.surfaces
+        if self._stamp - self._keyframe_stamp < 0.15 or other.frames < _TRIAL[0]:
+            return False
+        if abs(main.rate - other.rate) > 3 * math.hypot(main.rate_sigma, other.rate_sigma):
+            return False
+        between = inverse(main.warp) @ other.warp
+        x, y = self._grid.extent[0] / 3, self._grid.extent[1] / 3
+        corners = np.array([[0, x, -x, x, -x], [0, y, y, -y, -y], [1, 1, 1, 1, 1]])
+        moved = between @ corners
+        apart = np.abs(moved[:2] / moved[2] - corners[:2]).max(axis=1)
+        return bool(max(apart[0] * self._grid.focal[0], apart[1] * self._grid.focal[1]) < _SAME)
+
+    def _of_interest(self) -> Surface:
+        main = max(self.surfaces, key=lambda surface: float(surface.part.sum()))
+        for surface in self.surfaces:
+            if surface is not main and surface.established and surface.approaches:
+                margin = 3 * math.hypot(main.rate_sigma, surface.rate_sigma)
+                if surface.rate > main.rate + margin:
+                    return surface
+        return main
+
+    def _renew_keyframe(self, brightness: Map) -> None:
+        main = max(self.surfaces, key=lambda surface: float(surface.part.sum()))
+        x, y = main.warp[0, 2] / self._grid.extent[0], main.warp[1, 2] / self._grid.extent[1]
+        growth = max(abs(surface.log_depth) for surface in self.surfaces if surface.established)
+        if (
+            self._stamp - self._keyframe_stamp > LONGEST - 1e-6
+            or growth > LARGEST_GROWTH
+            or math.hypot(x, y) > LARGEST_SHIFT
+            or main.overlap < SMALLEST_OVERLAP
+        ):
+            self._keyframe, self._keyframe_stamp = brightness.copy(), self._stamp
+            for surface in self.surfaces:
+                surface.warp = np.eye(3)
+                surface.log_depth = 0.0
+                surface.depth.start_keyframe()
+                surface.slant.start_keyframe()

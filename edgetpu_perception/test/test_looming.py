@@ -1,0 +1,414 @@
+"""Time to contact: the graph, what is told from growth, what is not taken for an approach, and the zones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.errors import GraphError, ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_perception.camera import Pinhole
+from edgetpu_perception.graphs import looming as graph
+from edgetpu_perception.looming import Looming, LoomingResult
+from edgetpu_perception.plane_slant import PlaneSlant
+from edgetpu_perception.relative_depth import RelativeDepth
+
+FOCAL = 45.0  # px of a 64 px image: a field of view of 71 deg
+Image = NDArray[np.uint8]
+
+
+@pytest.fixture(scope="module")
+def engine() -> CpuEngine:
+    return CpuEngine(graph.build())
+
+
+@pytest.fixture
+def looming(engine: CpuEngine) -> Looming:
+    return Looming(engine)
+
+
+class Wall:
+    """A textured wall at z = 4 m, with details of all sizes, or a square of it before another one."""
+
+    def __init__(self, seed: int = 1, size: int = 64, noise: float = 4.0) -> None:
+        self.random = np.random.default_rng(seed)
+        self.size, self.noise = size, noise
+        self.textures = [self._texture(), self._texture()]
+
+    def _texture(self) -> NDArray[np.float32]:
+        picture = np.zeros((1024, 1024), np.float32)
+        for octave in range(3, 10):
+            grain = self.random.normal(0, 1, (2**octave, 2**octave)).astype(np.float32)
+            picture += cv2.resize(grain, (1024, 1024), interpolation=cv2.INTER_CUBIC)
+        return np.clip(110 + 25 * picture, 0, 255).astype(np.float32)
+
+    def seen(
+        self,
+        z: float = 0.0,
+        x: float = 0.0,
+        turn: tuple[float, float, float] = (0.0, 0.0, 0.0),
+        behind: float = 0.0,
+    ) -> Image:
+        """From (x, 0, z), turned by axis * rad; `behind`: m from a 3 m wide square to the other wall."""
+        fine = 4 * self.size
+        focal = FOCAL * fine / 64
+        camera = np.array([[focal, 0, fine / 2 - 0.5], [0, focal, fine / 2 - 0.5], [0, 0, 1]])
+        axes = cv2.Rodrigues(np.array(turn))[0]
+        picture = np.zeros((fine, fine), np.float32)
+        for layer, distance in ((1, 4.0 + behind), (0, 4.0)) if behind else ((0, 4.0),):
+            # From texels of 1 cm, the middle of the texture at x = y = 0, to pixels.
+            texel = 0.01
+            place = np.array([[texel, 0, -512 * texel - x], [0, texel, -512 * texel], [0, 0, distance - z]])
+            warp = camera @ axes.T @ place
+            look = {"flags": cv2.INTER_LINEAR, "borderMode": cv2.BORDER_REFLECT}
+            shown = cv2.warpPerspective(self.textures[layer], warp, (fine, fine), **look)
+            mask = np.ones_like(self.textures[0])
+            if behind and layer == 0:
+                mask[:] = 0
+                mask[512 - 150 : 512 + 150, 512 - 150 : 512 + 150] = 1
+            inside = cv2.warpPerspective(mask, warp, (fine, fine), borderMode=cv2.BORDER_CONSTANT)
+            picture = np.where(inside > 0.5, shown, picture) if behind else shown
+        small = cv2.resize(picture, (self.size, self.size), interpolation=cv2.INTER_AREA)
+        noisy = small + self.random.normal(0, self.noise, small.shape)
+        return np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
+
+
+def watch(looming: Looming, view: Callable[[float], Image], seconds: float) -> list[LoomingResult]:
+    """Results at 30 Hz of what is seen at each time."""
+    stamps = np.arange(round(30 * seconds)) / 30
+    return [looming.update(view(stamp), stamp) for stamp in stamps.tolist()]
+
+
+def claimed(results: list[LoomingResult]) -> int:
+    """Results that tell an approach."""
+    return sum(result.valid and math.isfinite(result.ttc) for result in results)
+
+
+def errors(results: list[LoomingResult], start: float = 4.0, speed: float = 1.0) -> NDArray[np.float64]:
+    """Relative errors of the time to contact from frame 10 on; inf where there is none."""
+    told = [(r.ttc if r.valid else math.inf, (start - speed * r.stamp) / speed) for r in results[10:]]
+    return np.array([abs(found / true - 1) for found, true in told])
+
+
+class TestGraph:
+    def test_is_the_same_every_time(self) -> None:
+        assert graph.build() == graph.build()
+        assert graph.name() == Looming().model == "looming_64x64"
+        assert Looming(size=128).model == "looming_128x128"
+
+    def test_gives_the_brightness_and_the_slopes_of_a_ramp(self, engine: CpuEngine) -> None:
+        y, x = np.mgrid[:64, :64]
+        image = (10 + 2 * x + y).astype(np.uint8).reshape(1, 64, 64, 1)
+        brightness, right, down = graph.SlopeReader.of(64, 64, engine.outputs).read(
+            engine.run({"image": image})
+        )
+        assert brightness.shape == (60, 60)
+        assert np.array_equal(brightness, 10.0 + 2 * x[2:-2, 2:-2] + y[2:-2, 2:-2] - 128)
+        assert (right == 2).all()
+        assert (down == 1).all()
+
+    def test_of_128_px_gives_slopes_per_element(self) -> None:
+        engine = CpuEngine(graph.build(128, 128))
+        x = np.mgrid[:128, :128][1]
+        image = (20 + x).astype(np.uint8).reshape(1, 128, 128, 1)
+        brightness, right, down = graph.SlopeReader.of(128, 128, engine.outputs).read(
+            engine.run({"image": image})
+        )
+        assert np.array_equal(brightness, 20.0 + x[3:-3:2, 3:-3:2] - 128)
+        assert (right == 2).all()
+        assert not down.any()
+
+    def test_knows_its_own_noise(self) -> None:
+        random = np.random.default_rng(3)
+        image = random.normal(128, 4, (256, 256))
+        planes = [cv2.filter2D(image, -1, kernel) for kernel in graph.kernels()]
+        measured = planes[1].std() / planes[0].std()
+        assert graph.Layout.of_size(64, 64).noise == pytest.approx(measured, rel=0.03)
+
+    def test_refuses_an_image_that_is_too_small(self) -> None:
+        with pytest.raises(GraphError, match="at least 16x16 px; got 8x64"):
+            graph.build(8, 64)
+
+
+class TestModels:
+    def test_of_another_kind_are_refused(self) -> None:
+        image = TensorSpec("image", (1, 64, 64, 1), np.dtype(np.uint8), 1.0, 0)
+        other = TensorSpec("evidence", (1, 64, 64, 1), np.dtype(np.uint8), 1.0, 0)
+        with pytest.raises(ModelUnsupportedError, match="expected slopes of a 64x64 image; got 'evidence'"):
+            Looming().bind([image], [other])
+
+    def test_must_be_bound_before_images_come(self) -> None:
+        with pytest.raises(ModelUnsupportedError, match="bound"):
+            Looming().prepare(np.zeros((64, 64), np.uint8), 0.0)
+
+
+class TestApproach:
+    def test_is_told_within_one_percent(self, looming: Looming) -> None:
+        wall = Wall()
+        results = watch(looming, lambda t: wall.seen(t), 3.5)
+        found = errors(results)
+        assert np.median(found) < 0.01
+        assert found.max() < 0.06
+        assert all(r.confidence > 0.5 for r in results[15:])
+
+    def test_is_told_wherever_it_leads(self, looming: Looming) -> None:
+        wall = Wall(2)
+        found = errors(watch(looming, lambda t: wall.seen(t, x=0.5 * t), 3.5))
+        assert np.median(found) < 0.015
+        assert np.quantile(found, 0.95) < 0.05
+
+    def test_is_told_at_128_px(self) -> None:
+        wall = Wall(size=128)
+        found = errors(watch(Looming(size=128), lambda t: wall.seen(t), 3.5))
+        assert np.median(found) < 0.01
+        assert found.max() < 0.04
+
+    def test_is_told_while_the_camera_turns(self, looming: Looming) -> None:
+        wall = Wall(3)
+        rate = math.radians(10)
+        found = errors(watch(looming, lambda t: wall.seen(t, turn=(0.0, rate * t, 0.3 * rate * t)), 3.0))
+        assert np.median(found) < 0.03
+        assert np.quantile(found, 0.95) < 0.10
+
+    def test_of_an_object_is_told_before_a_background(self, looming: Looming) -> None:
+        wall = Wall(4)
+        results = watch(looming, lambda t: wall.seen(t, behind=3.0), 3.4)
+        found = errors(results)
+        assert np.median(found) < 0.03
+        assert np.quantile(found[20:], 0.95) < 0.08
+
+    def test_is_told_whatever_the_exposure_does(self, looming: Looming) -> None:
+        wall = Wall(5)
+
+        def view(t: float) -> Image:
+            gain = 1 + 0.2 * math.sin(3 * t)
+            return np.clip(np.rint(wall.seen(t) * gain), 0, 255).astype(np.uint8)
+
+        assert np.median(errors(watch(looming, view, 3.0))) < 0.02
+
+    def test_does_not_depend_on_the_shape_of_the_image(self, looming: Looming) -> None:
+        wall = Wall(6, size=256)
+        found = errors(watch(looming, lambda t: cv2.resize(wall.seen(t), (320, 240)), 3.0))
+        assert np.median(found) < 0.02
+
+    def test_has_honest_sigmas(self, engine: CpuEngine) -> None:
+        inside = []
+        for seed in range(4):
+            wall = Wall(10 + seed)
+            for result in watch(Looming(engine), lambda t, wall=wall: wall.seen(t), 3.0)[10:]:
+                error = abs(result.expansion_rate - 1 / (4 - result.stamp))
+                inside.append(error < result.expansion_rate_sigma)
+                assert result.ttc_sigma == pytest.approx(result.expansion_rate_sigma * result.ttc**2)
+        assert 0.6 < np.mean(inside) < 0.95
+
+    def test_that_stops_is_over_within_three_frames(self, looming: Looming) -> None:
+        wall = Wall(7)
+        results = watch(looming, lambda t: wall.seen(min(t, 2.0)), 3.0)
+        assert results[59].ttc == pytest.approx(2.03, rel=0.03)
+        assert claimed(results[64:]) == 0
+
+    def test_that_begins_is_told_within_six_frames(self, looming: Looming) -> None:
+        wall = Wall(8)
+        results = watch(looming, lambda t: wall.seen(2.0 + max(t - 1.0, 0.0)), 2.0)
+        assert all(r.ttc == math.inf for r in results[6:30])
+        assert all(r.ttc == pytest.approx(3.0 - r.stamp, rel=0.25) for r in results[37:])
+
+    def test_is_the_same_every_time(self, engine: CpuEngine) -> None:
+        first, second = (watch(Looming(engine), Wall(9).seen, 1.0) for _ in range(2))
+        assert repr(first) == repr(second)
+
+
+class TestNoApproach:
+    @pytest.mark.parametrize("seed", [1, 2])
+    def test_of_what_stands_still(self, looming: Looming, seed: int) -> None:
+        wall = Wall(seed)
+        results = watch(looming, lambda _: wall.seen(1.0), 2.0)
+        assert all(r.valid and r.ttc == math.inf and abs(r.expansion_rate) < 0.02 for r in results[5:])
+
+    def test_of_fine_texture_that_stands_still(self, looming: Looming) -> None:
+        random = np.random.default_rng(5)
+        grain = random.normal(128, 40, (64, 64))
+        results = watch(
+            looming, lambda _: np.clip(grain + random.normal(0, 4, grain.shape), 0, 255).astype(np.uint8), 2.0
+        )
+        assert all(r.ttc == math.inf and abs(r.expansion_rate) < 0.02 for r in results[5:])
+
+    def test_of_what_recedes(self, looming: Looming) -> None:
+        wall = Wall(3)
+        results = watch(looming, lambda t: wall.seen(2.0 - t), 1.5)
+        assert all(r.valid and r.ttc == math.inf for r in results[5:])
+        assert results[-1].expansion_rate == pytest.approx(-1 / (2 + results[-1].stamp), rel=0.05)
+
+    @pytest.mark.parametrize("axis", [(0.0, 1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)])
+    def test_of_a_camera_that_turns_with_30_degrees_a_second(
+        self, looming: Looming, axis: tuple[float, float, float]
+    ) -> None:
+        wall, rate = Wall(4), math.radians(30)
+        x, y, z = axis
+        results = watch(
+            looming, lambda t: wall.seen(1.0, turn=(rate * t * x, rate * t * y, rate * t * z)), 1.0
+        )
+        assert claimed(results) == 0
+        assert all(r.valid for r in results[10:])
+
+    def test_of_motion_to_the_side(self, looming: Looming) -> None:
+        wall = Wall(5)
+        results = watch(looming, lambda t: wall.seen(2.0, x=t), 1.5)
+        assert claimed(results) == 0
+        assert all(r.valid for r in results[10:])
+
+    def test_of_a_blank_view(self, looming: Looming) -> None:
+        random = np.random.default_rng(6)
+        noise = watch(looming, lambda _: np.rint(random.normal(150, 4, (64, 64))).astype(np.uint8), 2.0)
+        assert claimed(noise) == 0
+
+    @pytest.mark.parametrize("level", [0, 128, 255])
+    def test_of_a_perfectly_even_view(self, looming: Looming, level: int) -> None:
+        results = watch(looming, lambda _: np.full((64, 64), level, np.uint8), 1.0)
+        assert not any(r.valid for r in results)
+        assert math.isnan(results[-1].ttc)
+        assert math.isnan(results[-1].tau)
+
+
+class TestTime:
+    def test_the_first_image_has_zones_only(self, looming: Looming) -> None:
+        result = looming.update(Wall().seen(), 5.0)
+        assert not result.valid
+        assert result.confidence == 0
+        assert math.isnan(result.ttc)
+        assert min(result.zones) > 0
+
+    @pytest.mark.parametrize("jump", [-1.0, 0.0, 1.0])
+    def test_a_gap_or_a_step_back_starts_anew(self, looming: Looming, jump: float) -> None:
+        wall = Wall()
+        watch(looming, lambda t: wall.seen(t), 1.0)
+        assert not looming.update(wall.seen(1.0), 29 / 30 + jump).valid
+
+    def test_late_and_lost_frames_do_not_matter(self, looming: Looming) -> None:
+        wall = Wall()
+        random = np.random.default_rng(2)
+        stamps = np.cumsum(random.choice([1, 1, 2, 3], 50)) / 30
+        results = [looming.update(wall.seen(t), t) for t in stamps.tolist() if t < 3.3]
+        assert np.median(errors(results)) < 0.02
+
+
+class TestZones:
+    @pytest.mark.parametrize("level", [0, 100, 255])
+    def test_of_an_even_image_are_nothing(self, looming: Looming, level: int) -> None:
+        assert looming.update(np.full((64, 64), level, np.uint8), 0.0).zones == (0.0,) * 9
+
+    @pytest.mark.parametrize("zone", range(9))
+    def test_see_a_contrast_of_10_grey_levels_where_it_is(self, looming: Looming, zone: int) -> None:
+        row, column = divmod(zone, 3)
+        image = np.full((64, 64), 100, np.uint8)
+        image[21 * row + 4 : 21 * row + 18, 21 * column + 8 : 21 * column + 14] += 10
+        zones = looming.update(image, 0.0).zones
+        assert zones[zone] > 1.0
+        assert sum(zones) == zones[zone]
+
+    def test_grow_with_the_contrast(self, looming: Looming) -> None:
+        stripes = np.zeros((64, 64))
+        stripes[:, ::8] = 1
+        stripes[:, 1::8] = 1
+        zones = np.array(
+            [looming.update((20 + c * stripes).astype(np.uint8), 0.0).zones for c in range(0, 230, 10)]
+        )
+        assert (np.diff(zones, axis=0) > 0).all()
+
+    def test_of_a_ramp_are_its_slope_squared(self, looming: Looming) -> None:
+        ramp = np.tile(np.arange(0, 192, 3, dtype=np.uint8), (64, 1))
+        result = looming.update(ramp, 0.0)
+        assert result.zones == (9.0,) * 9
+        assert result.tau == 1.0
+
+    def test_tau_compares_the_centre_with_the_rest(self, looming: Looming) -> None:
+        image = np.tile(np.arange(0, 128, 2, dtype=np.uint8), (64, 1))
+        image[24:40, 24:40] += 60
+        result = looming.update(image, 0.0)
+        assert result.tau == pytest.approx(result.zones[4] / 4.0)
+        assert result.tau > 10
+
+
+class TestZoneModel:
+    """The looming model that people already have."""
+
+    @pytest.fixture
+    def eye(self, golden) -> Looming:  # type: ignore[no-untyped-def]
+        return Looming(CpuEngine(golden / "models" / "looming_64x64_3x3.tflite"))
+
+    def test_is_rid_of_its_border(self, eye: Looming) -> None:
+        for level in range(0, 256, 25):
+            assert eye.update(np.full((64, 64), level, np.uint8), 0.0).zones == (0.0,) * 9
+
+    def test_gives_energies_within_its_steps(self, eye: Looming) -> None:
+        image = Wall(noise=0).seen(2.0)
+        right = cv2.Sobel(image, cv2.CV_64F, 1, 0) / 8
+        down = cv2.Sobel(image, cv2.CV_64F, 0, 1) / 8
+        energy = right**2 + down**2
+        blocks = [
+            energy[max(21 * r, 1) : 21 * r + 21, max(21 * c, 1) : 21 * c + 21]
+            for r in range(3)
+            for c in range(3)
+        ]
+        true = np.array([block.mean() for block in blocks])
+        # Squares below half a step of 71.6 are lost before they are added up.
+        assert np.abs(np.array(eye.update(image, 0.0).zones) - true).max() < 60
+
+    def test_does_not_pretend_to_know_a_time_to_contact(self, eye: Looming) -> None:
+        wall = Wall()
+        for result in watch(eye, lambda t: wall.seen(t), 0.5):
+            assert not result.valid
+            assert math.isnan(result.ttc)
+            assert result.tau > 0
+
+
+class TestRelativeDepth:
+    def test_at_constant_speed_is_predicted_exactly(self) -> None:
+        depth = RelativeDepth()
+        for frame in range(1, 31):
+            depth.predict(1 / 30)
+            depth.update(math.log((4 - frame / 30) / 4), 1e-8)
+        assert depth.rate == pytest.approx(1 / 3, rel=1e-3)
+        depth.predict(1.0)
+        assert depth.rate == pytest.approx(1 / 2, rel=1e-3)
+
+    def test_keeps_its_rate_over_a_new_keyframe(self) -> None:
+        depth = RelativeDepth()
+        for frame in range(1, 31):
+            depth.predict(1 / 30)
+            depth.update(math.log((4 - frame / 30) / 4), 1e-8)
+        depth.start_keyframe()
+        for frame in range(1, 11):
+            depth.predict(1 / 30)
+            depth.update(math.log((3 - frame / 30) / 3), 1e-8)
+        assert depth.rate == pytest.approx(1 / (3 - 10 / 30), rel=1e-3)
+
+
+class TestPlaneSlant:
+    def test_tells_distance_from_motion_beside_a_slanted_plane(self) -> None:
+        """A camera that turns 20 deg, then moves 10 % nearer and as much to the side."""
+        turned = cv2.Rodrigues(np.array([0.0, math.radians(20), 0.0]))[0]
+        slant, covariance = PlaneSlant(), np.eye(8) * 1e-10
+        # Points of the frontal plane at distance 1: key = (R + t n^T) present.
+        slant.log_depth(turned, covariance)
+        slant.start_keyframe()
+        normal = turned.T @ np.array([0.0, 0.0, 1.0])
+        motion = turned.T @ np.array([0.1, 0.0, 0.1])
+        warp = np.eye(3) + np.outer(motion, normal / (1 - 0.1))
+        found, _, _ = slant.log_depth(warp / warp[2, 2], covariance)
+        assert found == pytest.approx(math.log(0.9), rel=0.02)
+
+
+def test_a_camera_of_another_size_is_not_believed(engine: CpuEngine) -> None:
+    wall = Wall()
+    odd = Pinhole(640, 480, 5.0, 5.0, 0.0, 0.0)
+    with_odd, without = (
+        watch(Looming(engine, camera), lambda t: wall.seen(t), 0.0) for camera in (odd, None)
+    )
+    assert with_odd == without

@@ -1,0 +1,479 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.errors import GraphError, ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.model import parse_model
+from edgetpu_driver.tflite.patch import replace_tensor
+from edgetpu_perception.camera import Pinhole
+from edgetpu_perception.graphs import pattern
+from edgetpu_perception.images import ImageError
+from edgetpu_perception.pattern_template import TemplateReason
+from edgetpu_perception.pattern_tracker import MatchResult, PatternTracker
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+Image = NDArray[np.uint8]
+SIZES = [(64, 8), (64, 16), (128, 16), (128, 32)]
+
+
+def texture(seed: int, side: int = 64, blur: float = 1.5) -> Image:
+    """Smooth random blobs: every patch is unlike every other."""
+    noise = np.random.default_rng(seed).normal(size=(side, side))
+    smooth = cv2.GaussianBlur(noise, (0, 0), blur)
+    return np.clip(np.rint(128 + 45 * smooth / smooth.std()), 0, 255).astype(np.uint8)
+
+
+def cut(image: Image, x: int, y: int, side: int = 16) -> Image:
+    """The patch whose first pixel is (x, y)."""
+    return image[y : y + side, x : x + side].copy()
+
+
+def moved(image: Image, dx: float, dy: float, turn: float = 0.0, size: float = 1.0) -> NDArray[np.float32]:
+    """The image turned (degrees) and scaled about its middle, then moved."""
+    middle = (image.shape[0] - 1) / 2
+    matrix = cv2.getRotationMatrix2D((middle, middle), -turn, size)
+    matrix[:, 2] += dx, dy
+    return cv2.warpAffine(
+        image.astype(np.float32),
+        matrix,
+        image.shape[::-1],
+        flags=cv2.INTER_CUBIC,
+        borderMode=cv2.BORDER_REFLECT,
+    )
+
+
+def pixels(image: NDArray[np.floating]) -> Image:
+    return np.clip(np.rint(image), 0, 255).astype(np.uint8)
+
+
+@dataclass
+class Photograph:
+    """A photograph reduced to an image, and patches of it."""
+
+    image: Image
+    random: np.random.Generator
+
+    def patches(self, side: int, count: int) -> Iterator[tuple[Image, float, float]]:
+        """Patches with their centres, clear of the border."""
+        for _ in range(count):
+            x, y = self.random.integers(4, len(self.image) - side - 3, 2)
+            yield cut(self.image, x, y, side), x + (side - 1) / 2, y + (side - 1) / 2
+
+
+def photographs(search: int) -> list[Photograph]:
+    data = pytest.importorskip("skimage.data", reason="needs scikit-image for photographs")
+    reduced = []
+    for index, name in enumerate(("camera", "coins", "chelsea", "gravel")):
+        photo = getattr(data, name)()
+        grey = photo if photo.ndim == 2 else cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY)
+        side = min(grey.shape)
+        image = cv2.resize(grey[:side, :side], (search, search), interpolation=cv2.INTER_AREA)
+        reduced.append(Photograph(image, np.random.default_rng(index)))
+    return reduced
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[PatternTracker, Image]:
+    """A tracker with a template, and the image it was cut out of, at (20, 30)."""
+    image = texture(1)
+    tracker = PatternTracker()
+    assert tracker.set_template(cut(image, 20, 30), view=image).accepted
+    return tracker, image
+
+
+def test_a_patch_is_found_where_it_was_cut_out(trained: tuple[PatternTracker, Image]) -> None:
+    tracker, image = trained
+    result = tracker.update(image, 1.5)
+    assert result.stamp == 1.5
+    assert result.valid
+    assert not result.ambiguous
+    assert (result.x, result.y) == pytest.approx((27.5, 37.5), abs=1e-4)
+    assert (result.width, result.height) == (16, 16)
+    assert result.score == pytest.approx(1.0, abs=1e-6)
+    assert result.confidence == 1.0
+    assert result.runner_up_score < 0.8
+
+
+@pytest.mark.parametrize(("x", "y"), [(0, 0), (48, 0), (0, 48), (48, 48)])
+def test_the_whole_search_image_is_searched_up_to_its_corners(x: int, y: int) -> None:
+    image = texture(2)
+    tracker = PatternTracker()
+    tracker.set_template(cut(image, x, y), view=image, accept_ambiguous=True)
+    result = tracker.update(image)
+    assert (result.x, result.y) == pytest.approx((x + 7.5, y + 7.5), abs=1e-4)
+
+
+@pytest.mark.parametrize(("search", "side"), SIZES)
+def test_any_patch_of_a_photograph_is_found(search: int, side: int) -> None:
+    tracker = PatternTracker(search=(search, search), template=(side, side))
+    hits = []
+    for photo in photographs(search):
+        for patch, x, y in photo.patches(side, 10):
+            assert tracker.set_template(patch, accept_ambiguous=True, view=photo.image).accepted
+            result = tracker.update(photo.image)
+            hits.append(math.hypot(result.x - x, result.y - y) < 1)
+    assert np.mean(hits) >= 0.975
+
+
+@dataclass
+class Trial:
+    """A patch in an image that was turned, scaled, moved, lit otherwise and got noise."""
+
+    result: MatchResult
+    x: float
+    y: float
+
+    @property
+    def found(self) -> bool:
+        return self.result.valid and math.hypot(self.result.x - self.x, self.result.y - self.y) < 2
+
+
+def trials(search: int, side: int, count: int) -> list[Trial]:
+    """Of the patches that the tracker accepts of `count` from each photograph."""
+    random = np.random.default_rng(7)
+    tracker = PatternTracker(search=(search, search), template=(side, side))
+    made = []
+    for photo in photographs(search):
+        for patch, x, y in photo.patches(side, count):
+            if not tracker.set_template(patch, view=photo.image).accepted:
+                continue
+            # Turned about the patch's own place, so that it stays in the image.
+            matrix = cv2.getRotationMatrix2D((x, y), random.uniform(-5, 5), random.uniform(0.95, 1.05))
+            matrix[:, 2] += random.uniform(-1, 1, 2)
+            image = cv2.warpAffine(photo.image, matrix, (search, search), flags=cv2.INTER_CUBIC)
+            image = image * random.uniform(0.8, 1.2) + random.uniform(-20, 20)
+            result = tracker.update(pixels(image + random.normal(0, 3, image.shape)))
+            made.append(Trial(result, *(matrix @ (x, y, 1)).tolist()))
+    return made
+
+
+@pytest.mark.parametrize(("search", "side"), SIZES)
+def test_accepted_patches_are_found_turned_scaled_darkened_and_noisy(search: int, side: int) -> None:
+    made = trials(search, side, 12)
+    assert len(made) >= 15
+    assert np.mean([trial.found for trial in made]) >= 0.96
+
+
+def test_sigmas_cover_the_errors_they_should() -> None:
+    inside = []
+    for trial in trials(64, 8, 25) + trials(64, 16, 25):
+        if trial.result.valid:
+            inside.append(abs(trial.result.x - trial.x) < trial.result.x_sigma)
+            inside.append(abs(trial.result.y - trial.y) < trial.result.y_sigma)
+    assert 0.60 <= np.mean(inside) <= 0.80
+
+
+@pytest.mark.parametrize(("search", "side"), SIZES)
+def test_patches_of_one_photograph_are_not_seen_in_another(search: int, side: int) -> None:
+    tracker = PatternTracker(search=(search, search), template=(side, side))
+    photos = photographs(search)
+    refused = []
+    for photo, other in zip(photos, photos[1:] + photos[:1], strict=True):
+        for patch, _, _ in photo.patches(side, 25):
+            if tracker.set_template(patch, view=photo.image).accepted:
+                refused.append(not tracker.update(other.image).valid)
+    assert np.mean(refused) >= 0.95
+
+
+def test_a_position_between_pixels_is_found_to_a_few_hundredths() -> None:
+    image = texture(4)
+    tracker = PatternTracker()
+    tracker.set_template(cut(image, 24, 20), view=image)
+    errors = []
+    for dx, dy in np.random.default_rng(0).uniform(-1, 1, (30, 2)):
+        result = tracker.update(pixels(moved(image, dx, dy)))
+        errors.append(math.hypot(result.x - 31.5 - dx, result.y - 27.5 - dy))
+    assert math.sqrt(np.mean(np.square(errors))) < 0.03
+
+
+def test_a_larger_image_gives_the_position_in_its_own_pixels() -> None:
+    image = np.kron(texture(1), np.ones((5, 10), np.uint8))  # 640x320
+    tracker = PatternTracker()
+    tracker.set_template(image[30 * 5 : 46 * 5, 20 * 10 : 36 * 10], view=image)
+    result = tracker.update(image)
+    assert (result.x, result.y) == pytest.approx((279.5, 189.5), abs=1e-3)
+    assert (result.width, result.height) == (160, 80)
+    assert (result.offset_x, result.offset_y) == pytest.approx(
+        (279.5 / 319.5 - 1, 189.5 / 159.5 - 1), abs=1e-5
+    )
+
+
+def test_a_patch_smaller_than_the_template_keeps_its_scale() -> None:
+    image = texture(5)
+    tracker = PatternTracker()
+    outcome = tracker.set_template(image[20:31, 30:43], view=image, accept_ambiguous=True)
+    assert outcome.accepted
+    result = tracker.update(image)
+    assert (result.x, result.y) == pytest.approx((36, 25), abs=1e-3)
+    assert (result.width, result.height) == (13, 11)
+
+
+def test_of_a_patch_larger_than_the_template_the_middle_is_used() -> None:
+    image = texture(5)
+    tracker = PatternTracker()
+    tracker.set_template(image[20:45, 30:54], view=image)
+    result = tracker.update(image)
+    assert (result.x, result.y) == pytest.approx((41.5, 32), abs=1e-3)
+    assert (result.width, result.height) == (16, 16)
+
+
+def test_the_last_image_is_the_view_a_patch_comes_from() -> None:
+    image = np.kron(texture(1), np.ones((2, 2), np.uint8))
+    tracker = PatternTracker()
+    assert not tracker.update(image).valid  # there is no template yet
+    tracker.set_template(image[60:92, 40:72])
+    result = tracker.update(image)
+    assert (result.x, result.y, result.width) == pytest.approx((55.5, 75.5, 32), abs=1e-3)
+
+
+def test_a_color_image_is_searched_by_its_brightness(trained: tuple[PatternTracker, Image]) -> None:
+    tracker, image = trained
+    assert tracker.update(np.repeat(image[..., np.newaxis], 3, axis=2)) == tracker.update(image)
+
+
+def test_bearings_come_from_the_camera() -> None:
+    image = texture(1)
+    tracker = PatternTracker(camera=Pinhole(64, 64, 100, 50, 31.5, 31.5))
+    tracker.set_template(cut(image, 20, 30), view=image)
+    result = tracker.update(image)
+    expected = math.atan(-4 / 100), math.atan(6 / 50)
+    assert (result.bearing_x, result.bearing_y) == pytest.approx(expected, abs=1e-5)
+
+
+def test_brightness_and_contrast_do_not_matter(trained: tuple[PatternTracker, Image]) -> None:
+    tracker, image = trained
+    result = tracker.update(pixels(image * 0.5 + 60.0))
+    assert result.score > 0.999
+    assert (result.x, result.y) == pytest.approx((27.5, 37.5), abs=0.02)
+
+
+def test_what_is_not_there_is_not_claimed(trained: tuple[PatternTracker, Image]) -> None:
+    tracker, _ = trained
+    images = [texture(seed) for seed in range(50, 90)]
+    images += [np.zeros((64, 64), np.uint8), np.full((64, 64), 200, np.uint8)]
+    for image in images:
+        result = tracker.update(image)
+        assert not result.valid
+        assert result.confidence < 0.2
+        assert math.isnan(result.x)
+        assert math.isnan(result.x_sigma)
+        assert math.isnan(result.bearing_x)
+
+
+def test_a_second_copy_makes_a_match_ambiguous(trained: tuple[PatternTracker, Image]) -> None:
+    tracker, image = trained
+    twice = image.copy()
+    twice[5:21, 45:61] = cut(image, 20, 30)
+    result = tracker.update(twice)
+    assert result.valid
+    assert result.ambiguous
+    assert result.confidence == 0.5
+    assert result.runner_up_score == pytest.approx(result.score, abs=1e-3)
+
+
+def test_of_two_equal_places_the_tracker_stays_with_the_one_it_had() -> None:
+    random = np.random.default_rng(3)
+    image = texture(1)
+    tracker = PatternTracker()
+    tracker.set_template(cut(image, 20, 30), view=image)
+    tracker.update(image)
+    twice = image.astype(float)
+    twice[5:21, 45:61] = cut(image, 20, 30)
+    for _ in range(20):
+        result = tracker.update(pixels(twice + random.normal(0, 4, twice.shape)))
+        assert (result.x, result.y) == pytest.approx((27.5, 37.5), abs=0.5)
+
+
+def test_a_template_that_repeats_in_its_view_is_refused_with_the_reason() -> None:
+    image = texture(1)
+    image[5:21, 45:61] = cut(image, 20, 30)
+    tracker = PatternTracker()
+    outcome = tracker.set_template(cut(image, 20, 30), view=image)
+    assert not outcome.accepted
+    assert outcome.ambiguous
+    assert outcome.reason is TemplateReason.REPEATED
+    assert outcome.runner_up_score == pytest.approx(1.0, abs=1e-3)
+    assert outcome.message.startswith("refused: another place in the view it comes from looks like it")
+    assert tracker.weights is None
+
+
+def test_an_ambiguous_template_is_accepted_when_asked_for() -> None:
+    image = texture(1)
+    image[5:21, 45:61] = cut(image, 20, 30)
+    tracker = PatternTracker()
+    outcome = tracker.set_template(cut(image, 20, 30), view=image, accept_ambiguous=True)
+    assert outcome.accepted
+    assert outcome.ambiguous
+    assert tracker.update(image).ambiguous
+
+
+@pytest.mark.parametrize(
+    ("patch", "reason"),
+    [
+        (np.full((16, 16), 80, np.uint8), TemplateReason.FLAT),
+        (pixels(80 + np.random.default_rng(0).normal(0, 1, (16, 16))), TemplateReason.PLAIN),
+        (np.tile(np.arange(40, 200, 10, np.uint8), (16, 1)), TemplateReason.SLIDES),
+        (np.tile(np.where(np.arange(16) // 2 % 2, 200, 50).astype(np.uint8), (16, 1)), TemplateReason.SLIDES),
+    ],
+    ids=["one grey level", "noise", "a slope", "stripes"],
+)
+def test_templates_that_cannot_be_told_from_other_things_are_refused(
+    patch: Image, reason: TemplateReason
+) -> None:
+    outcome = PatternTracker().set_template(patch)
+    assert not outcome.accepted
+    assert outcome.reason is reason
+
+
+def test_a_template_without_any_contrast_is_refused_even_when_asked_for() -> None:
+    outcome = PatternTracker().set_template(np.full((16, 16), 80, np.uint8), accept_ambiguous=True)
+    assert not outcome.accepted
+
+
+def test_a_refused_template_changes_nothing() -> None:
+    image = texture(1)
+    tracker = PatternTracker()
+    tracker.set_template(cut(image, 20, 30), view=image)
+    before = tracker.update(image)
+    tracker.set_template(np.full((16, 16), 80, np.uint8))
+    assert tracker.update(image) == before
+
+
+def test_what_a_mask_leaves_out_does_not_matter() -> None:
+    scene, other = texture(1), texture(9)
+    y, x = np.mgrid[:16, :16]
+    disc = np.hypot(x - 7.5, y - 7.5) < 8
+    tracker = PatternTracker()
+    assert tracker.set_template(cut(scene, 20, 30), disc, view=scene).accepted
+    before_another = other.copy()
+    before_another[10:26, 40:56][disc] = cut(scene, 20, 30)[disc]
+    result = tracker.update(before_another)
+    assert result.valid
+    assert (result.x, result.y) == pytest.approx((47.5, 17.5), abs=0.1)
+
+
+def test_weights_have_no_sum_and_use_what_int8_has() -> None:
+    weak = pixels(100 + (texture(1).astype(float) - 128) / 15)
+    tracker = PatternTracker()
+    tracker.set_template(cut(weak, 20, 30), accept_ambiguous=True)
+    assert tracker.weights is not None
+    assert tracker.weights.shape == (16, 16)
+    assert tracker.weights.sum(dtype=int) == 0
+    assert np.abs(tracker.weights.astype(int)).max() == 127
+
+
+def test_the_response_of_a_strong_template_to_itself_is_within_the_outputs_range(
+    trained: tuple[PatternTracker, Image],
+) -> None:
+    tracker, image = trained
+    engine = CpuEngine(pattern.build(weights=tracker.weights))
+    response = engine.run({"image": image.reshape(1, 64, 64, 1)})["response"][0, :, :, 0]
+    assert response[30, 20] == pytest.approx(127 / pattern.HEADROOM, abs=8)
+
+
+@pytest.mark.parametrize(
+    ("search", "side", "shape"), [(64, 8, 57), (64, 16, 49), (128, 16, 113), (128, 32, 49)]
+)
+def test_the_graph_gives_a_response_for_every_place(search: int, side: int, shape: int) -> None:
+    engine = CpuEngine(pattern.build((search, search), (side, side)))
+    assert [spec.shape for spec in engine.inputs] == [(1, search, search, 1)]
+    assert [spec.shape for spec in engine.outputs] == [(1, shape, shape, 1)]
+
+
+def test_no_convolution_is_larger_than_what_is_known_to_map() -> None:
+    graph = parse_model(pattern.build((128, 128), (32, 32))).subgraphs[0]
+    assert [operator.name for operator in graph.operators] == ["QUANTIZE", "AVERAGE_POOL_2D", "CONV_2D"]
+    assert [t.shape for t in graph.tensors if t.name == pattern.WEIGHTS] == [(1, 16, 16, 1)]
+
+
+def test_a_graphs_name_tells_its_sizes_and_its_bytes_are_always_the_same() -> None:
+    name = PatternTracker(search=(128, 96), template=(32, 16)).model
+    assert name == "pattern_128x96_32x16"
+    assert pattern.parse(name) == ((128, 96), (32, 16))
+    assert pattern.parse("spot_bright_64x64") is None
+    assert pattern.build() == pattern.build()
+
+
+@pytest.mark.parametrize("template", [(1, 16), (65, 16), (33, 33)])
+def test_sizes_without_a_graph_are_refused(template: tuple[int, int]) -> None:
+    with pytest.raises(GraphError, match="expected"):
+        PatternTracker(template=template)
+
+
+def test_the_two_halves_of_an_update_are_the_update(trained: tuple[PatternTracker, Image]) -> None:
+    tracker, image = trained
+    half = PatternTracker()
+    half.set_template(cut(image, 20, 30), view=image)
+    engine = CpuEngine(pattern.build(weights=half.weights))
+    half.bind(engine.inputs, engine.outputs)
+    frame = half.prepare(image, 2.0)
+    assert half.interpret(frame, engine.run(frame.inputs)) == tracker.update(image, 2.0)
+
+
+def test_a_given_engine_gets_its_weights_by_upload() -> None:
+    image = texture(1)
+    graph = pattern.build()
+
+    def upload(weights: NDArray[np.int8]) -> Engine:
+        return CpuEngine(replace_tensor(graph, pattern.WEIGHTS, weights.reshape(1, 16, 16, 1)))
+
+    tracker = PatternTracker(CpuEngine(graph), upload=upload)
+    tracker.set_template(cut(image, 20, 30), view=image)
+    assert (tracker.update(image).x, tracker.update(image).y) == pytest.approx((27.5, 37.5), abs=1e-4)
+
+
+def test_without_an_upload_the_template_of_a_given_engine_cannot_be_set() -> None:
+    with pytest.raises(ModelUnsupportedError, match="upload"):
+        PatternTracker(CpuEngine(pattern.build())).set_template(texture(1, 16))
+
+
+def test_a_model_for_templates_of_another_size_is_refused() -> None:
+    with pytest.raises(
+        ModelUnsupportedError, match=r"expected an output \[1, 57, 57, 1\] or two coordinates"
+    ):
+        PatternTracker(CpuEngine(pattern.build()), template=(8, 8))
+
+
+def test_a_model_without_an_image_is_refused() -> None:
+    vector = TensorSpec("x", (1, 4), np.dtype(np.int8), 1.0, 0)
+    with pytest.raises(ModelUnsupportedError, match="expected one input"):
+        PatternTracker().bind([vector], [vector])
+
+
+def test_arrays_that_are_no_patch_are_refused() -> None:
+    tracker = PatternTracker()
+    with pytest.raises(ImageError, match="expected uint8"):
+        tracker.set_template(np.zeros((16, 16), np.float32))
+    with pytest.raises(ImageError, match="expected a mask"):
+        tracker.set_template(texture(1, 16), np.ones((8, 8)))
+
+
+@pytest.mark.parametrize("side", [8, 16])
+def test_models_that_give_two_coordinates_are_understood(golden: Path, side: int) -> None:
+    graph = (golden / "models" / f"pattern_64x64_{side}x{side}_1ch.tflite").read_bytes()
+
+    def upload(weights: NDArray[np.int8]) -> Engine:
+        return CpuEngine(replace_tensor(graph, "tfl.pseudo_qconst3", weights.reshape(1, side, side, 1)))
+
+    tracker = PatternTracker(CpuEngine(graph), template=(side, side), upload=upload)
+    # Their response is not normalised: the pattern must have the highest contrast in the image.
+    image = pixels(128 + (texture(1).astype(float) - 128) / 3)
+    target = texture(2, side)
+    image[30 : 30 + side, 22 : 22 + side] = target
+    assert tracker.set_template(target, view=image).accepted
+    result: MatchResult = tracker.update(image)
+    assert result.valid
+    assert (result.x, result.y) == pytest.approx((22 + (side - 1) / 2, 30 + (side - 1) / 2), abs=0.02)
+    assert not tracker.update(texture(5)).valid
