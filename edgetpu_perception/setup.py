@@ -19,8 +19,12 @@ setup(
     license="Apache-2.0",
     entry_points={
         "console_scripts": [
-            "spot_tracker = edgetpu_perception.nodes.executables:spot_tracker",
+            "looming = edgetpu_perception.nodes.executables:looming",
+            "optical_flow = edgetpu_perception.nodes.executables:optical_flow",
+            "pattern_tracker = edgetpu_perception.nodes.executables:pattern_tracker",
             "single_process = edgetpu_perception.nodes.executables:single_process",
+            "spot_tracker = edgetpu_perception.nodes.executables:spot_tracker",
+            "visual_compass = edgetpu_perception.nodes.executables:visual_compass",
         ]
     },
 )

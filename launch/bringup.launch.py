@@ -40,7 +40,7 @@ ARGUMENTS = (
     ("log_level", "info", "of all nodes", ("debug", "info", "warn", "error", "fatal")),
 )
 
-EYES = ("spot_tracker",)
+EYES = ("spot_tracker", "looming", "optical_flow", "visual_compass", "pattern_tracker")
 
 
 def _camera_info_beside(image_topic: str) -> str:

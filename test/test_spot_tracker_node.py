@@ -18,12 +18,13 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
-from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
+from rcl_interfaces.msg import Log, Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import DescribeParameters, SetParameters
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
 from edgetpu_msgs.msg import ServoError
+from edgetpu_msgs.srv import UnloadModel
 
 PERCEPTION, DRIVER = "edgetpu_perception", "edgetpu_driver"
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
@@ -175,8 +176,13 @@ def test_there_is_no_bearing_without_camera_info(tracker: Tracker) -> None:
     assert math.isnan(result.bearing_y_sigma)
 
 
-def test_camera_info_gives_bearings(start_tracker: Callable[..., Tracker], graph: Any) -> None:
-    tracker = start_tracker("calibrated")
+@pytest.fixture(scope="module")
+def calibrated(start_tracker: Callable[..., Tracker]) -> Tracker:
+    return start_tracker("calibrated")
+
+
+def test_camera_info_gives_bearings(calibrated: Tracker, graph: Any) -> None:
+    tracker = calibrated
     info = CameraInfo(width=64, height=64, k=[100.0, 0, 31.5, 0, 50.0, 31.5, 0, 0, 1])
     results: list[ServoError] = []
 
@@ -192,6 +198,39 @@ def test_camera_info_gives_bearings(start_tracker: Callable[..., Tracker], graph
     assert results[-1].bearing_x_sigma > 0
 
 
+def test_a_field_of_view_stands_in_for_camera_info(start_tracker: Callable[..., Tracker], graph: Any) -> None:
+    tracker = start_tracker("assumed", horizontal_fov=math.pi / 2)
+    result = tracker.show(image_message(11, spot()))
+    # 90 degrees over 64 px: the focal length is 32 px.
+    expected = math.atan(10 / 32), math.atan(-10 / 32)
+    assert (result.bearing_x, result.bearing_y) == pytest.approx(expected, abs=1e-6)
+    info = CameraInfo(width=64, height=64, k=[100.0, 0, 31.5, 0, 50.0, 31.5, 0, 0, 1])
+
+    def calibrated() -> bool:
+        tracker.camera_infos.publish(info)
+        bearing = tracker.show(image_message(11, spot())).bearing_x
+        return bearing == pytest.approx(math.atan(10 / 100), abs=1e-6)
+
+    graph.spin_until(calibrated)
+
+
+def test_images_of_another_size_than_the_camera_are_reported_once(calibrated: Tracker) -> None:
+    info = CameraInfo(width=64, height=64, k=[100.0, 0, 31.5, 0, 50.0, 31.5, 0, 0, 1])
+    calibrated.camera_infos.publish(info)
+    while math.isnan(calibrated.show(image_message(14, spot())).bearing_x):
+        pass
+    for second, size in enumerate((32, 48, 64, 32, 48), start=15):
+        calibrated.show(image_message(second, np.zeros((size, size), np.uint8)))
+    assert calibrated.process.output.count("camera_info is for images of 64x64 px") == 1
+
+
+def test_a_camera_without_calibration_is_reported_as_that(calibrated: Tracker) -> None:
+    calibrated.camera_infos.publish(CameraInfo(width=64, height=64))
+    while "camera_info is uncalibrated: K is 0" not in calibrated.diagnostic().message:
+        pass
+    assert math.isnan(calibrated.show(image_message(19, spot())).bearing_x)
+
+
 def malformed() -> list[Image]:
     good = image_message(12, spot())
     wrong_step = image_message(12, spot(), "rgb8")
@@ -203,18 +242,19 @@ def malformed() -> list[Image]:
 
 
 def test_malformed_images_are_counted_reported_once_and_skipped(
-    start_tracker: Callable[..., Tracker], graph: Any
+    start_tracker: Callable[..., Tracker],
 ) -> None:
     tracker = start_tracker("picky")
     before = tracker.counters()
-    for message in malformed() * 2:
+    for count, message in enumerate([*malformed(), malformed()[0]], start=before["malformed"] + 1):
         tracker.images.publish(message)
-        graph.spin_for(0.05)
+        while tracker.counters()["malformed"] < count:
+            pass
     assert tracker.show(image_message(13, spot())).header == header(13)
     assert len(tracker.results) == 1
     after = tracker.counters()
-    assert after["malformed"] - before["malformed"] == 8
-    assert after["images"] - before["images"] == 9
+    assert after["malformed"] - before["malformed"] == 5
+    assert after["images"] - before["images"] == 6
     for reason in (
         "wrong step: expected at least 192 bytes a row for rgb8; got 64",
         "wrong data length: expected 64 rows of 64 = 4096 bytes; got 4095",
@@ -350,6 +390,60 @@ def test_rate_limit_leaves_images_out_by_their_stamps(start_tracker: Callable[..
     assert sum(after[key] - before[key] for key in ("limited", "dropped")) == 8
 
 
+def test_images_without_a_stamp_pass_the_rate_limit(start_tracker: Callable[..., Tracker]) -> None:
+    tracker = start_tracker("unstamped", rate_limit=2.0)
+    before = tracker.counters()["results"]
+    for count in range(1, 4):
+        message = image_message(0, spot())
+        message.header.stamp.nanosec = 0
+        tracker.images.publish(message)
+        while tracker.counters()["results"] < before + count:
+            pass
+
+
+def test_an_image_waits_while_an_unloaded_model_is_loaded_again(tracker: Tracker, graph: Any) -> None:
+    before = tracker.counters()
+    assert graph.call(UnloadModel, "/edgetpu/unload_model", name="spot_bright_64x64").success
+    assert tracker.show(image_message(65, spot())).valid
+    after = tracker.counters()
+    assert (after["failed"], after["dropped"]) == (before["failed"], before["dropped"])
+
+
+def test_an_algorithm_that_fails_does_not_end_the_node(models: Path, graph: Any) -> None:
+    from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
+
+    class Failing(SpotTrackerNode):
+        def interpret(self, frame: Any, outputs: Any) -> Any:
+            if frame.stamp < 67:
+                raise ZeroDivisionError("no such spot")
+            return super().interpret(frame, outputs)
+
+    options = ["--ros-args", "-p", f"model_dir:={models}", "-p", "driver:=/edgetpu"]
+    node = Failing(namespace="shaky", cli_args=[*options, "-p", "qos_reliability:=reliable"])
+    graph.add_node(node)
+    publisher = graph.node.create_publisher(Image, "/shaky/image", 10)
+    results = graph.collect(ServoError, "/shaky/spot_tracker/servo_error")
+    logs = graph.collect(Log, "/rosout", 100)
+
+    def failed_twice() -> bool:
+        publisher.publish(image_message(66, spot()))
+        graph.spin_for(0.1)
+        return node._counters.failed >= 2
+
+    graph.spin_until(failed_twice)
+
+    def answered() -> bool:
+        publisher.publish(image_message(67, spot()))
+        graph.spin_for(0.1)
+        return bool(results)
+
+    graph.spin_until(answered)
+    assert all(result.header == header(67) for result in results)
+    lines = [log.msg for log in logs if "no result: ZeroDivisionError: no such spot" in log.msg]
+    assert len(lines) == 1
+    node.destroy_node()
+
+
 def set_parameter(graph: Any, node: str, name: str, value: float) -> Any:
     double = ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=value)
     parameters = [Parameter(name=name, value=double)]
@@ -377,14 +471,23 @@ def test_a_bad_parameter_at_start_ends_the_node_with_one_line(start_node: Callab
     process = start_node(PERCEPTION, "spot_tracker", color="brown")
     assert process.wait() == 1
     assert process.output.strip().splitlines()[-1] == (
-        "spot_tracker: parameter 'color': expected one of , red, green, blue, yellow, cyan, magenta, white; "
-        "got 'brown'"
+        "spot_tracker: parameter 'color': expected one of '' (nothing), red, green, blue, yellow, cyan, "
+        "magenta, white; got 'brown'"
     )
+
+
+@pytest.mark.parametrize("name", ["bad name", "1st", "a//b", "{x}", "tail/"])
+def test_a_driver_name_that_is_none_is_refused(name: str, models: Path, graph: Any) -> None:  # noqa: ARG001
+    from edgetpu_driver.ros.spin import FatalError
+    from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
+
+    with pytest.raises(FatalError, match="parameter 'driver': expected a node's name"):
+        SpotTrackerNode(cli_args=["--ros-args", "-p", f"driver:='{name}'", "-p", f"model_dir:={models}"])
 
 
 def test_every_parameter_is_described(tracker: Tracker, graph: Any) -> None:
     names = [*("driver", "model", "model_dir", "image_transport", "qos_reliability", "qos_depth")]
-    names += ["rectified", "rate_limit", "min_confidence", "color"]
+    names += ["rectified", "horizontal_fov", "rate_limit", "min_confidence", "color"]
     service = f"/{tracker.name}/describe_parameters"
     descriptors = graph.call(DescribeParameters, service, names=names).descriptors
     assert all("efault" in descriptor.description for descriptor in descriptors)
@@ -405,6 +508,7 @@ def test_one_process_gives_the_same_values(
     tracker: Tracker, start_node: Callable[..., Any], graph: Any, models: Path
 ) -> None:
     noisy = np.clip(np.random.default_rng(6).normal(spot() * 0.6 + 40, 8), 0, 255).astype(np.uint8)
+    tracker.show(image_message(79, spot()))  # what both have seen last
     expected = tracker.show(image_message(80, noisy))
     process = start_node(
         PERCEPTION,
@@ -425,7 +529,7 @@ def test_one_process_gives_the_same_values(
 def test_an_unknown_node_is_refused(start_node: Callable[..., Any]) -> None:
     process = start_node(PERCEPTION, "single_process", "--", "--nodes", "nose")
     assert process.wait() == 2
-    assert "expected some of spot_tracker; got 'nose'" in process.output
+    assert "spot_tracker, visual_compass; got 'nose'" in process.output
 
 
 def test_results_resume_when_the_driver_comes_back(

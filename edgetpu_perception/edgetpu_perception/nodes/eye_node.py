@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
+from numpy.typing import NDArray
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.node import Node
@@ -16,13 +17,15 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
-from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, UnavailableError
 from edgetpu_driver.ros.client import ModelClient
 from edgetpu_driver.ros.driver_parameters import default_model_dir
 from edgetpu_driver.ros.newest_frame import NewestFrame, take_newest
 from edgetpu_driver.ros.parameters import Setting, declare
 from edgetpu_driver.ros.spin import FatalError
 from edgetpu_driver.ros.transport import InferenceResult
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_msgs.srv import UnloadModel
 from edgetpu_perception import models
 from edgetpu_perception.eye import Eye, Frame
 from edgetpu_perception.images import ImageError, ImageFault, Pixels
@@ -45,6 +48,8 @@ QOS_DEBUG = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 
 ImageMessage = Image | CompressedImage
 
+_DRIVER_GONE = (ModelNotFoundError, UnavailableError)
+
 
 class EyeNode(Node):
     """One algorithm as a node.
@@ -59,8 +64,9 @@ class EyeNode(Node):
         super().__init__(name, **options)
         self._client: ModelClient | None = None
         try:
-            table = (*eye_settings.SETTINGS, *settings)
-            self.values = declare(self, table, self._on_parameter)
+            own = {setting.name for setting in settings}
+            common = (setting for setting in eye_settings.SETTINGS if setting.name not in own)
+            self.values = declare(self, (*common, *settings), self._on_parameter)
             self.eye = self.make_eye()
             self.eye.min_confidence = self.values["min_confidence"]
             self._create_interfaces()
@@ -72,6 +78,10 @@ class EyeNode(Node):
     def make_eye(self) -> Eye:
         """Make the algorithm, and the publishers for its results, from `values`."""
 
+    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> Any:
+        """Make a result of the model's outputs; for an algorithm that needs more than these, to override."""
+        return self.eye.interpret(frame, outputs)
+
     @abstractmethod
     def publish(self, header: Header, result: Any) -> None:
         """Publish a result under the header of its image."""
@@ -79,6 +89,27 @@ class EyeNode(Node):
     @abstractmethod
     def draw(self, image: Pixels, result: Any) -> Pixels:
         """Draw a result onto a copy of its image, RGB."""
+
+    def problems(self) -> list[str]:
+        """Say what else keeps this node from measuring, a line each, for its diagnostics."""
+        return []
+
+    def run_model(self, name: str, graph: bytes) -> None:
+        """Have the driver run another graph, put into the model directory under that name, from now on.
+
+        The one of the call before is unloaded. Raises OSError when the graph cannot be written.
+        """
+        if name == self._replacement:
+            return
+        models.write_model(name, self._model_dir(), graph)
+        assert self._client is not None
+        self._client.close()
+        self._bound = None
+        if self._replacement and self._unload_model.service_is_ready():
+            # Another node that still uses it has it loaded again.
+            self._unload_model.call_async(UnloadModel.Request(name=self._replacement))
+        self._replacement = name
+        self._client = ModelClient(self, name, driver=self.values["driver"], on_ready=self._on_model)
 
     def destroy_node(self) -> None:
         """End the request under way and leave the graph."""
@@ -89,10 +120,14 @@ class EyeNode(Node):
     def _create_interfaces(self) -> None:
         self._counters, self._reported_counters = Counters(), Counters()
         self._faults: set[ImageFault] = set()
-        self._bound = False
+        self._failures: set[type[Exception]] = set()
+        self._bound: tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] | None = None
+        self._mismatch_reported = False
         self._problem = ""
+        self._replacement = ""
+        self._unload_model = self.create_client(UnloadModel, f"{self.values['driver']}/unload_model")
         self._last_stamp: float | None = None
-        self._calibration = Calibration(self.values["rectified"])
+        self._calibration = Calibration(self.values["rectified"], self.values["horizontal_fov"])
         self._gate = NewestFrame[ImageMessage](self._start)
         self._debug = self.create_publisher(Image, "~/debug_image", QOS_DEBUG)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 1)
@@ -106,12 +141,15 @@ class EyeNode(Node):
         """What the driver is to load; the suite's own graph is put where the driver finds it."""
         if self.values["model"]:
             return str(self.values["model"])
-        directory = Path(self.values["model_dir"] or default_model_dir()).expanduser()
+        directory = self._model_dir()
         try:
             models.write_model(self.eye.model, directory)
         except OSError as error:
             raise FatalError(f"cannot write the model {self.eye.model} to {directory}: {error}") from error
         return self.eye.model
+
+    def _model_dir(self) -> Path:
+        return Path(self.values["model_dir"] or default_model_dir()).expanduser()
 
     def _subscribe(self) -> None:
         reliability = ReliabilityPolicy[self.values["qos_reliability"].upper()]
@@ -133,21 +171,24 @@ class EyeNode(Node):
 
     def _on_camera_info(self, info: CameraInfo) -> None:
         if self._calibration.update(info):
-            self.eye.camera = self._calibration.camera
+            self._mismatch_reported = False
             if self._calibration.problem:
-                self.get_logger().warning(f"{self._calibration.problem}; there are no bearings")
+                self.get_logger().warning(self._calibration.problem)
 
     def _on_model(self) -> None:
         """Learn what the driver has loaded, and work on the image that waited for it."""
         assert self._client is not None
+        specs = self._client.inputs, self._client.outputs
         try:
-            self.eye.bind(self._client.inputs, self._client.outputs)
+            # An algorithm that is bound again begins anew; the same model after a restart is no reason to.
+            if specs != self._bound:
+                self.eye.bind(*specs)
         except EdgeTpuError as error:
-            self._bound = False
+            self._bound = None
             self._problem = f"model '{self._model_name()}': {error}"
             self.get_logger().error(self._problem)
             return
-        self._bound = True
+        self._bound = specs
         self._problem = ""
         self._gate.resume()
 
@@ -157,14 +198,16 @@ class EyeNode(Node):
     def _on_image(self, message: ImageMessage) -> None:
         message, replaced = take_newest(self._images, message)
         self._counters.images += 1 + replaced
-        if self._too_early(_seconds(message.header)):
+        if self._too_early(seconds_of(message.header)):
             self._counters.limited += 1 + replaced
             return
         self._gate.offer(message, replaced)
 
     def _too_early(self, stamp: float) -> bool:
-        """Whether rate_limit leaves this image out; a stamp that goes back starts anew."""
+        """Whether rate_limit leaves this image out; a stamp that goes back starts anew, 0 is no stamp."""
         limit, last = self.values["rate_limit"], self._last_stamp
+        if not stamp:
+            return False
         # A camera at just this rate has some jitter in its stamps.
         if limit > 0 and last is not None and 0 <= stamp - last < 0.95 / limit:
             return True
@@ -173,7 +216,7 @@ class EyeNode(Node):
 
     def _start(self, message: ImageMessage) -> bool:
         """Begin the work on an image; False when there is nobody yet to run the model."""
-        if self._client is None or not self._client.ready or not self._bound:
+        if self._client is None or not self._client.ready or self._bound is None:
             return False
         try:
             image = self._decode(message)
@@ -181,9 +224,14 @@ class EyeNode(Node):
             self._on_malformed(error)
             self._gate.finished()
             return True
-        frame = self.eye.prepare(image, _seconds(message.header))
-        done = functools.partial(self._on_outputs, message.header, image, frame)
-        return self._client.invoke(frame.inputs, done)
+        self.eye.camera = self._calibration.camera_for(image.shape[1], image.shape[0])
+        try:
+            frame = self.eye.prepare(image, seconds_of(message.header))
+        except Exception as error:
+            self._on_failure(error)
+            self._gate.finished()
+            return True
+        return self._client.invoke(frame.inputs, functools.partial(self._on_answer, message, image, frame))
 
     def _on_malformed(self, error: ImageError) -> None:
         self._counters.malformed += 1
@@ -194,31 +242,56 @@ class EyeNode(Node):
                 "Further ones of this kind are only counted, in /diagnostics."
             )
 
-    def _on_outputs(self, header: Header, image: Pixels, frame: Frame, answer: InferenceResult) -> None:
-        if answer.error is not None:
+    def _on_answer(self, message: ImageMessage, image: Pixels, frame: Frame, answer: InferenceResult) -> None:
+        """Make a result of what the driver answered."""
+        assert self._client is not None
+        if answer.error is None:
+            try:
+                self._on_outputs(message.header, image, frame, answer.outputs)
+            except Exception as error:
+                self._on_failure(error)
+        elif isinstance(answer.error, _DRIVER_GONE) and not self._client.ready:
+            # The client is about to load the model again; `_on_model` resumes then.
+            self._gate.put_back(message)
+            return
+        else:
             self._counters.failed += 1
             self.get_logger().warning(f"inference failed: {answer.error}", throttle_duration_sec=5.0)
-        else:
-            result = self.eye.interpret(frame, answer.outputs)
-            self.publish(header, result)
-            self._counters.results += 1
-            self._counters.valid += bool(result.valid)
-            if self._debug.get_subscription_count():
-                self._debug.publish(message_from_rgb(header, self.draw(image, result)))
-            self._check_size(frame)
         self._gate.finished()
 
+    def _on_outputs(
+        self, header: Header, image: Pixels, frame: Frame, outputs: Mapping[str, NDArray[Any]]
+    ) -> None:
+        result = self.interpret(frame, outputs)
+        self.publish(header, result)
+        self._counters.results += 1
+        self._counters.valid += bool(result.valid)
+        self._check_size(frame)
+        if self._debug.get_subscription_count():
+            self._debug.publish(message_from_rgb(header, self.draw(image, result)))
+
+    def _on_failure(self, error: Exception) -> None:
+        """One image that the algorithm cannot handle must not end the node."""
+        self._counters.failed += 1
+        if type(error) not in self._failures:
+            self._failures.add(type(error))
+            self.get_logger().error(
+                f"no result: {type(error).__name__}: {error}. "
+                "Further ones of this kind are only counted, in /diagnostics."
+            )
+
     def _check_size(self, frame: Frame) -> None:
-        problem = self._calibration.mismatch(frame.width, frame.height)
-        if problem and problem != self._problem:
-            self.get_logger().warning(problem)
-        self._problem = problem
+        self._problem = self._calibration.mismatch(frame.width, frame.height)
+        if self._problem and not self._mismatch_reported:
+            self._mismatch_reported = True
+            self.get_logger().warning(self._problem)
 
     def _publish_diagnostics(self) -> None:
         self._counters.dropped = self._gate.dropped
         problems = [self._client.problem if self._client else "", self._problem, self._calibration.problem]
+        problems += self.problems()
         status = diagnostic(
-            f"{self.get_name()}: images",
+            f"{self.get_fully_qualified_name().lstrip('/')}: images",
             self._counters,
             self._reported_counters,
             [problem for problem in problems if problem],
@@ -229,5 +302,6 @@ class EyeNode(Node):
         self._diagnostics.publish(array)
 
 
-def _seconds(header: Header) -> float:
+def seconds_of(header: Header) -> float:
+    """Time of an image, s."""
     return float(header.stamp.sec) + 1e-9 * float(header.stamp.nanosec)

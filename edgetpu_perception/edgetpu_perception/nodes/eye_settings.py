@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import re
+
 from edgetpu_driver.ros.parameters import Setting
+
+_NODE_NAME = re.compile(r"(~?/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
+
+
+def _bad_node_name(name: str) -> str | None:
+    if _NODE_NAME.fullmatch(name):
+        return None
+    return f"expected a node's name, letters, digits and _ between slashes; got '{name}'"
+
+
+def min_confidence(default: float) -> Setting:
+    """Describe the parameter for a node of which the results are useful from that confidence on."""
+    return Setting(
+        "min_confidence",
+        default,
+        f"Results of less confidence are published as not valid, 0..1. Default: {default:g}.",
+        0.0,
+        1.0,
+        read_only=False,
+    )
+
 
 SETTINGS = (
     Setting(
         "driver",
         "edgetpu",
         "Name of the driver node, relative to this node's namespace or absolute (/...). Default: edgetpu.",
+        check=_bad_node_name,
     ),
     Setting(
         "model",
@@ -40,19 +64,21 @@ SETTINGS = (
         "The images are rectified: directions follow P of camera_info, without distortion. Default: false.",
     ),
     Setting(
+        "horizontal_fov",
+        0.0,
+        "Horizontal field of view of a camera without calibration, rad: until a usable camera_info comes, a "
+        "pinhole camera with square pixels and this angle is assumed. 0 (default): nothing is assumed.",
+        0.0,
+        3.1,
+    ),
+    Setting(
         "rate_limit",
         0.0,
-        "Most images per second to work on, by their stamps, Hz. 0 (default): all.",
+        "Most images per second to work on, by their stamps, Hz; images without a stamp always pass. "
+        "0 (default): all.",
         0.0,
         1000.0,
         read_only=False,
     ),
-    Setting(
-        "min_confidence",
-        0.2,
-        "Results of less confidence are published as not valid, 0..1. Default: 0.2.",
-        0.0,
-        1.0,
-        read_only=False,
-    ),
+    min_confidence(0.2),
 )

@@ -11,10 +11,18 @@ from rclpy.utilities import remove_ros_args
 
 from edgetpu_driver.ros.driver_node import DriverNode
 from edgetpu_driver.ros.spin import run
+from edgetpu_perception.nodes.looming_node import LoomingNode
+from edgetpu_perception.nodes.optical_flow_node import OpticalFlowNode
+from edgetpu_perception.nodes.pattern_tracker_node import PatternTrackerNode
 from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
+from edgetpu_perception.nodes.visual_compass_node import VisualCompassNode
 
 NODES: dict[str, Callable[[], Node]] = {
+    "looming": LoomingNode,
+    "optical_flow": OpticalFlowNode,
+    "pattern_tracker": PatternTrackerNode,
     "spot_tracker": SpotTrackerNode,
+    "visual_compass": VisualCompassNode,
 }
 """All perception nodes, by their names."""
 

@@ -10,7 +10,8 @@ from std_msgs.msg import Header
 from edgetpu_driver.ros.parameters import Setting
 from edgetpu_driver.ros.spin import run
 from edgetpu_msgs.msg import ServoError
-from edgetpu_perception import drawing, models
+from edgetpu_perception import drawing
+from edgetpu_perception.graphs.spot import COLORS
 from edgetpu_perception.images import Pixels
 from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
 from edgetpu_perception.spot_tracker import SpotResult, SpotTracker
@@ -22,8 +23,8 @@ SETTINGS = (
     Setting(
         "color",
         "",
-        f"Colour of the spot: {', '.join(models.COLORS)}. Empty (default): the brightest spot of any colour.",
-        choices=("", *models.COLORS),
+        f"Colour of the spot: {', '.join(COLORS)}. Empty (default): the brightest spot of any colour.",
+        choices=("", *COLORS),
     ),
 )
 

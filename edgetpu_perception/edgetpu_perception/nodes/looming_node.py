@@ -1,0 +1,82 @@
+"""Time to contact as a node: image in, ~/time_to_contact out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from std_msgs.msg import Header
+
+from edgetpu_driver.ros.parameters import Setting
+from edgetpu_driver.ros.spin import run
+from edgetpu_msgs.msg import TimeToContact
+from edgetpu_perception import drawing
+from edgetpu_perception.images import Pixels
+from edgetpu_perception.looming import Looming, LoomingResult
+from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
+from edgetpu_perception.nodes.eye_settings import min_confidence
+
+SIZES = (64, 128)
+
+
+def _no_size(value: int) -> str | None:
+    return None if value in SIZES else f"expected 64 or 128; got {value}"
+
+
+SETTINGS = (
+    Setting(
+        "size",
+        64,
+        "Width and height of the model's input, px: 64 (default), or 128, which sees smaller things and has "
+        "less noise.",
+        SIZES[0],
+        SIZES[-1],
+        check=_no_size,
+    ),
+    min_confidence(0.1),
+)
+
+
+class LoomingNode(EyeNode):
+    """Publishes when the camera would touch what it looks at."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("looming", SETTINGS, **options)
+
+    def make_eye(self) -> Looming:
+        """Make the algorithm for the parameter `size`."""
+        self._time_to_contact = self.create_publisher(TimeToContact, "~/time_to_contact", QOS_RESULTS)
+        return Looming(size=self.values["size"])
+
+    def publish(self, header: Header, result: LoomingResult) -> None:
+        """Publish the result on ~/time_to_contact."""
+        self._time_to_contact.publish(
+            TimeToContact(
+                header=header,
+                valid=result.valid,
+                confidence=result.confidence,
+                ttc=result.ttc,
+                ttc_sigma=result.ttc_sigma,
+                expansion_rate=result.expansion_rate,
+                expansion_rate_sigma=result.expansion_rate_sigma,
+                tau=result.tau,
+                zones=result.zones,
+            )
+        )
+
+    def draw(self, image: Pixels, result: LoomingResult) -> Pixels:
+        """Draw the nine zones, and the time to contact."""
+        picture = drawing.canvas(image)
+        drawing.zones(picture, result.zones, drawing.FAINT)
+        if not result.valid:
+            drawing.caption(picture, f"not measured  {result.confidence:.2f}", drawing.LOST)
+        elif math.isinf(result.ttc):
+            drawing.caption(picture, f"no approach  {result.expansion_rate:+.2f}/s", drawing.FOUND)
+        else:
+            drawing.caption(picture, f"TTC {result.ttc:.2f} +- {result.ttc_sigma:.2f} s", drawing.LOST)
+        return picture
+
+
+def main() -> int:
+    """Run the node as a process of its own."""
+    return run(lambda: [LoomingNode()])

@@ -1,0 +1,65 @@
+"""Optical flow as a node: image in, ~/flow out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from builtin_interfaces.msg import Time
+from std_msgs.msg import Header
+
+from edgetpu_driver.ros.spin import run
+from edgetpu_msgs.msg import Flow
+from edgetpu_perception import drawing
+from edgetpu_perception.images import Pixels
+from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
+from edgetpu_perception.optical_flow import FlowResult, OpticalFlow
+
+
+class OpticalFlowNode(EyeNode):
+    """Publishes how the content of the image has moved since the image before."""
+
+    def __init__(self, **options: Any) -> None:
+        # As it came: a time in seconds would lose the last digits.
+        self._previous_stamp = Time()
+        super().__init__("optical_flow", **options)
+
+    def make_eye(self) -> OpticalFlow:
+        """Make the algorithm."""
+        self._flow_publisher = self.create_publisher(Flow, "~/flow", QOS_RESULTS)
+        self._flow = OpticalFlow()
+        return self._flow
+
+    def publish(self, header: Header, result: FlowResult) -> None:
+        """Publish the result on ~/flow."""
+        self._flow_publisher.publish(
+            Flow(
+                header=header,
+                previous_stamp=Time() if math.isnan(result.previous_stamp) else self._previous_stamp,
+                valid=result.valid,
+                confidence=result.confidence,
+                dx=result.dx,
+                dy=result.dy,
+                dx_sigma=result.dx_sigma,
+                dy_sigma=result.dy_sigma,
+            )
+        )
+        self._previous_stamp = header.stamp
+
+    def draw(self, image: Pixels, result: FlowResult) -> Pixels:
+        """Draw the motion as an arrow, and what spoke for each shift."""
+        picture = drawing.canvas(image)
+        if self._flow.surface is not None:
+            drawing.inset(picture, self._flow.surface.correlation)
+        if not result.valid:
+            drawing.caption(picture, f"not measured  {result.confidence:.2f}", drawing.LOST)
+            return picture
+        drawing.arrow(picture, result.dx, result.dy, drawing.FOUND)
+        text = f"{result.dx:+.2f} {result.dy:+.2f} px  {result.confidence:.2f}"
+        drawing.caption(picture, text, drawing.FOUND)
+        return picture
+
+
+def main() -> int:
+    """Run the node as a process of its own."""
+    return run(lambda: [OpticalFlowNode()])

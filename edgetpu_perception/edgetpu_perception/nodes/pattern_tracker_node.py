@@ -1,0 +1,175 @@
+"""The pattern tracker as a node: image in, ~/match and ~/servo_error out, templates by ~/set_template."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from std_msgs.msg import Header
+
+from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError, PathRefusedError
+from edgetpu_driver.ros.error_codes import code_of
+from edgetpu_driver.ros.parameters import Setting
+from edgetpu_driver.ros.spin import FatalError, run
+from edgetpu_msgs.msg import ErrorCode, PatternMatch, ServoError
+from edgetpu_msgs.srv import SetTemplate
+from edgetpu_perception import drawing
+from edgetpu_perception.graphs import pattern
+from edgetpu_perception.images import ImageError, Pixels, decode_compressed
+from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
+from edgetpu_perception.nodes.image_messages import image_from_message
+from edgetpu_perception.pattern_template import TemplateOutcome
+from edgetpu_perception.pattern_tracker import MatchResult, PatternTracker
+
+SETTINGS = (
+    Setting(
+        "template",
+        "",
+        "Image file (PNG, JPEG) of the pattern to look for from the start. Empty (default): none until "
+        "~/set_template gives one.",
+    ),
+    Setting(
+        "accept_ambiguous",
+        False,
+        "Take the file of `template` also when it looks like other things. Default: false.",
+    ),
+    Setting("search_size", 64, "Width and height images are resized to, px. Default: 64.", 32, 256),
+    Setting(
+        "template_size",
+        16,
+        "Width and height of the template in the resized image, px; even when more than 16. Default: 16.",
+        4,
+        32,
+    ),
+)
+
+
+class PatternTrackerNode(EyeNode):
+    """Publishes where a pattern is in the image."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("pattern_tracker", SETTINGS, **options)
+        if self.values["template"]:
+            self._load_template(Path(self.values["template"]).expanduser())
+
+    def make_eye(self) -> PatternTracker:
+        """Make the tracker for the parameters `search_size` and `template_size`."""
+        self._match = self.create_publisher(PatternMatch, "~/match", QOS_RESULTS)
+        self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
+        self.create_service(SetTemplate, "~/set_template", self._on_set_template)
+        search, template = self.values["search_size"], self.values["template_size"]
+        try:
+            self._tracker = PatternTracker(search=(search, search), template=(template, template))
+        except GraphError as error:
+            raise FatalError(f"parameters 'search_size' and 'template_size': {error}") from None
+        return self._tracker
+
+    def problems(self) -> list[str]:
+        """Say that images have come and there is nothing to look for in them."""
+        if self._tracker.weights is not None or not self._counters.images:
+            return []
+        return ["no template; ~/set_template takes one"]
+
+    def publish(self, header: Header, result: MatchResult) -> None:
+        """Publish the result on ~/match and ~/servo_error."""
+        self._match.publish(
+            PatternMatch(
+                header=header,
+                valid=result.valid,
+                confidence=result.confidence,
+                ambiguous=result.ambiguous,
+                x=result.x,
+                y=result.y,
+                width=result.width,
+                height=result.height,
+                x_sigma=result.x_sigma,
+                y_sigma=result.y_sigma,
+                score=result.score,
+                runner_up_score=result.runner_up_score,
+            )
+        )
+        self._servo_error.publish(
+            ServoError(
+                header=header,
+                valid=result.valid,
+                confidence=result.confidence,
+                x=result.offset_x,
+                y=result.offset_y,
+                x_sigma=result.offset_x_sigma,
+                y_sigma=result.offset_y_sigma,
+                bearing_x=result.bearing_x,
+                bearing_y=result.bearing_y,
+                bearing_x_sigma=result.bearing_x_sigma,
+                bearing_y_sigma=result.bearing_y_sigma,
+            )
+        )
+
+    def draw(self, image: Pixels, result: MatchResult) -> Pixels:
+        """Draw a box around the pattern, and its score."""
+        picture = drawing.canvas(image)
+        if not result.valid:
+            text = "no template" if self._tracker.weights is None else f"not found  {result.confidence:.2f}"
+            drawing.caption(picture, text, drawing.LOST)
+            return picture
+        color = drawing.FAINT if result.ambiguous else drawing.FOUND
+        drawing.box(picture, (result.x, result.y), (result.width, result.height), color)
+        drawing.caption(picture, f"score {result.score:.3f}  {result.confidence:.2f}", color)
+        return picture
+
+    def _load_template(self, path: Path) -> None:
+        """Take the template of a file; FatalError with the reason when it is none."""
+        try:
+            patch = decode_compressed(path.read_bytes(), path.suffix)
+            outcome = self._set_template(patch, None, None, self.values["accept_ambiguous"])
+        except (OSError, EdgeTpuError) as error:
+            raise FatalError(f"parameter 'template': {error}") from None
+        if not outcome.accepted:
+            raise FatalError(f"parameter 'template': {path}: {outcome.message}")
+        self.get_logger().info(f"template {path}: {outcome.message}")
+
+    def _set_template(
+        self, patch: Pixels, view: Pixels | None, mask: Pixels | None, accept_ambiguous: bool
+    ) -> TemplateOutcome:
+        """Have the tracker and, if it takes the template, the driver's model look for it.
+
+        The template is weights of the model: a graph with them goes to the driver under a name of its own.
+        """
+        if self.values["model"]:
+            raise PathRefusedError(
+                "expected the suite's own graph to put a template into; the parameter `model` asks for "
+                f"'{self.values['model']}'"
+            )
+        outcome = self._tracker.set_template(patch, mask, accept_ambiguous, view=view)
+        weights = self._tracker.weights
+        if outcome.accepted and weights is not None:
+            search, template = self.values["search_size"], self.values["template_size"]
+            graph = pattern.build((search, search), (template, template), weights)
+            self.run_model(f"{self._tracker.model}_{hashlib.sha256(graph).hexdigest()[:12]}", graph)
+        return outcome
+
+    def _on_set_template(
+        self, request: SetTemplate.Request, response: SetTemplate.Response
+    ) -> SetTemplate.Response:
+        response.runner_up_score = float("nan")
+        try:
+            patch = image_from_message(request.patch)
+            view, mask = (
+                image_from_message(image) if image.width or image.height else None
+                for image in (request.view, request.mask)
+            )
+            outcome = self._set_template(patch, view, mask, request.accept_ambiguous)
+        except ImageError as error:
+            response.message, response.error = str(error), code_of(InputError(str(error)))
+        except (OSError, EdgeTpuError) as error:
+            response.message, response.error = str(error), code_of(error)
+        else:
+            response.success, response.message = outcome.accepted, outcome.message
+            response.ambiguous, response.runner_up_score = outcome.ambiguous, outcome.runner_up_score
+            response.error.value = ErrorCode.NONE if outcome.accepted else ErrorCode.REFUSED
+        return response
+
+
+def main() -> int:
+    """Run the node as a process of its own."""
+    return run(lambda: [PatternTrackerNode()])

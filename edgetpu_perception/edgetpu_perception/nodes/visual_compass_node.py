@@ -1,0 +1,122 @@
+"""The visual compass as a node: image and camera_info in, ~/heading and ~/twist out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from geometry_msgs.msg import TwistWithCovarianceStamped, Vector3
+from numpy.typing import NDArray
+from std_msgs.msg import Header
+from std_srvs.srv import Trigger
+
+from edgetpu_driver.ros.parameters import Setting
+from edgetpu_driver.ros.spin import run
+from edgetpu_msgs.msg import Heading
+from edgetpu_perception import drawing
+from edgetpu_perception.eye import Frame
+from edgetpu_perception.images import Pixels
+from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode, seconds_of
+from edgetpu_perception.visual_compass import HeadingResult, VisualCompass
+
+UNKNOWN_VARIANCE = 1e6
+"""Of the linear velocity, m^2/s^2, which is not measured: large enough to be of no weight in any filter."""
+
+SETTINGS = (
+    Setting(
+        "tilt",
+        0.0,
+        "Angle by which the camera looks down when the robot is level, rad. 0 (default): horizontal.",
+        -math.pi / 2,
+        math.pi / 2,
+    ),
+)
+
+
+class VisualCompassNode(EyeNode):
+    """Publishes the yaw of the camera since the last reset, and its angular velocity.
+
+    Both need the camera's intrinsics: without, the results are not valid. ~/twist comes with valid results
+    only, as it has no such flag; it is in the optical frame of the image.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        # As it came: a time in seconds would lose the last digits.
+        self._reference_stamp = Time()
+        super().__init__("visual_compass", SETTINGS, **options)
+
+    def make_eye(self) -> VisualCompass:
+        """Make the algorithm for the parameter `tilt`."""
+        self._heading = self.create_publisher(Heading, "~/heading", QOS_RESULTS)
+        self._twist = self.create_publisher(TwistWithCovarianceStamped, "~/twist", QOS_RESULTS)
+        self.create_service(Trigger, "~/reset_heading", self._reset)
+        tilt = self.values["tilt"]
+        self._compass = VisualCompass(up=(0.0, -math.cos(tilt), -math.sin(tilt)))
+        return self._compass
+
+    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> HeadingResult:
+        """Make a result of the model's outputs, not a valid one where there is no camera of this size."""
+        camera = self._compass.camera
+        if camera is None or (camera.width, camera.height) != (frame.width, frame.height):
+            return HeadingResult(frame.stamp, False, 0.0)
+        return self._compass.interpret(frame, outputs)
+
+    def problems(self) -> list[str]:
+        """Say that images have come and no camera for them."""
+        if self._compass.camera is not None or not self._counters.images:
+            return []
+        return ["no usable camera_info, which the heading needs; horizontal_fov can stand in for it"]
+
+    def publish(self, header: Header, result: HeadingResult) -> None:
+        """Publish the result on ~/heading and, when it is valid, on ~/twist."""
+        if result.reference_stamp == seconds_of(header):
+            self._reference_stamp = header.stamp
+        self._heading.publish(
+            Heading(
+                header=header,
+                reference_stamp=Time() if math.isnan(result.reference_stamp) else self._reference_stamp,
+                valid=result.valid,
+                confidence=result.confidence,
+                yaw=result.yaw,
+                yaw_sigma=result.yaw_sigma,
+                yaw_rate=result.yaw_rate,
+                yaw_rate_sigma=result.yaw_rate_sigma,
+            )
+        )
+        if result.valid:
+            self._twist.publish(_twist(header, result))
+
+    def draw(self, image: Pixels, result: HeadingResult) -> Pixels:
+        """Draw a dial with the yaw, and the numbers."""
+        picture = drawing.canvas(image)
+        if not result.valid:
+            drawing.caption(picture, f"not measured  {result.confidence:.2f}", drawing.LOST)
+            return picture
+        drawing.dial(picture, result.yaw, drawing.FOUND)
+        yaw, rate = math.degrees(result.yaw), math.degrees(result.yaw_rate)
+        drawing.caption(picture, f"{yaw:+.1f} deg  {rate:+.1f} deg/s", drawing.FOUND)
+        return picture
+
+    def _reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:  # noqa: ARG002
+        self._compass.reset()
+        response.success, response.message = True, "yaw is 0 at the next image"
+        return response
+
+
+def _twist(header: Header, result: HeadingResult) -> TwistWithCovarianceStamped:
+    x, y, z = result.angular_velocity
+    covariance = np.zeros((6, 6))
+    covariance[:3, :3] = np.eye(3) * UNKNOWN_VARIANCE
+    covariance[3:, 3:] = np.reshape(result.angular_velocity_covariance, (3, 3))
+    message = TwistWithCovarianceStamped(header=header)
+    message.twist.twist.angular = Vector3(x=x, y=y, z=z)
+    message.twist.covariance = covariance.ravel()
+    return message
+
+
+def main() -> int:
+    """Run the node as a process of its own."""
+    return run(lambda: [VisualCompassNode()])

@@ -1,0 +1,393 @@
+"""The perception nodes beside a driver, in processes of their own and all in one, on known scenes."""
+
+from __future__ import annotations
+
+import array
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import TwistWithCovarianceStamped
+from sensor_msgs.msg import Image
+from std_msgs.msg import Header
+from std_srvs.srv import Trigger
+
+from edgetpu_msgs.msg import ErrorCode, Flow, Heading, PatternMatch, ServoError, TimeToContact
+from edgetpu_msgs.srv import ListModels, SetTemplate
+
+PERCEPTION = "edgetpu_perception"
+SIZE = 256
+FIELD_OF_VIEW = 1.0
+FOCAL_LENGTH = SIZE / 2 / math.tan(FIELD_OF_VIEW / 2)
+MIDDLE = (SIZE - 1) / 2
+
+RESULTS = {
+    "looming": (TimeToContact, "time_to_contact"),
+    "optical_flow": (Flow, "flow"),
+    "pattern_tracker": (PatternMatch, "match"),
+    "visual_compass": (Heading, "heading"),
+}
+
+
+def texture(seed: int = 5) -> np.ndarray:
+    """Smooth random structure of several sizes, 1024 x 1024 px."""
+    random = np.random.default_rng(seed)
+    layers = [
+        cv2.resize(random.normal(size=(n, n)), (1024, 1024), interpolation=cv2.INTER_CUBIC) * 24
+        for n in (16, 32, 64, 128)
+    ]
+    return np.clip(128 + sum(layers), 0, 255).astype(np.uint8)
+
+
+TEXTURE = texture()
+
+
+def window(x: int, y: int) -> np.ndarray:
+    return np.ascontiguousarray(TEXTURE[y : y + SIZE, x : x + SIZE])
+
+
+def magnified(scale: float) -> np.ndarray:
+    """The texture seen straight on, larger by `scale`."""
+    matrix = np.array([[scale, 0, MIDDLE - scale * 512], [0, scale, MIDDLE - scale * 512]])
+    return cv2.warpAffine(TEXTURE, matrix, (SIZE, SIZE), flags=cv2.INTER_LINEAR)
+
+
+def turned(yaw: float) -> np.ndarray:
+    """A wall far away, seen by a camera that has turned left by `yaw`, rad."""
+    camera = np.array([[FOCAL_LENGTH, 0, MIDDLE], [0, FOCAL_LENGTH, MIDDLE], [0, 0, 1]])
+    wall = np.array([[FOCAL_LENGTH, 0, 512], [0, FOCAL_LENGTH, 512], [0, 0, 1]])
+    cosine, sine = math.cos(yaw), math.sin(yaw)
+    rotation = np.array([[cosine, 0, -sine], [0, 1, 0], [sine, 0, cosine]])  # optical frame: y is down
+    to_wall = wall @ rotation @ np.linalg.inv(camera)
+    return cv2.warpPerspective(TEXTURE, to_wall, (SIZE, SIZE), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
+
+
+def header(seconds: float) -> Header:
+    nanoseconds = round(seconds * 1e9)
+    stamp = Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
+    return Header(stamp=stamp, frame_id="camera_optical_frame")
+
+
+def image_message(seconds: float, image: np.ndarray) -> Image:
+    height, width = image.shape
+    data = array.array("B", image.tobytes())
+    return Image(header=header(seconds), height=height, width=width, encoding="mono8", step=width, data=data)
+
+
+class Camera:
+    """Publishes images for nodes, and collects what they make of them."""
+
+    def __init__(self, graph: Any, topic: str, nodes: dict[str, str]) -> None:
+        """`nodes`: name of each node's results -> its fully qualified name."""
+        self._graph = graph
+        self._images = graph.node.create_publisher(Image, topic, 10)
+        self.results = {
+            kind: graph.collect(RESULTS[kind][0], f"{name}/{RESULTS[kind][1]}")
+            for kind, name in nodes.items()
+        }
+        graph.spin_until(lambda: self._images.get_subscription_count() == len(nodes))
+
+    def warm_up(self) -> Camera:
+        """Show black images of another size until results come: the middleware joins nodes at its leisure."""
+        tenths = itertools.count(1)
+
+        def answered() -> bool:
+            self._images.publish(image_message(next(tenths) / 10, np.zeros((32, 32), np.uint8)))
+            self._graph.spin_for(0.1)
+            return all(self.results.values())
+
+        self._graph.spin_until(answered)
+        self._graph.spin_for(0.3)
+        return self
+
+    def show(self, seconds: float, image: np.ndarray) -> dict[str, Any]:
+        """Publish one image and wait for the result of each node."""
+        message = image_message(seconds, image)
+        for results in self.results.values():
+            results.clear()
+        self._images.publish(message)
+
+        def answers() -> dict[str, Any]:
+            return {
+                kind: result
+                for kind, results in self.results.items()
+                for result in results
+                if result.header == message.header
+            }
+
+        self._graph.spin_until(lambda: len(answers()) == len(self.results))
+        return answers()
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("perception_models")
+
+
+@pytest.fixture(scope="module")
+def parameters(models: Path) -> dict[str, Any]:
+    return {"qos_reliability": "reliable", "model_dir": models, "horizontal_fov": FIELD_OF_VIEW}
+
+
+@pytest.fixture(scope="module")
+def processes(start_node: Callable[..., Any], models: Path, parameters: dict[str, Any]) -> dict[str, Any]:
+    """A driver, the nodes each with a camera of its own, and all nodes in one process."""
+    driver = {"backend": "cpu", "model_dirs": f"['{models}']"}
+    started = {"edgetpu": start_node("edgetpu_driver", "edgetpu_node", **driver)}
+    for name in RESULTS:
+        started[name] = start_node(PERCEPTION, name, "-r", f"image:=/{name}_camera", **parameters)
+    started["alone"] = start_node(
+        PERCEPTION,
+        "single_process",
+        *("-r", "__ns:=/alone"),
+        *("--", "--nodes", ",".join(RESULTS)),
+        **driver | parameters,
+    )
+    return started
+
+
+@pytest.fixture(scope="module")
+def cameras(graph: Any, processes: dict[str, Any]) -> dict[str, Camera]:  # noqa: ARG001
+    found = {name: Camera(graph, f"/{name}_camera", {name: f"/{name}"}) for name in RESULTS}
+    found["alone"] = Camera(graph, "/alone/image", {name: f"/alone/{name}" for name in RESULTS})
+    return {name: camera.warm_up() for name, camera in found.items()}
+
+
+@pytest.fixture
+def show(cameras: dict[str, Camera]) -> Callable[[str, float, np.ndarray], Any]:
+    """Shows an image to a node, and to all nodes in one process, which must give the same result."""
+    for camera in cameras.values():
+        camera.show(90.0, np.zeros((32, 32), np.uint8))  # an image of another size ends what was before
+
+    def show(name: str, seconds: float, image: np.ndarray) -> Any:
+        result = cameras[name].show(seconds, image)[name]
+        # NaN in the same places compares equal in text.
+        assert repr(cameras["alone"].show(seconds, image)[name]) == repr(result)
+        return result
+
+    return show
+
+
+def test_flow_is_the_shift_since_the_image_before(show: Callable[..., Any]) -> None:
+    first = show("optical_flow", 100.123456789, window(300, 400))
+    assert (first.valid, first.previous_stamp) == (False, Time())
+    assert all(map(math.isnan, (first.dx, first.dy, first.dx_sigma, first.dy_sigma)))
+    second = show("optical_flow", 100.223456789, window(306, 397))
+    assert second.valid
+    assert second.header == header(100.223456789)
+    assert second.previous_stamp == first.header.stamp
+    assert (second.dx, second.dy) == pytest.approx((-6, 3), abs=0.2)
+    assert 0 < second.dx_sigma < 0.5
+
+
+def test_flow_of_an_unrelated_image_is_not_a_number(show: Callable[..., Any]) -> None:
+    show("optical_flow", 101.0, window(300, 400))
+    result = show("optical_flow", 101.1, window(20, 700))
+    assert not result.valid
+    assert math.isnan(result.dx)
+    assert result.previous_stamp == header(101.0).stamp
+
+
+def test_the_time_to_contact_is_distance_over_speed(show: Callable[..., Any]) -> None:
+    for frame in range(26):
+        distance = 2.0 - frame / 30  # m, at 1 m/s
+        result = show("looming", 200 + frame / 30, magnified(2.0 / distance))
+    assert result.valid
+    assert result.ttc == pytest.approx(distance, rel=0.05)
+    assert result.expansion_rate == pytest.approx(1 / distance, rel=0.05)
+    assert 0 < result.ttc_sigma < 0.3
+    assert all(zone > 0 for zone in result.zones)
+
+
+def test_what_stands_still_is_not_approached(show: Callable[..., Any]) -> None:
+    for frame in range(10):
+        result = show("looming", 210 + frame / 30, magnified(1.2))
+    assert result.ttc == math.inf or not result.valid
+
+
+def test_the_first_image_has_zones_but_no_time_to_contact(show: Callable[..., Any]) -> None:
+    result = show("looming", 220.0, magnified(1.0))
+    assert not result.valid
+    assert math.isnan(result.ttc)
+    assert math.isfinite(result.tau)
+
+
+def test_the_heading_follows_the_camera(show: Callable[..., Any], graph: Any) -> None:
+    rate = math.radians(20)
+    twists = graph.collect(TwistWithCovarianceStamped, "/visual_compass/twist")
+    first = show("visual_compass", 300.0, turned(0.0))
+    assert (first.valid, first.reference_stamp) == (False, header(300.0).stamp)
+    for frame in range(1, 13):
+        result = show("visual_compass", 300 + frame / 30, turned(rate * frame / 30))
+    assert result.valid
+    assert result.reference_stamp == header(300.0).stamp
+    assert result.yaw == pytest.approx(rate * 12 / 30, abs=math.radians(0.3))
+    assert result.yaw_rate == pytest.approx(rate, abs=math.radians(1.5))
+    graph.spin_until(lambda: bool(twists) and twists[-1].header == result.header)
+    twist = twists[-1].twist
+    assert twist.twist.angular.y == pytest.approx(-rate, abs=math.radians(1.5))
+    covariance = np.reshape(twist.covariance, (6, 6))
+    assert covariance[:3, :3].tolist() == (np.eye(3) * 1e6).tolist()
+    assert math.sqrt(covariance[4, 4]) == pytest.approx(result.yaw_rate_sigma, rel=0.01)
+
+
+def test_the_heading_can_be_reset(show: Callable[..., Any], graph: Any) -> None:
+    show("visual_compass", 309.9, turned(0.0))
+    for node in ("visual_compass", "alone/visual_compass"):
+        assert graph.call(Trigger, f"/{node}/reset_heading").success
+    result = show("visual_compass", 310.0, turned(0.1))
+    assert result.reference_stamp == header(310.0).stamp
+    result = show("visual_compass", 310.1, turned(0.1))
+    assert result.yaw == pytest.approx(0.0, abs=math.radians(0.1))
+
+
+def test_without_a_template_nothing_is_found(show: Callable[..., Any], graph: Any) -> None:
+    result = show("pattern_tracker", 400.0, window(300, 400))
+    assert not result.valid
+    assert all(map(math.isnan, (result.x, result.y, result.score)))
+    refusal = graph.call(
+        SetTemplate,
+        "/pattern_tracker/set_template",
+        patch=image_message(0, np.full((64, 64), 90, np.uint8)),
+    )
+    assert not refusal.success
+    assert refusal.error.value == ErrorCode.REFUSED
+    assert "it has no contrast" in refusal.message
+
+
+def test_a_malformed_template_is_refused(graph: Any, cameras: dict[str, Camera]) -> None:  # noqa: ARG001
+    patch = image_message(0, window(300, 400))
+    patch.step = 3
+    refusal = graph.call(SetTemplate, "/pattern_tracker/set_template", patch=patch)
+    assert refusal.error.value == ErrorCode.BAD_INPUT
+    assert "wrong step" in refusal.message
+
+
+def test_a_template_is_found_where_it_is(show: Callable[..., Any], graph: Any) -> None:
+    servo_errors = graph.collect(ServoError, "/pattern_tracker/servo_error")
+    view = window(300, 400)
+    for patch in (view[30:94, 120:184], view[100:164, 60:124]):
+        for node in ("pattern_tracker", "alone/pattern_tracker"):
+            answer = graph.call(
+                SetTemplate,
+                f"/{node}/set_template",
+                patch=image_message(0, patch),
+                view=image_message(0, view),
+            )
+            assert answer.success, answer.message
+            assert answer.error.value == ErrorCode.NONE
+            assert answer.runner_up_score < 0.9
+        show("pattern_tracker", 400.5, view)
+    result = show("pattern_tracker", 401.0, view)
+    assert result.valid
+    assert (result.x, result.y) == pytest.approx((91.5, 131.5), abs=0.2)
+    assert (result.width, result.height) == (64, 64)
+    assert result.score > 0.99
+    # The window has moved right by 9 px and up by 30: the pattern is further left and down.
+    result = show("pattern_tracker", 401.1, window(309, 370))
+    assert (result.x, result.y) == pytest.approx((82.5, 161.5), abs=0.3)
+    graph.spin_until(lambda: bool(servo_errors) and servo_errors[-1].header == result.header)
+    assert servo_errors[-1].x == pytest.approx(result.x / MIDDLE - 1, abs=1e-6)
+    bearing = math.atan((result.x - MIDDLE) / FOCAL_LENGTH)
+    assert servo_errors[-1].bearing_x == pytest.approx(bearing, abs=1e-6)
+    result = show("pattern_tracker", 401.2, window(20, 20))
+    assert not result.valid
+    assert math.isnan(result.x)
+
+
+def test_only_the_present_template_is_loaded_on_the_driver(graph: Any, models: Path) -> None:
+    loaded = [info.name for info in graph.call(ListModels, "/edgetpu/list_models").models]
+    (template,) = (name for name in loaded if name.startswith("pattern_64x64_16x16_"))
+    assert (models / f"{template}.tflite").is_file()
+
+
+def test_a_template_can_come_from_a_file(
+    start_node: Callable[..., Any], graph: Any, tmp_path: Path, parameters: dict[str, Any]
+) -> None:
+    path = tmp_path / "pattern.png"
+    cv2.imwrite(str(path), window(300, 400)[100:164, 60:124])
+    remappings = ("-r", "image:=/filed_camera", "-r", "__node:=filed")
+    start_node(PERCEPTION, "pattern_tracker", *remappings, template=path, **parameters)
+    camera = Camera(graph, "/filed_camera", {"pattern_tracker": "/filed"}).warm_up()
+    result = camera.show(410.0, window(300, 400))["pattern_tracker"]
+    assert (result.x, result.y) == pytest.approx((91.5, 131.5), abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("node", "values", "message"),
+    [
+        ("pattern_tracker", {"template": "/nowhere.png"}, "parameter 'template': [Errno 2]"),
+        ("pattern_tracker", {"template_size": 17}, "expected sizes that are multiples of 2"),
+        ("looming", {"size": 100}, "parameter 'size': expected 64 or 128; got 100"),
+    ],
+    ids=["no such file", "odd template", "size"],
+)
+def test_a_bad_parameter_ends_the_node_with_a_reason(
+    start_node: Callable[..., Any], tmp_path: Path, node: str, values: dict[str, Any], message: str
+) -> None:
+    process = start_node(PERCEPTION, node, model_dir=tmp_path, **values)
+    assert process.wait() == 1
+    assert message in process.output
+    assert "Traceback" not in process.output
+
+
+def test_without_a_camera_there_is_no_heading(
+    graph: Any,
+    models: Path,
+    processes: dict[str, Any],  # noqa: ARG001
+) -> None:
+    from edgetpu_perception.nodes.visual_compass_node import VisualCompassNode
+
+    options = ["--ros-args", "-p", f"model_dir:={models}", "-p", "driver:=/edgetpu"]
+    node = VisualCompassNode(namespace="lost", cli_args=[*options, "-p", "qos_reliability:=reliable"])
+    graph.add_node(node)
+    twists = graph.collect(TwistWithCovarianceStamped, "/lost/visual_compass/twist")
+    diagnostics = graph.collect(DiagnosticArray, "/diagnostics")
+    camera = Camera(graph, "/lost/image", {"visual_compass": "/lost/visual_compass"}).warm_up()
+    for second in (500.0, 500.1):
+        result = camera.show(second, turned(0.0))["visual_compass"]
+        assert not result.valid
+        assert math.isnan(result.yaw)
+        assert result.reference_stamp == Time()
+
+    def reported() -> bool:
+        entries = [status for report in diagnostics for status in report.status]
+        return any(
+            status.name == "lost/visual_compass: images" and "no usable camera_info" in status.message
+            for status in entries
+        )
+
+    graph.spin_until(reported)
+    assert twists == []
+    node.destroy_node()
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_the_debug_image_is_drawn_in_the_size_of_the_image(
+    cameras: dict[str, Camera], graph: Any, name: str
+) -> None:
+    pictures = graph.collect(Image, f"/{name}/debug_image", 1)
+    for frame in range(40):
+        cameras[name].show(600 + frame / 30, magnified(1.0 + frame / 60))
+        if pictures:
+            break
+        graph.spin_for(0.05)
+    assert (pictures[0].encoding, pictures[0].height, pictures[0].width) == ("rgb8", SIZE, SIZE)
+    picture = np.frombuffer(pictures[0].data, np.uint8).reshape(SIZE, SIZE, 3)
+    assert len(np.unique(picture[..., 0] == picture[..., 1])) == 2  # something coloured on the grey image
+
+
+@pytest.mark.parametrize("name", [*RESULTS, "alone", "edgetpu"])
+def test_it_stops_cleanly(processes: dict[str, Any], name: str) -> None:
+    processes[name].stop()
