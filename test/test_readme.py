@@ -20,7 +20,11 @@ README = (ROOT / "README.md").read_text()
 
 EXECUTABLES = {
     "edgetpu": ("edgetpu_driver", "edgetpu_node"),
+    "looming": ("edgetpu_perception", "looming"),
+    "optical_flow": ("edgetpu_perception", "optical_flow"),
+    "pattern_tracker": ("edgetpu_perception", "pattern_tracker"),
     "spot_tracker": ("edgetpu_perception", "spot_tracker"),
+    "visual_compass": ("edgetpu_perception", "visual_compass"),
 }
 
 # The tables show the root namespace; here nodes of other tests may still be known by these names.
@@ -38,6 +42,12 @@ def table(section: str, title: str) -> dict[str, str]:
     rows = text.split(f"\n| {title} |")[1].split("\n\n")[0].splitlines()[2:]
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     return {cell[0].strip("`"): cell[1].strip("`") for cell in cells}
+
+
+def services_of(section: str) -> str:
+    """The section's table of services, if it has one."""
+    text = README.split(f"\n### {section}\n")[1].split("\n### ")[0].split("\n## ")[0]
+    return text.partition("\n| service |")[2]
 
 
 def parameters_of_config(node: str) -> dict[str, Any]:
@@ -83,7 +93,7 @@ def test_services(node: str, graph: Any) -> None:
     offered = {
         name.removeprefix(NAMESPACE): types[0] for name, types in services if not ROS_SERVICES.match(types[0])
     }
-    documented = table(node, "service") if node == "edgetpu" else {}
+    documented = table(node, "service") if f"`/{node}/" in services_of(node) else {}
     assert offered == documented
 
 

@@ -25,6 +25,9 @@ NOISE = 3.0
 FINE_REACH = 1.5
 """How far the alignment on pooled px may be off, px."""
 
+LEAST_UNCLIPPED = 0.25
+"""Share of a patch that must be neither black nor white in an image to tell its contrast and brightness there."""
+
 STEPS = 8
 """Most steps of one alignment; half of it are usual."""
 
@@ -125,6 +128,9 @@ class Aligner:
         self.norm = max(float(np.linalg.norm(deviation)), 1e-6)
         """Length of the patch without its mean, grey levels."""
         direction = deviation.ravel() / self.norm
+        self._counting = np.flatnonzero(mask)
+        self._deviation = deviation[mask].astype(np.float32)
+        self._black, self._white = -float(self._mean), 255.0 - float(self._mean)
         jacobian = self._jacobian(patch, mask, direction)
         prior = (NOISE / self.norm) ** 2 * np.array([0, 0, TURN_SIGMA**-2, GROWTH_SIGMA**-2])
         information = jacobian.T @ jacobian
@@ -207,6 +213,7 @@ class Aligner:
             if max(abs(step.x), abs(step.y)) + turned < CONVERGED:
                 best = here if progress > 0.0 else best
                 break
+        best_score = max(best_score, self._score_of_clipped(image, best))
         x_sigma, y_sigma = self._sigmas(best_score)
         return Alignment(best_score, *best, best_gain / self.norm, start_score, x_sigma, y_sigma)
 
@@ -240,6 +247,24 @@ class Aligner:
         seen = window if self._mask is None else window * self._mask
         power = float(seen @ window) - total * total / self._count
         return change, gain, min(gain / math.sqrt(power), 1.0) if power > 1e-6 else 0.0
+
+    def _score_of_clipped(self, image: NDArray[np.float32], here: _Map) -> float:
+        """Score under a map with the patch clipped as the image is there; -1 where that is not clipped."""
+        left, top = max(round(here.x - self._x_center), 0), max(round(here.y - self._y_center), 0)
+        seen = image[top : top + self._size[1], left : left + self._size[0]]
+        lowest, highest, _, _ = cv2.minMaxLoc(seen)
+        if lowest > self._black and highest < self._white:
+            return -1.0
+        self._compare(image, here)
+        window, patch = self._window.ravel()[self._counting], self._deviation
+        whole = (window > self._black + 1.0) & (window < self._white - 1.0)
+        if np.count_nonzero(whole) < LEAST_UNCLIPPED * self._count:
+            return -1.0
+        gain, offset = np.polyfit(patch[whole], window[whole], 1)
+        expected = np.clip(gain * patch + offset, self._black, self._white)
+        expected, window = expected - expected.mean(), window - window.mean()
+        power = float(expected @ expected) * float(window @ window)
+        return float(expected @ window) / math.sqrt(power) if gain > 0.0 and power > 1e-6 else -1.0
 
     def _sigmas(self, score: float) -> tuple[float, float]:
         if score <= 0.0:
