@@ -26,7 +26,7 @@ FINE_REACH = 1.5
 """How far the alignment on pooled px may be off, px."""
 
 LEAST_UNCLIPPED = 0.25
-"""Share of a patch that must be neither black nor white in an image to tell its contrast and brightness there."""
+"""Share of a patch that must be neither black nor white in an image for its contrast there to be known."""
 
 STEPS = 8
 """Most steps of one alignment; half of it are usual."""
@@ -260,8 +260,10 @@ class Aligner:
         whole = (window > self._black + 1.0) & (window < self._white - 1.0)
         if np.count_nonzero(whole) < LEAST_UNCLIPPED * self._count:
             return -1.0
-        gain, offset = np.polyfit(patch[whole], window[whole], 1)
-        expected = np.clip(gain * patch + offset, self._black, self._white)
+        patch_mean, window_mean = patch[whole].mean(), window[whole].mean()
+        slope = patch[whole] - patch_mean
+        gain = float(slope @ window[whole]) / max(float(slope @ slope), 1e-6)
+        expected = np.clip(gain * (patch - patch_mean) + window_mean, self._black, self._white)
         expected, window = expected - expected.mean(), window - window.mean()
         power = float(expected @ expected) * float(window @ window)
         return float(expected @ window) / math.sqrt(power) if gain > 0.0 and power > 1e-6 else -1.0
