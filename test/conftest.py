@@ -184,7 +184,7 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def golden() -> Path:
     """Models that Google's compiler wrote, with their graphs; data beside the repository."""
-    directory = Path(__file__).parents[2] / "shared" / "golden"
+    directory = (Path(__file__).parents[2] / "shared" / "golden").resolve()
     if not directory.is_dir():
         pytest.skip(f"the golden data is not at {directory}")
     return directory
