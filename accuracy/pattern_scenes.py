@@ -68,8 +68,7 @@ def scenes(
     photographs = [_large_enough(grey_photograph(name), search) for name in names]
     for index in range(count):
         chosen = index % len(names)
-        view = _View.anywhere(photographs[chosen], search, random)
-        picture = _rounded(view.picture(_STILL))
+        view, picture = _with_contrast(photographs[chosen], search, random)
         column, row = _somewhere(picture, side, random)
         patch = picture[row : row + side, column : column + side]
         half = (side - 1) / 2
@@ -107,13 +106,25 @@ class _Motion:
 _STILL = _Motion(0.0, 0.0, 0.0, 1.0)
 
 
-def _somewhere(picture: Image, side: int, random: np.random.Generator) -> tuple[int, int]:
-    """First column and row of any patch but one whose pixels are all the same."""
+def _with_contrast(
+    photograph: NDArray[np.float32], search: int, random: np.random.Generator
+) -> tuple[_View, Image]:
+    """Any view, and its picture, but those whose pixels are all the same."""
     while True:
-        column, row = random.integers(0, len(picture) - side + 1, 2)
-        patch = picture[row : row + side, column : column + side]
-        if patch.min() < patch.max():
-            return int(column), int(row)
+        view = _View.anywhere(photograph, search, random)
+        picture = _rounded(view.picture(_STILL))
+        if picture.min() < picture.max():
+            return view, picture
+
+
+def _somewhere(picture: Image, side: int, random: np.random.Generator) -> tuple[int, int]:
+    """First column and row of any patch but those whose pixels are all the same."""
+    kernel, first = np.ones((side, side)), (0, 0)
+    highest, lowest = cv2.dilate(picture, kernel, anchor=first), cv2.erode(picture, kernel, anchor=first)
+    places = len(picture) - side + 1
+    rows, columns = np.nonzero((highest > lowest)[:places, :places])
+    chosen = random.integers(len(rows))
+    return int(columns[chosen]), int(rows[chosen])
 
 
 def _visible(

@@ -26,7 +26,7 @@ FINE_REACH = 1.5
 """How far the alignment on pooled px may be off, px."""
 
 LEAST_UNCLIPPED = 0.25
-"""Share of a patch that must be neither black nor white in an image for its contrast there to be known."""
+"""Share of a patch that must be neither black nor white in an image to tell how the rest is clipped."""
 
 STEPS = 8
 """Most steps of one alignment; half of it are usual."""
@@ -213,7 +213,6 @@ class Aligner:
             if max(abs(step.x), abs(step.y)) + turned < CONVERGED:
                 best = here if progress > 0.0 else best
                 break
-        best_score = max(best_score, self._score_of_clipped(image, best))
         x_sigma, y_sigma = self._sigmas(best_score)
         return Alignment(best_score, *best, best_gain / self.norm, start_score, x_sigma, y_sigma)
 
@@ -248,17 +247,20 @@ class Aligner:
         power = float(seen @ window) - total * total / self._count
         return change, gain, min(gain / math.sqrt(power), 1.0) if power > 1e-6 else 0.0
 
+    def clipped(self, levels: Sequence[NDArray[np.float32]], place: Alignment) -> Alignment:
+        """The same place with the score of the patch clipped as the image is there, if that is higher."""
+        score = self._score_of_clipped(levels[0], _Map(place.x, place.y, place.cosine, place.sine))
+        if score <= place.score:
+            return place
+        x_sigma, y_sigma = self._sigmas(score)
+        return place._replace(score=score, x_sigma=x_sigma, y_sigma=y_sigma)
+
     def _score_of_clipped(self, image: NDArray[np.float32], here: _Map) -> float:
-        """Score under a map with the patch clipped as the image is there; -1 where that is not clipped."""
-        left, top = max(round(here.x - self._x_center), 0), max(round(here.y - self._y_center), 0)
-        seen = image[top : top + self._size[1], left : left + self._size[0]]
-        lowest, highest, _, _ = cv2.minMaxLoc(seen)
-        if lowest > self._black and highest < self._white:
-            return -1.0
+        """-1 where nothing is clipped, or too much to tell."""
         self._compare(image, here)
         window, patch = self._window.ravel()[self._counting], self._deviation
         whole = (window > self._black + 1.0) & (window < self._white - 1.0)
-        if np.count_nonzero(whole) < LEAST_UNCLIPPED * self._count:
+        if not LEAST_UNCLIPPED * self._count <= np.count_nonzero(whole) < self._count:
             return -1.0
         patch_mean, window_mean = patch[whole].mean(), window[whole].mean()
         slope = patch[whole] - patch_mean

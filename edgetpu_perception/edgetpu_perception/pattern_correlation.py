@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.graphs.pattern import quantise
 
-MOST_CANDIDATES = 12
+MOST_CANDIDATES = 8
+
+MOST_POOLED_CANDIDATES = 12
+"""With pooling, where the place may be between two cells and the score of both low."""
 
 LAST_STEP = 127
 """Where the range of a response ends, steps of the output from its zero point."""
@@ -90,8 +93,17 @@ class CorrelationLocator:
     The responses have eight bits; what decides between the peaks are exact scores.
     """
 
-    def __init__(self, template: NDArray[np.float32], mask: NDArray[np.bool_], output: TensorSpec) -> None:
-        """`template`: grey levels of cells, [h, w]; `output`: the response map of the model."""
+    def __init__(
+        self,
+        template: NDArray[np.float32],
+        mask: NDArray[np.bool_],
+        output: TensorSpec,
+        most: int,
+    ) -> None:
+        """`template`: grey levels of cells, [h, w]; `output`: the response map of the model.
+
+        `most`: how many candidates to give.
+        """
         self.weights = quantise(template, mask, LAST_STEP * output.scale)
         self._windows = WindowScores(template, mask)
         self._scale = output.scale
@@ -102,6 +114,7 @@ class CorrelationLocator:
         self._mask = None if mask.all() else mask.astype(np.float32)
         self._count = int(np.count_nonzero(mask))
         self._floor = (LEAST_CONTRAST * self._windows.norm) ** 2
+        self._most = most
         self._apart = 3 if min(template.shape) > 8 else 2
 
     def find(self, cells: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]]) -> list[Candidate]:
@@ -119,7 +132,7 @@ class CorrelationLocator:
         scores = cv2.divide(steps, self._lengths(brightness), scale=self._score_per_step)
         self._settle_ties(brightness, steps, scores)
         apart, places = self._apart, []
-        for _ in range(MOST_CANDIDATES):
+        for _ in range(self._most):
             _, highest, _, (column, row) = cv2.minMaxLoc(scores)
             if highest <= 0.0:
                 break

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.pattern_alignment import Aligner
 
-NOISE = 3.0
+NOISE = 4.0
 """Standard deviation of the pixel noise a template has to stand, grey levels ..."""
 
 TURN = math.radians(5.0)

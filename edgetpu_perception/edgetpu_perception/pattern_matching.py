@@ -79,9 +79,12 @@ class Matcher:
 
         Of places that differ by no more than noise the one nearest to `near` is the best.
         """
-        places, left = self._align(image, candidates)
+        levels = self._aligner.levels(image)
+        places, left = self._align(levels, candidates)
         if not places:
             return Matches(None, math.nan)
+        if 1.0 - places[0].score > self.expectation.unexplained:
+            places[0] = self._aligner.clipped(levels, places[0])
         best, normal = places[0], self._normal(places[0])
         if near is not None:
             equal = (place for place in places if 1.0 - place.score <= EQUAL * normal)
@@ -92,10 +95,9 @@ class Matcher:
         return Matches(best, max(scores, default=math.nan), rivals)
 
     def _align(
-        self, image: NDArray[np.uint8], candidates: Sequence[Candidate]
+        self, levels: Sequence[NDArray[np.float32]], candidates: Sequence[Candidate]
     ) -> tuple[list[Alignment], list[Candidate]]:
         """Places from the highest score on, and the candidates that cannot be the patch."""
-        levels = self._aligner.levels(image)
         places: list[Alignment] = []
         left: list[Candidate] = []
         hope = -1.0

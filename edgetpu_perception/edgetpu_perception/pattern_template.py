@@ -6,12 +6,11 @@ import enum
 import math
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.graphs import pattern
 from edgetpu_perception.images import ImageError, ImageFault, Pixels, check_image, resize, to_grey
-from edgetpu_perception.pattern_alignment import pooled
 from edgetpu_perception.pattern_expectation import NOISE
 from edgetpu_perception.pattern_matching import Matcher, Matches
 
@@ -86,17 +85,12 @@ class Template:
         return float(self.values[self.mask].std(dtype=np.float64))
 
     def cells(self, pool: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Values and mask in cells of pool x pool px.
-
-        They are averages over the places between two cells at which the template may be in an image.
-        """
-        if pool == 1:
-            return self.values, self.mask
-        between = cv2.sepFilter2D(self.values, -1, _BETWEEN, _BETWEEN, borderType=cv2.BORDER_REPLICATE)
-        return pooled(between, self.mask, pool)
+        """Values and mask as the convolution sees them: see pattern.cells."""
+        return pattern.cells(self.values, pool), pattern.cells(self.mask.astype(np.float32), pool) > MOSTLY
 
 
-_BETWEEN = np.array([1, 2, 1], np.float32) / 4
+MOSTLY = 0.9
+"""Share of a cell under the mask from which on it counts."""
 
 
 def fit(

@@ -16,10 +16,15 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.camera import Pinhole
 from edgetpu_perception.eye import Frame, ImageInput
 from edgetpu_perception.graphs import pattern
-from edgetpu_perception.images import Pixels, check_image, resize, to_grey
+from edgetpu_perception.images import Pixels, check_image, to_grey
 from edgetpu_perception.pattern_alignment import Alignment
 from edgetpu_perception.pattern_coordinates import CoordinateLocator
-from edgetpu_perception.pattern_correlation import CorrelationLocator, Locator
+from edgetpu_perception.pattern_correlation import (
+    MOST_CANDIDATES,
+    MOST_POOLED_CANDIDATES,
+    CorrelationLocator,
+    Locator,
+)
 from edgetpu_perception.pattern_matching import BELIEVABLE, Matcher, Matches
 from edgetpu_perception.pattern_template import Template, TemplateOutcome, View, fit, judge
 
@@ -236,15 +241,12 @@ class PatternTracker:
         return filled[0, :, :, 0] if filled.shape[3] == 1 else to_grey(filled[0])
 
     def _cells(self, grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        pool = pattern.pooling(self._template_size)
-        return grey if pool == 1 else resize(grey, grey.shape[0] // pool, grey.shape[1] // pool)
+        return pattern.cells(grey, pattern.pooling(self._template_size))
 
     def _matches_in(self, view: View, template: Template, matcher: Matcher) -> Matches:
         """What looks like a template in its own view; all of it when the template itself is not there."""
         expected = pattern.response((self._input.height, self._input.width), self._template_size)
-        cells, mask = template.cells(pattern.pooling(self._template_size))
-        locator = CorrelationLocator(cells, mask, expected)
-        candidates = locator.find_without_model(self._cells(view.grey))
+        candidates = self._correlator(template, expected).find_without_model(self._cells(view.grey))
         matches = matcher.match(view.grey, candidates)
         if matches.best is not None and matcher.certainty(matches.best) < BELIEVABLE:
             return Matches(None, matches.best.score)
@@ -259,10 +261,15 @@ class PatternTracker:
             self._engine = None
 
     def _make_locator(self, template: Template) -> Locator:
-        cells, mask = template.cells(pattern.pooling(self._template_size))
         if len(self._outputs[0].shape) == 4:
-            return CorrelationLocator(cells, mask, self._outputs[0])
-        return CoordinateLocator(cells, mask, self._outputs, (self._input.height, self._input.width))
+            return self._correlator(template, self._outputs[0])
+        search = self._input.height, self._input.width
+        return CoordinateLocator(template.values, template.mask, self._outputs, search)
+
+    def _correlator(self, template: Template, output: TensorSpec) -> CorrelationLocator:
+        pool = pattern.pooling(self._template_size)
+        most = MOST_CANDIDATES if pool == 1 else MOST_POOLED_CANDIDATES
+        return CorrelationLocator(*template.cells(pool), output, most)
 
     def _own_engine(self) -> Engine:
         # Imported late: a node that leaves inference to a driver needs no LiteRT.

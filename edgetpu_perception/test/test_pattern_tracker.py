@@ -395,7 +395,7 @@ def test_the_graph_gives_a_response_for_every_place(search: int, side: int, shap
 def test_no_convolution_is_larger_than_what_is_known_to_map() -> None:
     graph = parse_model(pattern.build((128, 128), (32, 32))).subgraphs[0]
     assert [operator.name for operator in graph.operators] == ["QUANTIZE", "AVERAGE_POOL_2D", "CONV_2D"]
-    assert [t.shape for t in graph.tensors if t.name == pattern.WEIGHTS] == [(1, 16, 16, 1)]
+    assert [t.shape for t in graph.tensors if t.name == pattern.WEIGHTS] == [(1, 15, 15, 1)]
 
 
 def test_a_graphs_name_tells_its_sizes_and_its_bytes_are_always_the_same() -> None:

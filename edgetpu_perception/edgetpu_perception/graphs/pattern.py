@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TypeVar
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import GraphError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.builder import GraphBuilder
+
+_Pixel = TypeVar("_Pixel", np.uint8, np.float32, np.float64)
 
 Size = tuple[int, int]
 """Height and width."""
@@ -50,8 +54,25 @@ def parse(graph_name: str) -> tuple[Size, Size] | None:
 
 
 def pooling(template: Size) -> int:
-    """How many px of the image, in each direction, become one cell before the convolution."""
+    """How many px apart, in each direction, the cells are that the convolution sees."""
     return max(1, -(-max(template) // LARGEST_KERNEL))
+
+
+def cells(image: NDArray[_Pixel], pool: int) -> NDArray[_Pixel]:
+    """What the graph makes of an image [H, W] before the convolution.
+
+    With pooling a cell is the average of 2 * pool px in each direction, half of them shared with the next
+    cell, so that cells change little when a pattern moves by less than a cell.
+    """
+    if pool == 1:
+        return image
+    rows, columns = (_cell_count(size, pool) * pool for size in image.shape)
+    averages: NDArray[_Pixel] = cv2.boxFilter(image, -1, (2 * pool, 2 * pool), anchor=(0, 0))
+    return np.ascontiguousarray(averages[:rows:pool, :columns:pool])
+
+
+def _cell_count(size: int, pool: int) -> int:
+    return size // pool - (pool > 1)
 
 
 def kernel_size(search: Size, template: Size) -> Size:
@@ -62,14 +83,14 @@ def kernel_size(search: Size, template: Size) -> Size:
         raise GraphError(f"{label}: expected a template of at least 2x2 px, no larger than the image")
     if any(size % pool for size in (*search, *template)):
         raise GraphError(f"{label}: expected sizes that are multiples of {pool}")
-    return template[0] // pool, template[1] // pool
+    return _cell_count(template[0], pool), _cell_count(template[1], pool)
 
 
 def response(search: Size, template: Size) -> TensorSpec:
     """What the graph gives: see `build`."""
     pool = pooling(template)
     height, width = kernel_size(search, template)
-    shape = (1, search[0] // pool - height + 1, search[1] // pool - width + 1, 1)
+    shape = (1, _cell_count(search[0], pool) - height + 1, _cell_count(search[1], pool) - width + 1, 1)
     return TensorSpec("response", shape, np.dtype(np.int8), response_scale((height, width)), 0)
 
 
@@ -85,7 +106,7 @@ def build(
 
     Input "image": uint8 [1, height, width, 1], grey. Output "response": int8, zero point 0, one cell for each
     place where all of the template is inside the image: [1, (H - h) / p + 1, (W - w) / p + 1, 1], H x W being
-    the image, h x w the template, p the `pooling`. `weights`: int8 [h / p, w / p], their sum 0.
+    the image, h x w the template, p the `pooling`. `weights`: int8 of the `kernel_size`, their sum 0.
     Raises GraphError when p does not divide the sizes or the template is larger than the image.
     """
     label = name(search, template)
@@ -99,7 +120,7 @@ def build(
     image = graph.input("image", (1, *search, 1), np.uint8, scale=1.0, zero_point=0)
     cells = graph.quantize(image, np.int8, scale=1.0, zero_point=-128)
     if pool > 1:
-        cells = graph.average_pool_2d(cells, pool, name="cells")
+        cells = graph.average_pool_2d(cells, 2 * pool, stride=pool, name="cells")
     graph.output(
         graph.conv_2d(
             cells,
