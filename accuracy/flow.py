@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from accuracy import flow_scenes as scenes
 from accuracy.engines import open_engine
 from accuracy.flow_scenes import POOLED, Pair
-from accuracy.rows import Row
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.graphs import features
 from edgetpu_perception.optical_flow import FlowResult, OpticalFlow
+from measure.rows import Row
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from accuracy import photographs
 from accuracy import spot_scenes as scenes
 from accuracy.engines import open_engine
-from accuracy.rows import Row
 from accuracy.spot_scenes import SIDE, Scene
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception import SpotResult, SpotTracker, models
 from edgetpu_perception.graphs import spot as graph
+from measure.rows import Row
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
 

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.engine import Engine
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_perception.approach.edge_energy import ZONES, ZoneEnergy, tau_of, thirds
+from edgetpu_perception.approach.homography_alignment import Grid
+from edgetpu_perception.approach.surfaces import CLAIM_RATE, Surface, SurfaceTracker
+from edgetpu_perception.approach.zone_model import ZoneModelReader
 from edgetpu_perception.camera import Pinhole
-from edgetpu_perception.edge_energy import ZONES, ZoneEnergy, tau_of, thirds
 from edgetpu_perception.eye import Frame, ImageInput, ModelEye
 from edgetpu_perception.graphs import looming as graph
-from edgetpu_perception.homography_alignment import Grid
-from edgetpu_perception.surfaces import CLAIM_RATE, Surface, SurfaceTracker
-from edgetpu_perception.zone_model import ZoneModelReader
 
 LONGEST_GAP = 1.0
 """Seconds between two images from which on they have nothing to do with each other."""

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.engine import Engine
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.camera import Pinhole
+from edgetpu_perception.confidence import ramp
 from edgetpu_perception.eye import Frame, ImageInput, ModelEye
-from edgetpu_perception.flow_features import FlowFeatures, flow_features
+from edgetpu_perception.flow.features import FlowFeatures, flow_features
+from edgetpu_perception.flow.registration import Surface, Texture
 from edgetpu_perception.graphs import features
-from edgetpu_perception.registration import Surface, Texture
-from edgetpu_perception.spot import ramp
 
 REACH = 9 / 32
 """Largest shift along an axis, as a share of the image: a quarter, and an eighth of that for good measure."""

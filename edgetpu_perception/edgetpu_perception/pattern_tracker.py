@@ -17,16 +17,16 @@ from edgetpu_perception.camera import Pinhole
 from edgetpu_perception.eye import Frame, ImageInput
 from edgetpu_perception.graphs import pattern
 from edgetpu_perception.images import Pixels, check_image, to_grey
-from edgetpu_perception.pattern_alignment import Alignment
-from edgetpu_perception.pattern_coordinates import CoordinateLocator
-from edgetpu_perception.pattern_correlation import (
+from edgetpu_perception.pattern.alignment import Alignment
+from edgetpu_perception.pattern.coordinates import CoordinateLocator
+from edgetpu_perception.pattern.correlation import (
     MOST_CANDIDATES,
     MOST_POOLED_CANDIDATES,
     CorrelationLocator,
     Locator,
 )
-from edgetpu_perception.pattern_matching import BELIEVABLE, Matcher, Matches
-from edgetpu_perception.pattern_template import Template, TemplateOutcome, View, fit, judge
+from edgetpu_perception.pattern.matching import BELIEVABLE, Matcher, Matches
+from edgetpu_perception.pattern.template import Template, TemplateOutcome, View, fit, judge
 
 FLAT = 0.01
 """Contrast, grey levels, that is none."""

@@ -15,9 +15,9 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.camera import Pinhole
 from edgetpu_perception.eye import Frame, ImageInput, ModelEye
 from edgetpu_perception.graphs import spot as graph
-from edgetpu_perception.spot import NO_SPOT, Spot, SpotDecoder
-from edgetpu_perception.spot_coordinates import CoordinateDecoder
-from edgetpu_perception.spot_evidence import EvidenceDecoder
+from edgetpu_perception.spot.coordinates import CoordinateDecoder
+from edgetpu_perception.spot.evidence import EvidenceDecoder
+from edgetpu_perception.spot.spot import NO_SPOT, Spot, SpotDecoder
 
 
 @dataclass(frozen=True)

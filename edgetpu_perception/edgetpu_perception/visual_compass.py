@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.engine import Engine
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.camera import CameraError, Pinhole
-from edgetpu_perception.compass_features import CompassFeatures, compass_features
 from edgetpu_perception.eye import Frame, ImageInput, ModelEye
 from edgetpu_perception.graphs import features
-from edgetpu_perception.heading import Heading, HeadingFilter
+from edgetpu_perception.heading.features import CompassFeatures, compass_features
+from edgetpu_perception.heading.filter import Heading, HeadingFilter
+from edgetpu_perception.heading.rotation_alignment import RotationAligner, View
 from edgetpu_perception.images import check_image
-from edgetpu_perception.rotation_alignment import RotationAligner, View
 
 _NO_VECTOR = (math.nan,) * 3
 _NO_MATRIX = (math.nan,) * 9

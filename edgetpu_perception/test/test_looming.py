@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_perception.approach.plane_slant import PlaneSlant
+from edgetpu_perception.approach.relative_depth import RelativeDepth
 from edgetpu_perception.camera import Pinhole
 from edgetpu_perception.graphs import looming as graph
 from edgetpu_perception.looming import Looming, LoomingResult
-from edgetpu_perception.plane_slant import PlaneSlant
-from edgetpu_perception.relative_depth import RelativeDepth
 
 FOCAL = 45.0  # px of a 64 px image: a field of view of 71 deg
 Image = NDArray[np.uint8]

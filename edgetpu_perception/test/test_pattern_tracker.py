@@ -19,7 +19,7 @@ from edgetpu_driver.tflite.patch import replace_tensor
 from edgetpu_perception.camera import Pinhole
 from edgetpu_perception.graphs import pattern
 from edgetpu_perception.images import ImageError
-from edgetpu_perception.pattern_template import TemplateReason
+from edgetpu_perception.pattern.template import TemplateReason
 from edgetpu_perception.pattern_tracker import MatchResult, PatternTracker
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")

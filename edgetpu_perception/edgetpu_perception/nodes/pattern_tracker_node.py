@@ -19,7 +19,7 @@ from edgetpu_perception.graphs import pattern
 from edgetpu_perception.images import ImageError, Pixels, decode_compressed
 from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
 from edgetpu_perception.nodes.image_messages import image_from_message
-from edgetpu_perception.pattern_template import TemplateOutcome
+from edgetpu_perception.pattern.template import TemplateOutcome
 from edgetpu_perception.pattern_tracker import MatchResult, PatternTracker
 
 SETTINGS = (

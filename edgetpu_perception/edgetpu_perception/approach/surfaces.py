@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.homography_alignment import (
+from edgetpu_perception.approach.homography_alignment import (
     TILT,
     TURN,
     Aligner,
@@ -26,8 +26,8 @@ from edgetpu_perception.homography_alignment import (
     inverse,
     parameters_of,
 )
-from edgetpu_perception.plane_slant import PlaneSlant
-from edgetpu_perception.relative_depth import RelativeDepth
+from edgetpu_perception.approach.plane_slant import PlaneSlant
+from edgetpu_perception.approach.relative_depth import RelativeDepth
 
 LONGEST = 1.0
 """Age of a keyframe, s, after which a new one is taken, ..."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.keyframes import Keyframe, Keyframes
-from edgetpu_perception.rotation import (
+from edgetpu_perception.confidence import ramp
+from edgetpu_perception.heading.keyframes import Keyframe, Keyframes
+from edgetpu_perception.heading.rotation import (
     Matrix,
     Vector,
     angle_between,
@@ -18,8 +19,7 @@ from edgetpu_perception.rotation import (
     to_vector,
     twist_angle,
 )
-from edgetpu_perception.rotation_alignment import Alignment, RotationAligner, View
-from edgetpu_perception.spot import ramp
+from edgetpu_perception.heading.rotation_alignment import Alignment, RotationAligner, View
 
 SPAN = 0.11
 """A keyframe serves while the camera is turned by less than this share of the field of view."""

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.graphs import pattern
 from edgetpu_perception.images import ImageError, ImageFault, Pixels, check_image, resize, to_grey
-from edgetpu_perception.pattern_expectation import NOISE
-from edgetpu_perception.pattern_matching import Matcher, Matches
+from edgetpu_perception.pattern.expectation import NOISE
+from edgetpu_perception.pattern.matching import Matcher, Matches
 
 LEAST_CLARITY = 1.5
 """Logarithm of how much less a match leaves unexplained than chance does, for a template that is accepted."""

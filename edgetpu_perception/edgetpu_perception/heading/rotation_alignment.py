@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.camera import Pinhole
-from edgetpu_perception.compass_features import Grid
-from edgetpu_perception.rotation import Matrix, to_matrix
+from edgetpu_perception.heading.features import Grid
+from edgetpu_perception.heading.rotation import Matrix, to_matrix
 
 Floats = NDArray[np.float32]
 

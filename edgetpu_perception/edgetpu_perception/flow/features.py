@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.eye import ImageInput
+from edgetpu_perception.flow.registration import Floats, Registration, Texture
 from edgetpu_perception.graphs.features import ROUGHNESS, SCALE, FeatureReader
-from edgetpu_perception.registration import Floats, Registration, Texture
 
 
 class FlowFeatures(Protocol):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.edge_energy import ZONES
+from edgetpu_perception.approach.edge_energy import ZONES
 
 _ACROSS = 3
 _SMOOTH = np.array([1, 2, 1])

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.spot import (
+from edgetpu_perception.confidence import ramp
+from edgetpu_perception.spot.spot import (
     FULL_CONTRAST,
     NO_CONTRAST,
     NO_SPOT,
@@ -21,7 +22,6 @@ from edgetpu_perception.spot import (
     Spot,
     background_of,
     cells_below,
-    ramp,
 )
 
 BRIGHT_SHARES = np.arange(0.25, 0.91, 0.05)

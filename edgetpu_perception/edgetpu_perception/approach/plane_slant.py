@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from edgetpu_perception.homography_alignment import GROWTH, STRETCH, TILT, Matrix
+from edgetpu_perception.approach.homography_alignment import GROWTH, STRETCH, TILT, Matrix
 
 USUAL_SLANT = 0.12
 """Standard deviation of the slant of a plane of which nothing is known yet."""

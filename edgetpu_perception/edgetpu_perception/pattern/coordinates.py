@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.graphs.pattern import quantise
-from edgetpu_perception.pattern_correlation import MOST_CANDIDATES, Candidate, WindowScores
-from edgetpu_perception.spot_coordinates import TEMPERATURE, Y_OFFSET
+from edgetpu_perception.pattern.correlation import MOST_CANDIDATES, Candidate, WindowScores
+from edgetpu_perception.spot.coordinates import TEMPERATURE, Y_OFFSET
 
 MARGIN = 1
 """Cells around the coordinates that are looked at: their steps are a third of a cell, their sum is not 1."""

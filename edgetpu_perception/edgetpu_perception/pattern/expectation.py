@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.pattern_alignment import Aligner
+from edgetpu_perception.pattern.alignment import Aligner
 
 NOISE = 4.0
 """Standard deviation of the pixel noise a template has to stand, grey levels ..."""

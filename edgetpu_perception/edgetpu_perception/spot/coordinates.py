@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.spot import (
+from edgetpu_perception.confidence import ramp
+from edgetpu_perception.spot.spot import (
     FULL_CONTRAST,
     NO_CONTRAST,
     NO_SPOT,
     Spot,
     background_of,
     cells_below,
-    ramp,
 )
 
 TEMPERATURE = 0.1
@@ -36,7 +36,7 @@ LONE_SHARE = 0.25
 _AROUND = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], np.uint8)
 
 EDGE_SIGMA = 0.16
-"""See spot_evidence: the models see the cells of maximal brightness, a shape with hard edges."""
+"""See evidence.py: the models see the cells of maximal brightness, a shape with hard edges."""
 
 
 class CoordinateDecoder:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.rotation import Matrix, orthonormal, to_matrix, to_vector
-from edgetpu_perception.rotation_alignment import Key
+from edgetpu_perception.heading.rotation import Matrix, orthonormal, to_matrix, to_vector
+from edgetpu_perception.heading.rotation_alignment import Key
 
 CAPACITY = 200
 """A full turn takes about 60; the oldest but the first goes when there are more."""

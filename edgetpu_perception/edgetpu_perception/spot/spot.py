@@ -44,11 +44,6 @@ class SpotDecoder(Protocol):
         ...
 
 
-def ramp(value: float, low: float, high: float) -> float:
-    """0 up to `low`, 1 from `high` on, a straight line between."""
-    return min(max((value - low) / (high - low), 0.0), 1.0)
-
-
 ROUNDING = 0.16
 """Standard deviation, grey levels, that rounding alone leaves in an average of 3x3 cells."""
 

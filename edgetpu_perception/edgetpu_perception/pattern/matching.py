@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.pattern_alignment import Aligner, Alignment
-from edgetpu_perception.pattern_correlation import Candidate, WindowScores
-from edgetpu_perception.pattern_expectation import Expectation, expect
+from edgetpu_perception.pattern.alignment import Aligner, Alignment
+from edgetpu_perception.pattern.correlation import Candidate, WindowScores
+from edgetpu_perception.pattern.expectation import Expectation, expect
 
 MOST_ALIGNED = 3
 

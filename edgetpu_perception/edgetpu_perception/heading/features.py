@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.eye import ImageInput
-from edgetpu_perception.flow_features import GaborMaps, flow_features
+from edgetpu_perception.flow.features import GaborMaps, flow_features
 from edgetpu_perception.graphs.features import BORDER, FeatureReader
 
 Floats = NDArray[np.float32]

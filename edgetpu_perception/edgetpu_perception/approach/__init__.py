@@ -1,0 +1,1 @@
+"""What turns two views into surfaces, their approach and the edges they show."""

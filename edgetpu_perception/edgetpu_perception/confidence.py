@@ -1,0 +1,8 @@
+"""From a measured quantity to a confidence."""
+
+from __future__ import annotations
+
+
+def ramp(value: float, low: float, high: float) -> float:
+    """0 up to `low`, 1 from `high` on, a straight line between."""
+    return min(max((value - low) / (high - low), 0.0), 1.0)

@@ -1,0 +1,1 @@
+"""What finds the shift between two images in their features."""

@@ -1,0 +1,1 @@
+"""What turns features into rotations, and rotations into a heading."""

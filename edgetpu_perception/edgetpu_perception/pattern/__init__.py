@@ -1,0 +1,1 @@
+"""What finds a template in an image."""
