@@ -11,6 +11,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy.photographs import as_pixels
+
 WINDOW = 64
 """Side of a frame, px."""
 
@@ -217,4 +219,4 @@ def textureless(count: int, seed: int) -> Iterator[Pair]:
 
 def _rounded(frame: Frame, noise: float, random: np.random.Generator) -> Image:
     noisy = frame + random.normal(0.0, noise, frame.shape) if noise else frame
-    return np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
+    return as_pixels(noisy)

@@ -11,6 +11,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy.photographs import as_pixels
+
 Vector = NDArray[np.float64]
 
 MOST_SAMPLES = 6
@@ -61,8 +63,7 @@ class View:
         """One frame, each pixel the average over its area; the first panel is the one in front."""
         clean = self._average(panels, pose)
         noisy = clean if random is None else clean + random.normal(0.0, self.noise, clean.shape)
-        frame: NDArray[np.uint8] = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
-        return frame
+        return as_pixels(noisy)
 
     def _average(self, panels: Sequence[Panel], pose: Pose) -> NDArray[Any]:
         texels = max(

@@ -11,6 +11,7 @@ import numpy as np
 import skimage.data
 from numpy.typing import NDArray
 
+from accuracy.photographs import as_pixels
 from edgetpu_perception.camera import Pinhole
 
 Matrix = NDArray[np.float64]
@@ -119,8 +120,7 @@ class Turntable:
         size = (self.camera.width, self.camera.height)
         coarse = cv2.resize(fine, size, interpolation=cv2.INTER_AREA)
         noisy = coarse + random.normal(0.0, self._noise, coarse.shape)
-        image: NDArray[np.uint8] = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
-        return image
+        return as_pixels(noisy)
 
 
 def _read(path: Path) -> NDArray[np.uint8]:

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.photographs import grey_photograph
+from accuracy.photographs import as_pixels, grey_photograph
 
 FARTHEST = 5.0
 """Most texels of the photograph per px of an image."""
@@ -79,7 +79,7 @@ def scenes(
         moved = view.picture(motion) if motion != _STILL else picture.astype(np.float32)
         doubled = _with_copy(moved, patch, x, y, random)
         image, without, repeated = (
-            _rounded(scene * light[0] + light[1] + random.normal(0.0, 1.0, scene.shape) * change.noise)
+            as_pixels(scene * light[0] + light[1] + random.normal(0.0, 1.0, scene.shape) * change.noise)
             for scene in (moved, elsewhere, doubled)
         )
         yield Scene(names[chosen], patch, picture, image, x, y, without, repeated)
@@ -112,7 +112,7 @@ def _with_contrast(
     """Any view, and its picture, but those whose pixels are all the same."""
     while True:
         view = _View.anywhere(photograph, search, random)
-        picture = _rounded(view.picture(_STILL))
+        picture = as_pixels(view.picture(_STILL))
         if picture.min() < picture.max():
             return view, picture
 
@@ -133,7 +133,8 @@ def _visible(
     """A random motion after which a patch at (x, y) is all in the image, and where it is then."""
     while True:
         motion = _Motion(
-            *random.uniform(-change.shift, change.shift, 2),
+            random.uniform(-change.shift, change.shift),
+            random.uniform(-change.shift, change.shift),
             math.radians(random.uniform(-change.turn, change.turn)),
             1 + random.uniform(-change.growth, change.growth),
         )
@@ -181,7 +182,10 @@ class _View:
             flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
             borderMode=cv2.BORDER_REFLECT,
         )
-        return cv2.resize(fine, (self.search, self.search), interpolation=cv2.INTER_AREA)
+        picture: NDArray[np.float32] = cv2.resize(
+            fine, (self.search, self.search), interpolation=cv2.INTER_AREA
+        )
+        return picture
 
 
 def _room(search: int) -> float:
@@ -206,7 +210,3 @@ def _with_copy(
     copy = image.copy()
     copy[row : row + side, column : column + side] = patch
     return copy
-
-
-def _rounded(image: NDArray[np.floating]) -> Image:
-    return np.clip(np.rint(image), 0, 255).astype(np.uint8)

@@ -56,7 +56,14 @@ def color_photograph(name: str) -> NDArray[np.uint8]:
     colors = cv2.imread(name, cv2.IMREAD_COLOR)
     if colors is None:
         raise FileNotFoundError(f"expected an image that OpenCV reads; got {name}")
-    return cv2.cvtColor(colors, cv2.COLOR_BGR2RGB)
+    rgb: NDArray[np.uint8] = cv2.cvtColor(colors, cv2.COLOR_BGR2RGB)
+    return rgb
+
+
+def as_pixels(picture: NDArray[Any]) -> NDArray[np.uint8]:
+    """What a camera with eight bits makes of a picture: rounded and clipped."""
+    pixels: NDArray[np.uint8] = np.clip(np.rint(picture), 0, 255).astype(np.uint8)
+    return pixels
 
 
 def _of_skimage(name: str) -> NDArray[Any] | None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy import photographs
+from accuracy.photographs import as_pixels
 
 SIDE = 64
 
@@ -72,7 +73,7 @@ def gaussians(count: int, seed: int) -> Iterator[Scene]:
         sigma = random.uniform(1.0, 6.0)
         x, y = random.uniform(3 * sigma, SIDE - 1 - 3 * sigma, 2)
         amplitude, dark = random.uniform(80.0, 200.0), random.uniform(0.0, 50.0)
-        yield Scene(_rounded(dark + amplitude * _bell(x, y, sigma)), x, y, f"sigma {sigma:.1f}")
+        yield Scene(as_pixels(dark + amplitude * _bell(x, y, sigma)), x, y, f"sigma {sigma:.1f}")
 
 
 def noisy(count: int, seed: int) -> Iterator[Scene]:
@@ -82,7 +83,7 @@ def noisy(count: int, seed: int) -> Iterator[Scene]:
         sigma = random.uniform(1.0, 6.0)
         x, y = random.uniform(3 * sigma, SIDE - 1 - 3 * sigma, 2)
         picture = 40 + 160 * _bell(x, y, sigma) + random.normal(0, 8, (SIDE, SIDE))
-        yield Scene(_rounded(picture), x, y, f"sigma {sigma:.1f}")
+        yield Scene(as_pixels(picture), x, y, f"sigma {sigma:.1f}")
 
 
 def hot(count: int, seed: int) -> Iterator[Scene]:
@@ -100,7 +101,7 @@ def _dim(count: int, seed: int) -> Iterator[Scene]:
     for _ in range(count):
         sigma = random.uniform(1.0, 6.0)
         x, y = random.uniform(3 * sigma, SIDE - 1 - 3 * sigma, 2)
-        yield Scene(_rounded(120 * _bell(x, y, sigma)), x, y, f"sigma {sigma:.1f}")
+        yield Scene(as_pixels(120 * _bell(x, y, sigma)), x, y, f"sigma {sigma:.1f}")
 
 
 def colored(names: Sequence[str], preset: str, contrast: float, count: int, seed: int) -> Iterator[Scene]:
@@ -134,7 +135,7 @@ def textured(count: int, seed: int) -> Iterator[Scene]:
         radius = random.uniform(3.0, 10.0)
         x, y = random.uniform(radius, SIDE - 1 - radius, 2)
         rough = cv2.GaussianBlur(random.normal(0, 1, (SIDE, SIDE)), (0, 0), random.uniform(0.5, 4.0))
-        image = _rounded(random.uniform(60, 120) + 15 * rough / rough.std())
+        image = as_pixels(random.uniform(60, 120) + 15 * rough / rough.std())
         image[_inside(x, y, radius)] = 255
         yield Scene(image, x, y, "texture")
 
@@ -159,11 +160,11 @@ def pairs(count: int, seed: int) -> Iterator[tuple[Scene, list[Scene]]]:
         left = (random.uniform(3 * sigma, 30 - 2 * sigma), random.uniform(3 * sigma, 63 - 3 * sigma))
         right = (random.uniform(33 + 2 * sigma, 63 - 3 * sigma), random.uniform(3 * sigma, 63 - 3 * sigma))
         first = (left, right)[k % 2]
-        alone = Scene(_rounded(20 + 200 * _bell(*first, sigma)), *first)
+        alone = Scene(as_pixels(20 + 200 * _bell(*first, sigma)), *first)
         both = 20 + 200 * (_bell(*left, sigma) + _bell(*right, sigma))
         yield (
             alone,
-            [Scene(_rounded(both + random.normal(0, 5, both.shape)), *first) for _ in range(10)],
+            [Scene(as_pixels(both + random.normal(0, 5, both.shape)), *first) for _ in range(10)],
         )
 
 
@@ -180,7 +181,8 @@ def nothing(count: int, seed: int) -> Iterator[Scene]:
     def slope() -> NDArray[Any]:
         angle = random.uniform(0, 2 * math.pi)
         across = (_X - 31.5) * math.cos(angle) + (_Y - 31.5) * math.sin(angle)
-        return 128 + random.uniform(0.2, 2.0) * across + random.normal(0, 2, across.shape)
+        lightness: NDArray[Any] = 128 + random.uniform(0.2, 2.0) * across + random.normal(0, 2, across.shape)
+        return lightness
 
     def noise() -> NDArray[Any]:
         return random.normal(random.uniform(0, 200), random.uniform(2, 40), (SIDE, SIDE))
@@ -193,7 +195,7 @@ def nothing(count: int, seed: int) -> Iterator[Scene]:
     kinds: tuple[Callable[[], NDArray[Any]], ...] = (even, white, slope, noise, pixel)
     for k in range(count):
         kind = kinds[k % len(kinds)]
-        yield Scene(_rounded(kind()), source=kind.__name__)
+        yield Scene(as_pixels(kind()), source=kind.__name__)
 
 
 def _inside(x: float, y: float, radius: float) -> NDArray[np.bool_]:
@@ -206,17 +208,14 @@ def _bell(x: float, y: float, sigma: float) -> NDArray[np.float64]:
     return bell
 
 
-def _rounded(picture: NDArray[Any]) -> Image:
-    return np.clip(np.rint(picture), 0, 255).astype(np.uint8)
-
-
 def _view(name: str, random: np.random.Generator) -> Image:
     """Any square of a photograph, from half of its height to all of it."""
     photo = _photograph(name)
     side = int(random.uniform(0.5, 1.0) * min(photo.shape[:2]))
     top, left = (random.integers(0, size - side + 1) for size in photo.shape[:2])
     square = photo[top : top + side, left : left + side]
-    return cv2.resize(square, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+    small: Image = cv2.resize(square, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+    return small
 
 
 @cache
