@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from std_msgs.msg import Header
@@ -10,7 +9,7 @@ from std_msgs.msg import Header
 from edgetpu_driver.ros.parameters import Setting
 from edgetpu_driver.ros.spin import run
 from edgetpu_msgs.msg import TimeToContact
-from edgetpu_perception import drawing
+from edgetpu_perception.debug_images import looming_picture
 from edgetpu_perception.images import Pixels
 from edgetpu_perception.looming import Looming, LoomingResult
 from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
@@ -66,15 +65,7 @@ class LoomingNode(EyeNode):
 
     def draw(self, image: Pixels, result: LoomingResult) -> Pixels:
         """Draw the nine zones, and the time to contact."""
-        picture = drawing.canvas(image)
-        drawing.zones(picture, result.zones, drawing.FAINT)
-        if not result.valid:
-            drawing.caption(picture, f"not measured  {result.confidence:.2f}", drawing.LOST)
-        elif math.isinf(result.ttc):
-            drawing.caption(picture, f"no approach  {result.expansion_rate:+.2f}/s", drawing.FOUND)
-        else:
-            drawing.caption(picture, f"TTC {result.ttc:.2f} +- {result.ttc_sigma:.2f} s", drawing.LOST)
-        return picture
+        return looming_picture(image, result)
 
 
 def main() -> int:

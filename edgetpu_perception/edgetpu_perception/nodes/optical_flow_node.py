@@ -10,7 +10,7 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.ros.spin import run
 from edgetpu_msgs.msg import Flow
-from edgetpu_perception import drawing
+from edgetpu_perception.debug_images import flow_picture
 from edgetpu_perception.images import Pixels
 from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
 from edgetpu_perception.optical_flow import FlowResult, OpticalFlow
@@ -48,16 +48,7 @@ class OpticalFlowNode(EyeNode):
 
     def draw(self, image: Pixels, result: FlowResult) -> Pixels:
         """Draw the motion as an arrow, and what spoke for each shift."""
-        picture = drawing.canvas(image)
-        if self._flow.surface is not None:
-            drawing.inset(picture, self._flow.surface.correlation)
-        if not result.valid:
-            drawing.caption(picture, f"not measured  {result.confidence:.2f}", drawing.LOST)
-            return picture
-        drawing.arrow(picture, result.dx, result.dy, drawing.FOUND)
-        text = f"{result.dx:+.2f} {result.dy:+.2f} px  {result.confidence:.2f}"
-        drawing.caption(picture, text, drawing.FOUND)
-        return picture
+        return flow_picture(image, result, self._flow.surface)
 
 
 def main() -> int:

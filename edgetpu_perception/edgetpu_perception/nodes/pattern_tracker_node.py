@@ -14,7 +14,7 @@ from edgetpu_driver.ros.parameters import Setting
 from edgetpu_driver.ros.spin import FatalError, run
 from edgetpu_msgs.msg import ErrorCode, PatternMatch, ServoError
 from edgetpu_msgs.srv import SetTemplate
-from edgetpu_perception import drawing
+from edgetpu_perception.debug_images import match_picture
 from edgetpu_perception.graphs import pattern
 from edgetpu_perception.images import ImageError, Pixels, decode_compressed
 from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
@@ -107,15 +107,7 @@ class PatternTrackerNode(EyeNode):
 
     def draw(self, image: Pixels, result: MatchResult) -> Pixels:
         """Draw a box around the pattern, and its score."""
-        picture = drawing.canvas(image)
-        if not result.valid:
-            text = "no template" if self._tracker.weights is None else f"not found  {result.confidence:.2f}"
-            drawing.caption(picture, text, drawing.LOST)
-            return picture
-        color = drawing.FAINT if result.ambiguous else drawing.FOUND
-        drawing.box(picture, (result.x, result.y), (result.width, result.height), color)
-        drawing.caption(picture, f"score {result.score:.3f}  {result.confidence:.2f}", color)
-        return picture
+        return match_picture(image, result, has_template=self._tracker.weights is not None)
 
     def _load_template(self, path: Path) -> None:
         """Take the template of a file; FatalError with the reason when it is none."""

@@ -11,6 +11,7 @@ from edgetpu_driver.ros.parameters import Setting
 from edgetpu_driver.ros.spin import run
 from edgetpu_msgs.msg import ServoError
 from edgetpu_perception import drawing
+from edgetpu_perception.debug_images import spot_picture
 from edgetpu_perception.graphs.spot import COLORS
 from edgetpu_perception.images import Pixels
 from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
@@ -61,19 +62,11 @@ class SpotTrackerNode(EyeNode):
 
     def draw(self, image: Pixels, result: SpotResult) -> Pixels:
         """Draw the position with its trail, and the numbers."""
-        picture = drawing.canvas(image)
-        if not result.valid:
+        if result.valid:
+            self._trail.append(drawing.to_pixels(image, result.x, result.y))
+        else:
             self._trail.clear()
-            drawing.caption(picture, f"no spot  {result.confidence:.2f}", drawing.LOST)
-            return picture
-        u, v = drawing.to_pixels(image, result.x, result.y)
-        self._trail.append((u, v))
-        drawing.trail(picture, self._trail, drawing.FAINT)
-        drawing.crosshair(picture, u, v, drawing.FOUND)
-        drawing.caption(
-            picture, f"x {result.x:+.3f}  y {result.y:+.3f}  {result.confidence:.2f}", drawing.FOUND
-        )
-        return picture
+        return spot_picture(image, result, self._trail)
 
 
 def main() -> int:

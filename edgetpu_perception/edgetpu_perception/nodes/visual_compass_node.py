@@ -16,7 +16,7 @@ from std_srvs.srv import Trigger
 from edgetpu_driver.ros.parameters import Setting
 from edgetpu_driver.ros.spin import run
 from edgetpu_msgs.msg import Heading
-from edgetpu_perception import drawing
+from edgetpu_perception.debug_images import heading_picture
 from edgetpu_perception.eye import Frame
 from edgetpu_perception.images import Pixels
 from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode, seconds_of
@@ -91,14 +91,7 @@ class VisualCompassNode(EyeNode):
 
     def draw(self, image: Pixels, result: HeadingResult) -> Pixels:
         """Draw a dial with the yaw, and the numbers."""
-        picture = drawing.canvas(image)
-        if not result.valid:
-            drawing.caption(picture, f"not measured  {result.confidence:.2f}", drawing.LOST)
-            return picture
-        drawing.dial(picture, result.yaw, drawing.FOUND)
-        yaw, rate = math.degrees(result.yaw), math.degrees(result.yaw_rate)
-        drawing.caption(picture, f"{yaw:+.1f} deg  {rate:+.1f} deg/s", drawing.FOUND)
-        return picture
+        return heading_picture(image, result)
 
     def _reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:  # noqa: ARG002
         self._compass.reset()
