@@ -23,7 +23,7 @@ EYES ?=
 INPUTS ?= 24000
 SEED ?=
 
-.PHONY: help setup demo test lint types pytest bench accuracy fuzz format schema clean
+.PHONY: help setup demo test lint types pytest bench accuracy fuzz pictures format schema clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -57,6 +57,9 @@ accuracy: setup ## measure the perception algorithms; results and a report go to
 
 fuzz: setup ## feed the parsers with mutated models (INPUTS=, SEED=)
 	@$(RUN) python3 -m fuzz --inputs "$(INPUTS)" $(if $(SEED),--seed "$(SEED)")
+
+pictures: setup ## draw the pictures of the README into docs/images
+	@$(RUN) python3 -m accuracy.pictures
 
 format: setup ## format the sources
 	@$(RUN) ruff format .
