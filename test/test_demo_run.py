@@ -24,6 +24,11 @@ pytest.importorskip("ai_edge_litert", reason="the cpu and virtual backends need 
 
 def demo(output: Path, *arguments: str) -> dict[str, Any]:
     """Run the demo; the spot tracker's part of its summary."""
+    return dict(demo_of_nodes(output, *arguments)["spot_tracker"])
+
+
+def demo_of_nodes(output: Path, *arguments: str) -> dict[str, dict[str, Any]]:
+    """Run the demo; the nodes of its summary, by name."""
     environment = {name: value for name, value in os.environ.items() if name != "ROS_DOMAIN_ID"}
     command = [sys.executable, "-m", "demo", f"--output={output}", *arguments]
     done = subprocess.run(
@@ -31,7 +36,7 @@ def demo(output: Path, *arguments: str) -> dict[str, Any]:
     )
     assert done.returncode == 0, done.stderr
     assert (output / "report.html").stat().st_size > 10_000
-    return dict(json.loads((output / "summary.json").read_text())["nodes"]["spot_tracker"])
+    return dict(json.loads((output / "summary.json").read_text())["nodes"])
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +93,15 @@ def test_recorded_bags_are_answered_image_by_image(
     stamps = [row["stamp_ns"] for row in result["rows"]]
     assert stamps == sorted(set(stamps))
     assert stamps[0] == 1_600_000_000_000_000_000
+
+
+@pytest.mark.skipif(not BAGS.is_dir(), reason=f"no recorded bags at {BAGS}")
+def test_a_recorded_bag_gives_every_eye_the_same_rows_again(tmp_path: Path) -> None:
+    arguments = (f"--bag={BAGS / 'gopro_max_raw_sqlite3'}", "--backend=cpu", f"--nodes={','.join(NODES)}")
+    first, again = (demo_of_nodes(tmp_path / run, *arguments) for run in ("first", "again"))
+    assert {name: (node["results"], node["dropped"]) for name, node in first.items()} == dict.fromkeys(
+        NODES, (60, 0)
+    )
+    assert {name: node["rows"] for name, node in again.items()} == {
+        name: node["rows"] for name, node in first.items()
+    }
