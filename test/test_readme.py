@@ -44,6 +44,11 @@ def table(section: str, title: str) -> dict[str, str]:
     return {cell[0].strip("`"): cell[1].strip("`") for cell in cells}
 
 
+def parameters(node: str) -> dict[str, str]:
+    """Documented names and defaults: a node's own, after those of every eye."""
+    return {**({} if node == "edgetpu" else table("Every eye", "parameter")), **table(node, "parameter")}
+
+
 def services_of(section: str) -> str:
     """The section's table of services, if it has one."""
     text = README.split(f"\n### {section}\n")[1].split("\n### ")[0].split("\n## ")[0]
@@ -100,12 +105,12 @@ def test_services(node: str, graph: Any) -> None:
 def test_parameters(node: str, graph: Any) -> None:
     names = graph.call(ListParameters, f"{NAMESPACE}/{node}/list_parameters").result.names
     declared = {name for name in names if name not in ROS_PARAMETERS and not name.startswith("qos_overrides")}
-    assert declared == table(node, "parameter").keys()
+    assert declared == parameters(node).keys()
     assert declared == parameters_of_config(node).keys()
 
 
 def test_defaults(node: str, graph: Any, home: Path) -> None:
-    documented = table(node, "parameter")
+    documented = parameters(node)
     models = str(home / "edgetpu" / "models")
     in_words = {"edgetpu/models` in `$ROS_HOME` or `~/.ros": f"[{models}]", "none": "[]"}
     names = list(documented)
@@ -125,7 +130,7 @@ def shown(value: Any) -> str:
 
 
 def test_the_configuration_states_the_defaults(node: str) -> None:
-    documented = table(node, "parameter")
+    documented = parameters(node)
     stated = {name: value for name, value in parameters_of_config(node).items() if value not in ("", [""])}
     assert {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in stated.items()
