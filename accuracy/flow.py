@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from accuracy import flow_scenes as scenes
 from accuracy.engines import open_engine
 from accuracy.flow_scenes import POOLED, Pair
+from accuracy.photographs import DEVELOPMENT
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.graphs import features
 from edgetpu_perception.optical_flow import FlowResult, OpticalFlow
@@ -107,7 +108,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     exact = OpticalFlow(ExactFeatures())
     rows = []
     for label, names in (
-        ("", scenes.PHOTOGRAPHS),
+        ("", DEVELOPMENT),
         ("more: ", scenes.MORE),
         ("held-out: ", scenes.held_out()),
     ):
@@ -205,7 +206,7 @@ def _gabor_rows(engine: str, count: int) -> list[Row]:
             ("any shift to 4", scenes.any_shift, 2.4),
             ("shifts to 1.5", scenes.small, 0.86),
         ):
-            errors = run(flow, scenes.shifted(scenes.PHOTOGRAPHS, draw, count, 9))
+            errors = run(flow, scenes.shifted(DEVELOPMENT, draw, count, 9))
             rows.append(_rmse(f"{model}: {name}", errors, None, None, known))
             rows.append(_higher(f"{model}: {name}", "valid", errors.valid_share, None, None))
     return rows
@@ -249,7 +250,7 @@ def plots(engine: str) -> dict[str, Any]:
     from matplotlib.figure import Figure
 
     flow = OpticalFlow(open_engine(engine, features.name(), features.build()))
-    pairs = list(scenes.shifted(scenes.PHOTOGRAPHS, scenes.any_shift, 30, 2, CHANGED_LIGHT))
+    pairs = list(scenes.shifted(DEVELOPMENT, scenes.any_shift, 30, 2, CHANGED_LIGHT))
     errors = run(flow, pairs)
     error = errors.found - errors.true
     scatter = Figure(figsize=(9, 4), layout="constrained")

@@ -35,3 +35,16 @@ def make_dense() -> Callable[[int], bytes]:
         return graph.build()
 
     return make
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    """A plain graph: y = x[0] + x[1] for two elements, through int8."""
+    builder = GraphBuilder("sum")
+    x = builder.input("x", (1, 2), np.uint8, scale=0.5, zero_point=128)
+    inner = builder.quantize(x, np.int8, scale=0.5, zero_point=0)
+    result = builder.fully_connected(inner, [[64, 64]], weight_scale=1 / 64, scale=0.5, zero_point=0)
+    builder.output(builder.quantize(result, np.uint8, scale=0.5, zero_point=128, name="y"))
+    path = tmp_path / "sum.tflite"
+    path.write_bytes(builder.build())
+    return path

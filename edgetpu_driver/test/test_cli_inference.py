@@ -12,24 +12,10 @@ from edgetpu_driver.cli.arrays import fitted, read_inputs, write_outputs
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite.builder import GraphBuilder
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT computes the results (pip install ai-edge-litert)")
 
 IMAGE = TensorSpec("image", (1, 2, 2, 1), np.dtype(np.uint8), 0.5, 10)
-
-
-@pytest.fixture
-def graph(tmp_path: Path) -> Path:
-    """A plain graph: y = x[0] + x[1]."""
-    builder = GraphBuilder("sum")
-    x = builder.input("x", (1, 2), np.uint8, scale=0.5, zero_point=128)
-    inner = builder.quantize(x, np.int8, scale=0.5, zero_point=0)
-    result = builder.fully_connected(inner, [[64, 64]], weight_scale=1 / 64, scale=0.5, zero_point=0)
-    builder.output(builder.quantize(result, np.uint8, scale=0.5, zero_point=128, name="y"))
-    path = tmp_path / "sum.tflite"
-    path.write_bytes(builder.build())
-    return path
 
 
 @pytest.mark.parametrize("backend", ["cpu", "virtual"])
