@@ -1,7 +1,7 @@
 """The command line of the accuracy measurements: `python -m accuracy [EYE ..]` at the root of the repository.
 
-An eye is a module of this package with `measure(engine, quick)`, which gives its rows, and `plots(engine)`,
-which gives pictures of the results and of the worst cases.
+An eye, or the stick all of them see with, is a module of this package with `measure(engine, quick)`, which
+gives its rows, and `plots(engine)`, which gives pictures of the results and of the worst cases.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from accuracy.report import write_report
 from measure.rows import Row, line, write_rows
 
-EYES = ("spot", "flow", "looming", "compass", "pattern")
+EYES = ("spot", "flow", "looming", "compass", "pattern", "stick")
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "accuracy"
 EXIT_INTERRUPTED = 130
 
