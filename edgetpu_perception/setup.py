@@ -18,6 +18,7 @@ setup(
     description="Camera images to servo errors, yaw and time to contact on an Edge TPU.",
     license="Apache-2.0",
     entry_points={
+        "edgetpu.graphs": ["edgetpu_perception = edgetpu_perception.models:FAMILIES"],
         "console_scripts": [
             "looming = edgetpu_perception.nodes.executables:looming",
             "optical_flow = edgetpu_perception.nodes.executables:optical_flow",
@@ -25,6 +26,6 @@ setup(
             "single_process = edgetpu_perception.nodes.executables:single_process",
             "spot_tracker = edgetpu_perception.nodes.executables:spot_tracker",
             "visual_compass = edgetpu_perception.nodes.executables:visual_compass",
-        ]
+        ],
     },
 )

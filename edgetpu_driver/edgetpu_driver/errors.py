@@ -26,6 +26,14 @@ class ModelNotFoundError(EdgeTpuError):
     """No model of that name is loaded, or no such file lies in the model directories."""
 
 
+class ModelNameError(EdgeTpuError, ValueError):
+    """A name that is none of the suite's own graphs."""
+
+
+class CompilerError(EdgeTpuError):
+    """edgetpu_compiler is missing, failed or took too long; the message holds what it said."""
+
+
 class PathRefusedError(EdgeTpuError):
     """A model path outside the directories the driver may read."""
 

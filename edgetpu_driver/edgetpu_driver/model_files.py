@@ -1,9 +1,10 @@
-"""Finding the file of a model, and refusing every file outside the directories it may come from."""
+"""The files of models: where they are, refusing every other place, and writing one in a single step."""
 
 from __future__ import annotations
 
 import difflib
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,36 @@ from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError, Pat
 
 COMPILED_SUFFIX = "_edgetpu"
 """What edgetpu_compiler appends to the stem of the graph it compiled."""
+
+
+def edgetpu_home() -> Path:
+    """Give the directory of models and firmware: edgetpu in $ROS_HOME or ~/.ros."""
+    return Path(os.environ.get("ROS_HOME") or "~/.ros").expanduser() / "edgetpu"
+
+
+def default_model_dir() -> Path:
+    """Give the directory models are written to, and looked for in, unless something else is said."""
+    return edgetpu_home() / "models"
+
+
+def write_file(path: Path, data: bytes) -> bool:
+    """Write a file and say whether that was needed: one with these bytes is left alone.
+
+    Any other is replaced in one step, so that a reader never sees half a file. Its directory is made when
+    absent. Raises OSError.
+    """
+    if path.is_file() and path.read_bytes() == data:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            file.write(data)
+            os.fchmod(file.fileno(), 0o644)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+    return True
 
 
 def plain_stem(path: Path) -> str:

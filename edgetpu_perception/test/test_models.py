@@ -10,9 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.errors import ModelNameError
 from edgetpu_perception.graphs import features, looming, pattern, spot
 from edgetpu_perception.graphs.spot import COLORS, ColorError, color_weights
-from edgetpu_perception.models import ModelNameError, build, write_model
+from edgetpu_perception.models import build, write_model
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the whole command; it sets `module` and `function` of the subcommand chosen."""
     top = argparse.ArgumentParser(
         prog="edgetpu",
-        description="Look at Edge TPUs and at models for them, run and measure models, test sticks.",
+        description="Look at Edge TPUs and at models for them, build, run and measure models, test sticks.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -30,7 +30,15 @@ def parser() -> argparse.ArgumentParser:
     _add_benchmark(commands)
     _add_registers(commands)
     _add_selftest(commands)
+    _add_models(commands)
     return top
+
+
+def _add_models(commands: _Commands[argparse.ArgumentParser]) -> None:
+    """The commands of `edgetpu models`, whose module knows its own grammar."""
+    from edgetpu_driver.cli import models_arguments
+
+    models_arguments.add(commands)
 
 
 _Commands = argparse._SubParsersAction  # which argparse does not name otherwise

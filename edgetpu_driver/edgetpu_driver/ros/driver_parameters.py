@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from edgetpu_driver import model_files
 from edgetpu_driver.backends import BACKENDS
 from edgetpu_driver.ros.parameters import Setting
 
@@ -12,18 +12,14 @@ FIRMWARE_FILE = "apex_latest_single_ep.bin"
 """What the vendor calls the image."""
 
 
-def _home() -> Path:
-    return Path(os.environ.get("ROS_HOME", "~/.ros")).expanduser() / "edgetpu"
-
-
 def default_model_dir() -> str:
     """Give the directory in which models are looked for unless `model_dirs` says otherwise."""
-    return str(_home() / "models")
+    return str(model_files.default_model_dir())
 
 
 def default_firmware() -> str:
     """Give the image to load unless `firmware` names one; empty when it is not in its place."""
-    path = _home() / FIRMWARE_FILE
+    path = model_files.edgetpu_home() / FIRMWARE_FILE
     return str(path) if path.is_file() else ""
 
 

@@ -1,0 +1,87 @@
+"""The grammar of `edgetpu models`: build, compile, import."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+_MODEL_DIR = "edgetpu/models in $ROS_HOME or ~/.ros, where the driver looks"
+
+_Commands = argparse._SubParsersAction  # which argparse does not name otherwise
+
+
+def add(commands: _Commands[argparse.ArgumentParser]) -> None:
+    """Add `models` and its own commands."""
+    summary = "build graphs, compile them, take over compiled ones"
+    models = commands.add_parser("models", help=summary, description=f"{summary.capitalize()}.")
+    parts = models.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_build(parts)
+    _add_compile(parts)
+    _add_import(parts)
+
+
+def _command(
+    commands: _Commands[argparse.ArgumentParser], name: str, summary: str, more: str
+) -> argparse.ArgumentParser:
+    made = commands.add_parser(name, help=summary, description=f"{summary.capitalize()}. {more}")
+    made.set_defaults(module=f"models_{name}", function="run")
+    made.add_argument("--json", action="store_true", help="write one JSON value instead of text")
+    return made
+
+
+def _add_output(command: argparse.ArgumentParser, default: str) -> None:
+    command.add_argument("--output", type=Path, metavar="DIR", help=f"default: {default}")
+
+
+def _add_build(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "build",
+        "write the suite's own graphs",
+        "A name says everything about a graph, so that any size can be had; each comes with a JSON file that "
+        "lists its tensors with scales and zero points. The same name always gives the same bytes.",
+    )
+    which = command.add_mutually_exclusive_group(required=True)
+    which.add_argument("names", nargs="*", default=[], metavar="NAME", help="e.g. pattern_96x128_24x24")
+    which.add_argument("--all", action="store_true", help="those the nodes use by default")
+    which.add_argument("--list", action="store_true", help="write nothing; list the names there are")
+    _add_output(command, _MODEL_DIR)
+
+
+def _add_compile(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "compile",
+        "compile graphs for the Edge TPU",
+        "Runs Google's edgetpu_compiler and reports which operators it mapped and the memory used. Without "
+        "one, graphs are packed for the virtual stick, which says nothing of what the compiler would do.",
+    )
+    command.add_argument("files", type=Path, nargs="+", metavar="FILE", help="plain .tflite graphs")
+    command.add_argument("--compiler", metavar="PATH", help="default: edgetpu_compiler in PATH, if any")
+    command.add_argument(
+        "--co-compile", action="store_true", help="so that all models stay in the chip's memory together"
+    )
+    command.add_argument(
+        "--timeout", type=_seconds, default=300.0, metavar="S", help="seconds to wait (default: 300)"
+    )
+    _add_output(command, "beside each graph")
+
+
+def _add_import(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "import",
+        "take over models somebody else compiled",
+        "Of a directory with x_edgetpu.tflite, x.tflite and x_edgetpu.json: says what each model is and what "
+        "it can be used for, copies it, and refuses the rest with the reason.",
+    )
+    command.add_argument("directory", type=Path, metavar="DIR", help="where the models are")
+    command.add_argument("--overwrite", action="store_true", help="replace other files of the same name")
+    _add_output(command, _MODEL_DIR)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text}")
+    return value

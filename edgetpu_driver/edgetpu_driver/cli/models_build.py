@@ -1,0 +1,73 @@
+"""`edgetpu models build`: writes the suite's own graphs, each with a JSON sidecar."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.cli.terminal import Answer, Progress, table
+from edgetpu_driver.errors import ModelNameError
+from edgetpu_driver.graphs.catalogue import Catalogue, catalogue
+from edgetpu_driver.graphs.family import build_graph
+from edgetpu_driver.graphs.sidecar import describe, to_text
+from edgetpu_driver.model_files import default_model_dir, write_file
+
+
+def run(options: argparse.Namespace, progress: Progress) -> Answer:
+    """Build the graphs asked for; all names are checked before anything is written."""
+    offered = catalogue()
+    for problem in offered.problems:
+        print(f"edgetpu: {problem}", file=sys.stderr)
+    if options.list:
+        return _list(offered)
+    names: Sequence[str] = options.names
+    if options.all:
+        names = [name for family in offered.families for name in family.standard]
+    graphs = {}
+    with progress.counting("building graphs", len(names)) as advance:
+        for name in names:
+            graphs[name] = _build(name, offered)
+            advance()
+    directory: Path = options.output or default_model_dir()
+    rows = [_write(name, data, directory) for name, data in graphs.items()]
+    return Answer({"directory": directory, "problems": offered.problems, "graphs": rows}, _text(rows))
+
+
+def _build(name: str, offered: Catalogue) -> bytes:
+    try:
+        return build_graph(name, offered.families)
+    except ModelNameError as error:
+        raise ModelNameError("; ".join([str(error), *offered.problems])) from error
+
+
+def _write(name: str, data: bytes, directory: Path) -> dict[str, Any]:
+    path = directory / f"{name}.tflite"
+    description = describe(name, data)
+    written = write_file(path, data)
+    sidecar = directory / f"{name}.json"
+    written |= write_file(sidecar, to_text(description).encode())
+    return description | {"path": path, "sidecar": sidecar, "written": written}
+
+
+def _text(rows: Sequence[dict[str, Any]]) -> str:
+    return table(
+        [
+            (row["path"], row["bytes"], row["parameter_bytes"], "written" if row["written"] else "up to date")
+            for row in rows
+        ],
+        ("graph", "bytes", "parameters", ""),
+    )
+
+
+def _list(offered: Catalogue) -> Answer:
+    families = [
+        {"form": family.form, "purpose": family.purpose, "standard": family.standard}
+        for family in offered.families
+    ]
+    lines = []
+    for family in offered.families:
+        lines += [f"{family.form}: {family.purpose}", *(f"  {name}" for name in family.standard)]
+    return Answer({"families": families, "problems": offered.problems}, "\n".join(lines))
