@@ -1,4 +1,5 @@
 """Loads the packages before pytest takes the folders of the same name at the root for them."""
 
 import edgetpu_driver  # noqa: F401
+import edgetpu_matrix  # noqa: F401
 import edgetpu_perception  # noqa: F401

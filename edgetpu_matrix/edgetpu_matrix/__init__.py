@@ -1,0 +1,1 @@
+"""What runs on an Edge TPU as a matrix engine: echo-state networks, place recognition, spectra."""

@@ -1,0 +1,138 @@
+"""An echo-state network whose recurrent matrix is multiplied somewhere else.
+
+State update after Jaeger (2001): x <- (1 - leak) x + leak f(W x + W_in u + b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgetpu_driver.errors import InputError
+
+ACTIVATIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "tanh": np.tanh,
+    "relu": lambda values: np.maximum(values, 0.0),
+    "identity": lambda values: values,
+}
+"""Functions by name."""
+
+LARGEST_SIZE = 1024
+
+CREST = 4.0
+"""States know nothing of the random rows: one product in 16 000 is larger than so many times the root mean
+square, and is clipped; a wider range would round all the others more coarsely."""
+
+
+def spectral_radius(matrix: NDArray[np.float64]) -> float:
+    """Largest absolute value of an eigenvalue."""
+    return float(np.abs(np.linalg.eigvals(matrix)).max())
+
+
+class EchoStateNetwork:
+    """A random recurrent network with a state, float64 [size]; whoever runs it multiplies W by the state.
+
+    The weights depend on the arguments alone. W is uniformly distributed (a normal distribution would waste
+    most of the quantised range on a few large weights) and has the spectral radius asked for; W_in is
+    uniform in +-input_scaling, b in +-bias.
+
+    inputs: values of a sample; 0: as many as the first one has. leak: 0 < leak <= 1. activation: "tanh",
+    "relu" or "identity". Raises InputError for values out of range.
+    """
+
+    def __init__(
+        self,
+        size: int = 256,
+        inputs: int = 0,
+        *,
+        spectral_radius: float = 0.9,
+        leak: float = 1.0,
+        activation: str = "tanh",
+        input_scaling: float = 0.5,
+        bias: float = 0.2,
+        seed: int = 0,
+    ) -> None:
+        if not 1 <= size <= LARGEST_SIZE:
+            raise InputError(f"expected a size of 1 to {LARGEST_SIZE}; got {size}")
+        if inputs < 0:
+            raise InputError(f"expected at least one input; got {inputs}")
+        if not (0 < leak <= 1 and spectral_radius > 0):
+            raise InputError(
+                f"expected 0 < leak <= 1 and a spectral radius > 0; got {leak} and {spectral_radius}"
+            )
+        if activation not in ACTIVATIONS:
+            raise InputError(f"expected an activation of {', '.join(ACTIVATIONS)}; got '{activation}'")
+        if activation != "tanh" and spectral_radius >= 1:
+            raise InputError(
+                f"expected a spectral radius below 1 with {activation}, which bounds nothing; "
+                f"got {spectral_radius}"
+            )
+        self.size, self.inputs, self.leak = size, 0, leak
+        self._radius = spectral_radius
+        self._activation = ACTIVATIONS[activation]
+        # One generator each, so that W does not depend on the number of inputs.
+        recurrent, projection = np.random.SeedSequence(seed).spawn(2)
+        self._pattern = np.random.default_rng(recurrent).uniform(-1.0, 1.0, (size, size))
+        self._random = np.random.default_rng(projection)
+        self._bias = self._random.uniform(-bias, bias, size)
+        self._input_scaling = input_scaling
+        self._input_weights = np.zeros((size, 0))
+        if inputs:
+            self.inputs_are(inputs)
+        self._factor: float | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew from the state 0."""
+        self.state = np.zeros(self.size)
+
+    def inputs_are(self, inputs: int) -> None:
+        """Say how many values a sample has, unless that is known already."""
+        if not self.inputs:
+            self.inputs = inputs
+            limit = self._input_scaling
+            self._input_weights = self._random.uniform(-limit, limit, (self.size, inputs))
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """W before it was rounded, up to a factor, [size, size]."""
+        return self._pattern
+
+    def bind(self, in_force: NDArray[np.float64]) -> float:
+        """Say what W has become in eight bits, [size, size]; the factor by which `advance` corrects it."""
+        self._factor = self._radius / spectral_radius(in_force)
+        return self._factor
+
+    def advance(self, recurrent: NDArray[np.floating], inputs: ArrayLike) -> NDArray[np.float64]:
+        """Take one step: recurrent is in_force @ state, [size], inputs the sample u, [inputs]; the new state.
+
+        Raises InputError for other shapes, NaN and infinity, and then keeps the state.
+        """
+        sample = self.check(inputs)
+        self.inputs_are(len(sample))
+        factor = self._factor or self.bind(self._pattern)
+        if recurrent.shape != (self.size,):
+            raise InputError(f"expected W @ state of {self.size} values; got shape {list(recurrent.shape)}")
+        with np.errstate(over="ignore"):
+            drive = factor * recurrent + self._input_weights @ sample + self._bias
+            state = (1.0 - self.leak) * self.state + self.leak * self._activation(drive)
+        if not np.isfinite(state).all():
+            raise InputError(f"expected a sample that keeps the state finite; got {sample[:4]}")
+        self.state = state
+        return state
+
+    def check(self, inputs: ArrayLike) -> NDArray[np.float64]:
+        """Give the sample as float64 [inputs]; InputError when it is none."""
+        sample = np.asarray(inputs, np.float64)
+        if sample.ndim != 1 or len(sample) != (self.inputs or len(sample)) or not len(sample):
+            expected = self.inputs or "one or more"
+            raise InputError(f"expected a sample of {expected} values; got shape {list(sample.shape)}")
+        if not np.isfinite(sample).all():
+            raise InputError("expected a sample of finite values; got NaN or infinity")
+        return sample
+
+    def features(self, inputs: ArrayLike) -> NDArray[np.float64]:
+        """What a readout sees after a step: 1, the sample and the state, [1 + inputs + size]."""
+        return np.concatenate(([1.0], np.asarray(inputs, np.float64), self.state))

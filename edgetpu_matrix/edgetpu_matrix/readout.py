@@ -1,0 +1,166 @@
+"""A linear readout trained by ridge regression, one sample after the other, with bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgetpu_driver.errors import InputError
+from edgetpu_matrix.errors import ArchiveError, NotTrainedError
+
+BATCH = 32
+"""Samples gathered before they are added to the sums: one matrix product instead of 32 outer ones."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What solving for a readout gave."""
+
+    samples: int
+    residual_rms: NDArray[np.float64]
+    """Root mean square of target minus output over the samples, per output, in its unit."""
+    target_sigma: NDArray[np.float64]
+    """Standard deviation of the targets, per output."""
+
+
+class RidgeReadout:
+    """A linear map of features to outputs: least mean |target - output|^2 + regularization |weights|^2.
+
+    Only the sums of the normal equations are kept (features^2 + features x outputs, float64), so training
+    takes the same memory however long it goes on, and may go on after it was solved for. The first feature
+    is taken to be a constant: its weight, the offset, is not regularised.
+    """
+
+    ARRAYS = ("weights", "gram", "cross", "target_sum", "target_square", "samples", "residual")
+
+    def __init__(self, features: int, outputs: int) -> None:
+        self.features, self.outputs = features, outputs
+        self.weights: NDArray[np.float64] | None = None
+        """[outputs, features]; None until the first `solve`."""
+        self.residual_rms = np.full(outputs, np.nan)
+        """Of the last `solve`."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all samples; the weights stay."""
+        self._gram = np.zeros((self.features, self.features))
+        self._cross = np.zeros((self.features, self.outputs))
+        self._target_sum = np.zeros(self.outputs)
+        self._target_square = np.zeros(self.outputs)
+        self._samples = 0
+        self._waiting: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+
+    @property
+    def samples(self) -> int:
+        """Samples seen since the last `clear`."""
+        return self._samples + len(self._waiting)
+
+    def add(self, features: ArrayLike, target: ArrayLike) -> None:
+        """Take one sample, float [features] and [outputs]; InputError for other shapes, NaN and infinity."""
+        sample = _vector(features, self.features, "features").copy(), _vector(target, self.outputs, "targets")
+        self._waiting.append(sample)
+        if len(self._waiting) == BATCH:
+            self._flush()
+
+    def solve(self, regularization: float = 1e-6) -> Training:
+        """Compute the weights for the samples so far.
+
+        regularization: in the unit of the mean square of a feature. Raises NotTrainedError without samples,
+        or when the equations have no unique solution, InputError for a regularization that is not >= 0.
+        """
+        if not (np.isfinite(regularization) and regularization >= 0):
+            raise InputError(f"expected a regularization of 0 or more; got {regularization}")
+        self._flush()
+        n = self._samples
+        if n == 0:
+            raise NotTrainedError("expected samples to train on; there are none yet")
+        penalty = np.full(self.features, regularization)
+        penalty[0] = 0.0
+        gram, cross = self._gram / n + np.diag(penalty), self._cross / n
+        try:
+            # Cholesky fails exactly where the solution would be noise.
+            np.linalg.cholesky(gram)
+            solution = np.linalg.solve(gram, cross)
+        except np.linalg.LinAlgError:
+            raise NotTrainedError(
+                f"expected a regularization that makes {n} samples of {self.features} features solvable; "
+                f"{regularization:g} is too small"
+            ) from None
+        mean_square = self._target_square / n
+        explained = 2 * (solution * cross).sum(0) - (solution * (self._gram / n @ solution)).sum(0)
+        self.weights = np.ascontiguousarray(solution.T)
+        self.residual_rms = np.sqrt(np.maximum(mean_square - explained, 0.0))
+        deviation = np.sqrt(np.maximum(mean_square - (self._target_sum / n) ** 2, 0.0))
+        return Training(n, self.residual_rms, deviation)
+
+    def predict(self, features: ArrayLike) -> NDArray[np.float64]:
+        """Give the outputs, float64 [outputs], for float [features]; NotTrainedError before `solve`."""
+        if self.weights is None:
+            raise NotTrainedError("expected a trained readout; it has not been solved for yet")
+        return self.weights @ _vector(features, self.features, "features")
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that was learned, to be saved: weights and sums. NotTrainedError before `solve`."""
+        if self.weights is None:
+            raise NotTrainedError("expected a trained readout; it has not been solved for yet")
+        self._flush()
+        values = (
+            self.weights,
+            self._gram,
+            self._cross,
+            self._target_sum,
+            self._target_square,
+            np.array(self._samples),
+            self.residual_rms,
+        )
+        return dict(zip(self.ARRAYS, values, strict=True))
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> RidgeReadout:
+        """Make the readout that `to_arrays` described; ArchiveError for arrays that are not one."""
+        weights = arrays["weights"]
+        if weights.ndim != 2 or 0 in weights.shape:
+            raise ArchiveError(f"expected weights [outputs, features]; got {list(weights.shape)}")
+        outputs, features = weights.shape
+        shapes: tuple[tuple[int, ...], ...] = ((outputs, features), (features, features))
+        shapes += ((features, outputs), (outputs,), (outputs,), (), (outputs,))
+        for name, shape in zip(cls.ARRAYS, shapes, strict=True):
+            array = arrays[name]
+            if array.shape != shape or array.dtype.kind not in "fi" or not np.isfinite(array).all():
+                raise ArchiveError(
+                    f"expected {name} as finite numbers {list(shape)}; got {array.dtype}{list(array.shape)}"
+                )
+        readout = cls(features, outputs)
+        readout.weights = weights.astype(np.float64)
+        readout._gram = arrays["gram"].astype(np.float64)
+        readout._cross = arrays["cross"].astype(np.float64)
+        readout._target_sum = arrays["target_sum"].astype(np.float64)
+        readout._target_square = arrays["target_square"].astype(np.float64)
+        readout._samples = int(arrays["samples"])
+        readout.residual_rms = arrays["residual"].astype(np.float64)
+        return readout
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        features = np.stack([sample[0] for sample in self._waiting])
+        targets = np.stack([sample[1] for sample in self._waiting])
+        self._gram += features.T @ features
+        self._cross += features.T @ targets
+        self._target_sum += targets.sum(0)
+        self._target_square += (targets**2).sum(0)
+        self._samples += len(self._waiting)
+        self._waiting.clear()
+
+
+def _vector(values: ArrayLike, size: int, what: str) -> NDArray[np.float64]:
+    vector = np.asarray(values, np.float64)
+    if vector.shape != (size,):
+        raise InputError(f"expected {size} {what}; got shape {list(vector.shape)}")
+    if not np.isfinite(vector).all():
+        raise InputError(f"expected finite {what}; got NaN or infinity")
+    return vector

@@ -1,0 +1,104 @@
+"""The amplitude spectrum of a block of samples: a discrete Fourier transform as one matrix product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import InputError
+from edgetpu_matrix.tiles import RealProduct
+
+WINDOWS: dict[str, Callable[[int], NDArray[np.float64]]] = {
+    "rectangular": np.ones,
+    "hann": lambda length: 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(length) / length),
+    "hamming": lambda length: 0.54 - 0.46 * np.cos(2 * np.pi * np.arange(length) / length),
+    "blackman": lambda length: (
+        0.42
+        - 0.5 * np.cos(2 * np.pi * np.arange(length) / length)
+        + 0.08 * np.cos(4 * np.pi * np.arange(length) / length)
+    ),
+}
+"""Windows by name, periodic: the length of their period is that of the block."""
+
+LARGEST_LENGTH = 1024
+
+
+@dataclass(frozen=True)
+class AmplitudeSpectrum:
+    """How much of each frequency is in a block."""
+
+    amplitudes: NDArray[np.float64]
+    """[length / 2 + 1] in the unit of the signal, from 0 Hz to half the sample rate: a sine of amplitude A at
+    the frequency of a bin gives A there."""
+    frequency_step: float
+    """Hz between two of them."""
+    sigma: float
+    """One standard deviation of an amplitude, from rounding to eight bits."""
+    peak_frequency: float
+    """Hz of the strongest line above 0 Hz, between the bins by parabolic interpolation."""
+    peak_amplitude: float
+    """Amplitude of its bin."""
+
+
+class SpectrumTransform:
+    """Blocks of `length` samples to amplitudes; the rows of the matrix are cosines, then sines.
+
+    window: of WINDOWS. Raises InputError for a length that is odd, too small or too large, or another window.
+    """
+
+    def __init__(self, length: int = 256, window: str = "hann") -> None:
+        if length % 2 or not 8 <= length <= LARGEST_LENGTH:
+            raise InputError(f"expected an even block length of 8 to {LARGEST_LENGTH}; got {length}")
+        if window not in WINDOWS:
+            raise InputError(f"expected a window of {', '.join(WINDOWS)}; got '{window}'")
+        self.length = length
+        self.bins = length // 2 + 1
+        self._window = WINDOWS[window](length)
+        # Negative frequencies carry the other half of a sine; 0 Hz and half the sample rate have none.
+        factors = np.full(self.bins, 2.0)
+        factors[[0, -1]] = 1.0
+        self._factors = factors / self._window.sum()
+
+    def matrix(self) -> NDArray[np.float64]:
+        """The transform, [length - 1, length]: real parts of all bins above 0 Hz, then imaginary parts.
+
+        The last bin has no imaginary part, and what is at 0 Hz is known without a transform.
+        """
+        angles = 2 * np.pi / self.length * np.outer(np.arange(1, self.bins), np.arange(self.length))
+        return np.concatenate((np.cos(angles), -np.sin(angles[:-1])))
+
+    def prepare(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Take the mean out of a block, [length], and window it: what the matrix is to multiply."""
+        windowed: NDArray[np.float64] = (samples - samples.mean()) * self._window
+        return windowed
+
+    def interpret(
+        self, samples: NDArray[np.float64], sample_rate: float, product: RealProduct
+    ) -> AmplitudeSpectrum:
+        """Make the spectrum of a block of what the matrix made of `prepare(samples)`."""
+        real = product.outputs
+        spectrum = np.zeros(self.bins, np.complex128)
+        spectrum[1:] = real[: self.bins - 1]
+        spectrum[1:-1] += 1j * real[self.bins - 1 :]
+        amplitudes = np.abs(spectrum) * self._factors
+        amplitudes[0] = abs(float(samples.mean()))
+        rounded = product.inputs - self.prepare(samples)
+        rounding = np.mean(product.sigma**2) + np.dot(rounded, rounded) / 2
+        sigma = float(np.sqrt(rounding)) * float(self._factors[1])
+        step = sample_rate / self.length
+        peak = 1 + int(np.argmax(amplitudes[1:]))
+        return AmplitudeSpectrum(
+            amplitudes, step, sigma, step * (peak + self._offset(amplitudes, peak)), float(amplitudes[peak])
+        )
+
+    def _offset(self, amplitudes: NDArray[np.float64], peak: int) -> float:
+        """Where the line is between the bins, from the peak's neighbours, bins."""
+        if not 1 < peak < self.bins - 1:
+            return 0.0
+        around = amplitudes[peak - 1 : peak + 2]
+        before, at, after = np.log(np.maximum(around, 1e-6 * amplitudes[peak] + 1e-300))
+        curvature = before - 2 * at + after
+        return float(np.clip(0.5 * (before - after) / curvature, -0.5, 0.5)) if curvature < 0 else 0.0

@@ -1,0 +1,147 @@
+"""A real matrix of any size on Dense models of one size: cut into tiles, multiplied tile by tile, summed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgetpu_driver.errors import InputError
+from edgetpu_matrix.scaling import STEPS, DenseRange, FittedMatrix, fit
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One part of the matrix, for one model."""
+
+    index: int
+    rows: slice
+    columns: slice
+    fitted: FittedMatrix
+
+
+@dataclass(frozen=True)
+class TileRequest:
+    """What the model of a tile is to multiply."""
+
+    tile: int
+    inputs: NDArray[np.float32]
+    """[columns of the tile], whole numbers of input steps."""
+    input_scale: float
+    """Real value of one input step."""
+
+
+@dataclass(frozen=True)
+class RealProduct:
+    """The matrix times a vector, in real units."""
+
+    outputs: NDArray[np.float64]
+    """[rows]"""
+    sigma: NDArray[np.float64]
+    """[rows]: one standard deviation of what rounding outputs to eight bits adds."""
+    bound: NDArray[np.float64]
+    """[rows]: most that rounding outputs adds, and that devices differ by in doing so."""
+    inputs: NDArray[np.float64]
+    """[columns]: the vector as it was rounded."""
+
+
+class TiledMatrix:
+    """A matrix cut into tiles of at most `shape`, rows by columns, the size of a Dense model.
+
+    crest: see `scaling.fit`.
+    """
+
+    def __init__(self, dense: DenseRange, shape: tuple[int, int], crest: float | None = None) -> None:
+        self._dense, self.shape, self._crest = dense, shape, crest
+        self._size = (0, 0)
+        self.tiles: list[Tile] = []
+        """Row of tiles by row of tiles."""
+
+    def assign(
+        self,
+        matrix: ArrayLike,
+        row_scales: NDArray[np.floating] | None = None,
+        changed: Collection[int] | None = None,
+    ) -> list[Tile]:
+        """Take a matrix, float [rows, columns]; the tiles that are to be set on their models.
+
+        row_scales: of the model, see `scaling.fit`. changed: the rows that differ from the matrix before;
+        None for all. Raises InputError for what is no matrix of finite numbers.
+        """
+        real = np.asarray(matrix)
+        if real.ndim != 2 or 0 in real.shape:
+            raise InputError(f"expected a matrix [rows, columns]; got shape {list(real.shape)}")
+        if changed is None or real.shape[1] != self._size[1]:
+            self.tiles = []
+        old = self.tiles
+        touched = {row // self.shape[0] for row in changed or ()}
+        tiles, fresh = [], []
+        for index, (rows, columns) in enumerate(_cut(real.shape, self.shape)):
+            same = index < len(old) and old[index].rows == rows and rows.start // self.shape[0] not in touched
+            tile = old[index] if same else self._fit(index, rows, columns, real, row_scales)
+            tiles.append(tile)
+            if not same:
+                fresh.append(tile)
+        self.tiles, self._size = tiles, (real.shape[0], real.shape[1])
+        return fresh
+
+    @property
+    def in_force(self) -> NDArray[np.float64]:
+        """The matrix that is multiplied by after rounding, [rows, columns]."""
+        matrix = np.zeros(self._size)
+        for tile in self.tiles:
+            matrix[tile.rows, tile.columns] = tile.fitted.in_force
+        return matrix
+
+    def requests(self, vector: ArrayLike) -> list[TileRequest]:
+        """What to have multiplied for a vector, float [columns]; InputError for any other, NaN, infinity."""
+        values = np.asarray(vector, np.float64)
+        if values.shape != (self._size[1],):
+            raise InputError(f"expected a vector of {self._size[1]} values; got shape {list(values.shape)}")
+        if not np.isfinite(values).all():
+            raise InputError("expected a vector of finite values; got NaN or infinity")
+        found = []
+        for tile in self.tiles:
+            part = values[tile.columns]
+            scale = tile.fitted.input_scale(part)
+            steps = np.clip(np.rint(part / scale), -STEPS, STEPS)
+            found.append(TileRequest(tile.index, (steps * scale).astype(np.float32), scale))
+        return found
+
+    def combine(
+        self, requests: list[TileRequest], products: Mapping[int, NDArray[np.floating]]
+    ) -> RealProduct:
+        """Sum what the models gave, by tile, for the requests of one vector."""
+        outputs, variance, bound = (np.zeros(self._size[0]) for _ in range(3))
+        inputs = np.zeros(self._size[1])
+        for request in requests:
+            tile = self.tiles[request.tile]
+            step = tile.fitted.output_step(request.input_scale)
+            outputs[tile.rows] += tile.fitted.outputs(products[tile.index][: len(step)])
+            variance[tile.rows] += step**2 / 12
+            # Half a step of rounding, and the one step that two implementations may differ by.
+            bound[tile.rows] += 1.5 * step
+            inputs[tile.columns] = request.inputs
+        return RealProduct(outputs, np.sqrt(variance), bound, inputs)
+
+    def _fit(
+        self,
+        index: int,
+        rows: slice,
+        columns: slice,
+        real: NDArray[np.floating],
+        row_scales: NDArray[np.floating] | None,
+    ) -> Tile:
+        return Tile(index, rows, columns, fit(real[rows, columns], self._dense, row_scales, self._crest))
+
+
+def _cut(size: tuple[int, ...], shape: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns of each tile."""
+    for row in range(0, size[0], shape[0]):
+        for column in range(0, size[1], shape[1]):
+            yield (
+                slice(row, min(row + shape[0], size[0])),
+                slice(column, min(column + shape[1], size[1])),
+            )

@@ -1,0 +1,163 @@
+"""The echo-state network, its spectral radius, and what eight bits cost on two known tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import InputError
+from edgetpu_matrix.echo_state import CREST, EchoStateNetwork, spectral_radius
+from edgetpu_matrix.readout import RidgeReadout
+
+Array = NDArray[np.float64]
+
+
+def test_the_spectral_radius_is_the_largest_eigenvalue() -> None:
+    assert spectral_radius(np.array([[0.0, 4.0], [-1.0, 0.0]])) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("radius", [0.5, 0.9, 1.2])
+@pytest.mark.parametrize("size", [10, 256, 300])
+def test_what_is_multiplied_by_has_the_radius_asked_for(eight_bits: Any, size: int, radius: float) -> None:
+    network = EchoStateNetwork(size, spectral_radius=radius, activation="tanh", input_scaling=0, bias=0)
+    in_force = eight_bits(network.matrix, crest=CREST).tiled.in_force
+    network.bind(in_force)
+    columns = []
+    for axis in np.eye(size):
+        network.reset()
+        columns.append(np.arctanh(network.advance(1e-3 * in_force @ axis, [0.0])) * 1e3)
+    assert spectral_radius(np.array(columns).T) == pytest.approx(radius, rel=1e-6)
+
+
+def test_a_step_is_the_equation_of_the_docstring() -> None:
+    network = EchoStateNetwork(20, 2, leak=0.3, seed=5)
+    matrix = network.matrix * 0.9 / spectral_radius(network.matrix)
+    network.advance(np.zeros(20), [0.1, 0.2])
+    first = network.state
+    second = network.advance(network.matrix @ first, [0.5, -0.5])
+    # With W x = 0 the state tells what W_in u + b are.
+    network.reset()
+    drive = np.arctanh(network.advance(np.zeros(20), [0.5, -0.5]) / 0.3)
+    assert second == pytest.approx(0.7 * first + 0.3 * np.tanh(matrix @ first + drive))
+
+
+@pytest.mark.parametrize(
+    ("activation", "function"), [("relu", lambda x: np.maximum(x, 0)), ("identity", lambda x: x)]
+)
+def test_activations(activation: str, function: Callable[[Array], Array]) -> None:
+    drive = np.arctanh(EchoStateNetwork(20, seed=5).advance(np.zeros(20), [3.0]))
+    state = EchoStateNetwork(20, activation=activation, seed=5).advance(np.zeros(20), [3.0])
+    assert state == pytest.approx(function(drive))
+
+
+def test_a_network_is_what_its_seed_says() -> None:
+    one, same, other = (EchoStateNetwork(20, seed=seed) for seed in (1, 1, 2))
+    assert np.array_equal(one.matrix, same.matrix)
+    assert not np.array_equal(one.matrix, other.matrix)
+    assert np.array_equal(one.matrix, EchoStateNetwork(20, 3, seed=1).matrix)
+
+
+def test_the_first_sample_says_how_many_inputs_there_are() -> None:
+    told, learning = EchoStateNetwork(20, 3), EchoStateNetwork(20)
+    for network in (told, learning):
+        network.advance(np.zeros(20), [1, 2, 3])
+    assert learning.inputs == 3
+    assert np.array_equal(told.state, learning.state)
+    with pytest.raises(InputError, match="expected a sample of 3 values"):
+        learning.advance(np.zeros(20), [1, 2])
+
+
+def test_features_are_a_constant_the_sample_and_the_state() -> None:
+    network = EchoStateNetwork(3, 2)
+    network.advance(np.zeros(3), [7, 8])
+    assert network.features([7, 8]).tolist() == [1, 7, 8, *network.state]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"size": 0},
+        {"size": 1025},
+        {"inputs": -1},
+        {"leak": 0.0},
+        {"leak": 1.1},
+        {"spectral_radius": 0.0},
+        {"activation": "sine"},
+        {"activation": "identity", "spectral_radius": 1.0},
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="expected"):
+        EchoStateNetwork(**arguments)
+
+
+@pytest.mark.parametrize("sample", [[np.nan], [np.inf], [1.0, 2.0], 1.0, [1e308]])
+def test_a_bad_sample_is_refused_and_the_state_kept(sample: Any) -> None:
+    network = EchoStateNetwork(5, activation="identity", input_scaling=100.0)
+    network.advance(np.zeros(5), [1.0])
+    state = network.state.copy()
+    with pytest.raises(InputError, match="expected a sample"):
+        network.advance(np.zeros(5), sample)
+    assert np.array_equal(network.state, state)
+
+
+def narma10(length: int) -> tuple[Array, Array]:
+    """Input and output of a nonlinear autoregressive moving average (Atiya and Parlos, 2000)."""
+    inputs, outputs = np.random.default_rng(7).uniform(0, 0.5, length), np.zeros(length)
+    for t in range(9, length - 1):
+        memory = outputs[t - 9 : t + 1].sum()
+        outputs[t + 1] = 0.3 * outputs[t] + 0.05 * outputs[t] * memory + 1.5 * inputs[t - 9] * inputs[t] + 0.1
+    return inputs[:-1] * 4 - 1, outputs[1:]
+
+
+def mackey_glass(length: int, ahead: int) -> tuple[Array, Array]:
+    """The Mackey-Glass series of delay 17, a sample per unit of time, and itself so many samples ahead."""
+    step, every, delay = 0.1, 10, 170
+    series = np.full((length + ahead + 200) * every + delay, 1.2)
+    for t in range(delay, len(series) - 1):
+        late = series[t - delay]
+        series[t + 1] = series[t] + step * (0.2 * late / (1 + late**10) - 0.1 * series[t])
+    series = np.tanh(series[delay + 200 * every :: every] - 1)
+    return series[:length], series[ahead : ahead + length]
+
+
+def error(network: EchoStateNetwork, multiply: Callable[[Array], Array], task: tuple[Array, Array]) -> float:
+    """Error of the trained readout on the last third of a task / standard deviation of its targets."""
+    inputs, targets = task
+    features, trained = [], len(inputs) * 2 // 3
+    for sample in inputs:
+        network.advance(multiply(network.state), [sample])
+        features.append(network.features([sample]))
+    readout = RidgeReadout(len(features[0]), 1)
+    for t in range(200, trained):
+        readout.add(features[t], [targets[t]])
+    readout.solve(1e-7)
+    predicted = np.array([readout.predict(each)[0] for each in features[trained:]])
+    return float(np.sqrt(np.mean((predicted - targets[trained:]) ** 2)) / targets[trained:].std())
+
+
+# The error that float64 may make, that eight bits may make, and the network.
+TASKS = {
+    "NARMA-10": (narma10(3000), 0.30, 0.36, {"spectral_radius": 0.9}),
+    "Mackey-Glass, 1 ahead": (mackey_glass(3000, 1), 0.005, 0.018, {"spectral_radius": 0.95, "leak": 0.5}),
+    "Mackey-Glass, 17 ahead": (mackey_glass(3000, 17), 0.03, 0.12, {"spectral_radius": 0.95, "leak": 0.5}),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_eight_bits_cost_little(eight_bits: Any, name: str) -> None:
+    task, exact_reach, quantised_reach, arguments = TASKS[name]
+    network = EchoStateNetwork(256, **arguments)
+    exact = error(network, lambda state: network.matrix @ state, task)
+    network.reset()
+    model = eight_bits(network.matrix, crest=CREST)
+    network.bind(model.tiled.in_force)
+    quantised = error(network, lambda state: model.multiply(state).outputs, task)
+    print(f"{name}: float64 {exact:.4f}, eight bits {quantised:.4f}")
+    assert exact < exact_reach
+    assert quantised < quantised_reach

@@ -1,0 +1,137 @@
+"""The readout trained by ridge regression."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.errors import InputError
+from edgetpu_matrix.errors import ArchiveError, NotTrainedError
+from edgetpu_matrix.readout import RidgeReadout
+
+random = np.random.default_rng(2)
+FEATURES = np.concatenate([np.ones((100, 1)), random.normal(size=(100, 4))], axis=1)
+WEIGHTS = np.array([[3.0, 1, -2, 0, 0.5], [-1.0, 0, 0, 4, 0]])
+TARGETS = FEATURES @ WEIGHTS.T
+
+
+def trained(features: np.ndarray = FEATURES, targets: np.ndarray = TARGETS) -> RidgeReadout:
+    readout = RidgeReadout(features.shape[1], targets.shape[1])
+    for sample, target in zip(features, targets, strict=True):
+        readout.add(sample, target)
+    return readout
+
+
+def test_a_linear_relation_is_found() -> None:
+    readout = trained()
+    training = readout.solve(0.0)
+    assert training.samples == 100
+    assert readout.weights == pytest.approx(WEIGHTS)
+    assert training.residual_rms == pytest.approx([0, 0], abs=1e-6)
+    assert training.target_sigma == pytest.approx(TARGETS.std(axis=0))
+    assert readout.predict(FEATURES[7]) == pytest.approx(TARGETS[7])
+
+
+def test_it_is_the_ridge_regression_of_all_samples_at_once() -> None:
+    targets = TARGETS + random.normal(size=TARGETS.shape)
+    readout = trained(FEATURES, targets)
+    training = readout.solve(0.3)
+    penalty = 0.3 * np.diag([0, 1, 1, 1, 1])
+    expected = np.linalg.solve(FEATURES.T @ FEATURES / 100 + penalty, FEATURES.T @ targets / 100).T
+    assert readout.weights == pytest.approx(expected)
+    residual = targets - FEATURES @ expected.T
+    assert training.residual_rms == pytest.approx(np.sqrt((residual**2).mean(axis=0)))
+
+
+def test_regularization_spares_the_offset() -> None:
+    readout = trained(FEATURES, TARGETS + 1000)
+    readout.solve(1e9)
+    assert readout.predict([1, 0, 0, 0, 0]) == pytest.approx((TARGETS + 1000).mean(axis=0), rel=1e-6)
+
+
+def test_training_can_go_on() -> None:
+    readout = trained(FEATURES[:40], TARGETS[:40])
+    readout.solve(0.1)
+    for sample, target in zip(FEATURES[40:], TARGETS[40:], strict=True):
+        readout.add(sample, target)
+    assert readout.samples == 100
+    readout.solve(0.1)
+    at_once = trained()
+    at_once.solve(0.1)
+    assert readout.weights == pytest.approx(at_once.weights)
+
+
+def test_samples_can_be_forgotten() -> None:
+    readout = trained()
+    readout.solve()
+    readout.clear()
+    assert readout.samples == 0
+    assert readout.weights is not None
+    with pytest.raises(NotTrainedError, match="there are none"):
+        readout.solve()
+
+
+def test_what_cannot_be_solved_is_refused_and_changes_nothing() -> None:
+    readout = trained(np.ones((100, 3)), TARGETS)
+    with pytest.raises(NotTrainedError, match="100 samples of 3 features"):
+        readout.solve(0.0)
+    assert readout.weights is None
+    readout.solve(1e-6)
+
+
+def test_nothing_is_predicted_before_training() -> None:
+    with pytest.raises(NotTrainedError):
+        trained().predict(FEATURES[0])
+
+
+@pytest.mark.parametrize(
+    ("features", "target"),
+    [
+        ([1, 2], [1, 2]),
+        ([1] * 5, [1]),
+        ([1] * 5, [1, np.nan]),
+        ([1, 1, 1, 1, np.inf], [1, 2]),
+        ([[1] * 5], [1, 2]),
+    ],
+)
+def test_a_bad_sample_is_refused(features: list[float], target: list[float]) -> None:
+    readout = trained()
+    with pytest.raises(InputError):
+        readout.add(features, target)
+    assert readout.samples == 100
+
+
+@pytest.mark.parametrize("regularization", [-1.0, np.nan, np.inf])
+def test_a_bad_regularization_is_refused(regularization: float) -> None:
+    with pytest.raises(InputError, match="regularization"):
+        trained().solve(regularization)
+
+
+def test_it_comes_back_from_arrays_and_learns_on() -> None:
+    readout = trained(FEATURES[:50], TARGETS[:50])
+    readout.solve(0.1)
+    copy = RidgeReadout.from_arrays(readout.to_arrays())
+    assert copy.predict(FEATURES[3]) == pytest.approx(readout.predict(FEATURES[3]))
+    assert copy.residual_rms == pytest.approx(readout.residual_rms)
+    for each in (readout, copy):
+        for sample, target in zip(FEATURES[50:], TARGETS[50:], strict=True):
+            each.add(sample, target)
+        each.solve(0.1)
+    assert copy.weights == pytest.approx(readout.weights)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": np.zeros(3)},
+        {"gram": np.zeros((4, 4))},
+        {"cross": np.full((5, 2), np.nan)},
+        {"samples": np.array("many")},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_arrays_that_are_no_readout_are_refused(change: dict[str, np.ndarray]) -> None:
+    readout = trained()
+    readout.solve()
+    with pytest.raises(ArchiveError):
+        RidgeReadout.from_arrays(readout.to_arrays() | change)

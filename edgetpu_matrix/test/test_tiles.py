@@ -1,0 +1,61 @@
+"""Matrices larger than a model, tile by tile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.errors import InputError
+
+random = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 256), (256, 3), (300, 256), (256, 300), (700, 600)])
+def test_the_product_is_right_within_its_bound(eight_bits: Any, size: tuple[int, int]) -> None:
+    model = eight_bits(random.normal(size=size))
+    for vector in random.normal(size=(5, size[1])):
+        product = model.multiply(vector)
+        exact = model.tiled.in_force @ product.inputs
+        assert product.outputs.shape == (size[0],)
+        assert (np.abs(product.outputs - exact) <= product.bound).all()
+        assert np.std(product.outputs - exact) < 1.5 * product.sigma.max()
+    assert model.clipped == 0
+
+
+def test_inputs_are_rounded_finely_enough(eight_bits: Any) -> None:
+    model = eight_bits(random.normal(size=(10, 300)))
+    vector = random.uniform(-1, 1, 300)
+    assert model.multiply(vector).inputs == pytest.approx(vector, abs=0.07)
+
+
+def test_only_tiles_with_changed_rows_are_set_again(eight_bits: Any) -> None:
+    matrix = random.normal(size=(700, 300))
+    model = eight_bits(matrix)
+    assert len(model.tiled.tiles) == 6
+    matrix[300] = 1.0
+    assert model.set(matrix, {300}) == [2, 3]
+    assert model.set(matrix, set()) == []
+    assert model.tiled.in_force[300] == pytest.approx(np.ones(300), abs=1e-2)
+
+
+def test_a_matrix_that_grows_or_shrinks_keeps_what_is_unchanged(eight_bits: Any) -> None:
+    matrix = random.normal(size=(300, 8))
+    model = eight_bits(matrix)
+    grown = np.concatenate([matrix, random.normal(size=(300, 8))])
+    assert model.set(grown, set(range(300, 600))) == [1, 2]
+    assert model.set(grown[:500], set(range(500, 600))) == [1]
+    assert model.tiled.in_force.shape == (500, 8)
+    assert model.set(grown[:500, :4], set()) == [0, 1]
+
+
+@pytest.mark.parametrize("vector", [[1.0], [[1.0, 2.0]], [1.0, np.nan], [np.inf, 1.0]])
+def test_what_is_no_finite_vector_is_refused(eight_bits: Any, vector: Any) -> None:
+    with pytest.raises(InputError, match="expected a vector"):
+        eight_bits(np.eye(2)).multiply(vector)
+
+
+def test_what_is_no_matrix_is_refused(eight_bits: Any) -> None:
+    with pytest.raises(InputError, match="expected a matrix"):
+        eight_bits(np.ones(3))
