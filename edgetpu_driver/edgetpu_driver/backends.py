@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel, caching_token
 from edgetpu_driver.engines.engine import Engine
 from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.model_files import is_compiled, plain_stem
@@ -189,6 +189,8 @@ class StickBackend:
     name = "usb"
     compiled = True
     uncompiled = False
+    simulated = False
+    """Whether it runs what is packed for the virtual stick, whose instructions no chip understands."""
 
     def __init__(self, open_device: Callable[[OnPhase | None], EdgeTpu]) -> None:
         self._open_device = open_device
@@ -206,7 +208,15 @@ class StickBackend:
             parameter_bytes=model.parameter_bytes,
             caching_token=model.parameter_caching_token,
             source=model,
-            problem=_complaint(model.check_runnable),
+            problem=_complaint(model.check_runnable) or self._packed_problem(model),
+        )
+
+    def _packed_problem(self, model: CompiledModel) -> str:
+        if self.simulated or model.compiler != VIRTUAL_COMPILER:
+            return ""
+        return (
+            f"'{model.name}' is packed for the virtual stick, a real one cannot run it; run edgetpu_compiler "
+            f"on {model.name}.tflite"
         )
 
     def open(self, on_phase: OnPhase | None = None) -> None:
@@ -278,6 +288,7 @@ class VirtualStickBackend(StickBackend):
 
     name = "virtual"
     uncompiled = True
+    simulated = True
 
     def __init__(
         self,
@@ -315,6 +326,17 @@ def _complaint(work: Callable[[], object]) -> str:
     except EdgeTpuError as error:
         return str(error)
     return ""
+
+
+def pack_for_virtual_stick(graphs: Mapping[str, bytes], *, together: bool) -> dict[str, bytes]:
+    """Compiled models of plain graphs, by name, for the virtual stick.
+
+    together: to be in the chip's memory together. Raises ModelFormatError and ModelUnsupportedError.
+    """
+    from edgetpu_driver.virtual.packer import pack
+
+    token = caching_token(b"".join(graphs[name] for name in sorted(graphs))) if together else None
+    return {name: pack(graph, name=name, token=token) for name, graph in graphs.items()}
 
 
 BACKENDS = ("usb", "virtual", "cpu")

@@ -22,6 +22,9 @@ CUSTOM_OP = "edgetpu-custom-op"
 PACKAGE_KEY = "4"
 FURTHER_PACKAGES_KEY = "7"
 
+VIRTUAL_COMPILER = "edgetpu_driver.virtual"
+"""What models packed for the virtual stick name as their compiler."""
+
 _CHIP = "beagle"
 _SEVERAL_CHIPS = -1
 
@@ -51,6 +54,8 @@ class CompiledModel:
     """Names of the operators that do not run on the Edge TPU, in order."""
     file: bytes = field(repr=False)
     """The file's content."""
+    compiler: str = ""
+    """What compiled it, as the file says."""
 
     @classmethod
     def load(cls, path: str | Path) -> CompiledModel:
@@ -71,7 +76,8 @@ class CompiledModel:
         """
         graph = parse_model(data).subgraphs[0]
         operator = _edge_tpu_operator(graph)
-        caching, execution = _executables(_package(operator))
+        package = _package(operator)
+        caching, execution = _executables(package)
         if ABSENT in operator.inputs:
             raise ModelFormatError(f"an input of '{CUSTOM_OP}' is absent; it has no optional ones")
         inputs = [graph.tensors[index].spec for index in operator.inputs]
@@ -87,6 +93,7 @@ class CompiledModel:
             caching=caching,
             cpu_operators=tuple(o.custom_code or o.name for o in graph.operators if o is not operator),
             file=data,
+            compiler=package.compiler_version,
         )
 
     @cached_property

@@ -14,7 +14,13 @@ from math import prod
 
 import numpy as np
 
-from edgetpu_driver.compiled_model import CUSTOM_OP, FURTHER_PACKAGES_KEY, PACKAGE_KEY, caching_token
+from edgetpu_driver.compiled_model import (
+    CUSTOM_OP,
+    FURTHER_PACKAGES_KEY,
+    PACKAGE_KEY,
+    VIRTUAL_COMPILER,
+    caching_token,
+)
 from edgetpu_driver.darwinn.executable import (
     DataType,
     Description,
@@ -56,22 +62,23 @@ _WIRE_TYPES = {
 }
 
 
-def pack(graph: bytes, *, name: str) -> bytes:
+def pack(graph: bytes, *, name: str, token: int | None = None) -> bytes:
     """The compiled model of a quantised .tflite graph, for the virtual device; always the same bytes.
 
     Inputs and outputs keep name, shape, dtype and quantisation. The instruction stream that runs depends on
     everything in the graph but the values of its weights; the one that caches the parameters, on their number
     only. The parameters are laid out as edgetpu_compiler does where that is known (parameter_blob), otherwise
-    as in `weights.parameters_of`. Raises ModelFormatError for a malformed graph and ModelUnsupportedError for
-    one whose inputs and outputs the chip cannot have.
+    as in `weights.parameters_of`. `token`: the caching token of models that are to be in the chip's memory
+    together; each then has a place of its own there. Raises ModelFormatError for a malformed graph and
+    ModelUnsupportedError for one whose inputs and outputs the chip cannot have.
     """
     subgraph = parse_model(graph).subgraphs[0]
     _check(subgraph)
     inputs, outputs = subgraph.input_specs, subgraph.output_specs
     package = Package(
-        executables=_executables(graph, subgraph, name),
+        executables=_executables(graph, subgraph, name, token),
         min_runtime_version=_MIN_RUNTIME_VERSION,
-        compiler_version="edgetpu_driver.virtual",
+        compiler_version=VIRTUAL_COMPILER,
     )
     options: dict[str, flexbuffer.Value] = {
         "1": 0,
@@ -108,7 +115,9 @@ def _check(graph: Subgraph) -> None:
             raise ModelUnsupportedError(f"expected a batch of 1; got {spec}")
 
 
-def _executables(graph: bytes, subgraph: Subgraph, name: str) -> tuple[Executable, ...]:
+def _executables(
+    graph: bytes, subgraph: Subgraph, name: str, shared_token: int | None
+) -> tuple[Executable, ...]:
     """Execution only and parameter caching, or one stand-alone executable if there is nothing to cache."""
     parameters = _parameters(graph)
     inputs = tuple(_input_layer(spec) for spec in subgraph.input_specs)
@@ -119,7 +128,7 @@ def _executables(graph: bytes, subgraph: Subgraph, name: str) -> tuple[Executabl
         [layer.name for layer in inputs],
         [layer.name for layer in outputs],
     )
-    token = caching_token(graph) if parameters.caching else 0
+    token = (shared_token or caching_token(graph)) if parameters.caching else 0
     execution = Executable(
         type=ExecutableType.EXECUTION_ONLY if parameters.caching else ExecutableType.STAND_ALONE,
         name=name,
@@ -139,7 +148,7 @@ def _executables(graph: bytes, subgraph: Subgraph, name: str) -> tuple[Executabl
     )
     if not parameters.caching:
         return (execution,)
-    return execution, _caching_executable(parameters.caching, token)
+    return execution, _caching_executable(parameters.caching, token, name if shared_token else "")
 
 
 def _parameters(graph: bytes) -> ParameterBlobs:
@@ -152,8 +161,8 @@ def _parameters(graph: bytes) -> ParameterBlobs:
         return ParameterBlobs(plain, b"") if fits else ParameterBlobs(b"", plain)
 
 
-def _caching_executable(parameters: bytes, token: int) -> Executable:
-    digest = hashlib.sha256(len(parameters).to_bytes(8, "little")).digest()
+def _caching_executable(parameters: bytes, token: int, place: str) -> Executable:
+    digest = hashlib.sha256(len(parameters).to_bytes(8, "little") + place.encode()).digest()
     return Executable(
         type=ExecutableType.PARAMETER_CACHING,
         name="Unknown",

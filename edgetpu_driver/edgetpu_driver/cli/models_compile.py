@@ -1,0 +1,204 @@
+"""`edgetpu models compile`: runs edgetpu_compiler, or packs for the virtual stick where there is none."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.backends import pack_for_virtual_stick
+from edgetpu_driver.cli.session import read_model
+from edgetpu_driver.cli.terminal import Answer, Progress
+from edgetpu_driver.compiled_model import CUSTOM_OP, VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.compiler import PROGRAM, Compilation, compile_graphs, find_compiler
+from edgetpu_driver.errors import CompilerError, EdgeTpuError, InputError, ModelUnsupportedError
+from edgetpu_driver.graphs.operators import SUPPORTED_OPERATORS
+from edgetpu_driver.model_files import COMPILED_SUFFIX, write_file
+from edgetpu_driver.tflite.model import parse_model
+
+_PACKED = (
+    f"There is no {PROGRAM} in PATH: packed for the virtual stick only. A real stick cannot run these files."
+)
+
+_Row = dict[str, Any]
+
+
+def run(options: argparse.Namespace, progress: Progress) -> Answer:
+    """Compile files one by one, or all together; what fails does not keep others from being compiled."""
+    compiler = find_compiler(options.compiler)
+    graphs = {path: _read_graph(path) for path in options.files}
+    _check_names(graphs, options.output)
+    together: bool = options.co_compile
+    groups = [list(graphs)] if together else [[path] for path in graphs]
+    rows: list[_Row] = []
+    with progress.counting("compiling", len(groups)) as advance:
+        for group in groups:
+            rows += _rows(group, graphs, compiler, options)
+            advance()
+    failed = any("error" in row for row in rows)
+    value = {
+        "target": "edgetpu" if compiler else "virtual",
+        "compiler": compiler,
+        "models": rows,
+        "resident_together": _resident_together(rows) if together else None,
+    }
+    return Answer(value, _text(value), 1 if failed else 0)
+
+
+def _read_graph(path: Path) -> bytes:
+    data = read_model(path)
+    operators = [operator.custom_code for operator in parse_model(data).subgraphs[0].operators]
+    if CUSTOM_OP in operators:
+        raise ModelUnsupportedError(f"expected graphs to compile; {path} is compiled already")
+    return data
+
+
+def _check_names(graphs: Mapping[Path, bytes], output: Path | None) -> None:
+    """Refuse graphs whose compiled models would be one file."""
+    places = [_destination(path, output).absolute() for path in graphs]
+    twice = sorted({place.name for place in places if places.count(place) > 1})
+    if twice:
+        raise InputError(f"expected graphs of different names; several would become {', '.join(twice)}")
+
+
+def _rows(
+    group: Sequence[Path], graphs: Mapping[Path, bytes], compiler: str | None, options: argparse.Namespace
+) -> list[_Row]:
+    try:
+        if compiler:
+            return _compile(group, graphs, compiler, options)
+        return _pack(group, graphs, options)
+    except EdgeTpuError as error:
+        return [{"graph": path, "error": str(error)} for path in group]
+
+
+def _compile(
+    group: Sequence[Path], graphs: Mapping[Path, bytes], compiler: str, options: argparse.Namespace
+) -> list[_Row]:
+    with tempfile.TemporaryDirectory(prefix="edgetpu_compile_") as scratch:
+        made = compile_graphs(compiler, group, Path(scratch), options.timeout)
+        models = [_load(each) for each in made]
+        return [
+            _row(each.graph, model, options.output)
+            | _reported(each)
+            | _write(each.graph, graphs[each.graph], model.file, options.output, each.log)
+            for each, model in zip(made, models, strict=True)
+        ]
+
+
+def _load(made: Compilation) -> CompiledModel:
+    """The model the compiler wrote; CompilerError when nothing in it runs on the Edge TPU."""
+    if not any(operator.mapped for operator in made.report.operators) and made.report.operators:
+        reasons = "; ".join(f"{each.name}: {each.status}" for each in made.report.operators)
+        raise CompilerError(f"{PROGRAM} mapped no operator of {made.graph.name}: {reasons}")
+    return CompiledModel.load(made.compiled)
+
+
+def _pack(group: Sequence[Path], graphs: Mapping[Path, bytes], options: argparse.Namespace) -> list[_Row]:
+    for path in group:
+        _keep_compiled(_destination(path, options.output))
+    packed = pack_for_virtual_stick({path.stem: graphs[path] for path in group}, together=options.co_compile)
+    rows = []
+    for path in group:
+        model = CompiledModel.parse(packed[path.stem], path.stem)
+        operators = {
+            each.custom_code or each.name for each in parse_model(graphs[path]).subgraphs[0].operators
+        }
+        row = _row(path, model, options.output) | {
+            "cached_bytes": len(model.caching.parameters) if model.caching else 0,
+            "streamed_bytes": len(model.execution.parameters),
+            "unlisted_operators": sorted(operators - SUPPORTED_OPERATORS),
+        }
+        rows.append(row | _write(path, graphs[path], model.file, options.output, None))
+    return rows
+
+
+def _keep_compiled(path: Path) -> None:
+    """Refuse to replace what a real compiler made."""
+    if path.is_file() and CompiledModel.load(path).compiler != VIRTUAL_COMPILER:
+        raise ModelUnsupportedError(
+            f"{path} was made by {PROGRAM} and is kept; give --output to pack for the virtual stick elsewhere"
+        )
+
+
+def _destination(graph: Path, output: Path | None) -> Path:
+    return (output or graph.parent) / f"{graph.stem}{COMPILED_SUFFIX}.tflite"
+
+
+def _row(graph: Path, model: CompiledModel, output: Path | None) -> _Row:
+    try:
+        model.check_runnable()
+        obstacle = None
+    except ModelUnsupportedError as error:
+        obstacle = str(error)
+    return {
+        "graph": graph,
+        "compiled": _destination(graph, output),
+        "cpu_operators": model.cpu_operators,
+        "caching_token": f"{model.parameter_caching_token:#018x}",
+        "obstacle": obstacle,
+    }
+
+
+def _reported(made: Compilation) -> _Row:
+    return asdict(made.report) | {"fully_mapped": made.report.fully_mapped}
+
+
+def _write(graph: Path, source: bytes, compiled: bytes, output: Path | None, log: Path | None) -> _Row:
+    """Put the compiled model, its log and its graph in one place: the virtual stick needs the graph too."""
+    destination = _destination(graph, output)
+    written = write_file(destination, compiled)
+    if log is not None:
+        write_file(destination.with_suffix(".log"), log.read_bytes())
+    write_file(destination.with_name(graph.name), source)
+    return {"written": written}
+
+
+def _resident_together(rows: Sequence[_Row]) -> bool:
+    """Whether all models stay in the chip's memory at once: one caching token, nothing streamed."""
+    return all(
+        "error" not in row and row["streamed_bytes"] == 0 and row["caching_token"] == rows[0]["caching_token"]
+        for row in rows
+    )
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    lines = [] if value["compiler"] else [_PACKED]
+    for row in value["models"]:
+        lines += _row_lines(row)
+    if value["resident_together"] is not None:
+        stay = "stay" if value["resident_together"] else "do NOT stay"
+        lines.append(f"The {len(value['models'])} models {stay} in the chip's memory together.")
+    return "\n".join(lines)
+
+
+def _row_lines(row: _Row) -> list[str]:
+    if "error" in row:
+        return [f"{row['graph']}: FAILED: {row['error']}"]
+    lines = [f"{row['compiled']}"]
+    memory = (
+        f"{_bytes(row['cached_bytes'])} on the chip, {_bytes(row['streamed_bytes'])} with every inference"
+    )
+    if "operators" in row:
+        lines.append(f"  edgetpu_compiler {row['version']}, {_bytes(row['free_bytes'])} of the chip left")
+        mapped = sum(each["count"] for each in row["operators"] if each["mapped"])
+        total = sum(each["count"] for each in row["operators"])
+        lines.append(f"  {mapped} of {total} operators mapped")
+        lines += [
+            f"    {each['count']} {each['name']} on the CPU: {each['status']}"
+            for each in row["operators"]
+            if not each["mapped"]
+        ]
+    if row.get("unlisted_operators"):
+        lines.append(f"  {PROGRAM} would not map {', '.join(row['unlisted_operators'])}")
+    lines.append(f"  parameters: {memory}")
+    if row["obstacle"]:
+        lines.append(f"  {row['obstacle']}")
+    return lines
+
+
+def _bytes(count: int) -> str:
+    return "an unknown number of bytes" if count < 0 else f"{count:,} B".replace(",", " ")

@@ -1,0 +1,197 @@
+"""Running Google's edgetpu_compiler, and reading what it says of the models it compiled.
+
+Text and options are those of versions 2 to 16 (coral.ai/docs/edgetpu/compiler, logs in the issues of
+github.com/google-coral/edgetpu). It takes several models at once and then shares the chip's memory between
+them, "co-compilation". It exists for Linux on x86-64 only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from edgetpu_driver.errors import CompilerError
+
+PROGRAM = "edgetpu_compiler"
+
+_MAPPED = "Mapped to Edge TPU"
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_TAIL_LINES = 4  # of what a failed run said
+_SECONDS_TO_DIE = 5.0
+
+_VERSION = re.compile(r"^Edge TPU Compiler version (\S+)", re.MULTILINE)
+_OPERATOR = re.compile(r"^([A-Za-z]\w*) +(\d+) +(\S.*?)\s*$", re.MULTILINE)
+_INPUT = re.compile(r"^Input model: ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class OperatorStatus:
+    """What became of the operators of one name that share a fate."""
+
+    name: str
+    count: int
+    mapped: bool
+    status: str
+    """In the compiler's words: "Mapped to Edge TPU", or why not."""
+
+
+@dataclass(frozen=True)
+class CompilationReport:
+    """What the compiler said of one model; -1 where it did not say."""
+
+    version: str
+    operators: tuple[OperatorStatus, ...]
+    cached_bytes: int
+    """Of the chip's memory, used for parameters that stay there."""
+    free_bytes: int
+    """Of the chip's memory, left for parameters, by all models compiled together."""
+    streamed_bytes: int
+    """Parameters that are sent with every inference."""
+    subgraphs: int
+    """Parts that run on the Edge TPU; the driver runs one."""
+
+    @property
+    def fully_mapped(self) -> bool:
+        """Whether all operators run on the Edge TPU."""
+        return bool(self.operators) and all(operator.mapped for operator in self.operators)
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """One model as the compiler wrote it."""
+
+    graph: Path
+    compiled: Path
+    log: Path | None
+    report: CompilationReport
+
+
+def find_compiler(program: str | None = None) -> str | None:
+    """The compiler to run: the one given, or the one in PATH; None when there is none there.
+
+    Raises CompilerError when the one given is no program.
+    """
+    found = shutil.which(program or PROGRAM)
+    if found is None and program is not None:
+        raise CompilerError(f"expected the program {PROGRAM}; {program} is no file that can be executed")
+    return found
+
+
+def compile_graphs(
+    compiler: str, graphs: Sequence[Path], directory: Path, timeout: float
+) -> tuple[Compilation, ...]:
+    """Compile graphs together; what the compiler writes goes to a directory, which must exist.
+
+    timeout: seconds. Raises CompilerError, with the compiler's own words, when it fails, writes no model or
+    takes longer; its processes are gone then, as they are after an interruption.
+    """
+    stems = [graph.stem for graph in graphs]
+    if len(set(stems)) != len(stems):
+        raise CompilerError(f"expected graphs of different names to compile together; got {', '.join(stems)}")
+    paths = [str(graph.resolve()) for graph in graphs]
+    output = _run([compiler, "-s", "-o", str(directory.resolve()), *paths], timeout)
+    sections = _sections(output, len(graphs))
+    return tuple(
+        _compilation(graph, directory, section, output)
+        for graph, section in zip(graphs, sections, strict=True)
+    )
+
+
+def parse_report(text: str) -> CompilationReport:
+    """Read what the compiler printed on one model, or its log file."""
+    version = _VERSION.search(text)
+    return CompilationReport(
+        version=version.group(1) if version else "",
+        operators=tuple(_operator(match) for match in _OPERATOR.finditer(text)),
+        cached_bytes=_memory(text, "On-chip memory used for caching model parameters"),
+        free_bytes=_memory(text, "On-chip memory (?:remaining|available) for caching model parameters"),
+        streamed_bytes=_memory(text, "Off-chip memory used for streaming uncached model parameters"),
+        subgraphs=_number(text, "Number of Edge TPU subgraphs"),
+    )
+
+
+def _operator(match: re.Match[str]) -> OperatorStatus:
+    name, count, status = match.groups()
+    return OperatorStatus(name, int(count), status == _MAPPED, status)
+
+
+def _memory(text: str, label: str) -> int:
+    found = re.search(rf"^{label}: ([\d.]+)\s*([KMG]?i?B)", text, re.MULTILINE)
+    return round(float(found.group(1)) * _UNITS[found.group(2)]) if found else -1
+
+
+def _number(text: str, label: str) -> int:
+    found = re.search(rf"^{label}: (\d+)", text, re.MULTILINE)
+    return int(found.group(1)) if found else -1
+
+
+def _sections(output: str, count: int) -> list[str]:
+    """What was printed on each model, in order, with the head of the output before each."""
+    starts = [match.start() for match in _INPUT.finditer(output)]
+    if len(starts) != count:
+        return [output] if count == 1 else ["".join(output.splitlines()[:1])] * count
+    head = output[: starts[0]]
+    ends = [*starts[1:], len(output)]
+    return [head + output[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def _compilation(graph: Path, directory: Path, section: str, output: str) -> Compilation:
+    compiled = directory / f"{graph.stem}_edgetpu.tflite"
+    if not compiled.is_file():
+        raise CompilerError(f"{PROGRAM} wrote no model for {graph.name}: {_tail(output)}")
+    log, report = compiled.with_suffix(".log"), parse_report(section)
+    if not log.is_file():
+        return Compilation(graph, compiled, None, report)
+    # The log has all operators; what is printed may leave out those that were mapped.
+    logged = parse_report(log.read_text(errors="replace"))
+    return Compilation(graph, compiled, log, replace(report, operators=logged.operators or report.operators))
+
+
+def _run(command: Sequence[str], timeout: float) -> str:
+    """Run the compiler in a process group of its own and return what it printed."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CompilerError(
+            f"cannot run {command[0]}: {error.strerror} (the compiler exists for Linux on x86-64 only)"
+        ) from error
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise CompilerError(f"{PROGRAM} was not done after {timeout:g} s and was stopped") from None
+    finally:
+        _stop(process)
+    if process.returncode < 0:
+        name = signal.Signals(-process.returncode).name
+        raise CompilerError(f"{PROGRAM} was ended by {name}: {_tail(output)}")
+    if process.returncode:
+        raise CompilerError(f"{PROGRAM} failed: {_tail(output)}")
+    return output
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """End the compiler with everything it started: it compiles in a child process."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait(_SECONDS_TO_DIE)
+
+
+def _tail(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not _VERSION.match(line)]
+    return "; ".join(lines[-_TAIL_LINES:]) or "it said nothing"

@@ -1,0 +1,338 @@
+"""`edgetpu models compile`, with a program that behaves as edgetpu_compiler 16 does, and without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.backends import make_backend, pack_for_virtual_stick
+from edgetpu_driver.cli.main import main
+from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.compiler import compile_graphs, find_compiler, parse_report
+from edgetpu_driver.errors import CompilerError
+from edgetpu_driver.graphs import dense
+from edgetpu_driver.model_files import ModelFiles
+
+# Options, text and files as those of the real one; it writes what stands under `compiled` beside it.
+FAKE = """#!{python}
+import pathlib, subprocess, sys, time
+
+here = pathlib.Path(__file__).parent
+arguments = sys.argv[1:]
+assert arguments[:2] == ["-s", "-o"], arguments
+out, models = pathlib.Path(arguments[2]), [pathlib.Path(each) for each in arguments[3:]]
+print("Edge TPU Compiler version 16.0.384591198")
+print("Started a compilation timeout timer of 180 seconds.\\n")
+sys.stdout.flush()
+{mishap}
+print("Model%s compiled successfully in 63 ms.\\n" % ("s" if len(models) > 1 else ""))
+for model in models:
+    table = "Operator                       Count      Status\\n\\n" + {rows!r}
+    log = out / (model.stem + "_edgetpu.log")
+    result = out / (model.stem + "_edgetpu.tflite")
+    result.write_bytes((here / "compiled" / result.name).read_bytes())
+    head = "Edge TPU Compiler version 16.0.384591198\\nInput: %s\\nOutput: %s\\n\\n" % (model, result)
+    log.write_text(head + table)
+    print("Input model: %s\\nInput size: 67.83KiB" % model)
+    print("Output model: %s\\nOutput size: 100.63KiB" % result)
+    print("On-chip memory used for caching model parameters: 66.00KiB")
+    print("On-chip memory remaining for caching model parameters: 7.67MiB")
+    print("Off-chip memory used for streaming uncached model parameters: 0.00B")
+    print("Number of Edge TPU subgraphs: 1\\nTotal number of operations: 3\\nOperation log: %s\\n" % log)
+    print(table)
+print("Compilation child process completed within timeout period.\\nCompilation succeeded! ")
+"""
+MAPPED = "FULLY_CONNECTED                1          Mapped to Edge TPU\n"
+MAPPED += "QUANTIZE                       2          Mapped to Edge TPU\n"
+LIMITED = "Operation is otherwise supported, but not mapped due to some unspecified limitation"
+PARTLY = "FULLY_CONNECTED                1          Mapped to Edge TPU\n"
+PARTLY += f"QUANTIZE                       1          {LIMITED}\n"
+PARTLY += "QUANTIZE                       1          Mapped to Edge TPU\n"
+UNMAPPED = "FULLY_CONNECTED                1          Operation version not supported\n"
+FAILURE = """
+print("ERROR: :106 std::abs(input_product_scale - bias_scale) was not true.")
+print("Compilation failed: Model failed in Tflite interpreter.")
+print("Compilation child process completed within timeout period.\\nCompilation failed! ")
+sys.exit(1)
+"""
+HANGING = """
+child = subprocess.Popen(["sleep", "60"])
+(here / "child").write_text(str(child.pid))
+time.sleep(60)
+"""
+
+MakeCompiler = Callable[..., Path]
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A directory with dense_64.tflite and dense_128.tflite."""
+    directory = tmp_path / "models"
+    directory.mkdir()
+    for size in (64, 128):
+        (directory / f"dense_{size}.tflite").write_bytes(dense.build(size))
+    return directory
+
+
+@pytest.fixture
+def make_compiler(tmp_path: Path) -> MakeCompiler:
+    """A function that writes the program; what it "compiles" shares a caching token and names Google."""
+
+    def make(rows: str = MAPPED, mishap: str = "", *, together: bool = True) -> Path:
+        program = tmp_path / "bin" / "edgetpu_compiler"
+        (program.parent / "compiled").mkdir(parents=True, exist_ok=True)
+        graphs = {f"dense_{size}": dense.build(size) for size in (64, 128)}
+        for name, packed in pack_for_virtual_stick(graphs, together=together).items():
+            real = packed.replace(VIRTUAL_COMPILER.encode(), b"google".ljust(len(VIRTUAL_COMPILER)))
+            (program.parent / "compiled" / f"{name}_edgetpu.tflite").write_bytes(real)
+        program.write_text(FAKE.format(python=sys.executable, rows=rows, mishap=mishap))
+        program.chmod(0o755)
+        return program
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _no_compiler_in_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, Any]:
+    code = main(["models", "compile", *map(str, arguments), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process runs; one that is dead and not yet collected does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_graph_is_compiled_beside_itself(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiler = make_compiler()
+    code, value = answer(capsys, models / "dense_64.tflite")
+    (row,) = value["models"]
+    assert (code, value["target"], value["compiler"]) == (0, "edgetpu", str(compiler))
+    assert (row["version"], row["fully_mapped"]) == ("16.0.384591198", True)
+    assert (row["cached_bytes"], row["streamed_bytes"], row["free_bytes"]) == (67584, 0, 8042578)
+    made = compiler.parent / "compiled" / "dense_64_edgetpu.tflite"
+    assert (models / "dense_64_edgetpu.tflite").read_bytes() == made.read_bytes()
+    assert "Mapped to Edge TPU" in (models / "dense_64_edgetpu.log").read_text()
+
+
+def test_the_driver_finds_what_was_compiled(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_compiler()
+    answer(capsys, models / "dense_64.tflite")
+    path = ModelFiles([models], compiled=True, uncompiled=False).find("dense_64")
+    assert make_backend("usb").parse(path, path.read_bytes()).problem == ""
+
+
+def test_operators_that_are_not_mapped_are_named_with_the_reason(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_compiler(PARTLY)
+    assert main(["models", "compile", str(models / "dense_64.tflite")]) == 0
+    text = capsys.readouterr().out
+    assert "2 of 3 operators mapped" in text
+    assert f"1 QUANTIZE on the CPU: {LIMITED}" in text
+    _, value = answer(capsys, models / "dense_64.tflite")
+    assert value["models"][0]["fully_mapped"] is False
+
+
+def test_a_graph_of_which_nothing_is_mapped_is_a_failure(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_compiler(UNMAPPED)
+    code, value = answer(capsys, models / "dense_64.tflite")
+    assert code == 1
+    assert "FULLY_CONNECTED: Operation version not supported" in value["models"][0]["error"]
+    assert not (models / "dense_64_edgetpu.tflite").exists()
+
+
+def test_models_compiled_together_stay_in_memory_together(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_compiler()
+    code, value = answer(capsys, "--co-compile", *sorted(models.glob("*.tflite")))
+    assert (code, value["resident_together"]) == (0, True)
+    assert len({row["caching_token"] for row in value["models"]}) == 1
+
+
+def test_models_of_different_caching_tokens_do_not_stay(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_compiler(together=False)
+    _, value = answer(capsys, "--co-compile", *sorted(models.glob("*.tflite")))
+    assert value["resident_together"] is False
+
+
+def test_a_failure_is_told_in_the_compilers_words_and_costs_only_its_own_model(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_compiler(mishap=f'if models[0].stem == "dense_64":{FAILURE.replace(chr(10), chr(10) + "    ")}')
+    (models / "dense_64_edgetpu.tflite").write_bytes(b"older")
+    code, value = answer(capsys, models / "dense_64.tflite", models / "dense_128.tflite")
+    failed, fine = value["models"]
+    assert code == 1
+    assert failed["error"].startswith("edgetpu_compiler failed: ")
+    assert "Model failed in Tflite interpreter" in failed["error"]
+    assert fine["fully_mapped"] is True
+    assert (models / "dense_64_edgetpu.tflite").read_bytes() == b"older"
+
+
+def test_a_compiler_that_ends_well_without_a_model_is_a_failure(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_compiler(mishap='print("Internal compiler error. Aborting! "); sys.exit(0)')
+    code, value = answer(capsys, models / "dense_64.tflite")
+    assert code == 1
+    assert "wrote no model for dense_64.tflite" in value["models"][0]["error"]
+    assert "Internal compiler error" in value["models"][0]["error"]
+
+
+def test_a_compiler_that_crashes_is_named_by_its_signal(models: Path, make_compiler: MakeCompiler) -> None:
+    compiler = make_compiler(mishap="import os; os.abort()")
+    with pytest.raises(CompilerError, match="was ended by SIGABRT"):
+        compile_graphs(str(compiler), [models / "dense_64.tflite"], models, 20)
+
+
+def test_a_compiler_that_hangs_is_stopped_with_its_children(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiler = make_compiler(mishap=HANGING)
+    code, value = answer(capsys, "--timeout", "1.5", models / "dense_64.tflite")
+    assert code == 1
+    assert "was not done after 1.5 s and was stopped" in value["models"][0]["error"]
+    assert not is_alive(int((compiler.parent / "child").read_text()))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_stops_the_compiler_too(
+    models: Path, make_compiler: MakeCompiler, number: signal.Signals
+) -> None:
+    child = make_compiler(mishap=HANGING).parent / "child"
+    command = [
+        sys.executable,
+        "-m",
+        "edgetpu_driver.cli",
+        "models",
+        "compile",
+        str(models / "dense_64.tflite"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 20
+    while not (child.is_file() and child.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, number)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (130, "", "")
+    assert not is_alive(int(child.read_text()))
+
+
+def test_a_compiler_that_is_given_must_be_there(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, value = answer(capsys, "--compiler", models / "absent", models / "dense_64.tflite")
+    assert (code, value["error"]["kind"]) == (1, "CompilerError")
+    assert "no file that can be executed" in value["error"]["message"]
+
+
+def test_a_compiler_of_another_machine_is_told_as_such(models: Path, tmp_path: Path) -> None:
+    program = tmp_path / "edgetpu_compiler"
+    program.write_bytes(b"\x7fELF no program of this machine")
+    program.chmod(0o755)
+    with pytest.raises(CompilerError, match="exists for Linux on x86-64 only"):
+        compile_graphs(str(program), [models / "dense_64.tflite"], models, 5)
+
+
+def test_without_a_compiler_graphs_are_packed_and_it_is_said(
+    models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert find_compiler() is None
+    assert main(["models", "compile", str(models / "dense_64.tflite")]) == 0
+    assert "no edgetpu_compiler in PATH: packed for the virtual stick only" in capsys.readouterr().out
+    path = models / "dense_64_edgetpu.tflite"
+    assert CompiledModel.load(path).compiler == VIRTUAL_COMPILER
+    assert make_backend("virtual").parse(path, path.read_bytes()).problem == ""
+    assert "a real one cannot run it" in make_backend("usb").parse(path, path.read_bytes()).problem
+
+
+def test_what_a_real_compiler_made_is_not_replaced(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiler = make_compiler()
+    answer(capsys, models / "dense_64.tflite")
+    before = (models / "dense_64_edgetpu.tflite").read_bytes()
+    compiler.unlink()
+    code, value = answer(capsys, models / "dense_64.tflite")
+    assert code == 1
+    assert "was made by edgetpu_compiler and is kept" in value["models"][0]["error"]
+    assert (models / "dense_64_edgetpu.tflite").read_bytes() == before
+
+
+def test_models_packed_together_are_in_the_virtual_sticks_memory_together(
+    models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    _, value = answer(capsys, "--co-compile", *sorted(models.glob("*.tflite")))
+    assert value["resident_together"] is True
+    backend = make_backend("virtual")
+    backend.open()
+    paths = [Path(row["compiled"]) for row in value["models"]]
+    engines = [backend.attach(backend.parse(path, path.read_bytes())) for path in paths]
+    for engine in engines * 3:
+        engine.run({"x": np.full(engine.inputs[0].shape, 140, np.uint8)})
+    assert backend.read().uploads == 2
+    backend.close()
+
+
+@pytest.mark.parametrize("files", [["dense_64_edgetpu.tflite"], ["absent.tflite"]])
+def test_only_plain_graphs_are_taken(
+    models: Path, capsys: pytest.CaptureFixture[str], files: list[str]
+) -> None:
+    main(["models", "compile", str(models / "dense_64.tflite")])
+    capsys.readouterr()
+    code, value = answer(capsys, *(models / name for name in files))
+    assert code == 1
+    assert "error" in value
+
+
+def test_output_gets_the_graph_as_well(models: Path, tmp_path: Path) -> None:
+    output = tmp_path / "new" / "place"
+    assert main(["models", "compile", str(models / "dense_64.tflite"), "--output", str(output)]) == 0
+    assert sorted(path.name for path in output.iterdir()) == ["dense_64.tflite", "dense_64_edgetpu.tflite"]
+
+
+def test_older_versions_call_the_memory_available() -> None:
+    report = parse_report(
+        "Edge TPU Compiler version 2.0.267685300\n"
+        "On-chip memory available for caching model parameters: 1.73MiB\n"
+        "On-chip memory used for caching model parameters: 10.00KiB\n"
+    )
+    assert (report.version, report.cached_bytes, report.free_bytes) == ("2.0.267685300", 10240, 1814036)
+    assert (report.streamed_bytes, report.subgraphs, report.operators) == (-1, -1, ())
+    assert report.fully_mapped is False
+
+
+def test_graphs_of_one_name_cannot_go_to_one_place(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dense_64.tflite").write_bytes(dense.build(64))
+    output = tmp_path / "out"
+    code, value = answer(capsys, "--output", output, models / "dense_64.tflite", tmp_path / "dense_64.tflite")
+    assert code == 1
+    assert "several would become dense_64_edgetpu.tflite" in value["error"]["message"]
