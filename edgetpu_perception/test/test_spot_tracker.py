@@ -54,8 +54,8 @@ def test_a_symmetric_spot_is_found_exactly() -> None:
 
 def test_minus_one_and_one_are_the_centres_of_the_first_and_last_pixel() -> None:
     tracker = SpotTracker(min_confidence=0.0)
-    assert in_px(tracker.update(block(0, 0, 3))) == pytest.approx((1, 1), abs=0.3)
-    assert in_px(tracker.update(block(61, 61, 3))) == pytest.approx((62, 62), abs=0.3)
+    assert in_px(tracker.update(block(0, 0, 3))) == pytest.approx((1, 1), abs=0.4)
+    assert in_px(tracker.update(block(61, 61, 3))) == pytest.approx((62, 62), abs=0.4)
 
 
 @pytest.mark.parametrize("scale", [2, 3, 7])

@@ -6,10 +6,12 @@ Positions and sigmas are in cells of the model's input; (0, 0) is the centre of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,22 +61,28 @@ class Background:
     """It is so dark that its noise cannot show in full."""
 
 
-def cells_below(grey: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """How many cells of a picture are darker than each level 0..256: [257]."""
-    below = np.zeros(257, np.int64)
-    np.cumsum(np.bincount(grey.ravel(), minlength=256), out=below[1:])
+def cells_below(grey: NDArray[np.uint8]) -> list[float]:
+    """How many cells of a picture are darker than each level 0..256: 257 whole numbers."""
+    # The histogram begins one level too early, so that its first sum is 0.
+    below: list[float] = cv2.calcHist([grey], [0], None, [257], (-1, 256)).cumsum().tolist()
     return below
 
 
-def background_of(below: NDArray[np.int64]) -> Background:
+def background_of(below: Sequence[float]) -> Background:
     """Measure the darker part of a picture, by quantiles so low that a spot may cover almost half of it.
 
     `below` is what `cells_below` gives.
     """
-    low, middle = np.interp((0.1 * below[-1], 0.3 * below[-1]), below, LEVEL_EDGES)
+    low, middle = _level(below, 0.1), _level(below, 0.3)
     # The two quantiles of a normal distribution are 0.757 standard deviations apart.
-    return Background(float(middle), max(float(middle - low) / 0.757, ROUNDING), clipped=low < 1.0)
+    return Background(middle, max((middle - low) / 0.757, ROUNDING), clipped=low < 1.0)
 
 
-LEVEL_EDGES = np.arange(257) - 0.5
-"""Where the cells counted by `cells_below` end: a level stands for all brightness that rounds to it."""
+def _level(below: Sequence[float], share: float) -> float:
+    """The brightness that a share of the cells does not reach.
+
+    A level stands for all brightness that rounds to it, evenly spread.
+    """
+    cells = share * below[-1]
+    level = bisect_right(below, cells) - 1
+    return level - 0.5 + (cells - below[level]) / (below[level + 1] - below[level])
