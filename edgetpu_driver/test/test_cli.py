@@ -39,7 +39,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert left.value.code == 0
     listed = capsys.readouterr().out
-    names = ("devices", "info", "disassemble", "run", "benchmark", "registers", "selftest")
+    names = ("devices", "info", "disassemble", "run", "benchmark", "registers", "selftest", "models")
     assert all(f"\n    {name}" in listed for name in names)
 
 

@@ -1,0 +1,137 @@
+"""`edgetpu models import`: takes over models somebody else compiled."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.cli.session import read_model
+from edgetpu_driver.cli.terminal import Answer, Progress, table
+from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.errors import EdgeTpuError, ModelFormatError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.model_files import COMPILED_SUFFIX, default_model_dir, plain_stem, write_file
+from edgetpu_driver.templates import parse_sidecar, recognise
+from edgetpu_driver.tflite.model import Subgraph, parse_model
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The files of one model, each absent or there."""
+
+    name: str
+    compiled: Path | None
+    graph: Path | None
+    sidecar: Path | None
+
+    @classmethod
+    def of(cls, name: str, directory: Path) -> _Files:
+        suffixes = (f"{COMPILED_SUFFIX}.tflite", ".tflite", f"{COMPILED_SUFFIX}.json")
+        paths = [directory / f"{name}{suffix}" for suffix in suffixes]
+        return cls(name, *(path if path.is_file() else None for path in paths))
+
+    @property
+    def present(self) -> tuple[Path, ...]:
+        return tuple(path for path in (self.compiled, self.graph, self.sidecar) if path is not None)
+
+
+def run(options: argparse.Namespace, progress: Progress) -> Answer:
+    """Look at every model of a directory, and copy those that can be used."""
+    source: Path = options.directory
+    if not source.is_dir():
+        raise ModelNotFoundError(f"expected a directory with models; there is none at {source}")
+    names = sorted({plain_stem(path) for path in source.glob("*.tflite")})
+    if not names:
+        raise ModelNotFoundError(f"expected .tflite files in {source}; there are none")
+    directory: Path = options.output or default_model_dir()
+    rows = []
+    with progress.counting("importing", len(names)) as advance:
+        for name in names:
+            rows.append(_take_over(_Files.of(name, source), directory, options.overwrite))
+            advance()
+    refused = any("refused" in row for row in rows)
+    return Answer({"directory": directory, "models": rows}, _text(rows, directory), 1 if refused else 0)
+
+
+def _take_over(files: _Files, directory: Path, overwrite: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": files.name, "files": [path.name for path in files.present]}
+    try:
+        contents = {path.name: read_model(path) for path in files.present}
+        row |= _examine(files, contents)
+        if not overwrite:
+            _keep_others(contents, directory)
+    except EdgeTpuError as error:
+        return row | {"refused": str(error)}
+    written = [name for name, data in contents.items() if write_file(directory / name, data)]
+    return row | {"written": written}
+
+
+def _examine(files: _Files, contents: dict[str, bytes]) -> dict[str, Any]:
+    """What a model is and where it runs; raises EdgeTpuError for one that cannot be used."""
+    graph = contents[files.graph.name] if files.graph else None
+    source = parse_model(graph).subgraphs[0] if graph is not None else None
+    specs = (source.input_specs, source.output_specs) if source is not None else ((), ())
+    compiled = CompiledModel.parse(contents[files.compiled.name], files.name) if files.compiled else None
+    if compiled is not None:
+        compiled.check_runnable()
+        if source is not None:
+            _check_pair(compiled, source)
+        specs = compiled.inputs, compiled.outputs
+    sidecar = parse_sidecar(contents[files.sidecar.name]) if files.sidecar else None
+    kind = recognise(*specs, compiled=compiled, graph=graph, sidecar=sidecar)
+    return {
+        "kind": kind.name,
+        "use": kind.use,
+        "backends": _backends(compiled, source),
+        "left_to_the_caller": compiled.cpu_operators if compiled else (),
+    }
+
+
+def _check_pair(compiled: CompiledModel, graph: Subgraph) -> None:
+    """Refuse a graph that is not the one a model was compiled from; with CPU operators nobody can tell."""
+    if compiled.cpu_operators:
+        return
+    for ours, theirs in ((graph.input_specs, compiled.inputs), (graph.output_specs, compiled.outputs)):
+        if [(spec.shape, spec.dtype) for spec in ours] != [(spec.shape, spec.dtype) for spec in theirs]:
+            raise ModelFormatError(
+                f"its graph has {', '.join(map(str, ours))} where the compiled model has "
+                f"{', '.join(map(str, theirs))}: it was compiled from another graph"
+            )
+
+
+def _backends(compiled: CompiledModel | None, graph: Subgraph | None) -> tuple[str, ...]:
+    """Where a model runs: on a stick, on a virtual one that its graph teaches, on the CPU."""
+    usb = ("usb",) if compiled is not None and compiled.compiler != VIRTUAL_COMPILER else ()
+    if graph is None:
+        return usb
+    virtual = () if compiled is not None and compiled.cpu_operators else ("virtual",)
+    foreign = any(operator.custom_code for operator in graph.operators)
+    return (*usb, *virtual, *(() if foreign else ("cpu",)))
+
+
+def _keep_others(contents: dict[str, bytes], directory: Path) -> None:
+    for name, data in contents.items():
+        path = directory / name
+        if path.is_file() and path.read_bytes() != data:
+            raise ModelUnsupportedError(f"{path} is another file of that name; replace it with --overwrite")
+
+
+def _text(rows: Sequence[dict[str, Any]], directory: Path) -> str:
+    taken = [row for row in rows if "refused" not in row]
+    parts = []
+    if taken:
+        lines = [(row["name"], row["kind"], ", ".join(row["backends"]), _remark(row)) for row in taken]
+        parts.append(table(lines, ("model", "kind", "runs on", "use")))
+    parts += [f"{row['name']}: REFUSED: {row['refused']}" for row in rows if "refused" in row]
+    parts.append(f"{len(taken)} of {len(rows)} models are in {directory}")
+    return "\n".join(parts)
+
+
+def _remark(row: dict[str, Any]) -> str:
+    left = Counter(row["left_to_the_caller"])
+    if not left:
+        return str(row["use"])
+    return f"{row['use']}; without its {left.total()} operators for the CPU ({', '.join(sorted(left))})"

@@ -1,0 +1,191 @@
+"""`edgetpu models import`: what somebody else compiled, recognised or refused with the reason."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetpu_driver.backends import pack_for_virtual_stick
+from edgetpu_driver.cli.main import main
+from edgetpu_driver.compiled_model import VIRTUAL_COMPILER
+from edgetpu_driver.graphs import dense
+from edgetpu_driver.model_files import ModelFiles
+
+DENSE_64: dict[str, Any] = {
+    "matrix_size": 64,
+    "input_scale": 1 / 127,
+    "input_zero_point": 128,
+    "output_scale": 8 / 4 / 127,
+    "output_zero_point": 128,
+}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A directory with a compiled dense_64, as from Google's compiler, its graph and its sidecar."""
+    directory = tmp_path / "source"
+    directory.mkdir()
+    graph = dense.build(64)
+    packed = pack_for_virtual_stick({"dense_64": graph}, together=False)["dense_64"]
+    real = packed.replace(VIRTUAL_COMPILER.encode(), b"google".ljust(len(VIRTUAL_COMPILER)))
+    (directory / "dense_64.tflite").write_bytes(graph)
+    (directory / "dense_64_edgetpu.tflite").write_bytes(real)
+    (directory / "dense_64_edgetpu.json").write_text(json.dumps(DENSE_64))
+    return directory
+
+
+def take_over(
+    capsys: pytest.CaptureFixture[str], source: Path, output: Path, *options: str
+) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Exit code and what was said of each model."""
+    code = main(["models", "import", str(source), "--output", str(output), "--json", *options])
+    return code, {row["name"]: row for row in json.loads(capsys.readouterr().out)["models"]}
+
+
+def test_a_model_is_copied_with_its_graph_and_sidecar(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, models = take_over(capsys, source, tmp_path / "models")
+    assert (code, models["dense_64"]["kind"]) == (0, "dense")
+    assert models["dense_64"]["backends"] == ["usb", "virtual", "cpu"]
+    copied = sorted(path.name for path in (tmp_path / "models").iterdir())
+    assert copied == ["dense_64.tflite", "dense_64_edgetpu.json", "dense_64_edgetpu.tflite"]
+    files = ModelFiles([tmp_path / "models"], compiled=True, uncompiled=False)
+    assert files.find("dense_64").read_bytes() == (source / "dense_64_edgetpu.tflite").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "absent", ["dense_64_edgetpu.json", "dense_64.tflite"], ids=["by its graph", "by its sidecar"]
+)
+def test_a_model_is_recognised_by_what_there_is(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], absent: str
+) -> None:
+    (source / absent).unlink()
+    _, models = take_over(capsys, source, tmp_path / "models")
+    assert models["dense_64"]["kind"] == "dense"
+
+
+def test_a_matrix_alone_is_recognised_by_its_tensors_and_parameters(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source / "dense_64_edgetpu.json").unlink()
+    (source / "dense_64.tflite").unlink()
+    _, models = take_over(capsys, source, tmp_path / "models")
+    assert (models["dense_64"]["kind"], models["dense_64"]["backends"]) == ("dense", ["usb"])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"matrix_size": 128}, r"its sidecar states an input \[128\], the model has \[64\]"),
+        ({"input_scale": 0.008}, "its sidecar states input scale 0.008"),
+        ({"output_zero_point": "128"}, "its sidecar states output scale .* zero point 128, the model"),
+        ({"output_scale": None}, "its sidecar states output scale None"),
+    ],
+)
+def test_a_sidecar_that_contradicts_its_model_is_refused(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], reason: str
+) -> None:
+    (source / "dense_64_edgetpu.json").write_text(json.dumps(DENSE_64 | change))
+    code, models = take_over(capsys, source, tmp_path / "models")
+    assert code == 1
+    assert re.match(reason, models["dense_64"]["refused"])
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("dense_64_edgetpu.json", b"{", "its sidecar is no JSON"),
+        ("dense_64_edgetpu.json", b"[1]", "its sidecar holds no JSON object but list"),
+        ("dense_64_edgetpu.tflite", b"nonsense", "model"),
+        ("dense_64_edgetpu.tflite", dense.build(64), "is not compiled for the Edge TPU"),
+        ("dense_64.tflite", dense.build(128), "it was compiled from another graph"),
+    ],
+)
+def test_damaged_files_are_refused(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, reason: str
+) -> None:
+    (source / name).write_bytes(content)
+    code, models = take_over(capsys, source, tmp_path / "models")
+    assert code == 1
+    assert reason in models["dense_64"]["refused"]
+
+
+def test_other_files_of_that_name_are_kept_unless_told_otherwise(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "models"
+    output.mkdir()
+    (output / "dense_64.tflite").write_bytes(b"mine")
+    code, models = take_over(capsys, source, output)
+    assert code == 1
+    assert "is another file of that name" in models["dense_64"]["refused"]
+    assert (output / "dense_64.tflite").read_bytes() == b"mine"
+    assert take_over(capsys, source, output, "--overwrite")[0] == 0
+    assert (output / "dense_64.tflite").read_bytes() == dense.build(64)
+
+
+def test_a_directory_without_models_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "import", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"edgetpu: expected .tflite files in {tmp_path}; there are none\n"
+
+
+def test_the_templates_of_another_library(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, models = take_over(capsys, golden / "models", tmp_path / "models")
+    assert code == 1
+    kinds = {name: row.get("kind", "refused") for name, row in models.items()}
+    assert {name: kind for name, kind in kinds.items() if kind != "other"} == {
+        "bright_64x64": "spot",
+        "color_red_64x64": "spot_color",
+        "dense_256": "dense",
+        "gabor_64x64_7k_4o_2s": "gabor",
+        "gabor_64x64_p4": "gabor",
+        "keras_lstm_mnist_ptq": "refused",
+        "looming_64x64_3x3": "looming",
+        "pattern_64x64_16x16_1ch": "pattern",
+        "pattern_64x64_8x8_1ch": "pattern",
+    }
+    assert "not fully deterministic" in models["keras_lstm_mnist_ptq"]["refused"]
+    assert models["pattern_64x64_8x8_1ch"]["backends"] == ["virtual", "cpu"]
+
+
+@pytest.mark.parametrize("name", ["bright_64x64", "color_red_64x64", "dense_256", "looming_64x64_3x3"])
+def test_templates_without_sidecars_are_recognised_by_their_graphs(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    for suffix in (".tflite", "_edgetpu.tflite"):
+        (tmp_path / f"{name}{suffix}").write_bytes((golden / "models" / f"{name}{suffix}").read_bytes())
+    _, models = take_over(capsys, tmp_path, tmp_path / "models")
+    expected = {"bright_64x64": "spot", "color_red_64x64": "spot_color"}
+    assert models[name]["kind"] == expected.get(name, name.split("_")[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"conv_weight_offsets": [0, 16]}, "does not give 64 different places of weights"),
+        ({"conv_weight_offsets": [0] * 64}, "does not give 64 different places of weights"),
+        ({"kernel_height": None}, "states no kernel size but"),
+        ({"search_width": 128}, "its sidecar states an input"),
+    ],
+)
+def test_a_pattern_whose_weights_have_no_place_is_refused(
+    golden: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: dict[str, Any],
+    reason: str,
+) -> None:
+    name = "pattern_64x64_8x8_1ch"
+    stated = json.loads((golden / "models" / f"{name}_edgetpu.json").read_text())
+    (tmp_path / f"{name}_edgetpu.json").write_text(json.dumps(stated | change))
+    (tmp_path / f"{name}.tflite").write_bytes((golden / "models" / f"{name}.tflite").read_bytes())
+    _, models = take_over(capsys, tmp_path, tmp_path / "models")
+    assert reason in models[name]["refused"]
