@@ -16,7 +16,7 @@ from edgetpu_perception.confidence import ramp
 RIVAL_WEIGHT = 0.3
 """A blob is as good as the heaviest one when it has this share of its weight."""
 
-ROUND_EDGE = 0.7
+ROUND_EDGE = 0.9
 """By so much, in cells, averaging widens the outline of a spot."""
 
 _IN_BLOB = np.uint8(2)

@@ -68,6 +68,9 @@ EDGE_SIGMA = 0.16
 QUANTUM_SIGMA = 0.003
 """What rounding to grey levels does to the centroid of a smooth spot without noise."""
 
+FLAT_ENOUGH = 40
+"""Cells of a spot in whose middle noise can be told from the curvature of the spot."""
+
 TEXTURE = 3.0
 """A background's deviations that are not noise but texture reach a spot at its rim only: a third counts."""
 
@@ -228,7 +231,7 @@ def _noise_and_hardness(
     if grey is None:
         return max(noise / TEXTURE, SMOOTHING * ROUNDING), 1.0
     inside = blob.mask.view(bool)
-    if noise >= 0.5 or background.clipped:
+    if blob.area >= FLAT_ENOUGH if background.clipped else noise >= 0.5:
         deviations = np.abs(cv2.filter2D(grey[blob.window], cv2.CV_16S, _SECOND_DIFFERENCES)[inside])
         deviations.sort()
         seen = 1.4826 / 6.0 * int(deviations[blob.area // 2])

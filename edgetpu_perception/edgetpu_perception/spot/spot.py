@@ -74,8 +74,9 @@ def background_of(below: Sequence[float]) -> Background:
     `below` is what `cells_below` gives.
     """
     low, middle = _level(below, 0.1), _level(below, 0.3)
-    # The two quantiles of a normal distribution are 0.757 standard deviations apart.
-    return Background(middle, max((middle - low) / 0.757, ROUNDING), clipped=low < 1.0)
+    # The two quantiles of a normal distribution are 0.757 standard deviations apart; at black there is none.
+    noise = 0.0 if middle < 0.5 else (middle - low) / 0.757
+    return Background(middle, max(noise, ROUNDING), clipped=low < 1.0)
 
 
 def _level(below: Sequence[float], share: float) -> float:
