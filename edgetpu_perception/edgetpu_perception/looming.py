@@ -26,8 +26,15 @@ LONGEST_GAP = 1.0
 USUAL_FOCAL_LENGTH = 0.7
 """Focal length over the width of the image where no camera is given; results hardly depend on it."""
 
-CAUTION = 0.35
-"""Standard deviation of the errors over the one the tracker assumes, which is to claim nothing wrongly."""
+CAUTION, CAUTION_SHARED = 0.25, 0.7
+"""Standard deviation of the errors over the one the tracker assumes, which is to claim nothing wrongly, where
+edges are everywhere: of one surface, and of one of two ..."""
+
+FAINTNESS = 4.0
+"""... and by how much it rises with that one over the rate, to 1 where there is little to go by."""
+
+STEEPNESS = 0.1
+"""Relative error of the rate of a slanted surface, per tangent of the slant."""
 
 MIXTURE = 0.25
 """Relative error of the rate per share of the image that moves in another way than the surfaces found."""
@@ -99,7 +106,7 @@ class Looming(ModelEye[LoomingResult]):
         self._zone_model: ZoneModelReader | None = None
         self._zones: ZoneEnergy | None = None
         self._tracker: SurfaceTracker | None = None
-        self._seen: tuple[int, int, Pinhole | None] | None = None
+        self._seen: tuple[object, ...] | None = None
         self._stamp = math.nan
         super().__init__(engine, camera, min_confidence)
 
@@ -148,10 +155,14 @@ class Looming(ModelEye[LoomingResult]):
         if surface is None:
             return LoomingResult(stamp, False, 0.0, tau=tau, zones=energies)
         rate, sigma = surface.rate, surface.rate_sigma
-        confidence = max(1.0 - 2.0 * sigma / max(abs(rate), CLAIM_RATE), 0.0) * (1 - tracker.unexplained)
+        relative = sigma / max(abs(rate), CLAIM_RATE)
+        confidence = max(1.0 - 2.0 * relative, 0.0) * (1 - tracker.unexplained)
         if confidence < self.min_confidence or surface.undecided:
             return LoomingResult(stamp, False, confidence, tau=tau, zones=energies)
-        sigma = math.hypot(CAUTION * sigma, MIXTURE * tracker.unexplained * rate)
+        caution = CAUTION_SHARED if len(tracker.surfaces) > 1 else CAUTION
+        caution = min(math.hypot(caution, FAINTNESS * relative), 1.0)
+        slanted, mixed = STEEPNESS * surface.slant.steepness, MIXTURE * tracker.unexplained
+        sigma = math.hypot(caution * sigma, slanted * rate, mixed * rate)
         ttc, ttc_sigma = (1 / rate, sigma / rate**2) if surface.approaches else (math.inf, math.inf)
         return LoomingResult(stamp, True, confidence, ttc, ttc_sigma, rate, sigma, tau, energies)
 
@@ -159,15 +170,17 @@ class Looming(ModelEye[LoomingResult]):
         """The tracker for images of this size and this camera."""
         assert self._input is not None
         assert self._slopes is not None
-        seen = frame.width, frame.height, self.camera
+        camera = frame.camera(self.camera)
+        seen = frame.image_width, frame.image_height, frame.region, camera
         if self._tracker is None or seen != self._seen:
             self._seen = seen
             layout = self._slopes.layout
-            camera = self.camera
-            if camera is None or (camera.width, camera.height) != (frame.width, frame.height):
-                focal = USUAL_FOCAL_LENGTH * frame.width
-                center = (frame.width - 1) / 2, (frame.height - 1) / 2
-                camera = Pinhole(frame.width, frame.height, focal, focal, *center)
+            if camera is None:
+                focal = USUAL_FOCAL_LENGTH * frame.image_width
+                width, height = frame.image_width, frame.image_height
+                whole = Pinhole(width, height, focal, focal, (width - 1) / 2, (height - 1) / 2)
+                camera = frame.camera(whole)
+                assert camera is not None
             x_scale = self._input.width / frame.width / layout.stride
             y_scale = self._input.height / frame.height / layout.stride
             grid = Grid(

@@ -145,6 +145,11 @@ class Aligner:
         self._grid.fill_jacobian(slope_x, slope_y, self._design)
         self._design[PARAMETERS + 1] = brightness
 
+    @property
+    def jacobian(self) -> NDArray[np.float32]:
+        """How the image's brightness changes with each parameter, [8, rows, columns]."""
+        return self._design[:PARAMETERS]
+
     def align(
         self, keyframe: Map, weights: Map, expected: Expectation, slope_noise: float, steps: int
     ) -> Alignment:

@@ -13,13 +13,13 @@ import numpy as np
 
 from edgetpu_perception.approach.homography_alignment import GROWTH, STRETCH, TILT, Matrix
 
-USUAL_SLANT = 0.12
+USUAL_SLANT = 0.09
 """Standard deviation of the slant of a plane of which nothing is known yet."""
 
 DRIFT = 0.01
 """What a slant loses in certainty from one keyframe to the next."""
 
-UNEVENNESS = 0.015
+UNEVENNESS = 0.01
 """Standard deviation of the stretch that surfaces which are not quite plane show."""
 
 STEEPEST = 1.5
@@ -69,6 +69,11 @@ class PlaneSlant:
             float(covariance[GROWTH, GROWTH]) + 2.25 * abs(slant) ** 2 * sideways_variance,
             1.5 * math.sqrt(self._variance) * abs(sideways),
         )
+
+    @property
+    def steepness(self) -> float:
+        """Tangent of the angle between the plane's normal and the optical axis."""
+        return abs(self._slant)
 
     def start_keyframe(self) -> None:
         """Count from the present image on."""

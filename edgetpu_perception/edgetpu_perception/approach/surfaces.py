@@ -25,9 +25,11 @@ from edgetpu_perception.approach.homography_alignment import (
     Matrix,
     inverse,
     parameters_of,
+    warp_of,
 )
 from edgetpu_perception.approach.plane_slant import PlaneSlant
 from edgetpu_perception.approach.relative_depth import RelativeDepth
+from edgetpu_perception.approach.second_motion import MotionSearch
 
 LONGEST = 1.0
 """Age of a keyframe, s, after which a new one is taken, ..."""
@@ -98,7 +100,10 @@ _TRIAL = (8, 20)
 _PAUSE = 8
 """Frames after a trial that failed until the next one."""
 
-_EVIDENCE, _EVIDENCE_KEPT = 120.0, 40.0
+_EVIDENCE_TRIED = 30.0
+"""Chi-square by which a motion of its own must explain part of the image better to be followed."""
+
+_EVIDENCE, _EVIDENCE_KEPT = 60.0, 30.0
 """Chi-square by which a surface must explain the image better to be established, and to stay so."""
 
 _FORGET = 0.97
@@ -106,6 +111,12 @@ _FORGET = 0.97
 
 _SAME = 0.4
 """Surfaces that move less than so many elements apart are one."""
+
+_NEARER_SIGMAS = 2.0
+"""Standard deviations by which a surface must be found to come closer sooner than the main one, once."""
+
+_SHORT = 0.1
+"""Seconds within which too little moves to tell anything but the position."""
 
 _FOLLOW = 0.5
 """Share of the newest frame in the motion that is expected for the next one. The slope of fine textures is
@@ -132,6 +143,8 @@ class Surface:
     """By how much it explains the image better than the main surface, as a chi-square."""
     established: bool = False
     frames: int = 0
+    nearest: bool = False
+    """Whether it was found to come closer sooner than the main one."""
 
     @property
     def rate(self) -> float:
@@ -161,6 +174,7 @@ class SurfaceTracker:
         """`slope_noise`: standard deviation of a slope over that of the brightness, for white noise."""
         self._grid = grid
         self._aligner = Aligner(grid)
+        self._search = MotionSearch(*grid.shape)
         self._slope_noise = slope_noise**2
         self._size = float(grid.x.size)
         self.restart()
@@ -234,7 +248,9 @@ class SurfaceTracker:
         covariance = alignment.covariance
         if main:
             surface.log_depth, variance, slant = surface.slant.log_depth(alignment.warp, covariance)
-            surface.slant_error = slant / max(self._stamp - self._keyframe_stamp, 0.1)
+            since = self._stamp - self._keyframe_stamp
+            if since > _SHORT or surface.frames < 2:
+                surface.slant_error = slant / max(since, _SHORT)
         else:
             (a, b), (c, d) = alignment.warp[:2, :2].tolist()
             surface.log_depth, variance = 0.5 * math.log(max(a * d - b * c, 1e-3)), float(covariance[2, 2])
@@ -242,7 +258,7 @@ class SurfaceTracker:
         surface.depth.update(surface.log_depth, variance)
         since = self._stamp - self._keyframe_stamp
         shared = all(each.established for each in self.surfaces[:2]) and len(self.surfaces) > 1
-        if shared and surface.depth.surprised and since > 0.1:
+        if shared and surface.depth.surprised and since > _SHORT:
             # Its part has changed more than its motion.
             surface.depth.start_over(surface.log_depth, variance, since)
 
@@ -265,7 +281,7 @@ class SurfaceTracker:
             main.part = 1 / (1 + (around[0] / _OUTLIER) ** 2)
             main.established = True
             if main.frames >= self._next_trial:
-                self._try_another(around[0])
+                self._try_another(alignments[0], scale)
             return
         self._weigh(squares, alignments)
         self._divide(around)
@@ -283,14 +299,17 @@ class SurfaceTracker:
         middle = inside & (np.abs(brightness) < _MIDDLE)
         return middle if np.count_nonzero(middle) > 0.1 * self._size else inside
 
-    def _try_another(self, around: Map) -> None:
-        unexplained = (around > _UNEXPLAINED).astype(np.float32)
-        if unexplained.mean() > _SMALLEST_TRIAL:
-            main = self.surfaces[0]
-            part = cv2.blur(unexplained, (_WINDOW, _WINDOW))
-            self.surfaces.append(
-                Surface(part, main.warp, main.motion, RelativeDepth(main.rate, main.log_depth, 0.03))
-            )
+    def _try_another(self, alignment: Alignment, scale: Map) -> None:
+        main = self.surfaces[0]
+        weights = np.float32(CORRELATION**-2) * alignment.inside / scale
+        found = self._search.find(self._aligner.jacobian, alignment.residual, weights)
+        if found is None or found.evidence < _EVIDENCE_TRIED:
+            return
+        part = np.full(self._grid.shape, 0.03, np.float32)
+        part[found.rows, found.columns] = 0.97
+        warp = main.warp @ inverse(warp_of([*found.step, 0, 0, 0, 0, 0]))
+        depth = RelativeDepth(main.rate, main.log_depth, 0.03)
+        self.surfaces.append(Surface(part, warp / warp[2, 2], main.motion.copy(), depth))
 
     def _weigh(self, squares: list[Map], alignments: list[Alignment]) -> None:
         """How much better the second surface explains what is its part."""
@@ -338,8 +357,10 @@ class SurfaceTracker:
         main = max(self.surfaces, key=lambda surface: float(surface.part.sum()))
         for surface in self.surfaces:
             if surface is not main and surface.established and surface.approaches:
-                margin = 3 * math.hypot(main.rate_sigma, surface.rate_sigma)
-                if surface.rate > main.rate + margin:
+                sigmas = 0.0 if surface.nearest else _NEARER_SIGMAS
+                margin = sigmas * math.hypot(main.rate_sigma, surface.rate_sigma)
+                surface.nearest = surface.rate > main.rate + margin
+                if surface.nearest:
                     return surface
         return main
 
