@@ -69,3 +69,15 @@ def test_a_directory_that_cannot_be_made_is_one_line(
     errors = capsys.readouterr().err.splitlines()
     assert errors[-1].startswith("edgetpu: ")
     assert "Traceback" not in "\n".join(errors)
+
+
+def test_a_graph_does_not_get_beside_a_model_compiled_from_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dense_64_edgetpu.tflite").write_bytes(b"compiled by somebody")
+    (tmp_path / "dense_64.tflite").write_bytes(b"from this")
+    assert main(["models", "build", "dense_64", "dense_128", "--output", str(tmp_path)]) == 1
+    refused, written = capsys.readouterr().out.splitlines()[1:]
+    assert "NOT WRITTEN: dense_64_edgetpu.tflite was compiled from another graph" in refused
+    assert written.endswith("written")
+    assert (tmp_path / "dense_64.tflite").read_bytes() == b"from this"

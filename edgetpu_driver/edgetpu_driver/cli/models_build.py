@@ -13,15 +13,14 @@ from edgetpu_driver.errors import ModelNameError
 from edgetpu_driver.graphs.catalogue import Catalogue, catalogue
 from edgetpu_driver.graphs.family import build_graph
 from edgetpu_driver.graphs.sidecar import describe, to_text
-from edgetpu_driver.model_files import default_model_dir, write_file
+from edgetpu_driver.model_files import COMPILED_SUFFIX, default_model_dir, write_file
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
     """Build the graphs asked for; all names are checked before anything is written."""
     offered = catalogue()
-    for problem in offered.problems:
-        print(f"edgetpu: {problem}", file=sys.stderr)
     if options.list:
+        _warn(offered)
         return _list(offered)
     names: Sequence[str] = options.names
     if options.all:
@@ -31,9 +30,16 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
         for name in names:
             graphs[name] = _build(name, offered)
             advance()
+    _warn(offered)
     directory: Path = options.output or default_model_dir()
     rows = [_write(name, data, directory) for name, data in graphs.items()]
-    return Answer({"directory": directory, "problems": offered.problems, "graphs": rows}, _text(rows))
+    value = {"directory": directory, "problems": offered.problems, "graphs": rows}
+    return Answer(value, _text(rows), 1 if any("refused" in row for row in rows) else 0)
+
+
+def _warn(offered: Catalogue) -> None:
+    for problem in offered.problems:
+        print(f"edgetpu: {problem}", file=sys.stderr)
 
 
 def _build(name: str, offered: Catalogue) -> bytes:
@@ -46,6 +52,10 @@ def _build(name: str, offered: Catalogue) -> bytes:
 def _write(name: str, data: bytes, directory: Path) -> dict[str, Any]:
     path = directory / f"{name}.tflite"
     description = describe(name, data)
+    compiled = directory / f"{name}{COMPILED_SUFFIX}.tflite"
+    if compiled.is_file() and not (path.is_file() and path.read_bytes() == data):
+        reason = f"{compiled.name} was compiled from another graph; remove it, or build to another directory"
+        return description | {"path": path, "refused": reason}
     written = write_file(path, data)
     sidecar = directory / f"{name}.json"
     written |= write_file(sidecar, to_text(description).encode())
@@ -54,12 +64,15 @@ def _write(name: str, data: bytes, directory: Path) -> dict[str, Any]:
 
 def _text(rows: Sequence[dict[str, Any]]) -> str:
     return table(
-        [
-            (row["path"], row["bytes"], row["parameter_bytes"], "written" if row["written"] else "up to date")
-            for row in rows
-        ],
+        [(row["path"], row["bytes"], row["parameter_bytes"], _outcome(row)) for row in rows],
         ("graph", "bytes", "parameters", ""),
     )
+
+
+def _outcome(row: dict[str, Any]) -> str:
+    if "refused" in row:
+        return f"NOT WRITTEN: {row['refused']}"
+    return "written" if row["written"] else "up to date"
 
 
 def _list(offered: Catalogue) -> Answer:
