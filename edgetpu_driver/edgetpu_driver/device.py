@@ -140,14 +140,19 @@ class EdgeTpu:
             return outputs
 
     def upload(
-        self, model: CompiledModel, weights: bytes | memoryview | NDArray[np.int8] | None = None
+        self,
+        model: CompiledModel,
+        weights: bytes | memoryview | NDArray[np.int8] | None = None,
+        *,
+        streamed: bytes | memoryview | None = None,
     ) -> None:
         """Put a model's cached parameters into the chip's memory now; harmless for a model without any.
 
         weights: used from now on instead of the model's own; parameter bytes of the same size and layout, or
-        the weight matrix of a Dense model, int8[outputs, inputs] at the scales of the model. Raises
-        InputError for another size or dtype, ModelUnsupportedError for a matrix where the model is not a
-        Dense one or a model that cannot run over USB, DeviceError.
+        the weight matrix of a Dense model, int8[outputs, inputs] at the scales of the model. streamed: the
+        same for the parameter bytes that are sent with every inference. When it fails, those used before stay
+        in use. Raises InputError for another size or dtype, ModelUnsupportedError for a matrix where the
+        model is not a Dense one or a model that cannot run over USB, DeviceError.
         """
 
         def put(link: UsbLink) -> None:
@@ -155,12 +160,19 @@ class EdgeTpu:
             self._make_resident(link, prepared)
 
         with self._lock:
-            prepared = self._prepare(model)
+            before = prepared = self._prepare(model)
             if weights is not None:
                 if isinstance(weights, np.ndarray):
                     weights = dense_parameters(model, weights)
-                prepared = self._prepared[model] = prepared.with_cached(bytes(weights))
-            self._link.attempt(put)
+                prepared = prepared.with_cached(bytes(weights))
+            if streamed is not None:
+                prepared = prepared.with_streamed(bytes(streamed))
+            self._prepared[model] = prepared
+            try:
+                self._link.attempt(put)
+            except BaseException:
+                self._prepared[model] = before
+                raise
 
     def prepare(self, model: CompiledModel) -> None:
         """Make everything that can be made before the first run; ModelUnsupportedError if it cannot run."""

@@ -46,6 +46,10 @@ class InputError(EdgeTpuError, ValueError):
     """An input whose name, shape, dtype or values the model does not take."""
 
 
+class ClippingError(InputError):
+    """Values that the quantised range cannot hold, where clipping was not accepted."""
+
+
 class DependencyMissingError(EdgeTpuError):
     """An optional dependency is needed and not installed; the message says how to get it."""
 

@@ -151,7 +151,7 @@ class PreparedModel:
     def __init__(self, model: CompiledModel) -> None:
         model.check_runnable()
         self.model = model
-        self.execution = PreparedExecutable(model.execution)
+        self._prepare_execution(model.execution)
         self.caching = None if model.caching is None else PreparedExecutable(model.caching)
         self.token = model.parameter_caching_token
         self.cached_bytes = 0 if model.caching is None else len(model.caching.parameters)
@@ -159,6 +159,10 @@ class PreparedModel:
         """Which part of the chip's memory its parameters take: models of one place displace each other."""
         self.content: object = (model.sha256, self.token)
         """Equal for models that put the same parameters there."""
+
+    def _prepare_execution(self, execution: Executable) -> None:
+        model = self.model
+        self.execution = PreparedExecutable(execution)
         self._inputs = [
             (spec.name, layer, self.execution.inputs[layer.name])
             for spec, layer in zip(model.inputs, model.input_layers, strict=True)
@@ -178,6 +182,18 @@ class PreparedModel:
         other = copy(self)
         other.caching = PreparedExecutable(replace(self.model.caching, parameters=parameters))
         other.content = object()  # unlike any other
+        return other
+
+    def with_streamed(self, parameters: bytes) -> PreparedModel:
+        """The same model with other bytes of the parameters that are sent with every inference.
+
+        InputError unless they are as many as the model's own.
+        """
+        expected = len(self.model.execution.parameters)
+        if len(parameters) != expected:
+            raise InputError(f"expected {expected} streamed parameter bytes, got {len(parameters)}")
+        other = copy(self)
+        other._prepare_execution(replace(self.model.execution, parameters=parameters))
         return other
 
     def run(self, link: UsbLink, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

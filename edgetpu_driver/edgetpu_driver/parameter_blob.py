@@ -6,7 +6,7 @@ looming and Gabor flow, each for the image sizes that were seen. Anything else i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +66,15 @@ class ParameterLayout:
 
     caching: tuple[Part, ...]
     execution: tuple[Part, ...] = ()
+
+    def layers(self) -> Iterator[tuple[LayerParameters, int, bool]]:
+        """Each layer, where in its blob it begins, and whether that one is sent with every inference."""
+        for parts, streamed in ((self.caching, False), (self.execution, True)):
+            offset = 0
+            for part in parts:
+                if isinstance(part, LayerParameters):
+                    yield part, offset, streamed
+                offset += _size(part)
 
     def encode(self) -> ParameterBlobs:
         """The blobs with the weights of the graph."""

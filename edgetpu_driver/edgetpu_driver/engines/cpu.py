@@ -7,6 +7,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
 )
 from edgetpu_driver.tensor import TensorSpec, check_inputs
-from edgetpu_driver.tflite.model import EDGETPU_CUSTOM_OP, Model, Subgraph, parse_model
+from edgetpu_driver.tflite.model import ABSENT, EDGETPU_CUSTOM_OP, Model, Subgraph, parse_model
+from edgetpu_driver.tflite.patch import replace_scales, replace_tensor
+from edgetpu_driver.weights import WeightQuantiser, WeightSwap, WeightTensor, choose, weight_tensors
 
 _LARGEST_SCALE = 1e30
 _LARGEST_SUM_RATIO = 2**19  # of input scale to output scale, in LiteRT's ADD and SUB kernels
@@ -51,6 +54,10 @@ class CpuEngine:
         self._outputs = [(spec.name, index) for spec, index in zip(self.outputs, graph.outputs, strict=True)]
         self._interpreter = _make_interpreter(name, data)
         self._lock = threading.Lock()
+        self._name, self._data, self._graph = name, data, parsed
+        self._swap_lock = threading.Lock()
+        self._version = 0
+        self._quantisers: dict[str, WeightQuantiser] = {}
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Run the model once; the arrays returned belong to the caller. Raises InputError."""
@@ -63,6 +70,48 @@ class CpuEngine:
             except (RuntimeError, ValueError) as error:
                 raise ModelUnsupportedError(f"LiteRT cannot run the graph: {_first_line(error)}") from None
             return {name: self._interpreter.get_tensor(index) for name, index in self._outputs}
+
+    def set_weights(
+        self,
+        weights: NDArray[np.floating[Any]],
+        *,
+        tensor: str = "",
+        accept_clipping: bool = False,
+        rescale_rows: bool = False,
+    ) -> WeightSwap:
+        """Replace weights in the graph; see SwappableEngine. Inferences go on meanwhile with the old ones."""
+        with self._swap_lock:
+            chosen = choose(weight_tensors(self._graph), tensor)
+            if rescale_rows:
+                self._check_rescalable(chosen)
+            quantiser = self._quantisers.setdefault(chosen.name, WeightQuantiser(chosen))
+            quantised = quantiser.quantise(
+                weights, accept_clipping=accept_clipping, rescale_rows=rescale_rows
+            )
+            data = replace_tensor(self._data, chosen.name, quantised.values)
+            if chosen.has_row_scales:  # without rescaling too: an earlier swap may have rescaled
+                data = replace_scales(data, chosen.name, quantised.swap.row_scales)
+                _refuse_fatal_scales(self._name, parse_model(data).subgraphs[0])
+            interpreter = _make_interpreter(self._name, data)
+            with self._lock:
+                self._interpreter, self._data = interpreter, data
+                self._version += 1
+            return replace(quantised.swap, version=self._version)
+
+    def _check_rescalable(self, tensor: WeightTensor) -> None:
+        """Rows of a matrix without a bias, whose scale depends on that of the weights."""
+        graph = self._graph.subgraphs[0]
+        biased = any(
+            index != ABSENT and any(graph.tensors[index].data)
+            for operator in graph.operators
+            if operator.name == tensor.operator and graph.tensors[operator.inputs[1]].name == tensor.name
+            for index in operator.inputs[2:]
+        )
+        if not (tensor.is_matrix and tensor.has_row_scales) or biased:
+            raise ModelUnsupportedError(
+                f"expected a matrix with a scale for every row and no bias to rescale; '{tensor.name}' of "
+                f"{self._name} is none"
+            )
 
 
 def _load(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes]:

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.device import EdgeTpu
+from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.weight_places import Companions, WeightPlace, weight_places
+from edgetpu_driver.weights import QuantisedWeights, WeightQuantiser, WeightSwap, choose
 
 
 class StickEngine:
-    """One compiled model on one stick; several engines may share a stick."""
+    """One compiled model on one stick; several engines may share a stick, each with weights of its own."""
 
-    def __init__(self, tpu: EdgeTpu, model: CompiledModel) -> None:
-        """ModelUnsupportedError when the model cannot run over USB."""
-        tpu.prepare(model)
-        self.model = model
+    def __init__(self, tpu: EdgeTpu, model: CompiledModel, companions: Companions | None = None) -> None:
+        """companions: what is known besides the model; by default the files beside the one it was read from.
+
+        ModelUnsupportedError when the model cannot run over USB.
+        """
+        self.model = replace(model)  # an identity of its own: others may set other weights
+        tpu.prepare(self.model)
         self._tpu = tpu
+        self._companions = companions
+        self._lock = threading.Lock()
+        self._version = 0
+        self._places: tuple[WeightPlace, ...] | None = None
+        self._quantisers: dict[str, WeightQuantiser] = {}
+        self._cached = np.frombuffer(model.caching.parameters if model.caching else b"", np.uint8)
+        self._streamed = np.frombuffer(model.execution.parameters, np.uint8)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -31,6 +47,64 @@ class StickEngine:
         """The model's outputs, in the model's order."""
         return self.model.outputs
 
+    @property
+    def resident(self) -> bool:
+        """Whether the parameters are in the stick's memory now."""
+        return self._tpu.is_resident(self.model)
+
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Run the model once; see EdgeTpu.run."""
         return self._tpu.run(self.model, inputs)
+
+    def set_weights(
+        self,
+        weights: NDArray[np.floating[Any]],
+        *,
+        tensor: str = "",
+        accept_clipping: bool = False,
+        rescale_rows: bool = False,
+    ) -> WeightSwap:
+        """Replace weights in the parameters and put them on the stick; see SwappableEngine."""
+        with self._lock:
+            place, quantiser = self._place(tensor)
+            if rescale_rows and place.requantisation is None:
+                raise ModelUnsupportedError(
+                    f"expected a matrix with a multiplier for every row to rescale; '{place.tensor.name}' of "
+                    f"'{self.model.name}' has none"
+                )
+            quantised = quantiser.quantise(
+                weights, accept_clipping=accept_clipping, rescale_rows=rescale_rows
+            )
+            self._put(place, quantised, rescale_rows)
+            self._version += 1
+            return replace(quantised.swap, version=self._version)
+
+    def forget(self) -> None:
+        """Give back what the stick keeps for this engine; it must not be used any more."""
+        self._tpu.forget(self.model)
+
+    def _put(self, place: WeightPlace, quantised: QuantisedWeights, rescale_rows: bool) -> None:
+        blob = (self._streamed if place.streamed else self._cached).copy()
+        section = place.section_of(blob)
+        if not rescale_rows:  # an earlier swap may have rescaled
+            own = self.model.execution if place.streamed else self.model.caching
+            assert own is not None
+            section[:] = place.section_of(np.frombuffer(own.parameters, np.uint8))
+        place.section.encode(quantised.values, section)
+        if rescale_rows:
+            place.encode_scales(quantised.swap.row_scales, section)
+        if place.streamed:
+            self._tpu.upload(self.model, streamed=blob.data)
+            self._streamed = blob
+        else:
+            self._tpu.upload(self.model, blob.data)
+            self._cached = blob
+
+    def _place(self, tensor: str) -> tuple[WeightPlace, WeightQuantiser]:
+        if self._places is None:
+            companions = self._companions or Companions.beside(self.model.path)
+            self._places = weight_places(self.model, companions)
+        chosen = choose([place.tensor for place in self._places], tensor)
+        place = next(place for place in self._places if place.tensor is chosen)
+        quantiser = self._quantisers.setdefault(chosen.name, WeightQuantiser(chosen))
+        return place, quantiser

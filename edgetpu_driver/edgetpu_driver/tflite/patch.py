@@ -1,4 +1,4 @@
-"""Replaces the constants of a .tflite file in place, e.g. with other weights."""
+"""Replaces constants of a .tflite file and their scales in place, e.g. with other weights."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.model import parse_model
+from edgetpu_driver.tflite.schema import tflite_generated as schema
 
 
 def replace_tensor(data: bytes, tensor: str, values: ArrayLike) -> bytes:
@@ -33,3 +34,23 @@ def replace_tensor(data: bytes, tensor: str, values: ArrayLike) -> bytes:
         raise InputError(f"expected values that {target.dtype} can hold for '{tensor}', got {array.dtype}")
     start = target.data_offset
     return data[:start] + fitting.tobytes() + data[start + len(target.data) :]
+
+
+def replace_scales(data: bytes, tensor: str, scales: ArrayLike) -> bytes:
+    """Copy the file with other quantisation scales of one tensor of subgraph 0.
+
+    scales: as many as there are. Raises ModelFormatError for a malformed file; InputError when there is not
+    exactly one tensor of that name, or for another number of scales.
+    """
+    tensors = parse_model(data).subgraphs[0].tensors  # checks every offset that follows
+    places = [index for index, each in enumerate(tensors) if each.name == tensor]
+    if len(places) != 1:
+        raise InputError(f"expected one tensor '{tensor}' in the model, found {len(places)}")
+    values = np.asarray(scales, np.float32)
+    expected = tensors[places[0]].quantization.scales.shape
+    if values.shape != expected:
+        raise InputError(f"expected {expected[0]} scales for '{tensor}', got {list(values.shape)}")
+    patched = bytearray(data)
+    quantization = schema.Model.GetRootAs(patched, 0).Subgraphs(0).Tensors(places[0]).Quantization()
+    quantization.ScaleAsNumpy()[:] = values
+    return bytes(patched)

@@ -37,13 +37,13 @@ from edgetpu_driver.darwinn.executable import (
 from edgetpu_driver.darwinn.package_writer import write_package
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.parameter_blob import ParameterBlobs, encode_parameters
+from edgetpu_driver.plain_parameters import parameters_of, with_parameters
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.builder import GraphBuilder
 from edgetpu_driver.tflite.model import Subgraph, parse_model
 from edgetpu_driver.virtual.program import bitstream
 from edgetpu_driver.virtual.tile_layout import output_layout, padded_elements, round_up
-from edgetpu_driver.virtual.weights import parameters_of, with_parameters
 
 PARAMETER_MEMORY_BYTES = 8_000_000
 """Of the chip's 8 MiB, about what edgetpu_compiler reports as free for parameters of small models."""

@@ -14,11 +14,11 @@ from edgetpu_driver.darwinn.output_tiles import TileGather
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.parameter_blob import DecodedParameters, ParameterBlobs, ParameterLayout, parameter_layout
+from edgetpu_driver.plain_parameters import parameters_of, with_parameters
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model import parse_model
 from edgetpu_driver.tflite.patch import replace_tensor
 from edgetpu_driver.virtual.timing import compute_cycles
-from edgetpu_driver.virtual.weights import parameters_of, with_parameters
 
 _SAME_MULTIPLIER = 1e-6  # relative; headers agree with the graph within a unit in the last place
 

@@ -1,4 +1,4 @@
-"""The weights of an uncompiled graph as one blob of parameter bytes, out of the graph and back into it.
+"""The weights of a plain graph one after the other as parameter bytes, as the virtual packer stores them.
 
 The blob holds, operator by operator in the order they run, the weights and then the bias of every CONV_2D,
 DEPTHWISE_CONV_2D and FULLY_CONNECTED, each as it stands in the graph and padded with zeros to 8 bytes;
@@ -43,6 +43,15 @@ def with_parameters(graph: bytes, parameters: bytes) -> bytes:
         values[:] = blob[position : position + values.size] ^ sign
         position += values.size + -values.size % _ALIGNMENT
     return bytes(patched)
+
+
+def weight_offsets(graph: bytes) -> dict[str, int]:
+    """Where in the parameter bytes each weight tensor begins, by its name."""
+    offsets, position = {}, 0
+    for tensor in _weight_tensors(graph):
+        offsets[tensor.name] = position
+        position += len(tensor.data) + -len(tensor.data) % _ALIGNMENT
+    return offsets
 
 
 def _weights(graph: bytearray) -> Iterator[tuple[NDArray[np.uint8], np.uint8]]:

@@ -1,0 +1,213 @@
+"""Other weights for a model in use: the same on the stick and on the CPU, exact about what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.parameters.dense import DenseLayout
+from edgetpu_driver.device import EdgeTpu
+from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.engine import Engine, SwappableEngine
+from edgetpu_driver.engines.stick import StickEngine
+from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
+from edgetpu_driver.graphs import dense
+from edgetpu_driver.tflite.model import parse_model
+from edgetpu_driver.tflite.patch import replace_tensor
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.weight_places import Companions
+from edgetpu_driver.weights import WeightTensor, choose, weight_tensors
+
+pytest.importorskip("ai_edge_litert", reason="the virtual device needs ai-edge-litert")
+
+RNG = np.random.default_rng(0)
+SIZE = 64
+
+
+def tensor_of(graph: bytes, name: str = "") -> WeightTensor:
+    return choose(weight_tensors(parse_model(graph)), name)
+
+
+def real_weights(tensor: WeightTensor, share: float = 1.0) -> NDArray[np.float32]:
+    """Gaussian values that use that share of the range."""
+    values = RNG.standard_normal(tensor.shape)
+    return (values * (127 * share * tensor.scales.min() / np.abs(values).max())).astype(np.float32)
+
+
+def run(engine: Engine, x: NDArray[np.generic]) -> NDArray[np.int64]:
+    (values,) = engine.run({engine.inputs[0].name: x}).values()
+    return values.astype(np.int64).ravel()
+
+
+def stick_for(graph: bytes, model: CompiledModel) -> EdgeTpu:
+    stick = VirtualEdgeTpu()
+    stick.teach(model, graph)
+    return EdgeTpu.open(usb_backend=stick)
+
+
+def packed(graph: bytes) -> CompiledModel:
+    return CompiledModel.parse(pack(graph, name="model"), "model")
+
+
+GOLDEN_TENSORS = {
+    "dense_256": "",
+    "color_red_64x64": "",
+    "gabor_64x64_p4": "",
+    "looming_64x64_3x3": "tfl.pseudo_qconst",
+    "bright_64x64": "tfl.pseudo_qconst1",
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN_TENSORS)
+def test_a_real_model_gives_what_its_graph_gives_with_the_same_weights(golden: Path, name: str) -> None:
+    graph = (golden / "models" / f"{name}.tflite").read_bytes()
+    model = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
+    tensor = tensor_of(graph, GOLDEN_TENSORS[name])
+    weights = real_weights(tensor)
+    (spec,) = model.inputs
+    x = RNG.integers(0, 256, spec.shape).astype(spec.dtype)
+    shape = (1,) * (len(tensor.shape) - 1) + (-1,) if tensor.rows_last else (-1,) + (1,) * (weights.ndim - 1)
+    steps = np.rint(weights / tensor.scales.reshape(shape)).astype(np.int8)
+    expected = CpuEngine(replace_tensor(graph, tensor.name, steps))
+    with stick_for(graph, model) as tpu:
+        engine: SwappableEngine = StickEngine(tpu, model)
+        before = run(engine, x)
+        swap = engine.set_weights(weights, tensor=GOLDEN_TENSORS[name])
+        assert (swap.version, swap.clipped) == (1, 0)
+        after = run(engine, x)
+    assert np.abs(after - run(expected, x)).max() <= 1
+    assert np.any(before != after)
+
+
+@pytest.mark.parametrize("rescale_rows", [False, True])
+def test_only_weights_and_when_asked_for_multipliers_of_a_real_blob_change(
+    golden: Path, rescale_rows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = (golden / "models" / "dense_256.tflite").read_bytes()
+    model = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+    assert model.caching is not None
+    own = np.frombuffer(model.caching.parameters, np.uint8)
+    tensor, layout = tensor_of(graph), DenseLayout(256)
+    weights = real_weights(tensor)
+    uploaded: list[bytes] = []
+    with stick_for(graph, model) as tpu:
+        upload = tpu.upload
+        monkeypatch.setattr(tpu, "upload", lambda m, blob: (uploaded.append(bytes(blob)), upload(m, blob)))
+        engine = StickEngine(tpu, model, Companions())  # nothing known but the model itself
+        engine.set_weights(weights, rescale_rows=True)
+        swap = engine.set_weights(weights, rescale_rows=rescale_rows)
+    blob = np.frombuffer(uploaded[-1], np.uint8)
+    headers = [own.reshape(4, -1)[:, :512], blob.reshape(4, -1)[:, :512]]
+    assert np.array_equal(*headers) is not rescale_rows
+    expected = np.rint(weights / swap.row_scales[:, np.newaxis]).astype(np.int8)
+    np.testing.assert_array_equal(layout.decode(blob), expected)
+    ratio = layout.decode_multipliers(blob) / swap.row_scales
+    np.testing.assert_allclose(ratio, layout.decode_multipliers(own) / tensor.scales, rtol=1e-6)
+
+
+@pytest.fixture
+def graph() -> bytes:
+    """A suite's own matrix of 64 x 64 that takes -1 to 1."""
+    return dense.build(SIZE)
+
+
+@pytest.fixture(params=["cpu", "stick"])
+def engine(request: pytest.FixtureRequest, graph: bytes) -> Iterator[SwappableEngine]:
+    """That matrix on either engine."""
+    if request.param == "cpu":
+        yield CpuEngine(graph)
+        return
+    model = packed(graph)
+    with stick_for(graph, model) as tpu:
+        yield StickEngine(tpu, model, Companions(graph))
+
+
+def test_a_smaller_matrix_is_padded_with_zeros(engine: SwappableEngine) -> None:
+    engine.set_weights(np.ones((SIZE, SIZE), np.float32), accept_clipping=True)
+    swap = engine.set_weights(np.full((2, 3), 64 / dense.STEPS, np.float32))
+    assert swap.version == 2
+    y = run(engine, np.full((1, SIZE), 255, np.uint8)) - 128
+    assert y[:2].tolist() == [round(3 * 64 / dense.STEPS / dense.output_scale(SIZE))] * 2
+    assert not y[2:].any()
+
+
+def test_a_swap_tells_what_was_lost(engine: SwappableEngine) -> None:
+    scale = np.float32(dense.weight_scales(SIZE)[0])
+    swap = engine.set_weights(np.array([[0.0, 10.25 * scale, -3.0 * scale]], np.float32))
+    assert swap.worst_error == pytest.approx(0.25 * scale, rel=1e-4)
+    assert swap.rms_error == pytest.approx(0.25 * scale / np.sqrt(3), rel=1e-4)
+    np.testing.assert_allclose(swap.row_scales, dense.weight_scales(SIZE), rtol=1e-7)
+
+
+def test_values_out_of_range_are_refused_or_clipped_and_counted(engine: SwappableEngine) -> None:
+    engine.set_weights(np.array([[0.5]], np.float32))
+    x = np.full((1, SIZE), 255, np.uint8)
+    before = run(engine, x)
+    with pytest.raises(ClippingError, match="1 of 2 are beyond, by up to 1"):
+        engine.set_weights(np.array([[2.0, 1.0]], np.float32))
+    np.testing.assert_array_equal(run(engine, x), before)
+    swap = engine.set_weights(np.array([[2.0, 1.0]], np.float32), accept_clipping=True)
+    assert (swap.version, swap.clipped) == (2, 1)
+    assert swap.worst_error == pytest.approx(1.0, rel=1e-3)
+
+
+def test_rescaled_rows_use_all_of_int8_whatever_their_size(engine: SwappableEngine) -> None:
+    weights = RNG.standard_normal((SIZE, SIZE)).astype(np.float32)
+    weights *= np.logspace(-2, 1, SIZE, dtype=np.float32)[:, np.newaxis]
+    swap = engine.set_weights(weights, rescale_rows=True)
+    assert swap.clipped == 0
+    np.testing.assert_allclose(swap.row_scales, np.abs(weights).max(axis=1) / 127, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.full((SIZE, SIZE), np.nan, np.float32), "expected finite weights; got 4096 NaN"),
+        (np.array([[np.inf, 0.0]]), "got 1 infinite"),
+        (np.zeros((SIZE + 1, SIZE)), r"at most \[64, 64\].*got float64\[65, 64\]"),
+        (np.zeros(SIZE), "got float64"),
+        (np.zeros((0, SIZE)), "got float64"),
+        (np.zeros((SIZE, SIZE), complex), "got complex128"),
+    ],
+)
+def test_what_are_no_weights_is_refused_and_changes_nothing(
+    engine: SwappableEngine, weights: NDArray[np.float32], message: str
+) -> None:
+    x = np.full((1, SIZE), 200, np.uint8)
+    before = run(engine, x)
+    with pytest.raises(InputError, match=message):
+        engine.set_weights(weights)
+    np.testing.assert_array_equal(run(engine, x), before)
+
+
+def test_an_unknown_tensor_is_refused_with_the_names_there_are(engine: SwappableEngine) -> None:
+    with pytest.raises(InputError, match="expected one of the weight tensors 'y_steps/weights'; got 'bias'"):
+        engine.set_weights(np.zeros((SIZE, SIZE)), tensor="bias")
+
+
+def test_engines_of_one_model_on_one_stick_keep_their_own_weights(graph: bytes) -> None:
+    model = packed(graph)
+    x = np.full((1, SIZE), 255, np.uint8)
+    with stick_for(graph, model) as tpu:
+        engines = [StickEngine(tpu, model, Companions(graph)) for _ in range(3)]
+        for share, engine in zip((0.25, 0.5), engines, strict=False):
+            engine.set_weights(np.array([[share]], np.float32))
+        untouched = run(CpuEngine(graph), x)
+        for _ in range(2):
+            results = [run(engine, x) for engine in engines]
+            assert [int(result[0]) - 128 for result in results[:2]] == [16, 32]
+            np.testing.assert_array_equal(results[2], untouched)
+
+
+def test_a_packed_model_whose_graph_is_another_one_is_refused(graph: bytes) -> None:
+    other = dense.build(100)
+    with stick_for(other, packed(other)) as tpu:
+        engine = StickEngine(tpu, packed(other), Companions(graph))
+        with pytest.raises(ModelUnsupportedError, match="it is not known where 'model' keeps its weights"):
+            engine.set_weights(np.zeros((100, 100)))
