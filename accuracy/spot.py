@@ -41,8 +41,7 @@ class ExactEvidence:
 
     def __init__(self, color: str | None = None) -> None:
         channels = 1 if color is None else 3
-        weights = (1,) if color is None else graph.color_weights(color)
-        self._weights = np.array(weights) / sum(weight for weight in weights if weight > 0)
+        self._weights = np.ones(1) if color is None else graph.color_filter(color).ravel().astype(np.float64)
         self._cells = cv2.boxFilter(np.ones((SIDE, SIDE)), -1, (3, 3), borderType=cv2.BORDER_CONSTANT)
         self.inputs = (TensorSpec("image", (1, SIDE, SIDE, channels), np.dtype(np.uint8), 1.0, 0),)
         self.outputs = (TensorSpec("evidence", (1, SIDE, SIDE, 1), np.dtype(np.float64), 1.0, 0),)

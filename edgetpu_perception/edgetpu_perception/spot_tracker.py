@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.engines.engine import Engine, SwappableEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.camera import Pinhole
@@ -64,6 +64,7 @@ class SpotTracker(ModelEye[SpotResult]):
     ) -> None:
         """`color`: a preset of `graphs.spot.COLORS` or weights of red, green and blue; None: brightness.
 
+        With an engine that is what its model was made for; `set_color` makes it look for another colour.
         `camera`: intrinsics of the images, for bearings. Results below `min_confidence` are not valid.
         Raises ColorError for an unknown colour and ModelUnsupportedError for an engine with another model.
         """
@@ -79,22 +80,38 @@ class SpotTracker(ModelEye[SpotResult]):
         """Name of the suite's own graph for the present colour; `models.build` makes it."""
         return self._model
 
-    def set_color(self, color: str | Sequence[float]) -> None:
-        """Look for another colour, a preset or weights, with the suite's own graph for it.
+    @property
+    def color(self) -> str | Sequence[float] | None:
+        """What is looked for: a preset, weights of red, green and blue, or None for brightness."""
+        return self._color
 
-        A model from outside must be bound again. Raises ColorError for an unknown colour, and
-        ModelUnsupportedError where an engine was given: the colour is part of the model it runs.
+    def set_color(self, color: str | Sequence[float]) -> None:
+        """Look for another colour, a preset or weights of red, green and blue, from the next image on.
+
+        The engine's model gets other weights, on a stick without a compiler; see SwappableEngine.set_weights
+        for what it raises. Where inference is somebody else's, give the model
+        `graphs.spot.color_filter(color)` first. Raises ColorError for an unknown colour, and
+        ModelUnsupportedError for an engine with a model for brightness or one that keeps its weights.
         """
-        if self._fixed:
-            raise ModelUnsupportedError(
-                "expected a tracker without an engine of its own to change the colour of"
-            )
+        weights = graph.color_filter(color)
+        colored = self._input is not None and self._input.channels == 3
+        if self._fixed and not colored:
+            raise ModelUnsupportedError("expected an engine with a model for a colour; its input is grey")
+        if self._engine is not None and colored:
+            if not hasattr(self._engine, "set_weights"):
+                raise ModelUnsupportedError(
+                    f"expected an engine whose weights can be replaced; got {type(self._engine).__name__}"
+                )
+            cast(SwappableEngine, self._engine).set_weights(weights)
         self._model = graph.name(color)
         self._color = color
-        self._engine = None
-        self._input = None
-        self._decoder = None
         self._last = None
+        if self._input is not None and colored:
+            self._recognise(self._input, self._outputs)
+        else:  # for brightness there is another graph
+            self._engine = None
+            self._input = None
+            self._decoder = None
 
     def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> SpotResult:
         """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
@@ -111,12 +128,13 @@ class SpotTracker(ModelEye[SpotResult]):
 
         The latter are what the models "bright" and "color" of LibrEdgeTPU give.
         """
+        self._outputs = tuple(outputs)
         if len(outputs) == 1 and outputs[0].shape == (1, image.height, image.width, 1):
             self._decoder = EvidenceDecoder(outputs[0], colored=image.channels == 3)
         elif sum(math.prod(spec.shape) for spec in outputs) == 2:
             weights = None
             if image.channels == 3 and self._color is not None:
-                weights = [weight / graph.WEIGHT_STEPS for weight in graph.color_weights(self._color)]
+                weights = graph.color_filter(self._color).ravel().tolist()
             self._decoder = CoordinateDecoder(outputs, image.height, image.width, weights)
         else:
             came = ", ".join(map(str, outputs)) or "none"

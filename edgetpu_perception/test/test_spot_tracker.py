@@ -11,12 +11,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.engine import SwappableEngine
+from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.weight_places import Companions
 from edgetpu_perception import Pinhole, SpotResult, SpotTracker
 from edgetpu_perception.graphs import spot as graph
 from edgetpu_perception.images import ImageError
+from edgetpu_perception.models import build
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -266,10 +274,82 @@ def test_an_unknown_color_changes_nothing() -> None:
     assert tracker.model == "spot_color_7ec1c1_64x64"
 
 
-def test_the_color_of_a_given_engine_cannot_be_changed() -> None:
+def primaries() -> NDArray[np.uint8]:
+    """A red, a green and a blue block."""
+    return np.stack([block(20, 40), block(50, 50), block(40, 10)], axis=2)
+
+
+def virtual_engine(data: bytes, name: str) -> StickEngine:
+    model = CompiledModel.parse(pack(data, name=name))
+    stick = VirtualEdgeTpu()
+    stick.teach(model, data)
+    return StickEngine(EdgeTpu.open(stick), model, Companions(data))
+
+
+@pytest.mark.parametrize("make", [lambda data, _: CpuEngine(data), virtual_engine], ids=["cpu", "virtual"])
+def test_the_model_of_a_given_engine_gets_the_weights_of_another_color(
+    make: Callable[[bytes, str], SwappableEngine],
+) -> None:
+    name = graph.name("red")
+    tracker = SpotTracker(make(build(name), name), color="red")
+    for color, place in (("blue", (11.5, 41.5)), ([-1, 1, -1], (51.5, 51.5)), ("red", (41.5, 21.5))):
+        tracker.set_color(color)
+        assert tracker.color == color
+        result = tracker.update(primaries())
+        assert result == SpotTracker(color=color).update(primaries())
+        assert in_px(result) == pytest.approx(place, abs=1e-4)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
+def test_a_model_made_by_others_for_red_looks_for_blue(golden: Path, compiled: bool) -> None:
+    plain = golden / "models" / "color_red_64x64.tflite"
+    tracker = SpotTracker(compiled_engine(plain) if compiled else CpuEngine(plain), color="red")
+    tracker.set_color("blue")
+    # One step of its int8 output is 0.34 px.
+    assert in_px(tracker.update(primaries())) == pytest.approx((11.5, 41.5), abs=0.34)
+
+
+def compiled_engine(plain: Path) -> StickEngine:
+    model = CompiledModel.load(plain.with_name(f"{plain.stem}_edgetpu.tflite"))
+    stick = VirtualEdgeTpu()
+    stick.teach(model, plain.read_bytes())
+    return StickEngine(EdgeTpu.open(stick), model)
+
+
+def test_a_model_for_brightness_cannot_be_given_a_color() -> None:
     tracker = SpotTracker(CpuEngine(graph.build()))
-    with pytest.raises(ModelUnsupportedError, match="without an engine"):
+    with pytest.raises(ModelUnsupportedError, match="input is grey"):
         tracker.set_color("red")
+    assert tracker.color is None
+
+
+def test_a_tracker_for_brightness_without_an_engine_turns_to_a_color() -> None:
+    tracker = SpotTracker()
+    tracker.update(primaries())
+    tracker.set_color("blue")
+    assert in_px(tracker.update(primaries())) == pytest.approx((11.5, 41.5), abs=1e-4)
+
+
+def test_an_engine_that_keeps_its_weights_keeps_the_color() -> None:
+    class Fixed:
+        def __init__(self) -> None:
+            engine = CpuEngine(build(graph.name("red")))
+            self.inputs, self.outputs, self.run = engine.inputs, engine.outputs, engine.run
+
+    tracker = SpotTracker(Fixed(), color="red")
+    with pytest.raises(ModelUnsupportedError, match="whose weights can be replaced; got Fixed"):
+        tracker.set_color("blue")
+    assert tracker.color == "red"
+
+
+def test_where_somebody_else_runs_the_model_the_color_is_only_told() -> None:
+    engine = CpuEngine(build(graph.name("red")))
+    tracker = SpotTracker(color="red")
+    tracker.bind(engine.inputs, engine.outputs)
+    engine.set_weights(graph.color_filter("blue"))
+    tracker.set_color("blue")
+    frame = tracker.prepare(primaries())
+    assert in_px(tracker.interpret(frame, engine.run(frame.inputs))) == pytest.approx((11.5, 41.5), abs=1e-4)
 
 
 @pytest.mark.parametrize(

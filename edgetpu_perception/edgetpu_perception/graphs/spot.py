@@ -26,7 +26,8 @@ COLORS: dict[str, tuple[float, float, float]] = {
 }
 """Weights of red, green and blue for each preset: the channels the colour has, minus those it has not."""
 
-# 126 steps make 1, 1/2 and 1/3 of the largest weight whole numbers, so that a grey pixel cancels exactly.
+# 126 steps make 1, 1/2 and 1/3 whole numbers, so that a grey pixel cancels exactly. All colours have the same
+# steps: the graph of one becomes that of another by a change of its three weights.
 WEIGHT_STEPS = 126
 
 # One grey level per step on the int8 side.
@@ -40,19 +41,26 @@ class ColorError(EdgeTpuError, ValueError):
 def color_weights(color: str | Sequence[float]) -> tuple[int, int, int]:
     """Quantise a colour, a preset's name or three weights for red, green and blue, to its filter weights.
 
-    Only the proportions of the weights count: the largest becomes +-126. Raises ColorError for an unknown
-    preset, for anything but three finite numbers, and when no weight is positive.
+    Only the proportions of the weights count: the positive ones together become 126 steps, or less where a
+    negative one would be beyond -126. Raises ColorError for an unknown preset, for anything but three finite
+    numbers, and when no weight is positive.
     """
     if isinstance(color, str) and color not in COLORS:
         raise ColorError(f"expected a colour of {', '.join(COLORS)}; got '{color}'")
     weights = np.asarray(COLORS[color] if isinstance(color, str) else color, np.float64)
     if weights.shape != (3,) or not np.all(np.isfinite(weights)):
         raise ColorError(f"expected three finite weights for red, green and blue; got {weights.tolist()}")
-    steps = np.rint(weights / (np.abs(weights).max() or 1.0) * WEIGHT_STEPS).astype(int)
+    largest = max(float(weights[weights > 0].sum()), -float(weights.min()))
+    steps = np.rint(weights / (largest or 1.0) * WEIGHT_STEPS).astype(int)
     if steps.max() <= 0:
         raise ColorError(f"expected at least one positive weight; got {weights.tolist()}")
     red, green, blue = steps.tolist()
     return red, green, blue
+
+
+def color_filter(color: str | Sequence[float]) -> NDArray[np.float32]:
+    """Real weights of the graph's filter for a colour, float32 [1, 1, 1, 3]. Raises ColorError."""
+    return np.array(color_weights(color), np.float32).reshape(1, 1, 1, 3) / np.float32(WEIGHT_STEPS)
 
 
 def name(color: str | Sequence[float] | None = None, height: int = 64, width: int = 64) -> str:
@@ -65,7 +73,7 @@ def build(weights: tuple[int, int, int] | None = None, height: int = 64, width: 
 
     Input "image": uint8 [1, height, width, 1], grey, or with weights [1, height, width, 3], RGB. Output
     "evidence": uint8 [1, height, width, 1], the grey image or the positive part of the weighted sum of the
-    channels, of which 255 is the largest possible value; without single hot pixels, averaged over 3x3 px.
+    channels, at most 255; without single hot pixels, averaged over 3x3 px.
     Raises GraphError when no weight is positive.
     """
     graph = GraphBuilder(_label(weights, height, width))
@@ -84,13 +92,12 @@ def _label(weights: tuple[int, int, int] | None, height: int, width: int) -> str
 
 
 def _weighted_sum(graph: GraphBuilder, pixels: TensorSpec, weights: NDArray[np.int8]) -> TensorSpec:
-    positive = float(weights[weights > 0].sum())
-    if not positive:
+    if weights.max() <= 0:
         raise GraphError(f"expected at least one positive weight; got {weights.tolist()}")
     return graph.conv_2d(
         pixels,
         weights.reshape(1, 1, 1, 3),
-        weight_scale=1.0 / positive,
+        weight_scale=1.0 / WEIGHT_STEPS,
         scale=1.0,
         zero_point=_ZERO_POINT,
         activation="RELU",
