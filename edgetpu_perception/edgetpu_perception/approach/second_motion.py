@@ -15,8 +15,8 @@ CELL = 4
 SIDES = (3, 4, 6, 8)
 """Cells along a side of the squares."""
 
-_EXPECTED = (0.1, 0.1, 0.1)
-"""Standard deviations of shifts, focal lengths, and growth relative to the rest."""
+_PRECISION = (0.1**-2, 0.1**-2, 0.1**-2)
+"""Inverse variances of shifts, focal lengths, and growth relative to the rest."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,21 @@ class MotionSearch:
 
     def __init__(self, rows: int, columns: int) -> None:
         """Size of the maps, elements."""
-        self._rows, self._columns = rows // CELL, columns // CELL
-        self._sums = np.zeros((9, self._rows + 1, self._columns + 1))
+        self._products = np.empty((9, rows, columns), np.float32)
+        # Sums over all that is above and to the left of a corner of a cell.
+        self._above = _sums_up_to(rows)
+        self._left = _sums_up_to(columns).T.copy()
+        height, width = len(self._above), self._left.shape[1]
+        squares = [
+            (row, column, side)
+            for side in SIDES
+            for row in range(height - side)
+            for column in range(width - side)
+        ]
+        self._squares = np.array(squares, np.intp).reshape(-1, 3)
+        top, left, sides = self._squares.T
+        corners = [(top, left), (top + sides, left + sides), (top, left + sides), (top + sides, left)]
+        self._corners = np.array([row * width + column for row, column in corners])
 
     def find(self, jacobian: NDArray[np.float32], residual: Map, weights: Map) -> OtherMotion | None:
         """The best square; None in a map that is smaller than any.
@@ -46,40 +59,46 @@ class MotionSearch:
         `jacobian` [parameters, rows, columns]: what each parameter of the rest's warp adds to the residual;
         `weights`: inverse variances.
         """
+        if not len(self._squares):
+            return None
+        products = self._products
         right, down, growth = jacobian[0], jacobian[1], jacobian[GROWTH]
-        weighted = [weights * right, weights * down, weights * growth]
-        products = (
-            weighted[0] * right,
-            weighted[0] * down,
-            weighted[0] * growth,
-            weighted[1] * down,
-            weighted[1] * growth,
-            weighted[2] * growth,
-            *(each * residual for each in weighted),
-        )
-        for sums, product in zip(self._sums, products, strict=True):
-            whole = product[: self._rows * CELL, : self._columns * CELL]
-            cells = whole.reshape(self._rows, CELL, self._columns, CELL).sum(axis=(1, 3))
-            np.cumsum(np.cumsum(cells, axis=0), axis=1, out=sums[1:, 1:])
-        found = [self._best(side) for side in SIDES if side <= min(self._rows, self._columns)]
-        return max(found, key=lambda square: square.evidence, default=None)
+        # Rows 6 to 8 are weighted first, then multiplied with all others, and with the residual at last.
+        weighted = products[6:]
+        for each, slopes in zip(weighted, (right, down, growth), strict=True):
+            np.multiply(weights, slopes, out=each)
+        np.multiply(weighted, right, out=products[:3])
+        np.multiply(weighted[1:], down, out=products[3:5])
+        np.multiply(weighted[2], growth, out=products[5])
+        weighted *= residual
+        sums = (self._above @ products @ self._left).reshape(9, -1)
+        first, last, aside, below = self._corners
+        found = (sums[:, first] + sums[:, last] - sums[:, aside] - sums[:, below]).astype(np.float64)
+        best, evidence = _best(found)
+        row, column, side = (self._squares[best] * CELL).tolist()
+        a, b, c, d, e, f, *toward = found[:, best]
+        information = np.array([[a, b, c], [b, d, e], [c, e, f]]) + np.diag(_PRECISION)
+        step = np.linalg.solve(information, np.array(toward)).tolist()
+        square = slice(row, row + side), slice(column, column + side)
+        return OtherMotion(evidence, *square, (step[0], step[1], step[2]))
 
-    def _best(self, side: int) -> OtherMotion:
-        sums = self._sums
-        square = (
-            sums[:, side:, side:] - sums[:, :-side, side:] - sums[:, side:, :-side] + sums[:, :-side, :-side]
-        )
-        a, b, c, d, e, f, *toward = square
-        a, d, f = (each + sigma**-2 for each, sigma in zip((a, d, f), _EXPECTED, strict=True))
-        information = np.array([[a, b, c], [b, d, e], [c, e, f]]).transpose(2, 3, 0, 1)
-        wanted = np.array(toward).transpose(1, 2, 0)
-        steps = np.linalg.solve(information, wanted[..., np.newaxis])[..., 0]
-        evidence = (steps * wanted).sum(axis=-1)
-        row, column = np.unravel_index(int(evidence.argmax()), evidence.shape)
-        right, down, growth = steps[row, column].tolist()
-        return OtherMotion(
-            float(evidence[row, column]),
-            slice(int(row) * CELL, int(row + side) * CELL),
-            slice(int(column) * CELL, int(column + side) * CELL),
-            (right, down, growth),
-        )
+
+def _best(products: NDArray[np.float64]) -> tuple[int, float]:
+    """Index and chi-square of the set of three normal equations that explains most, by elimination."""
+    a, b, c, d, e, f, right, down, growth = products
+    a, d, f = (each + precision for each, precision in zip((a, d, f), _PRECISION, strict=True))
+    evidence = right * right / a
+    down = down - b * right / a
+    growth = growth - c * right / a
+    d, e, f = d - b * b / a, e - b * c / a, f - c * c / a
+    evidence += down * down / d
+    growth -= e * down / d
+    evidence += growth * growth / (f - e * e / d)
+    best = int(evidence.argmax())
+    return best, float(evidence[best])
+
+
+def _sums_up_to(size: int) -> NDArray[np.float32]:
+    """[cells + 1, size]: ones up to the border of each cell."""
+    borders = np.arange(size // CELL + 1)[:, np.newaxis] * CELL
+    return (np.arange(size) < borders).astype(np.float32)

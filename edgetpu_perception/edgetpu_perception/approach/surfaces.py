@@ -97,8 +97,8 @@ _SMALLEST_PART = 0.02
 _TRIAL = (8, 20)
 """Frames that a new surface is given at least to part from the main one, and at most to prove itself."""
 
-_PAUSE = 8
-"""Frames after a trial that failed until the next one."""
+_PAUSE, _INTERVAL = 8, 2
+"""Frames after a trial that failed until the next search for another motion, and from search to search."""
 
 _EVIDENCE_TRIED = 30.0
 """Chi-square by which a motion of its own must explain part of the image better to be followed."""
@@ -243,7 +243,7 @@ class SurfaceTracker:
         motion = inverse(surface.warp) @ alignment.warp
         surface.motion += _FOLLOW * (motion / motion[2, 2] - surface.motion)
         surface.warp = alignment.warp
-        surface.overlap = float(alignment.inside.mean())
+        surface.overlap = np.count_nonzero(alignment.inside) / self._size
         surface.frames += 1
         covariance = alignment.covariance
         if main:
@@ -276,11 +276,12 @@ class SurfaceTracker:
         squares = [square / scale for square in squares]
         around = [cv2.blur(square, (_WINDOW, _WINDOW)) for square in squares]
         main = self.surfaces[0]
-        self.unexplained = float((self._own(around) > _UNEXPLAINED).mean())
+        self.unexplained = np.count_nonzero(self._own(around) > _UNEXPLAINED) / self._size
         if len(self.surfaces) == 1:
             main.part = 1 / (1 + (around[0] / _OUTLIER) ** 2)
             main.established = True
             if main.frames >= self._next_trial:
+                self._next_trial = main.frames + _INTERVAL
                 self._try_another(alignments[0], scale)
             return
         self._weigh(squares, alignments)
