@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+import cv2
 import numpy as np
 
 from edgetpu_perception.approach.homography_alignment import GROWTH, STRETCH, TILT, Matrix
@@ -91,7 +92,7 @@ def _motion(slant: complex, motion_and_tilt: complex, spread: float) -> tuple[fl
 
 def _logarithm(warp: Matrix) -> Matrix:
     """Logarithm of a matrix near a multiple of 1, less a multiple of 1."""
-    rest = warp / np.cbrt(np.linalg.det(warp)) - np.eye(3)
+    rest = warp / np.cbrt(cv2.determinant(warp)) - np.eye(3)
     square = rest @ rest
     logarithm: Matrix = rest - square / 2 + square @ rest / 3
     return logarithm

@@ -212,7 +212,6 @@ class SurfaceTracker:
 
     def _follow(self, steepness: Map, seconds: float) -> list[Alignment]:
         """Align every surface, the main one, which comes first, first."""
-        self.surfaces.sort(key=lambda surface: -float(surface.part.sum()))
         main = self.surfaces[0]
         certainty = np.float32(CORRELATION**-2) / (np.float32(max(self._noise, SMALLEST_NOISE)) + steepness)
         alignments = []
@@ -263,7 +262,7 @@ class SurfaceTracker:
             surface.depth.start_over(surface.log_depth, variance, since)
 
     def _share(self, alignments: list[Alignment], brightness: Map, steepness: Map) -> None:
-        """Divide the map among the surfaces, try another one, drop one that explains nothing."""
+        """Divide the map among the surfaces, the largest first; try another, drop one that explains nothing."""
         squares = [alignment.residual**2 for alignment in alignments]
         own = self._own(squares)
         scale = np.float32(max(self._noise, SMALLEST_NOISE)) + steepness
@@ -334,11 +333,14 @@ class SurfaceTracker:
 
     def _drop(self) -> None:
         other = self.surfaces[1]
-        smaller, larger = sorted(self.surfaces, key=lambda surface: float(surface.part.sum()))
+        sizes = [float(surface.part.sum()) for surface in self.surfaces]
         vain = other.frames > _TRIAL[1] and not other.established
-        if vain or smaller.part.sum() < _SMALLEST_PART * self._size or self._alike():
-            self.surfaces = [larger]
-            self._next_trial = larger.frames + _PAUSE
+        superfluous = vain or min(sizes) < _SMALLEST_PART * self._size or self._alike()
+        if sizes[1] > sizes[0]:
+            self.surfaces.reverse()
+        if superfluous:
+            del self.surfaces[1]
+            self._next_trial = self.surfaces[0].frames + _PAUSE
 
     def _alike(self) -> bool:
         """Whether the surfaces move the same, so that they are one."""
@@ -355,7 +357,7 @@ class SurfaceTracker:
         return bool(max(apart[0] * self._grid.focal[0], apart[1] * self._grid.focal[1]) < _SAME)
 
     def _of_interest(self) -> Surface:
-        main = max(self.surfaces, key=lambda surface: float(surface.part.sum()))
+        main = self.surfaces[0]
         for surface in self.surfaces:
             if surface is not main and surface.established and surface.approaches:
                 sigmas = 0.0 if surface.nearest else _NEARER_SIGMAS
@@ -366,7 +368,7 @@ class SurfaceTracker:
         return main
 
     def _renew_keyframe(self, brightness: Map) -> None:
-        main = max(self.surfaces, key=lambda surface: float(surface.part.sum()))
+        main = self.surfaces[0]
         x, y = main.warp[0, 2] / self._grid.extent[0], main.warp[1, 2] / self._grid.extent[1]
         growth = max(abs(surface.log_depth) for surface in self.surfaces if surface.established)
         if (
