@@ -95,12 +95,48 @@ def test_a_coloured_disc_is_found_on_photographs_of_half_contrast(color: str) ->
     assert rmse(np.concatenate(found)) < 0.1
 
 
+@pytest.mark.parametrize("name", ["astronaut", "chelsea", "coffee", "retina"])
 @pytest.mark.parametrize("color", TARGETS)
-def test_a_coloured_disc_is_found_at_full_contrast_or_the_confidence_is_low(color: str) -> None:
-    found, _, confidences = errors(SpotTracker(color=color), target("chelsea", color, 1.0))
+def test_a_coloured_disc_is_found_at_full_contrast_or_the_confidence_is_low(color: str, name: str) -> None:
+    found, _, confidences = errors(SpotTracker(color=color), target(name, color, 1.0))
     right = np.hypot(*found.T) < 0.3
     assert np.mean(right) >= 0.9
     assert np.all(right | (confidences < 0.5))
+
+
+def test_a_target_is_told_from_a_scene_of_almost_its_colour_by_its_outline() -> None:
+    image = np.full((64, 64, 3), 235, np.uint8)
+    image[:, 40:] = 40
+    image[inside(38, 30, 10)] = 255
+    result = SpotTracker(color="white").update(image)
+    assert ((result.x + 1) * 31.5, (result.y + 1) * 31.5) == pytest.approx((38, 30), abs=0.05)
+
+
+def test_of_two_flat_targets_the_tracker_stays_with_the_one_it_had() -> None:
+    tracker = SpotTracker(color="red")
+    image = np.full((64, 64, 3), 90, np.uint8)
+    image[inside(45, 45, 8)] = (255, 0, 0)
+    tracker.update(image)
+    image[inside(15, 15, 8)] = (255, 0, 0)
+    result = tracker.update(image)
+    assert ((result.x + 1) * 31.5, (result.y + 1) * 31.5) == pytest.approx((45, 45), abs=0.05)
+
+
+def test_the_highlight_of_a_ball_is_not_taken_for_the_ball() -> None:
+    shade = np.clip(1.0 - ((X - 26) ** 2 + (Y - 26) ** 2) / 5000, 0.3, 1.0)
+    image = np.where(inside(32, 32, 14), 255 * shade, 0).astype(np.uint8)
+    result = SpotTracker(color="red").update(np.stack([image, image // 6, image // 6], axis=2))
+    assert ((result.x + 1) * 31.5, (result.y + 1) * 31.5) == pytest.approx((32, 32), abs=0.5)
+
+
+def test_the_sigma_of_a_smooth_spot_in_the_dark_covers_the_errors_it_should() -> None:
+    def draw(random: np.random.Generator) -> tuple[Image, float, float]:
+        sigma = random.uniform(1, 6)
+        x, y = random.uniform(3 * sigma, 63 - 3 * sigma, 2)
+        return np.rint(120 * np.exp(-((X - x) ** 2 + (Y - y) ** 2) / (2 * sigma**2))).astype(np.uint8), x, y
+
+    found, sigmas, _ = errors(SpotTracker(), draw, 200)
+    assert 0.6 <= np.mean(np.abs(found) < sigmas) <= 0.8
 
 
 def test_the_sigma_of_a_smooth_spot_without_noise_covers_the_errors_it_should() -> None:

@@ -56,7 +56,7 @@ COLOR_SOLID = (0.9, 0.99)
 SURE = 0.5
 """A confidence with which no second threshold is tried."""
 
-FLAT_SHARE = 0.5
+FLAT_SHARE = 0.8
 """A flat target is most of the blob found for it, not the highlight of something round."""
 
 RIVAL_SHARE = 0.75
