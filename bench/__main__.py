@@ -14,7 +14,7 @@ from pathlib import Path
 
 from measure.rows import Row, line, write_rows
 
-AREAS = ("formats", "link", "startup")
+AREAS = ("applications", "formats", "link", "startup")
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "bench" / "results.json"
 EXIT_INTERRUPTED = 130
 

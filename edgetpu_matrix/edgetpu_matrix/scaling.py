@@ -7,23 +7,29 @@ asked for with an input scale that keeps the outputs inside theirs; both are und
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import sqrt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgetpu_driver.errors import InputError
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 
 STEPS = 127
 """Quantisation steps on either side of zero that weights and inputs use."""
 
+TYPICAL = 0.3
+"""Root mean square of a typical input over its largest value; that of Gaussian values."""
+
 
 @dataclass(frozen=True)
-class DenseRange:
-    """What the inputs and outputs of a Dense model span."""
+class DenseModel:
+    """What a model of one Dense layer multiplies, and what its inputs and outputs span."""
 
+    rows: int
+    columns: int
     input_scale: float
     """Real value of one input step, as the model was built."""
     output_scale: float
@@ -32,14 +38,27 @@ class DenseRange:
     """Largest output of either sign that is certainly not clipped."""
 
     @classmethod
-    def of(cls, inputs: TensorSpec, outputs: TensorSpec) -> DenseRange:
-        """Read it from a model's input and output; InputError when they are not 8-bit quantised."""
-        for spec in (inputs, outputs):
-            if spec.dtype not in (np.uint8, np.int8) or not spec.scale > 0:
-                raise InputError(f"expected a model with 8-bit quantised tensors; got {spec}")
-        limits = np.iinfo(outputs.dtype)
-        steps = min(limits.max - outputs.zero_point, outputs.zero_point - limits.min)
-        return cls(inputs.scale, outputs.scale, steps * outputs.scale)
+    def of(cls, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> DenseModel:
+        """Recognise it by its inputs and outputs; ModelUnsupportedError when it is something else."""
+        if len(inputs) != 1 or len(outputs) != 1:
+            raise ModelUnsupportedError(
+                f"expected a Dense model of one input and one output; got {len(inputs)} and {len(outputs)}"
+            )
+        (given,), (result,) = inputs, outputs
+        if _steps(given) < STEPS or not _steps(result):
+            raise ModelUnsupportedError(
+                f"expected a Dense model with 8-bit tensors around zero; got {given} and {result}"
+            )
+        limit = _steps(result) * result.scale
+        return cls(prod(result.shape), prod(given.shape), given.scale, result.scale, limit)
+
+
+def _steps(spec: TensorSpec) -> int:
+    """Steps of a tensor on both sides of zero; 0 when it is not one of eight bits."""
+    if spec.dtype not in (np.uint8, np.int8) or not spec.scale > 0:
+        return 0
+    limits = np.iinfo(spec.dtype)
+    return int(max(min(limits.max - spec.zero_point, spec.zero_point - limits.min), 0))
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,7 @@ class FittedMatrix:
     """[rows, columns], to be set: whole numbers of quantisation steps, so that nothing is rounded again."""
     gains: NDArray[np.float64]
     """[rows]: what each row of the real matrix was multiplied by."""
-    range: DenseRange
+    dense: DenseModel
     reach: float
     """Largest |output| in the model's units that a vector of length 1 in its units can cause."""
 
@@ -59,17 +78,23 @@ class FittedMatrix:
         """The real matrix that the model multiplies by after rounding, [rows, columns]."""
         return self.weights / self.gains[:, None]
 
-    def scaled(self, factor: float) -> FittedMatrix:
-        """The same weights standing for a matrix that is larger by `factor`."""
-        return replace(self, gains=self.gains / factor)
+    def quantise(self, inputs: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """Round inputs, [columns], to whole steps, and say what a step is worth.
 
-    def input_scale(self, inputs: NDArray[np.float64]) -> float:
-        """Real value of one input step, the finest that clips neither inputs nor outputs."""
+        It is the finest step that clips neither inputs nor outputs.
+        """
         largest = float(np.abs(inputs).max(initial=0.0))
         if largest == 0.0:
-            return self.range.input_scale
-        for_outputs = self.reach * float(np.linalg.norm(inputs)) / self.range.output_limit
-        return max(largest / STEPS, for_outputs * self.range.input_scale)
+            return np.zeros_like(inputs), self.dense.input_scale
+        length_to_scale = self.reach / self.dense.output_limit * self.dense.input_scale
+        scale = max(largest / STEPS, length_to_scale * float(np.linalg.norm(inputs)))
+        while True:
+            steps = np.rint(inputs / scale)
+            # Rounding may have made the vector longer.
+            needed = length_to_scale * float(np.linalg.norm(steps))
+            if needed <= 1.0:
+                return steps, scale
+            scale *= 1.001 * needed
 
     def outputs(self, products: NDArray[np.floating]) -> NDArray[np.float64]:
         """Bring what the model gave back to the real matrix."""
@@ -78,14 +103,14 @@ class FittedMatrix:
     def output_step(self, input_scale: float) -> NDArray[np.float64]:
         """Real value of one step of each output, [rows], in products asked for with that input scale."""
         step: NDArray[np.float64] = (
-            self.range.output_scale * input_scale / self.range.input_scale / self.gains
+            self.dense.output_scale * input_scale / self.dense.input_scale / self.gains
         )
         return step
 
 
 def fit(
     matrix: ArrayLike,
-    dense: DenseRange,
+    dense: DenseModel,
     row_scales: NDArray[np.floating] | None = None,
     crest: float | None = None,
 ) -> FittedMatrix:
@@ -106,22 +131,42 @@ def fit(
         raise InputError("expected a matrix of finite numbers; got NaN or infinity")
     rows, columns = real.shape
     spread = 1.0 if crest is None else min(crest / sqrt(columns), 1.0)
+    lengths = np.linalg.norm(real, axis=1)
     largest = np.abs(real).max(axis=1)
     largest[largest == 0.0] = 1.0
     if row_scales is None:
-        # Any scale will do where the multipliers follow: an input that uses half its range fills the outputs.
-        lengths = np.linalg.norm(real / largest[:, None], axis=1) * spread * sqrt(columns) / 2
-        steps = dense.output_limit / np.maximum(lengths, 1.0) / STEPS
+        # The multipliers follow the weights: let a typical input fill the outputs.
+        reachable = spread * TYPICAL * sqrt(columns) * np.maximum(lengths, largest)
+        gains = dense.output_limit / reachable * _shortening(lengths / reachable)
+        steps = gains * largest / STEPS
     else:
         steps = np.asarray(row_scales[:rows], np.float64)
-    gains = steps * STEPS / largest
-    lengths = np.linalg.norm(real, axis=1) * gains
-    # The longest row decides how coarse the input is; rows shortened to the median lose less than all gain.
-    gains *= (
-        np.minimum(1.0, np.median(lengths[lengths > 0]) / np.maximum(lengths, 1e-300))
-        if lengths.any()
-        else 1.0
-    )
+        gains = steps * STEPS / largest
+        gains *= _shortening(lengths * gains)
+        gains *= _balance(dense, float((lengths * gains).max()) * spread, float(steps.mean()), columns)
     weights = (np.rint(real * (gains / steps)[:, None]) * steps[:, None]).astype(np.float32)
     reach = float(np.linalg.norm(weights, axis=1).max()) * spread
     return FittedMatrix(weights, gains, dense, reach)
+
+
+def _shortening(lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Factors that shorten rows to the median length.
+
+    The longest row decides how coarse inputs are: what the rows longer than most lose, all gain.
+    """
+    if not lengths.any():
+        return np.ones_like(lengths)
+    factors: NDArray[np.float64] = np.median(lengths[lengths > 0]) / np.maximum(lengths, 1e-300)
+    return np.minimum(1.0, factors)
+
+
+def _balance(dense: DenseModel, reach: float, step: float, columns: int) -> float:
+    """Factor for weights that are so large that inputs must be coarse to keep the outputs in their range.
+
+    Rounding weights then costs 1 / factor, rounding inputs costs factor: the best is where both are equal.
+    """
+    excess = reach * TYPICAL * sqrt(columns) * STEPS * dense.input_scale / dense.output_limit
+    if excess <= 1.0:
+        return 1.0
+    equal = sqrt(step * dense.output_limit / (reach * reach * dense.input_scale))
+    return min(1.0, max(equal, 1.0 / excess))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.errors import InputError
-from edgetpu_matrix.scaling import STEPS, DenseRange, FittedMatrix, fit
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_matrix.scaling import DenseModel, FittedMatrix, fit
 
 
 @dataclass(frozen=True)
@@ -27,10 +30,21 @@ class TileRequest:
     """What the model of a tile is to multiply."""
 
     tile: int
-    inputs: NDArray[np.float32]
-    """[columns of the tile], whole numbers of input steps."""
+    steps: NDArray[np.float64]
+    """[columns of the tile]: the inputs in whole steps, -127..127."""
     input_scale: float
     """Real value of one input step."""
+
+    def tensor(self, spec: TensorSpec) -> NDArray[Any]:
+        """The inputs as the model's input tensor, padded with zeros."""
+        tensor = np.full(prod(spec.shape), spec.zero_point, spec.dtype)
+        tensor[: len(self.steps)] = self.steps + spec.zero_point
+        return tensor.reshape(spec.shape)
+
+    def outputs(self, array: NDArray[Any], inputs: TensorSpec, outputs: TensorSpec) -> NDArray[np.floating]:
+        """The real values of the model's output tensor, which counts on inputs of its own scale."""
+        real: NDArray[np.floating] = outputs.dequantise(array).ravel() * (self.input_scale / inputs.scale)
+        return real
 
 
 @dataclass(frozen=True)
@@ -48,14 +62,12 @@ class RealProduct:
 
 
 class TiledMatrix:
-    """A matrix cut into tiles of at most `shape`, rows by columns, the size of a Dense model.
+    """A matrix cut into tiles that copies of a Dense model take. crest: see `scaling.fit`."""
 
-    crest: see `scaling.fit`.
-    """
-
-    def __init__(self, dense: DenseRange, shape: tuple[int, int], crest: float | None = None) -> None:
-        self._dense, self.shape, self._crest = dense, shape, crest
+    def __init__(self, dense: DenseModel, crest: float | None = None) -> None:
+        self.dense, self._crest = dense, crest
         self._size = (0, 0)
+        self._in_force: NDArray[np.float64] | None = None
         self.tiles: list[Tile] = []
         """Row of tiles by row of tiles."""
 
@@ -76,24 +88,28 @@ class TiledMatrix:
         if changed is None or real.shape[1] != self._size[1]:
             self.tiles = []
         old = self.tiles
-        touched = {row // self.shape[0] for row in changed or ()}
+        touched = {row // self.dense.rows for row in changed or ()}
         tiles, fresh = [], []
-        for index, (rows, columns) in enumerate(_cut(real.shape, self.shape)):
-            same = index < len(old) and old[index].rows == rows and rows.start // self.shape[0] not in touched
+        for index, (rows, columns) in enumerate(_cut(real.shape, self.dense)):
+            same = (
+                index < len(old) and old[index].rows == rows and rows.start // self.dense.rows not in touched
+            )
             tile = old[index] if same else self._fit(index, rows, columns, real, row_scales)
             tiles.append(tile)
             if not same:
                 fresh.append(tile)
+        self._in_force = None
         self.tiles, self._size = tiles, (real.shape[0], real.shape[1])
         return fresh
 
     @property
     def in_force(self) -> NDArray[np.float64]:
         """The matrix that is multiplied by after rounding, [rows, columns]."""
-        matrix = np.zeros(self._size)
-        for tile in self.tiles:
-            matrix[tile.rows, tile.columns] = tile.fitted.in_force
-        return matrix
+        if self._in_force is None:
+            self._in_force = np.zeros(self._size)
+            for tile in self.tiles:
+                self._in_force[tile.rows, tile.columns] = tile.fitted.in_force
+        return self._in_force
 
     def requests(self, vector: ArrayLike) -> list[TileRequest]:
         """What to have multiplied for a vector, float [columns]; InputError for any other, NaN, infinity."""
@@ -104,10 +120,8 @@ class TiledMatrix:
             raise InputError("expected a vector of finite values; got NaN or infinity")
         found = []
         for tile in self.tiles:
-            part = values[tile.columns]
-            scale = tile.fitted.input_scale(part)
-            steps = np.clip(np.rint(part / scale), -STEPS, STEPS)
-            found.append(TileRequest(tile.index, (steps * scale).astype(np.float32), scale))
+            steps, scale = tile.fitted.quantise(values[tile.columns])
+            found.append(TileRequest(tile.index, steps, scale))
         return found
 
     def combine(
@@ -123,7 +137,7 @@ class TiledMatrix:
             variance[tile.rows] += step**2 / 12
             # Half a step of rounding, and the one step that two implementations may differ by.
             bound[tile.rows] += 1.5 * step
-            inputs[tile.columns] = request.inputs
+            inputs[tile.columns] = request.steps * request.input_scale
         return RealProduct(outputs, np.sqrt(variance), bound, inputs)
 
     def _fit(
@@ -134,14 +148,15 @@ class TiledMatrix:
         real: NDArray[np.floating],
         row_scales: NDArray[np.floating] | None,
     ) -> Tile:
-        return Tile(index, rows, columns, fit(real[rows, columns], self._dense, row_scales, self._crest))
+        return Tile(index, rows, columns, fit(real[rows, columns], self.dense, row_scales, self._crest))
 
 
-def _cut(size: tuple[int, ...], shape: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
+def _cut(size: tuple[int, ...], dense: DenseModel) -> Iterator[tuple[slice, slice]]:
     """Rows and columns of each tile."""
-    for row in range(0, size[0], shape[0]):
-        for column in range(0, size[1], shape[1]):
+    rows, columns = size
+    for row in range(0, rows, dense.rows):
+        for column in range(0, columns, dense.columns):
             yield (
-                slice(row, min(row + shape[0], size[0])),
-                slice(column, min(column + shape[1], size[1])),
+                slice(row, min(row + dense.rows, rows)),
+                slice(column, min(column + dense.columns, columns)),
             )

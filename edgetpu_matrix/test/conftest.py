@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from edgetpu_matrix.scaling import DenseRange
+from edgetpu_matrix.scaling import DenseModel
 from edgetpu_matrix.tiles import RealProduct, TiledMatrix, TileRequest
 
-GOLDEN_256 = DenseRange(input_scale=0.00784303, output_scale=0.01904886, output_limit=126 * 0.01904886)
+GOLDEN_256 = DenseModel(
+    rows=256, columns=256, input_scale=0.00784303, output_scale=0.01904886, output_limit=126 * 0.01904886
+)
 """What Google's compiler made of a Dense(256) layer."""
 
 GOLDEN_ROW_SCALES = np.random.default_rng(256).uniform(8.39e-4, 8.5e-4, 256).astype(np.float32)
@@ -18,10 +22,8 @@ GOLDEN_ROW_SCALES = np.random.default_rng(256).uniform(8.39e-4, 8.5e-4, 256).ast
 class EightBits:
     """Dense models in int8 steps, rounded to nearest, one for each tile of a matrix; counts what it clips."""
 
-    shape = (256, 256)
-
     def __init__(self, matrix: ArrayLike, *, crest: float | None = None, rescale_rows: bool = False) -> None:
-        self.tiled = TiledMatrix(GOLDEN_256, self.shape, crest)
+        self.tiled = TiledMatrix(GOLDEN_256, crest)
         self.row_scales = None if rescale_rows else GOLDEN_ROW_SCALES
         self.clipped = 0
         self.set(matrix)
@@ -36,10 +38,9 @@ class EightBits:
         return self.tiled.combine(requests, {each.tile: self._run(each) for each in requests})
 
     def _run(self, request: TileRequest) -> NDArray[np.float64]:
-        steps = np.rint(request.inputs / request.input_scale)
-        assert np.abs(steps).max(initial=0) <= 127
+        assert np.abs(request.steps).max(initial=0) <= 127
         weights = self.tiled.tiles[request.tile].fitted.weights.astype(np.float64)
-        outputs = np.rint(weights @ steps * GOLDEN_256.input_scale / GOLDEN_256.output_scale)
+        outputs = np.rint(weights @ request.steps * GOLDEN_256.input_scale / GOLDEN_256.output_scale)
         self.clipped += int((np.abs(outputs) > 126).sum())
         real = np.clip(outputs, -126, 126) * GOLDEN_256.output_scale
         return real * request.input_scale / GOLDEN_256.input_scale
@@ -51,10 +52,19 @@ def eight_bits() -> type[EightBits]:
 
 
 @pytest.fixture
-def dense() -> DenseRange:
+def dense() -> DenseModel:
     return GOLDEN_256
 
 
 @pytest.fixture
 def row_scales() -> NDArray[np.float32]:
     return GOLDEN_ROW_SCALES
+
+
+@pytest.fixture
+def golden() -> Path:
+    """Models that Google's compiler wrote, with their graphs; data beside the repository."""
+    directory = (Path(__file__).parents[3] / "shared" / "golden").resolve()
+    if not directory.is_dir():
+        pytest.skip(f"the golden data is not at {directory}")
+    return directory

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgetpu_matrix.place_database import PlaceDatabase
-from edgetpu_matrix.place_search import Place, bounds, rank
+from edgetpu_matrix.place_search import Place, PlaceSearch, bounds
 
 random = np.random.default_rng(3)
 
@@ -18,16 +18,13 @@ def find(eight_bits: Any) -> Any:
     """Searches a database on Dense models."""
 
     def find(database: PlaceDatabase, embedding: Any, count: int = 1) -> tuple[Place, ...]:
-        query = database.unit_vector(embedding)
-        if not len(database):
-            return rank(database, query, np.zeros(0), np.zeros(0), count)
-        model = eight_bits(database.rows)
-        product = model.multiply(query)
-        errors = np.linalg.norm(model.tiled.in_force - database.rows, axis=1)
-        limits = bounds(query, product, errors)
+        search, query = PlaceSearch(database), database.unit_vector(embedding)
+        model = eight_bits(search.rows()[0])
+        product, in_force = model.multiply(query), model.tiled.in_force
+        limits = bounds(query, product, np.linalg.norm(in_force - database.rows, axis=1))
         assert (np.abs(product.outputs - database.rows @ query) <= limits).all()
         assert model.clipped == 0
-        return rank(database, query, product.outputs, limits, count)
+        return search.find(query, product, in_force, count)
 
     return find
 
@@ -65,8 +62,19 @@ def test_a_known_view_scores_1(find: Any) -> None:
     assert find(database_of(embeddings), 5 * embeddings[431]) == (Place("place 431", pytest.approx(1.0)),)
 
 
-def test_an_empty_database_knows_no_place(find: Any) -> None:
-    assert find(PlaceDatabase(4), [1.0, 2, 3, 4], 3) == ()
+def test_only_the_rows_that_changed_are_to_be_set_again() -> None:
+    database = database_of(np.eye(4))
+    search = PlaceSearch(database)
+    assert not search.is_current
+    assert search.rows()[1] is None
+    assert search.is_current
+    database.remove("place 1")
+    assert not search.is_current
+    rows, changed = search.rows()
+    assert changed == {1, 3}
+    assert rows.argmax(axis=1).tolist() == [0, 3, 2]
+    database.add("new", np.ones(4))
+    assert rows.shape == (3, 4)
 
 
 def test_there_are_no_more_answers_than_places(find: Any) -> None:

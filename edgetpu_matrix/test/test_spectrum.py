@@ -38,7 +38,7 @@ REACH = {
     "a line in noise on an offset": 30,
     "noise": 29,
     "a step": 31,
-    "a click": 24,
+    "a click": 18,
 }
 
 

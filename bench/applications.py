@@ -1,0 +1,125 @@
+"""What eight bits cost the reservoir, the search for places and the spectrum, and how long they take.
+
+All run on the suite's own Dense graph by LiteRT, whose integers are those of the chip.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.timing import milliseconds
+from edgetpu_driver import CpuEngine
+from edgetpu_driver.graphs import dense
+from edgetpu_matrix import EchoStateNetwork, EngineMatrix, PlaceRecognition, RidgeReadout, SpectrumTransform
+from edgetpu_matrix.echo_state import CREST
+from edgetpu_matrix.series import mackey_glass, narma10
+from measure.rows import Row
+
+_SIZE = 256
+_PLACES, _QUERIES = 4096, 200
+_KNOWN_LIBRARY_OFF = 0.18  # what its documentation says of its scores
+
+Array = NDArray[np.float64]
+
+
+def rows() -> Iterator[Row]:
+    """Measure the three."""
+    yield from _reservoir()
+    yield from _places()
+    yield from _spectrum()
+
+
+def _reservoir() -> Iterator[Row]:
+    tasks: tuple[tuple[str, tuple[Array, Array], float, dict[str, Any]], ...] = (
+        ("NARMA-10", narma10(3000), 0.40, {"spectral_radius": 0.9}),
+        (
+            "Mackey-Glass 17 ahead",
+            mackey_glass(3000, 17),
+            0.12,
+            {"spectral_radius": 0.95, "leak": 0.5},
+        ),
+    )
+    for case, series, reach, arguments in tasks:
+        network = EchoStateNetwork(_SIZE, **arguments)
+        exact = _error(network, network.matrix.__matmul__, series)
+        for rescale_rows in (False, True):
+            matrix = EngineMatrix([CpuEngine(dense.build(_SIZE))], crest=CREST, rescale_rows=rescale_rows)
+            matrix.set(network.matrix)
+            network.reset()
+            network.bind(matrix.in_force)
+            error = _error(network, functools.partial(_outputs, matrix), series)
+            name = f"{case}{', rescaled rows' if rescale_rows else ''}"
+            yield Row("reservoir", name, "nrmse", error, "", reach, "lower", bound=exact)
+    step = milliseconds(lambda: network.advance(_outputs(matrix, network.state), [0.1]))[0]
+    yield Row("reservoir", "256 neurons", "time of a step", step, "ms", None, "lower")
+
+
+def _outputs(matrix: EngineMatrix, vector: Array) -> Array:
+    return matrix.multiply(vector).outputs
+
+
+def _error(
+    network: EchoStateNetwork, multiply: Callable[[Array], Array], series: tuple[Array, Array]
+) -> float:
+    """Error on the last third / standard deviation of the targets there."""
+    inputs, targets = series
+    trained = len(inputs) * 2 // 3
+    readout = RidgeReadout(1 + 1 + network.size, 1)
+    predicted = []
+    for t, sample in enumerate(inputs):
+        network.advance(multiply(network.state), [sample])
+        features = network.features([sample])
+        if 200 <= t < trained:
+            readout.add(features, [targets[t]])
+        elif t >= trained:
+            predicted.append(features)
+    readout.solve(1e-7)
+    errors = np.array([readout.predict(each)[0] for each in predicted]) - targets[trained:]
+    return float(np.sqrt(np.mean(errors**2)) / targets[trained:].std())
+
+
+def _places() -> Iterator[Row]:
+    random = np.random.default_rng(1)
+    engines = [CpuEngine(dense.build(_SIZE)) for _ in range(_PLACES // _SIZE)]
+    places = PlaceRecognition(engines)
+    embeddings = random.normal(size=(_PLACES, _SIZE))
+    for number, embedding in enumerate(embeddings):
+        places.database.add(str(number), embedding)
+    exact = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    wrong, off = 0, 0.0
+    for query in random.normal(size=(_QUERIES, _SIZE)):
+        cosines = exact @ (query / np.linalg.norm(query))
+        best = np.argsort(-cosines)[:5]
+        found = places.find(query, 5)
+        wrong += [int(place.label) for place in found] != best.tolist()
+        off = max(off, float(np.abs([place.score for place in found] - cosines[best]).max()))
+    case = f"{_PLACES} places of {_SIZE} values"
+    yield Row("places", case, "other than exact search", wrong / _QUERIES, "", 0.0, "lower")
+    yield Row("places", case, "worst error of a score", off, "", 1e-5, "lower", _KNOWN_LIBRARY_OFF)
+    time = milliseconds(lambda: places.find(embeddings[7], 5))[0]
+    yield Row("places", case, "time of a search", time, "ms", None, "lower")
+
+
+def _spectrum() -> Iterator[Row]:
+    random = np.random.default_rng(2)
+    transform = SpectrumTransform(_SIZE)
+    time = np.arange(_SIZE)
+    line, noise = np.sin(2 * np.pi * 40.37 / _SIZE * time), random.normal(size=_SIZE)
+    for rescale_rows, reaches in ((False, (31.0, 29.0)), (True, (36.0, 29.0))):
+        matrix = EngineMatrix([CpuEngine(dense.build(_SIZE))], rescale_rows=rescale_rows)
+        matrix.set(transform.matrix())
+        for name, samples, reach in (
+            ("a line between bins", line, reaches[0]),
+            ("white noise", noise, reaches[1]),
+        ):
+            prepared = transform.prepare(samples)
+            amplitudes = transform.interpret(samples, 1.0, matrix.multiply(prepared)).amplitudes[1:-1]
+            exact = np.abs(np.fft.rfft(prepared))[1:-1] * 2 / (_SIZE / 2)
+            snr = 10 * np.log10((exact**2).sum() / ((amplitudes - exact) ** 2).sum())
+            case = f"{name}{', rescaled rows' if rescale_rows else ''}"
+            yield Row("spectrum", case, "SNR to FFT", float(snr), "dB", reach, "higher")

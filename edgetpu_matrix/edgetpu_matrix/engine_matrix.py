@@ -1,0 +1,75 @@
+"""A real matrix on engines of this process: set once, multiplied by many vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgetpu_driver.engines.engine import SwappableEngine
+from edgetpu_driver.errors import InputError
+from edgetpu_matrix.scaling import DenseModel
+from edgetpu_matrix.tiles import RealProduct, Tile, TiledMatrix
+
+
+class EngineMatrix:
+    """A matrix, float [rows, columns], of any size on one or more engines that run the same Dense model.
+
+        matrix = EngineMatrix([CpuEngine("dense_256.tflite")])
+        matrix.set(weights)
+        outputs = matrix.multiply(vector).outputs
+
+    With as many engines as tiles the weights stay where they are; with fewer they are swapped for every
+    product. crest: see `scaling.fit`. rescale_rows: rewrite the model's multipliers with the weights.
+    Raises ModelUnsupportedError when the model is not a Dense one.
+    """
+
+    def __init__(
+        self, engines: Sequence[SwappableEngine], *, crest: float | None = None, rescale_rows: bool = False
+    ) -> None:
+        if not engines:
+            raise InputError("expected at least one engine; got none")
+        self._engines = engines
+        self._rescale_rows = rescale_rows
+        self._tiled = TiledMatrix(DenseModel.of(engines[0].inputs, engines[0].outputs), crest)
+        self._held: list[Tile | None] = [None] * len(engines)
+        self._row_scales: NDArray[np.float32] | None = None
+        if not rescale_rows:
+            # Any weights will do to learn what one step of them is.
+            self._row_scales = engines[0].set_weights(np.zeros((1, 1), np.float32)).row_scales
+
+    @property
+    def in_force(self) -> NDArray[np.float64]:
+        """The matrix as it was rounded, [rows, columns]."""
+        return self._tiled.in_force
+
+    def set(self, matrix: ArrayLike, changed: Collection[int] | None = None) -> None:
+        """Multiply by this matrix from now on. changed: the rows that differ from the one before; None: all.
+
+        Raises InputError for what is no matrix of finite numbers, DeviceError.
+        """
+        self._tiled.assign(matrix, self._row_scales, changed)
+        for tile in self._tiled.tiles[: len(self._engines)]:
+            self._hold(tile)
+
+    def multiply(self, vector: ArrayLike) -> RealProduct:
+        """Multiply it by a vector, float [columns]; InputError for any other, DeviceError."""
+        requests = self._tiled.requests(vector)
+        products = {}
+        for request in requests:
+            engine = self._hold(self._tiled.tiles[request.tile])
+            given, result = engine.inputs[0], engine.outputs[0]
+            array = engine.run({given.name: request.tensor(given)})[result.name]
+            products[request.tile] = request.outputs(array, given, result)
+        return self._tiled.combine(requests, products)
+
+    def _hold(self, tile: Tile) -> SwappableEngine:
+        """Have the engine of a tile hold its weights."""
+        place = tile.index % len(self._engines)
+        engine = self._engines[place]
+        if self._held[place] is not tile:
+            self._held[place] = None
+            engine.set_weights(tile.fitted.weights, rescale_rows=self._rescale_rows)
+            self._held[place] = tile
+        return engine

@@ -1,0 +1,83 @@
+"""Matrices on real engines: LiteRT runs the suite's own Dense graph and the one of Google's compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
+from edgetpu_driver.graphs import dense
+from edgetpu_driver.tflite.builder import GraphBuilder
+from edgetpu_matrix import EngineMatrix, PlaceRecognition, SpectrumTransform
+
+random = np.random.default_rng(6)
+
+
+def engine(size: int = 64) -> CpuEngine:
+    return CpuEngine(dense.build(size))
+
+
+@pytest.mark.parametrize("engines", [1, 4, 6])
+def test_a_matrix_of_four_tiles_on_few_or_many_engines(engines: int) -> None:
+    matrix = EngineMatrix([engine() for _ in range(engines)])
+    matrix.set(random.normal(size=(100, 128)))
+    for vector in random.normal(size=(3, 128)):
+        product = matrix.multiply(vector)
+        assert (np.abs(product.outputs - matrix.in_force @ product.inputs) <= product.bound).all()
+
+
+@pytest.mark.parametrize("rescale_rows", [False, True], ids=["compiled scales", "rescaled rows"])
+def test_rescaled_rows_stay_within_their_bound_too(rescale_rows: bool) -> None:
+    weights = random.normal(size=(64, 64)) * np.geomspace(1e-3, 1e3, 64)[:, None]
+    matrix = EngineMatrix([engine()], rescale_rows=rescale_rows)
+    matrix.set(weights)
+    assert np.abs(matrix.in_force / weights - 1)[np.abs(weights) > 1e-3].mean() < 0.05
+    product = matrix.multiply(random.normal(size=64))
+    assert (np.abs(product.outputs - matrix.in_force @ product.inputs) <= product.bound).all()
+
+
+def test_the_graph_of_a_compiled_model_takes_a_matrix(golden: Path) -> None:
+    matrix = EngineMatrix([CpuEngine(golden / "models" / "dense_256.tflite")])
+    matrix.set(random.normal(size=(256, 256)))
+    product = matrix.multiply(random.normal(size=256))
+    assert (np.abs(product.outputs - matrix.in_force @ product.inputs) <= product.bound).all()
+
+
+def test_a_spectrum() -> None:
+    transform = SpectrumTransform(64)
+    matrix = EngineMatrix([engine()])
+    matrix.set(transform.matrix())
+    samples = 3 * np.sin(2 * np.pi * 10 / 64 * np.arange(64))
+    spectrum = transform.interpret(samples, 640.0, matrix.multiply(transform.prepare(samples)))
+    assert spectrum.peak_frequency == pytest.approx(100.0, abs=0.1)
+    assert spectrum.peak_amplitude == pytest.approx(3.0, abs=5 * spectrum.sigma)
+
+
+def test_places_come_and_go() -> None:
+    places = PlaceRecognition([engine()])
+    assert places.find([1.0, 2.0]) == ()
+    embeddings = random.normal(size=(200, 80))
+    for number, embedding in enumerate(embeddings):
+        places.database.add(str(number), embedding)
+    assert places.find(embeddings[150])[0].label == "150"
+    places.database.remove("150")
+    assert places.find(embeddings[150])[0].score < 0.9
+    assert places.find(embeddings[199], 2)[0].label == "199"
+
+
+def test_a_model_that_is_not_dense_is_refused() -> None:
+    graph = GraphBuilder("one-sided")
+    pixels = graph.input("pixels", (1, 4), np.uint8, scale=1.0, zero_point=0)
+    graph.output(graph.quantize(pixels, np.int8, scale=1.0, zero_point=-128))
+    with pytest.raises(ModelUnsupportedError, match="expected a Dense model"):
+        EngineMatrix([CpuEngine(graph.build())])
+
+
+def test_there_must_be_an_engine() -> None:
+    with pytest.raises(InputError, match="at least one engine"):
+        EngineMatrix([])
