@@ -59,6 +59,9 @@ SURE = 0.5
 FLAT_SHARE = 0.8
 """A flat target is most of the blob found for it, not the highlight of something round."""
 
+WHOLE_SHARE = 0.95
+"""One that is as good as all of the blob needs no better shape."""
+
 RIVAL_SHARE = 0.75
 """A blob is a candidate when it reaches this share of the contrast."""
 
@@ -197,7 +200,9 @@ def _sharpened(spot: Spot, blob: Blob, evidence: NDArray[Any], image: NDArray[np
     """The same spot by the outline of what has one colour in an RGB image, where that is most of the blob."""
     column, row = cv2.minMaxLoc(evidence[blob.window], mask=blob.mask)[3]
     target = flat_target_in(image, blob, (blob.left + column, blob.top + row))
-    if target is None or target.confidence < spot.confidence or target.area < FLAT_SHARE * blob.area:
+    if target is None or target.area < FLAT_SHARE * blob.area:
+        return spot
+    if target.confidence < spot.confidence and target.area < WHOLE_SHARE * blob.area:
         return spot
     return _flat_spot(target, spot.confidence)
 
