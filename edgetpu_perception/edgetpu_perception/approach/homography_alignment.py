@@ -133,6 +133,8 @@ class Expectation:
     """Expected turn, stretch, shear and tilts."""
     precision: NDArray[np.float64]
     """Inverse variances of the eight parameters."""
+    exposure: float = 1.0
+    """Brightness of the image over that of the keyframe."""
 
 
 class Aligner:
@@ -171,6 +173,7 @@ class Aligner:
             used = (weights * inside).ravel()
             np.multiply(design, used, out=self._weighted)
             products = (self._weighted @ design.T).astype(np.float64)[:_RESIDUAL, : _RESIDUAL + 1]
+            products[PARAMETERS + 1, -1] += _BRIGHTNESS_PRECISION[1, 1] * (1 / expected.exposure - 1)
             information, toward, nuisance = _without_brightness(products)
             offset = parameters_of(backward @ warp)
             offset[TURN:] = parameters_of(warp)[TURN:] - expected.others

@@ -76,6 +76,15 @@ _BESIDE = np.array([0.15, 0.15, 0.05, 0.01, 0.01, 0.01, 0.02, 0.02]) ** -2.0
 _FIRST_NOISE = 10.0
 """Variance of the difference of two maps before it is measured, grey levels squared."""
 
+_MIDDLE_GREY = 128.0
+"""What a brightness of 0 stands for, grey levels."""
+
+_EXPOSURE_STEP = 0.04
+"""Relative change of the brightness of every quarter of the image, at least, that is not motion."""
+
+_DARK = 16.0
+"""Grey level below which a ratio tells nothing."""
+
 _MIDDLE = 118.0
 """Brightness, from the middle, up to which noise is not clipped, grey levels."""
 
@@ -188,6 +197,8 @@ class SurfaceTracker:
         self._noise_known = False
         self.unexplained = 0.0
         self._next_trial = 4
+        self._quarters: Map = np.full((2, 2), np.nan, np.float32)
+        self._exposure = 1.0
 
     def update(self, brightness: Map, slope_x: Map, slope_y: Map, stamp: float) -> Surface | None:
         """Take one image; returns the surface of interest, None while there are too few images.
@@ -196,11 +207,13 @@ class SurfaceTracker:
         """
         if self._keyframe is None:
             self._keyframe, self._keyframe_stamp, self._stamp = brightness.copy(), stamp, stamp
+            self._follow_exposure(brightness)
             self.surfaces = [Surface(np.ones(self._grid.shape, np.float32))]
             return None
         seconds, self._stamp = stamp - self._stamp, stamp
         self._aligner.set_image(brightness, slope_x, slope_y)
         steepness = np.float32(EDGE_ERROR**2) * (slope_x**2 + slope_y**2)
+        self._follow_exposure(brightness)
         alignments = self._follow(steepness, seconds)
         if self.surfaces[0].overlap < LOST_OVERLAP:
             self.restart()
@@ -209,6 +222,15 @@ class SurfaceTracker:
         surface = self._of_interest()
         self._renew_keyframe(brightness)
         return surface if surface.frames > 1 else None
+
+    def _follow_exposure(self, brightness: Map) -> None:
+        """Notice when the camera changes its exposure: all quarters of the image change alike."""
+        quarters = cv2.resize(brightness, (2, 2), interpolation=cv2.INTER_AREA) + np.float32(_MIDDLE_GREY)
+        quarters = np.maximum(quarters, _DARK)
+        ratios = (quarters / self._quarters).ravel().tolist()
+        self._quarters = quarters
+        if min(ratios) > 1 + _EXPOSURE_STEP or max(ratios) < 1 - _EXPOSURE_STEP:
+            self._exposure *= sum(ratios) / len(ratios)
 
     def _follow(self, steepness: Map, seconds: float) -> list[Alignment]:
         """Align every surface, the main one, which comes first, first."""
@@ -220,11 +242,11 @@ class SurfaceTracker:
             others = np.zeros(5)
             if surface is main:
                 others[0] = parameters_of(predicted)[TURN]
-                expected = Expectation(predicted, others, _FREE)
+                expected = Expectation(predicted, others, _FREE, self._exposure)
             else:
                 known = parameters_of(main.warp)
                 others[0], others[TILT - TURN :] = known[TURN], known[TILT:]
-                expected = Expectation(predicted, others, _BESIDE)
+                expected = Expectation(predicted, others, _BESIDE, self._exposure)
             assert self._keyframe is not None
             steps = 2 if surface.frames > 3 else 4
             alignment = self._aligner.align(
@@ -262,7 +284,7 @@ class SurfaceTracker:
             surface.depth.start_over(surface.log_depth, variance, since)
 
     def _share(self, alignments: list[Alignment], brightness: Map, steepness: Map) -> None:
-        """Divide the map among the surfaces, the largest first; try another, drop one that explains nothing."""
+        """Divide the map among the surfaces, largest first; try another, drop one that explains nothing."""
         squares = [alignment.residual**2 for alignment in alignments]
         own = self._own(squares)
         scale = np.float32(max(self._noise, SMALLEST_NOISE)) + steepness
@@ -378,6 +400,7 @@ class SurfaceTracker:
             or main.overlap < SMALLEST_OVERLAP
         ):
             self._keyframe, self._keyframe_stamp = brightness.copy(), self._stamp
+            self._exposure = 1.0
             for surface in self.surfaces:
                 surface.warp = np.eye(3)
                 surface.log_depth = 0.0
