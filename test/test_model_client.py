@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,18 @@ from lifecycle_msgs.srv import ChangeState
 from rclpy.parameter import Parameter
 from std_msgs.msg import UInt32
 
-from edgetpu_driver.errors import InputError, ModelNotFoundError, UnavailableError
+from edgetpu_driver.errors import (
+    ClippingError,
+    EdgeTpuError,
+    InputError,
+    ModelNotFoundError,
+    UnavailableError,
+)
 from edgetpu_driver.ros.client import ModelClient
 from edgetpu_driver.ros.driver_node import DriverNode
 from edgetpu_driver.ros.newest_frame import take_newest
 from edgetpu_driver.ros.transport import InferenceResult
+from edgetpu_driver.weights import WeightSwap
 from edgetpu_msgs.srv import UnloadModel
 
 NUMBERS = {"numbers": np.array([[5, 6, -7, 8]], np.int8)}
@@ -61,6 +69,23 @@ def make_client(graph: Any) -> Iterator[Callable[..., ModelClient]]:
     yield make
     for client in clients:
         client.close()
+
+
+def make_driver(graph: Any, model_dir: Path) -> DriverNode:
+    """A driver in this process."""
+    parameters = {"backend": "cpu", "model_dirs": [str(model_dir)]}
+    driver = DriverNode(parameter_overrides=[Parameter(n, value=v) for n, v in parameters.items()])
+    graph.add_node(driver)
+    return driver
+
+
+def give(client: ModelClient, graph: Any, weights: Any) -> WeightSwap | EdgeTpuError:
+    """Set weights and spin until that is answered."""
+    results: list[WeightSwap | EdgeTpuError] = []
+    assert client.set_weights(weights, results.append)
+    graph.spin_until(lambda: bool(results))
+    assert not client.busy
+    return results[0]
 
 
 def ask(client: ModelClient, graph: Any) -> InferenceResult:
@@ -170,16 +195,9 @@ class TestAcrossProcesses:
 class TestInOneProcess:
     @pytest.fixture
     def driver(self, graph: Any, model_dir: Path) -> Iterator[DriverNode]:
-        driver = self.make_driver(graph, model_dir)
+        driver = make_driver(graph, model_dir)
         yield driver
         driver.destroy_node()
-
-    @staticmethod
-    def make_driver(graph: Any, model_dir: Path) -> DriverNode:
-        parameters = {"backend": "cpu", "model_dirs": [str(model_dir)]}
-        driver = DriverNode(parameter_overrides=[Parameter(n, value=v) for n, v in parameters.items()])
-        graph.add_node(driver)
-        return driver
 
     @pytest.mark.usefixtures("driver")
     def test_the_answer_is_there_when_the_call_returns(self, graph: Any, make_client: Any) -> None:
@@ -208,7 +226,7 @@ class TestInOneProcess:
     def test_a_driver_that_leaves_is_looked_for_elsewhere(
         self, graph: Any, model_dir: Path, start_driver: Any, make_client: Any
     ) -> None:
-        driver = self.make_driver(graph, model_dir)
+        driver = make_driver(graph, model_dir)
         client = make_client()
         graph.spin_until(lambda: client.ready)
         driver.destroy_node()
@@ -217,6 +235,53 @@ class TestInOneProcess:
         assert isinstance(results[0].error, UnavailableError)
         start_driver()
         graph.spin_until(lambda: not client.ready)
+        assert sums(ask(client, graph)) == SUMS
+
+
+@pytest.fixture(params=["direct", "service"])
+def any_driver(
+    request: pytest.FixtureRequest, start_driver: Any, graph: Any, model_dir: Path
+) -> Iterator[None]:
+    """A driver in this process or in one of its own."""
+    if request.param == "service":
+        start_driver()
+        yield
+    else:
+        driver = make_driver(graph, model_dir)
+        yield
+        driver.destroy_node()
+
+
+@pytest.mark.usefixtures("any_driver")
+class TestWeights:
+    def test_a_model_under_a_name_of_its_own_takes_weights(self, graph: Any, make_client: Any) -> None:
+        mine, shared = make_client(name="mine/sums"), make_client()
+        graph.spin_until(lambda: mine.ready and shared.ready)
+        swap = give(mine, graph, np.array([[0, 1, 0, 0], [0, 0, 0, 1]]))
+        assert isinstance(swap, WeightSwap)
+        assert (swap.version, swap.clipped, swap.worst_error, swap.shape) == (1, 0, 0.0, (2, 4))
+        assert swap.row_scales.tolist() == [1.0, 1.0]
+        result = ask(mine, graph)
+        assert sums(result) == [[6 + 3, 8 + 3]]
+        assert result.weights_version == 1
+        assert sums(ask(shared, graph)) == SUMS
+
+    @pytest.mark.parametrize(
+        ("weights", "error", "message"),
+        [
+            (np.full((2, 4), np.nan), InputError, "expected finite weights; got 8 NaN"),
+            (np.full((2, 4), 200.0), ClippingError, "8 of 8 are beyond, by up to 73"),
+            (np.zeros((3, 4)), InputError, r"at most \[2, 4\]"),
+        ],
+    )
+    def test_weights_that_are_refused_leave_the_old_ones_in_force(
+        self, graph: Any, make_client: Any, weights: Any, error: type[Exception], message: str
+    ) -> None:
+        client = make_client()
+        graph.spin_until(lambda: client.ready)
+        result = give(client, graph, weights)
+        assert type(result) is error
+        assert re.search(message, str(result))
         assert sums(ask(client, graph)) == SUMS
 
 

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel, caching_token
-from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.engines.engine import SwappableEngine
 from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.model_files import is_compiled, plain_stem
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.weight_places import Companions
 
 if TYPE_CHECKING:
     from edgetpu_driver.device import EdgeTpu
+    from edgetpu_driver.engines.stick import StickEngine
     from edgetpu_driver.usb.connector import OnPhase
 
 SRAM_BYTES = 8 * 2**20
@@ -43,6 +45,8 @@ class ParsedModel:
     """What the backend that parsed it runs."""
     problem: str = ""
     """Why it cannot run on this backend, found in the files alone; empty when nothing speaks against it."""
+    companions: Companions | None = None
+    """What else tells where its weights are; None for what lies beside its file."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,11 @@ class Backend(Protocol):
         """Release the device; engines attached before are of no use any more."""
         ...
 
-    def attach(self, model: ParsedModel) -> Engine:
-        """Make a parsed model ready to run on the open device; ModelUnsupportedError if it cannot run."""
+    def attach(self, model: ParsedModel) -> SwappableEngine:
+        """Make a parsed model ready to run on the open device; ModelUnsupportedError if it cannot run.
+
+        Called again, it makes another engine, which has weights of its own.
+        """
         ...
 
     def is_resident(self, model: ParsedModel) -> bool:
@@ -145,14 +152,14 @@ class CpuBackend:
                 f"{plain_stem(path)}.tflite"
             )
         constants = {t.buffer: len(t.data) for graph in parse_model(data).subgraphs for t in graph.tensors}
-        engine = CpuEngine(data)
+        engine = CpuEngine(data)  # refuses what cannot run
         return ParsedModel(
             inputs=engine.inputs,
             outputs=engine.outputs,
             placement=Placement.HOST,
             parameter_bytes=sum(constants.values()),
             caching_token=0,
-            source=engine,
+            source=data,
         )
 
     def open(self, on_phase: OnPhase | None = None) -> None:  # noqa: ARG002
@@ -162,10 +169,11 @@ class CpuBackend:
     def close(self) -> None:
         """Nothing is held."""
 
-    def attach(self, model: ParsedModel) -> Engine:
-        """Give the engine made when the model was parsed."""
-        engine: Engine = model.source
-        return engine
+    def attach(self, model: ParsedModel) -> SwappableEngine:
+        """Give an engine for the graph."""
+        from edgetpu_driver.engines.cpu import CpuEngine
+
+        return CpuEngine(model.source)
 
     def is_resident(self, model: ParsedModel) -> bool:  # noqa: ARG002
         """Every loaded graph is in memory."""
@@ -195,12 +203,13 @@ class StickBackend:
     def __init__(self, open_device: Callable[[OnPhase | None], EdgeTpu]) -> None:
         self._open_device = open_device
         self._tpu: EdgeTpu | None = None
+        self._engines: dict[CompiledModel, list[StickEngine]] = {}
         self._earlier = Readings()
         self._last = Readings()
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         """Read a compiled model."""
-        model = CompiledModel.parse(data, plain_stem(path))
+        model = replace(CompiledModel.parse(data, plain_stem(path)), path=path)
         return ParsedModel(
             inputs=model.inputs,
             outputs=model.outputs,
@@ -226,27 +235,30 @@ class StickBackend:
     def close(self) -> None:
         """Shut the stick down and release it."""
         tpu, self._tpu = self._tpu, None
+        self._engines.clear()
         if tpu is not None:
             tpu.close()
         # A stick counts from its opening on; the backend counts from its making on.
         self._earlier = self._last = replace(self._last, temperature=float("nan"), sram_used=0, warm=False)
 
-    def attach(self, model: ParsedModel) -> Engine:
+    def attach(self, model: ParsedModel) -> SwappableEngine:
         """Prepare the model's transfers; its parameters are uploaded by the first run that needs them."""
         from edgetpu_driver.engines.stick import StickEngine
 
         if model.problem:
             raise ModelUnsupportedError(model.problem)
-        return StickEngine(self._opened(), model.source)
+        engine = StickEngine(self._opened(), model.source, model.companions)
+        self._engines.setdefault(model.source, []).append(engine)
+        return engine
 
     def forget(self, model: ParsedModel) -> None:
         """Drop the prepared transfers."""
-        if self._tpu is not None:
-            self._tpu.forget(model.source)
+        for engine in self._engines.pop(model.source, ()):
+            engine.forget()
 
     def is_resident(self, model: ParsedModel) -> bool:
         """Whether the model's parameters are in the stick's memory now."""
-        return self._tpu is not None and self._tpu.is_resident(model.source)
+        return any(engine.resident for engine in self._engines.get(model.source, ()))
 
     def read(self) -> Readings:
         """Read thermometer and counters."""
@@ -305,7 +317,7 @@ class VirtualStickBackend(StickBackend):
         if not is_compiled(path):
             parsed = super().parse(path, self._pack(data, name=plain_stem(path)))
             self._teach(parsed.source, data)
-            return parsed
+            return replace(parsed, companions=Companions(data))
         parsed = super().parse(path, data)
         problem = parsed.problem or _complaint(lambda: self._teach_from(path, parsed.source))
         return replace(parsed, problem=problem)

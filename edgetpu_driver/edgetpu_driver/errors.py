@@ -49,6 +49,11 @@ class InputError(EdgeTpuError, ValueError):
 class ClippingError(InputError):
     """Values that the quantised range cannot hold, where clipping was not accepted."""
 
+    def __init__(self, message: str, clipped: int = 0) -> None:
+        super().__init__(message)
+        self.clipped = clipped
+        """Number of such values."""
+
 
 class DependencyMissingError(EdgeTpuError):
     """An optional dependency is needed and not installed; the message says how to get it."""

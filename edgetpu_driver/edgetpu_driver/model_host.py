@@ -6,18 +6,15 @@ import hashlib
 import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.backends import Backend, ParsedModel, Readings, RegisterValue
-from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.backends import Backend, Readings, RegisterValue
 from edgetpu_driver.errors import (
     DeviceError,
     DeviceLostError,
@@ -28,114 +25,25 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     UnavailableError,
 )
+from edgetpu_driver.host_records import (
+    UNCONFIGURED,
+    Entry,
+    HostStatus,
+    Inference,
+    LoadedModel,
+    Period,
+    State,
+    Tally,
+    WeightRequest,
+)
 from edgetpu_driver.model_files import ModelFiles, plain_stem
-from edgetpu_driver.tensor import TensorSpec, check_inputs
+from edgetpu_driver.tensor import check_inputs
+from edgetpu_driver.weights import WeightSwap
 
 if TYPE_CHECKING:
     from edgetpu_driver.usb.connector import Phase
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
-
-LATENCIES_KEPT = 4096
-"""Inferences of one period whose latencies are remembered."""
-
-
-class State(IntEnum):
-    """State of the accelerator; the numbers are those of edgetpu_msgs/DeviceStatus."""
-
-    ABSENT = 0
-    BOOT = 1
-    STARTING = 2
-    READY = 3
-    RECOVERING = 4
-    FAILED = 5
-    CLOSED = 6
-
-
-@dataclass(frozen=True)
-class LoadedModel:
-    """A model under the name it is invoked by."""
-
-    name: str
-    path: Path
-    sha256: str
-    parsed: ParsedModel
-
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        """What the model takes."""
-        return self.parsed.inputs
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        """What the model gives."""
-        return self.parsed.outputs
-
-
-@dataclass(frozen=True)
-class Inference:
-    """Outputs of one run, by name, and the seconds spent in the engine."""
-
-    outputs: dict[str, NDArray[Any]]
-    duration: float
-
-
-@dataclass(frozen=True)
-class Period:
-    """What happened between two calls of `end_period`."""
-
-    utilisation: float = 0.0
-    """Share of the time spent in engines, 0..1."""
-    latency_p50: float = float("nan")
-    latency_p99: float = float("nan")
-    """Seconds; NaN when nothing ran."""
-
-
-@dataclass(frozen=True)
-class HostStatus:
-    """Everything the host knows of its device and of the work done."""
-
-    state: State
-    message: str
-    readings: Readings
-    resident: tuple[str, ...]
-    period: Period
-    inferences: int
-    recoveries: int
-    """Times the device was brought back, by the driver of the device or by opening it again."""
-    dropped: int
-    """Requests for a loaded model that got no result."""
-
-
-UNCONFIGURED = HostStatus(
-    state=State.CLOSED,
-    message="the driver is not configured",
-    readings=Readings(),
-    resident=(),
-    period=Period(),
-    inferences=0,
-    recoveries=0,
-    dropped=0,
-)
-
-
-@dataclass
-class _Entry:
-    model: LoadedModel
-    engine: Engine | None = None
-    """There is one exactly while the device is ready and the model can run on it."""
-    problem: str = ""
-    """Why the model cannot run, with or without a device."""
-
-
-@dataclass
-class _Tally:
-    inferences: int = 0
-    dropped: int = 0
-    reopened: int = 0
-    busy: float = 0.0
-    since: float = field(default_factory=time.monotonic)
-    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCIES_KEPT))
 
 
 class ModelHost:
@@ -157,11 +65,11 @@ class ModelHost:
         self._on_change = on_change or (lambda: None)
         self._lock = threading.RLock()
         self._device_lock = threading.Lock()
-        self._models: dict[str, _Entry] = {}
+        self._models: dict[str, Entry] = {}
         self._state = UNCONFIGURED.state
         self._message = UNCONFIGURED.message
         self._readings = Readings()
-        self._tally = _Tally()
+        self._tally = Tally()
         self._period = Period()
         self._opening = 0
         self._mending = False
@@ -204,13 +112,13 @@ class ModelHost:
                 return present.model
         parsed = self._backend.parse(path, data)
         loaded = LoadedModel(name, path, digest, parsed)
-        entry = _Entry(loaded, problem=parsed.problem)
+        entry = Entry(loaded, problem=parsed.problem)
         with self._lock:
             if self._state is State.READY:
                 self._attach(entry)
             self._models[name] = entry
         if present is not None:
-            self._backend.forget(present.model.parsed)
+            self._forget(present)
         return loaded
 
     def unload(self, name: str) -> None:
@@ -218,7 +126,7 @@ class ModelHost:
         with self._lock:
             entry = self._entry(name)
             del self._models[name]
-        self._backend.forget(entry.model.parsed)
+        self._forget(entry)
 
     def model(self, name: str) -> LoadedModel:
         """Give a loaded model; ModelNotFoundError, with the names of the loaded ones, if there is none."""
@@ -251,23 +159,63 @@ class ModelHost:
             engine, opening = entry.engine, self._opening
             if engine is None:
                 self._tally.dropped += 1
-                if entry.problem:
-                    raise ModelUnsupportedError(f"model '{name}' cannot run here: {entry.problem}")
-                raise UnavailableError(f"no device: {self._message}")
+                raise self._refusal(name, entry)
         check_inputs(entry.model.inputs, inputs)
-        start = time.perf_counter()
-        try:
-            outputs = engine.run(inputs)
-        except DeviceError as error:
-            self._tally.dropped += 1
-            self._lose(error, opening)
-            raise
-        duration = time.perf_counter() - start
+        with entry.running:
+            start = time.perf_counter()
+            try:
+                outputs = engine.run(inputs)
+            except DeviceError as error:
+                self._tally.dropped += 1
+                self._lose(error, opening)
+                raise
+            duration = time.perf_counter() - start
+            version = entry.weights_version
         with self._lock:
             self._tally.inferences += 1
             self._tally.busy += duration
             self._tally.latencies.append(duration)
-        return Inference(outputs, duration)
+        return Inference(outputs, duration, version)
+
+    def set_weights(self, name: str, request: WeightRequest) -> WeightSwap:
+        """Replace the values of one weight tensor of a loaded model, between two of its inferences.
+
+        The weights stay in force when the device is lost and comes back. Raises what `invoke` raises, and
+        what SwappableEngine.set_weights does; the old weights then stay in force. So do they when the model
+        is unloaded or the device lost in the meantime.
+        """
+        with self._lock:
+            entry = self._entry(name)
+        # The caller may go on to change the array.
+        request = replace(request, weights=np.array(request.weights))
+        with entry.running:
+            with self._lock:
+                engine, opening = entry.engine, self._opening
+                if engine is None:
+                    raise self._refusal(name, entry)
+            try:
+                swap = request.apply(engine)
+            except DeviceError as error:
+                self._lose(error, opening)
+                raise
+            with self._lock:
+                if self._models.get(name) is not entry:
+                    raise ModelNotFoundError(
+                        f"model '{name}' was unloaded before its new weights were in force"
+                    )
+                if entry.engine is not engine:
+                    raise UnavailableError(
+                        f"the device was lost before the new weights of '{name}' were in force"
+                    )
+                entry.weights_version += 1
+                entry.weights.pop(request.tensor, None)
+                entry.weights[request.tensor] = request
+                return replace(swap, version=entry.weights_version)
+
+    def weights_version(self, name: str) -> int:
+        """How often the weights of a loaded model were replaced."""
+        with self._lock:
+            return self._entry(name).weights_version
 
     def connect(self) -> None:
         """Open the device anew and attach the loaded models; the outcome is the new state. Takes seconds."""
@@ -286,8 +234,11 @@ class ModelHost:
                 # Whatever a USB library throws: the caller tries again, and the state says why it has to.
                 return self._set_state(State.FAILED, f"{type(error).__name__}: {error}")
             with self._lock:
-                for entry in self._models.values():
-                    self._attach(entry)
+                try:
+                    for entry in self._models.values():
+                        self._attach(entry)
+                except DeviceError as error:
+                    return self._detach(State.RECOVERING, str(error))
                 self._tally.reopened += self._mending
                 self._mending = False
                 self._opening += 1
@@ -347,18 +298,35 @@ class ModelHost:
                 dropped=tally.dropped,
             )
 
-    def _entry(self, name: str) -> _Entry:
+    def _entry(self, name: str) -> Entry:
         entry = self._models.get(name)
         if entry is None:
             names = ", ".join(self._models) or "none"
             raise ModelNotFoundError(f"no model '{name}' is loaded; loaded: {names}")
         return entry
 
-    def _attach(self, entry: _Entry) -> None:
+    def _refusal(self, name: str, entry: Entry) -> EdgeTpuError:
+        """Why a model without an engine does not run."""
+        if entry.problem:
+            return ModelUnsupportedError(f"model '{name}' cannot run here: {entry.problem}")
+        return UnavailableError(f"no device: {self._message}")
+
+    def _attach(self, entry: Entry) -> None:
+        """Give a model its engine with the weights in force; DeviceError if these cannot be put there."""
         try:
-            entry.engine, entry.problem = self._backend.attach(entry.model.parsed), ""
+            engine = self._backend.attach(entry.model.parsed)
         except EdgeTpuError as error:
             entry.engine, entry.problem = None, str(error)
+            return
+        for request in entry.weights.values():
+            request.apply(engine)
+        entry.engine, entry.problem = engine, ""
+
+    def _forget(self, entry: Entry) -> None:
+        """Give back what a model took that is not in the list any more, after the work under way on it."""
+        with entry.running:
+            entry.engine = None
+            self._backend.forget(entry.model.parsed)
 
     def _on_phase(self, phase: Phase, bus_path: str) -> None:
         """Show what takes the time; a device that fails at every attempt remains a failed one."""

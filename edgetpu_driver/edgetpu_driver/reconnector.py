@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from edgetpu_driver.model_host import ModelHost, State
+from edgetpu_driver.host_records import State
+from edgetpu_driver.model_host import ModelHost
 
 RETRY_PERIOD = 1.0
 """Seconds between two attempts to open the device."""

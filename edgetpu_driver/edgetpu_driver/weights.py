@@ -35,6 +35,8 @@ class WeightSwap:
     """Largest quantisation error, in the unit of the weights."""
     rms_error: float
     """Root mean square of the quantisation error."""
+    shape: tuple[int, ...] = ()
+    """Of the tensor: the largest shape that it takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,11 +164,12 @@ class WeightQuantiser:
             limits = f"{finest:g}" if finest == coarsest else f"{finest:g} to {coarsest:g}, by row,"
             raise ClippingError(
                 f"expected weights of at most {limits} on either side of zero; {clipped} of {real.size} are "
-                f"beyond, by up to {worst:g}"
+                f"beyond, by up to {worst:g}",
+                clipped,
             )
         scales.setflags(write=False)
         rms = float(np.sqrt(squares / real.size))
-        return QuantisedWeights(self._shaped(), WeightSwap(0, scales, clipped, worst, rms))
+        return QuantisedWeights(self._shaped(), WeightSwap(0, scales, clipped, worst, rms, self.tensor.shape))
 
     def _rows(self, weights: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """The weights as [rows, columns]."""

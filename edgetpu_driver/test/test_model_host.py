@@ -23,7 +23,8 @@ from edgetpu_driver.errors import (
     TransferError,
     UnavailableError,
 )
-from edgetpu_driver.model_host import ModelHost, State
+from edgetpu_driver.host_records import State
+from edgetpu_driver.model_host import ModelHost
 from edgetpu_driver.reconnector import Reconnector
 from edgetpu_driver.tensor import TensorSpec
 

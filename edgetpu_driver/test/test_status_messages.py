@@ -13,7 +13,7 @@ from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus
 
 from edgetpu_driver.backends import Readings
-from edgetpu_driver.model_host import UNCONFIGURED, State
+from edgetpu_driver.host_records import UNCONFIGURED, State
 from edgetpu_driver.ros.status_messages import device_status, diagnostic
 from edgetpu_msgs.msg import DeviceStatus
 

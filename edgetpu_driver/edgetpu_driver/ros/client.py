@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.node import Node
 
-from edgetpu_driver.errors import ModelNotFoundError, UnavailableError
+from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, UnavailableError
+from edgetpu_driver.host_records import WeightRequest
 from edgetpu_driver.ros import local_drivers
 from edgetpu_driver.ros.transport import (
     DirectTransport,
@@ -21,6 +23,7 @@ from edgetpu_driver.ros.transport import (
     Transport,
 )
 from edgetpu_driver.tensor import TensorSpec, check_inputs
+from edgetpu_driver.weights import WeightSwap
 
 CHECK_PERIOD = 0.1
 """Seconds between two looks at whether the driver is there and whether the request under way is overdue."""
@@ -38,6 +41,7 @@ class ModelClient:
     the node's executor.
 
     model: what ~/load_model takes (a file's stem, its name or an absolute path).
+    name: what the driver is to call it; one of the node's own for a node that sets weights of its own.
     driver: the driver node's name, absolute or relative to the node's namespace.
     on_ready: called each time the model has been loaded; `inputs` and `outputs` are known then.
     request_timeout: seconds after which an unanswered request counts as lost.
@@ -48,19 +52,22 @@ class ModelClient:
         node: Node,
         model: str,
         *,
+        name: str = "",
         driver: str = "edgetpu",
         on_ready: Callable[[], None] | None = None,
         request_timeout: float = 2.0,
     ) -> None:
         self._node = node
         self._model = model
+        self._name = name
         # The fully qualified name after remapping; "~" and relative names are resolved like a service's.
         self._driver = node.resolve_service_name(f"{driver}/invoke").removesuffix("/invoke")
         self._on_ready = on_ready
         self._request_timeout = request_timeout
         self._transport: Transport | None = None
         self._loaded: LoadResult | None = None
-        self._done: Callable[[InferenceResult], None] | None = None
+        self._fail: Callable[[EdgeTpuError], None] | None = None
+        """Answers the request under way with an error."""
         self._loading = False
         # Nodes of one launch start together: a driver that comes a little later is no news.
         self._deadline = time.monotonic() + request_timeout
@@ -78,9 +85,14 @@ class ModelClient:
         return self._loaded is not None
 
     @property
+    def target(self) -> tuple[str, str]:
+        """The driver's fully qualified name, and the name it has loaded the model under, if it has."""
+        return self._driver, self._loaded.name if self._loaded else ""
+
+    @property
     def busy(self) -> bool:
         """Whether a request is under way."""
-        return self._done is not None
+        return self._fail is not None
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -102,12 +114,43 @@ class ModelClient:
         driver in the same process `done` is called before this method returns. Raises InputError when the
         arrays are not what the model takes.
         """
-        if self._done is not None or self._loaded is None or self._transport is None:
+        if self.busy or self._loaded is None or self._transport is None:
             return False
         check_inputs(self._loaded.inputs, inputs)
-        self._done = done
-        self._deadline = time.monotonic() + self._request_timeout
-        self._transport.invoke(self._loaded.name, self._loaded.inputs, inputs, self._finish)
+
+        def finish(result: InferenceResult) -> None:
+            self._finish(result.error)
+            done(result)
+
+        self._begin(lambda error: done(InferenceResult(error=error)))
+        self._transport.invoke(self._loaded.name, self._loaded.inputs, inputs, finish)
+        return True
+
+    def set_weights(
+        self,
+        weights: NDArray[np.floating[Any]],
+        done: Callable[[WeightSwap | EdgeTpuError], None],
+        *,
+        tensor: str = "",
+        accept_clipping: bool = False,
+        rescale_rows: bool = False,
+    ) -> bool:
+        """Replace the values of one weight tensor; `done` gets what that did or the error, exactly once.
+
+        See SwappableEngine.set_weights. The model should have been loaded under a name of this node's own.
+        A driver that was started anew has the weights of the file: set them in every `on_ready`. Returns
+        False as `invoke` does.
+        """
+        if self.busy or self._loaded is None or self._transport is None:
+            return False
+
+        def finish(result: WeightSwap | EdgeTpuError) -> None:
+            self._finish(result if isinstance(result, EdgeTpuError) else None)
+            done(result)
+
+        self._begin(done)
+        request = WeightRequest(np.asarray(weights), tensor, accept_clipping, rescale_rows)
+        self._transport.set_weights(self._loaded.name, request, finish)
         return True
 
     def close(self) -> None:
@@ -118,22 +161,26 @@ class ModelClient:
         if self._transport is not None:
             self._transport.close()
 
-    def _finish(self, result: InferenceResult) -> None:
-        if isinstance(result.error, ModelNotFoundError):
+    def _begin(self, fail: Callable[[EdgeTpuError], None]) -> None:
+        """Start the clock of a request; `fail` answers it if it is given up."""
+        self._fail = fail
+        self._deadline = time.monotonic() + self._request_timeout
+
+    def _finish(self, error: EdgeTpuError | None) -> None:
+        """End the request under way, which the driver answered."""
+        self._fail = None
+        if isinstance(error, ModelNotFoundError):
             self._loaded = None
-            self._say(str(result.error))
-        elif isinstance(result.error, UnavailableError):
+            self._say(str(error))
+        elif isinstance(error, UnavailableError):
             # Loading is answered without a device too; so after a pause the next request is the test.
             self._loaded = None
             self._in_doubt = True
             self._next_load = time.monotonic() + RETRY_PERIOD
-            self._say(str(result.error))
-        elif self._in_doubt and result.error is None:
+            self._say(str(error))
+        elif self._in_doubt and error is None:
             self._in_doubt = False
             self._say("")
-        done, self._done = self._done, None
-        if done is not None:
-            done(result)
 
     def _check(self) -> None:
         """Find the driver, load the model, give up a request that is overdue."""
@@ -148,7 +195,7 @@ class ModelClient:
         elif self._loaded is None and now >= self._next_load:
             self._loading = True
             self._deadline = now + self._request_timeout
-            transport.load(self._model, self._on_loaded)
+            transport.load(self._model, self._name, self._on_loaded)
 
     def _connect(self) -> Transport:
         """Give the transport to use now: direct exactly while the driver lives in this process."""
@@ -182,9 +229,9 @@ class ModelClient:
         self._loaded = None
         self._in_doubt = False
         self._say(problem)
-        done, self._done = self._done, None
-        if done is not None:
-            done(InferenceResult(error=UnavailableError(problem)))
+        fail, self._fail = self._fail, None
+        if fail is not None:
+            fail(UnavailableError(problem))
 
     def _say(self, problem: str) -> None:
         """Log a change of the problem, once."""

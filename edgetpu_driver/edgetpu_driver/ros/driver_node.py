@@ -16,8 +16,9 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_srvs.srv import Trigger
 
 from edgetpu_driver.backends import make_backend
-from edgetpu_driver.errors import EdgeTpuError, UnavailableError
-from edgetpu_driver.model_host import UNCONFIGURED, Inference, LoadedModel, ModelHost, State
+from edgetpu_driver.errors import ClippingError, EdgeTpuError, UnavailableError
+from edgetpu_driver.host_records import UNCONFIGURED, Inference, LoadedModel, State, WeightRequest
+from edgetpu_driver.model_host import ModelHost
 from edgetpu_driver.reconnector import Reconnector
 from edgetpu_driver.ros import local_drivers
 from edgetpu_driver.ros.driver_parameters import SETTINGS, default_firmware
@@ -26,8 +27,10 @@ from edgetpu_driver.ros.parameters import declare
 from edgetpu_driver.ros.spin import FatalError, run
 from edgetpu_driver.ros.status_messages import device_status, diagnostic, model_info, register_messages
 from edgetpu_driver.ros.tensor_messages import inputs_from_messages, to_message
+from edgetpu_driver.ros.weight_messages import fill_swap, weight_request
+from edgetpu_driver.weights import WeightSwap
 from edgetpu_msgs.msg import DeviceStatus, ModelInfo
-from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, UnloadModel
+from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, SetWeights, UnloadModel
 
 DIAGNOSTICS_PERIOD = 1.0
 """Seconds; REP-107 asks for 1 Hz."""
@@ -89,6 +92,7 @@ class DriverNode(LifecycleNode):
             (UnloadModel, "unload_model", self._on_unload_model),
             (ListModels, "list_models", self._on_list_models),
             (Invoke, "invoke", self._on_invoke),
+            (SetWeights, "set_weights", self._on_set_weights),
             (GetDeviceInfo, "get_device_info", self._on_get_device_info),
             (Trigger, "reset", self._on_reset),
         ):
@@ -184,6 +188,10 @@ class DriverNode(LifecycleNode):
         """Run a loaded model once; see ModelHost.invoke. UnavailableError unless the node is active."""
         return self._active_host().invoke(name, inputs)
 
+    def set_weights(self, name: str, request: WeightRequest) -> WeightSwap:
+        """Replace weights; see ModelHost.set_weights. UnavailableError unless the node is active."""
+        return self._active_host().set_weights(name, request)
+
     def _warn_of(self, host: ModelHost, model: LoadedModel) -> None:
         problem = host.problem(model.name)
         if problem:
@@ -221,8 +229,17 @@ class DriverNode(LifecycleNode):
         model = host.model(request.model)
         inference = host.invoke(model.name, inputs_from_messages(request.inputs, model.inputs))
         response.outputs = [to_message(spec, inference.outputs[spec.name]) for spec in model.outputs]
+        response.weights_version = inference.weights_version
         response.duration = inference.duration
         response.device_duration = math.nan  # no backend tells yet
+
+    @_answers
+    def _on_set_weights(self, request: SetWeights.Request, response: SetWeights.Response) -> None:
+        try:
+            fill_swap(response, self.set_weights(request.model, weight_request(request)))
+        except ClippingError as error:
+            response.clipped = error.clipped
+            raise
 
     @_answers
     def _on_get_device_info(self, _request: GetDeviceInfo.Request, response: GetDeviceInfo.Response) -> None:
@@ -237,7 +254,8 @@ class DriverNode(LifecycleNode):
         response.message = "the device is being brought up again; ~/status tells when it is ready"
 
     def _describe(self, model: LoadedModel) -> ModelInfo:
-        return model_info(model, self._active_host().is_resident(model))
+        host = self._active_host()
+        return model_info(model, host.is_resident(model), host.weights_version(model.name))
 
     def _notify(self) -> None:
         """Called from any thread when the host's state has changed or the reconnector has given up.

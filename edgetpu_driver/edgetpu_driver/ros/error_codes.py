@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgetpu_driver.errors import (
+    ClippingError,
     DependencyMissingError,
     DeviceAccessError,
     DeviceBusyError,
@@ -21,6 +22,7 @@ from edgetpu_msgs.msg import ErrorCode
 # The first class that fits counts.
 _CODES: tuple[tuple[type[EdgeTpuError], int], ...] = (
     (ModelNotFoundError, ErrorCode.UNKNOWN_MODEL),
+    (ClippingError, ErrorCode.REFUSED),
     (InputError, ErrorCode.BAD_INPUT),
     (ModelFormatError, ErrorCode.BAD_MODEL),
     (ModelUnsupportedError, ErrorCode.BAD_MODEL),

@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.model_host import Inference, LoadedModel
+from edgetpu_driver.host_records import Inference, LoadedModel, WeightRequest
+from edgetpu_driver.weights import WeightSwap
 
 
 class LocalDriver(Protocol):
-    """A driver that can be called directly, from any thread. Both calls raise EdgeTpuError."""
+    """A driver that can be called directly, from any thread. All calls raise EdgeTpuError."""
 
     def load_model(self, model: str, name: str = "") -> LoadedModel:
         """Load a model, as ~/load_model does."""
@@ -20,6 +21,10 @@ class LocalDriver(Protocol):
 
     def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> Inference:
         """Run a loaded model once, as ~/invoke does."""
+        ...
+
+    def set_weights(self, name: str, request: WeightRequest) -> WeightSwap:
+        """Replace weights of a loaded model, as ~/set_weights does."""
         ...
 
 

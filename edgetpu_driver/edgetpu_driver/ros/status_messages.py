@@ -8,7 +8,7 @@ from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 from edgetpu_driver.backends import RegisterValue
-from edgetpu_driver.model_host import HostStatus, LoadedModel, State
+from edgetpu_driver.host_records import HostStatus, LoadedModel, State
 from edgetpu_driver.ros.tensor_messages import spec_to_message
 from edgetpu_msgs.msg import DeviceStatus, ModelInfo, Register
 
@@ -88,7 +88,7 @@ def diagnostic(status: DeviceStatus, node_name: str, warnings: Sequence[str] = (
     )
 
 
-def model_info(model: LoadedModel, resident: bool) -> ModelInfo:
+def model_info(model: LoadedModel, resident: bool, weights_version: int = 0) -> ModelInfo:
     """Describe a loaded model."""
     parsed = model.parsed
     return ModelInfo(
@@ -98,6 +98,7 @@ def model_info(model: LoadedModel, resident: bool) -> ModelInfo:
         placement=int(parsed.placement),
         parameter_bytes=parsed.parameter_bytes,
         caching_token=parsed.caching_token,
+        weights_version=weights_version,
         resident=resident,
         inputs=[spec_to_message(spec) for spec in parsed.inputs],
         outputs=[spec_to_message(spec) for spec in parsed.outputs],

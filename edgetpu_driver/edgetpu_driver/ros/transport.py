@@ -13,11 +13,14 @@ from rclpy.node import Node
 from rclpy.task import Future
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.host_records import WeightRequest
 from edgetpu_driver.ros import local_drivers
 from edgetpu_driver.ros.error_codes import exception_of
 from edgetpu_driver.ros.tensor_messages import from_message, specs_from_messages, to_message
+from edgetpu_driver.ros.weight_messages import set_weights_request, weight_swap
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_msgs.srv import Invoke, LoadModel
+from edgetpu_driver.weights import WeightSwap
+from edgetpu_msgs.srv import Invoke, LoadModel, SetWeights
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class InferenceResult:
     """Seconds from the request to its answer."""
     engine_duration: float = 0.0
     """Seconds of those in the driver's engine."""
+    weights_version: int = 0
+    """Of the weights it was made with; see WeightSwap."""
 
 
 class Transport(Protocol):
@@ -53,8 +58,8 @@ class Transport(Protocol):
         """Whether the driver is there."""
         ...
 
-    def load(self, model: str, done: Callable[[LoadResult], None]) -> None:
-        """Ask the driver to load a model."""
+    def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
+        """Ask the driver to load a model under a name; an empty one is left to the driver."""
         ...
 
     def invoke(
@@ -65,6 +70,12 @@ class Transport(Protocol):
         done: Callable[[InferenceResult], None],
     ) -> None:
         """Ask the driver to run a model; `specs` are those of its inputs."""
+        ...
+
+    def set_weights(
+        self, model: str, request: WeightRequest, done: Callable[[WeightSwap | EdgeTpuError], None]
+    ) -> None:
+        """Ask the driver to replace weights of a model."""
         ...
 
     def cancel(self) -> None:
@@ -87,10 +98,10 @@ class DirectTransport:
         """Whether the driver node still lives."""
         return local_drivers.find(self._driver) is not None
 
-    def load(self, model: str, done: Callable[[LoadResult], None]) -> None:
+    def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
         """Load a model; calls `done` before it returns."""
         try:
-            loaded = self._find().load_model(model)
+            loaded = self._find().load_model(model, name)
         except EdgeTpuError as error:
             return done(LoadResult(error=error))
         return done(LoadResult(loaded.name, loaded.inputs, loaded.outputs))
@@ -109,7 +120,19 @@ class DirectTransport:
         except EdgeTpuError as error:
             return done(InferenceResult(error=error, duration=time.perf_counter() - start))
         duration = time.perf_counter() - start
-        return done(InferenceResult(inference.outputs, None, duration, inference.duration))
+        return done(
+            InferenceResult(inference.outputs, None, duration, inference.duration, inference.weights_version)
+        )
+
+    def set_weights(
+        self, model: str, request: WeightRequest, done: Callable[[WeightSwap | EdgeTpuError], None]
+    ) -> None:
+        """Replace weights; calls `done` before it returns."""
+        try:
+            swap = self._find().set_weights(model, request)
+        except EdgeTpuError as error:
+            return done(error)
+        return done(swap)
 
     def cancel(self) -> None:
         """Nothing is ever under way between two calls."""
@@ -131,20 +154,22 @@ class ServiceTransport:
         self._node = node
         self._load: Client = node.create_client(LoadModel, f"{driver}/load_model")
         self._invoke: Client = node.create_client(Invoke, f"{driver}/invoke")
+        self._set_weights: Client = node.create_client(SetWeights, f"{driver}/set_weights")
         self._pending: tuple[Client, Future] | None = None
 
     @property
     def available(self) -> bool:
-        """Whether both services of the driver are known in the graph."""
-        return self._load.service_is_ready() and self._invoke.service_is_ready()
+        """Whether the services of the driver are known in the graph."""
+        services = (self._load, self._invoke, self._set_weights)
+        return all(service.service_is_ready() for service in services)
 
-    def load(self, model: str, done: Callable[[LoadResult], None]) -> None:
+    def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
         """Send the request and return; `done` is called by the node's executor."""
 
         def answered(answer: LoadModel.Response) -> None:
             done(_load_result(answer))
 
-        self._send(self._load, LoadModel.Request(model=model), answered)
+        self._send(self._load, LoadModel.Request(model=model, name=name), answered)
 
     def invoke(
         self,
@@ -162,6 +187,16 @@ class ServiceTransport:
         tensors = [to_message(spec, inputs[spec.name]) for spec in specs]
         self._send(self._invoke, Invoke.Request(model=model, inputs=tensors), answered)
 
+    def set_weights(
+        self, model: str, request: WeightRequest, done: Callable[[WeightSwap | EdgeTpuError], None]
+    ) -> None:
+        """Send the request and return; `done` is called by the node's executor."""
+
+        def answered(answer: SetWeights.Response) -> None:
+            done(weight_swap(answer))
+
+        self._send(self._set_weights, set_weights_request(model, request), answered)
+
     def cancel(self) -> None:
         """Forget the request under way."""
         if self._pending is not None:
@@ -174,6 +209,7 @@ class ServiceTransport:
         self.cancel()
         self._node.destroy_client(self._load)
         self._node.destroy_client(self._invoke)
+        self._node.destroy_client(self._set_weights)
 
     def _send(self, client: Client, request: Any, answered: Callable[[Any], None]) -> None:
         future = client.call_async(request)
@@ -206,4 +242,4 @@ def _inference_result(answer: Invoke.Response, duration: float) -> InferenceResu
         outputs = {tensor.name: from_message(tensor) for tensor in answer.outputs}
     except InputError as error:
         return InferenceResult(error=error, duration=duration)
-    return InferenceResult(outputs, None, duration, answer.duration)
+    return InferenceResult(outputs, None, duration, answer.duration, answer.weights_version)

@@ -1,0 +1,150 @@
+"""What the model host keeps and tells: models, inferences, weights, its state and its counters."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.backends import ParsedModel, Readings
+from edgetpu_driver.engines.engine import SwappableEngine
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.weights import WeightSwap
+
+LATENCIES_KEPT = 4096
+"""Inferences of one period whose latencies are remembered."""
+
+
+class State(IntEnum):
+    """State of the accelerator; the numbers are those of edgetpu_msgs/DeviceStatus."""
+
+    ABSENT = 0
+    BOOT = 1
+    STARTING = 2
+    READY = 3
+    RECOVERING = 4
+    FAILED = 5
+    CLOSED = 6
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model under the name it is invoked by."""
+
+    name: str
+    path: Path
+    sha256: str
+    parsed: ParsedModel
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What the model takes."""
+        return self.parsed.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """What the model gives."""
+        return self.parsed.outputs
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Outputs of one run, by name, and the seconds spent in the engine."""
+
+    outputs: dict[str, NDArray[Any]]
+    duration: float
+    weights_version: int = 0
+    """Of the weights it was made with; see WeightSwap."""
+
+
+@dataclass(frozen=True)
+class Period:
+    """What happened between two calls of `end_period`."""
+
+    utilisation: float = 0.0
+    """Share of the time spent in engines, 0..1."""
+    latency_p50: float = float("nan")
+    latency_p99: float = float("nan")
+    """Seconds; NaN when nothing ran."""
+
+
+@dataclass(frozen=True)
+class HostStatus:
+    """Everything the host knows of its device and of the work done."""
+
+    state: State
+    message: str
+    readings: Readings
+    resident: tuple[str, ...]
+    period: Period
+    inferences: int
+    recoveries: int
+    """Times the device was brought back, by the driver of the device or by opening it again."""
+    dropped: int
+    """Requests for a loaded model that got no result."""
+
+
+UNCONFIGURED = HostStatus(
+    state=State.CLOSED,
+    message="the driver is not configured",
+    readings=Readings(),
+    resident=(),
+    period=Period(),
+    inferences=0,
+    recoveries=0,
+    dropped=0,
+)
+
+
+@dataclass(frozen=True)
+class WeightRequest:
+    """Real weights for one tensor of a model; see SwappableEngine.set_weights."""
+
+    weights: NDArray[np.floating[Any]]
+    tensor: str = ""
+    accept_clipping: bool = False
+    rescale_rows: bool = False
+
+    def apply(self, engine: SwappableEngine) -> WeightSwap:
+        """Set them on an engine."""
+        return engine.set_weights(
+            self.weights,
+            tensor=self.tensor,
+            accept_clipping=self.accept_clipping,
+            rescale_rows=self.rescale_rows,
+        )
+
+
+@dataclass
+class Entry:
+    """A loaded model and what it takes to run it."""
+
+    model: LoadedModel
+    engine: SwappableEngine | None = None
+    """There is one exactly while the device is ready and the model can run on it."""
+    problem: str = ""
+    """Why the model cannot run, with or without a device."""
+    running: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the engine runs or takes weights; never waited for with the host's lock held."""
+    weights: dict[str, WeightRequest] = field(default_factory=dict)
+    """What is in force, by tensor, to be set again on the next engine."""
+    weights_version: int = 0
+
+
+@dataclass
+class Tally:
+    """What is counted."""
+
+    inferences: int = 0
+    dropped: int = 0
+    reopened: int = 0
+    busy: float = 0.0
+    since: float = field(default_factory=time.monotonic)
+    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCIES_KEPT))

@@ -1,0 +1,222 @@
+"""Other weights for a loaded model: never a mixture, in force until the next swap whatever happens."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
+
+from edgetpu_driver.backends import CpuBackend, VirtualStickBackend
+from edgetpu_driver.device import EdgeTpu
+from edgetpu_driver.errors import (
+    ClippingError,
+    DeviceError,
+    InputError,
+    ModelNotFoundError,
+    ModelUnsupportedError,
+    UnavailableError,
+)
+from edgetpu_driver.graphs import dense
+from edgetpu_driver.host_records import Inference, State, WeightRequest
+from edgetpu_driver.model_host import ModelHost
+from edgetpu_driver.tflite.builder import GraphBuilder
+from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.faults import Fault, Transfer
+from edgetpu_driver.virtual.packer import pack
+
+IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
+SIZE = 64
+ONES = {"x": np.full((1, SIZE), 255, np.uint8)}
+
+
+def corner(value: float) -> WeightRequest:
+    """A matrix with one value in it."""
+    return WeightRequest(np.array([[value]], np.float32))
+
+
+def in_force(inference: Inference) -> float:
+    """The value that a result was made with, to the model's resolution."""
+    return float((int(inference.outputs["y"][0, 0]) - 128) * dense.output_scale(SIZE))
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    (tmp_path / "dense.tflite").write_bytes(dense.build(SIZE))
+    graph = GraphBuilder()
+    x = graph.input("x", (1, 4), np.int8, scale=1, zero_point=0)
+    graph.output(graph.add(x, x, scale=1, zero_point=0, name="y"))
+    (tmp_path / "sum.tflite").write_bytes(graph.build())
+    return tmp_path
+
+
+@pytest.fixture
+def stick() -> VirtualEdgeTpu:
+    return VirtualEdgeTpu()
+
+
+@pytest.fixture(params=["cpu", "virtual"])
+def host(request: pytest.FixtureRequest, stick: VirtualEdgeTpu, models: Path) -> ModelHost:
+    return make_host(request.param, stick, models)
+
+
+@pytest.fixture
+def stick_host(stick: VirtualEdgeTpu, models: Path) -> ModelHost:
+    return make_host("virtual", stick, models)
+
+
+def make_host(backend: str, stick: VirtualEdgeTpu, models: Path) -> ModelHost:
+    if backend == "cpu":
+        host = ModelHost(CpuBackend(), [models])
+    else:
+        device = VirtualStickBackend(
+            lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, resets=False, on_phase=on_phase),
+            stick.teach,
+            pack,
+        )
+        host = ModelHost(device, [models])
+    host.connect()
+    host.load("dense")
+    return host
+
+
+def test_results_tell_with_which_weights_they_were_made(host: ModelHost) -> None:
+    assert host.invoke("dense", ONES).weights_version == 0
+    for version, value in ((1, 0.5), (2, -0.25)):
+        assert host.set_weights("dense", corner(value)).version == version
+        inference = host.invoke("dense", ONES)
+        assert inference.weights_version == host.weights_version("dense") == version
+        assert in_force(inference) == pytest.approx(value, abs=0.02)
+
+
+def test_one_file_under_two_names_has_two_sets_of_weights(host: ModelHost) -> None:
+    host.load("dense", "mine")
+    host.set_weights("mine", corner(0.5))
+    host.set_weights("dense", corner(-0.5))
+    assert in_force(host.invoke("mine", ONES)) == pytest.approx(0.5, abs=0.02)
+    assert in_force(host.invoke("dense", ONES)) == pytest.approx(-0.5, abs=0.02)
+    assert host.weights_version("mine") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "error"),
+    [
+        ("nobody", corner(0.5), ModelNotFoundError),
+        ("sum", corner(0.5), ModelUnsupportedError),
+        ("dense", corner(float("nan")), InputError),
+        ("dense", corner(float("inf")), InputError),
+        ("dense", corner(5.0), ClippingError),
+        ("dense", WeightRequest(np.zeros((SIZE, SIZE + 1), np.float32)), InputError),
+        ("dense", WeightRequest(np.zeros(0, np.float32)), InputError),
+    ],
+)
+def test_what_is_refused_changes_nothing(
+    host: ModelHost, name: str, request_: WeightRequest, error: type[Exception]
+) -> None:
+    host.load("sum")
+    host.set_weights("dense", corner(0.5))
+    with pytest.raises(error):
+        host.set_weights(name, request_)
+    inference = host.invoke("dense", ONES)
+    assert (inference.weights_version, in_force(inference)) == (1, pytest.approx(0.5, abs=0.02))
+
+
+def test_the_caller_may_reuse_its_array(host: ModelHost) -> None:
+    weights = np.array([[0.5]], np.float32)
+    host.set_weights("dense", WeightRequest(weights))
+    weights[:] = -0.5
+    host.reset()
+    host.connect()
+    assert in_force(host.invoke("dense", ONES)) == pytest.approx(0.5, abs=0.02)
+
+
+def test_loading_the_same_file_again_keeps_the_weights_and_unloading_drops_them(host: ModelHost) -> None:
+    host.set_weights("dense", corner(0.5))
+    host.load("dense")
+    assert host.weights_version("dense") == 1
+    host.unload("dense")
+    host.load("dense")
+    assert host.invoke("dense", ONES).weights_version == 0
+    assert in_force(host.invoke("dense", ONES)) != pytest.approx(0.5, abs=0.02)
+
+
+def test_without_a_device_new_weights_are_refused_and_the_present_ones_come_back_with_it(
+    stick_host: ModelHost, stick: VirtualEdgeTpu
+) -> None:
+    stick_host.set_weights("dense", corner(0.5))
+    stick.unplug()
+    stick_host.refresh()
+    with pytest.raises(UnavailableError, match="no device"):
+        stick_host.set_weights("dense", corner(-0.5))
+    stick.plug()
+    stick_host.connect()
+    inference = stick_host.invoke("dense", ONES)
+    assert (inference.weights_version, in_force(inference)) == (1, pytest.approx(0.5, abs=0.02))
+
+
+@pytest.mark.parametrize("transfer", range(2))
+def test_a_stick_that_fails_in_mid_swap_has_the_old_weights_afterwards(
+    stick_host: ModelHost, stick: VirtualEdgeTpu, transfer: int
+) -> None:
+    stick_host.set_weights("dense", corner(0.5))
+    stick.fail(Fault.UNPLUG, Transfer.BULK_OUT, after=transfer)
+    with pytest.raises(DeviceError):
+        stick_host.set_weights("dense", corner(-0.5))
+    assert stick_host.state is State.ABSENT
+    stick.plug()
+    stick_host.connect()
+    inference = stick_host.invoke("dense", ONES)
+    assert (inference.weights_version, in_force(inference)) == (1, pytest.approx(0.5, abs=0.02))
+    assert stick_host.set_weights("dense", corner(-0.5)).version == 2
+
+
+def test_weights_for_a_model_that_is_unloaded_meanwhile_are_refused(
+    host: ModelHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply, unloading = WeightRequest.apply, threading.Thread(target=host.unload, args=("dense",))
+
+    def unload_first(request: WeightRequest, engine: Any) -> Any:
+        unloading.start()
+        while host.models():
+            pass
+        return apply(request, engine)
+
+    monkeypatch.setattr(WeightRequest, "apply", unload_first)
+    with pytest.raises(ModelNotFoundError, match="unloaded before its new weights were in force"):
+        host.set_weights("dense", corner(0.5))
+    unloading.join()
+
+
+def test_every_result_belongs_to_the_weights_it_tells_while_they_are_swapped(host: ModelHost) -> None:
+    host.load("dense", "other")
+    host.set_weights("other", corner(0.75))
+    values = [0.0, *np.random.default_rng(0).uniform(-1, 1, 40)]
+    host.set_weights("dense", corner(0.0))
+    inferences: list[Inference] = []
+    others: list[Inference] = []
+    done = threading.Event()
+
+    def keep_asking(name: str, results: list[Inference]) -> None:
+        while not done.is_set():
+            results.append(host.invoke(name, ONES))
+
+    threads = [
+        threading.Thread(target=keep_asking, args=pair) for pair in (("dense", inferences), ("other", others))
+    ]
+    for thread in threads:
+        thread.start()
+    for value in values[1:]:
+        host.set_weights("dense", corner(value))
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert all(in_force(each) == pytest.approx(0.75, abs=0.02) for each in others)
+    for each in inferences:
+        assert in_force(each) == pytest.approx(values[each.weights_version - 1], abs=0.02)
+    assert len({each.weights_version for each in inferences}) > 2
