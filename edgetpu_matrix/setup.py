@@ -17,4 +17,11 @@ setup(
     maintainer_email="maintainers@edgetpu-ros.invalid",
     description="An Edge TPU as a matrix engine: reservoirs, place recognition, spectra.",
     license="Apache-2.0",
+    entry_points={
+        "console_scripts": [
+            "place_recognition = edgetpu_matrix.nodes.executables:place_recognition",
+            "reservoir = edgetpu_matrix.nodes.executables:reservoir",
+            "spectrum = edgetpu_matrix.nodes.executables:spectrum",
+        ]
+    },
 )

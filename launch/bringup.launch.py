@@ -1,4 +1,4 @@
-"""Bring the suite up: the driver and the perception nodes asked for.
+"""Bring the suite up: the driver and the nodes asked for.
 
 One process each by default; `single_process:=true` puts all of them into one, where images are decoded and
 models are called without crossing DDS.
@@ -32,15 +32,28 @@ ARGUMENTS = (
     ),
     ("image_topic", "/camera/image_raw", "camera images, sensor_msgs/Image", None),
     ("camera_info_topic", "", "sensor_msgs/CameraInfo; empty: camera_info beside the image topic", None),
+    ("signal_topic", "signal", "numbers over time, for reservoir and spectrum", None),
+    ("target_topic", "target", "what reservoir is trained to make of the signal", None),
+    ("embedding_topic", "embedding", "what place_recognition compares", None),
     ("namespace", "", "namespace of all nodes", None),
-    ("nodes", "spot_tracker", "perception nodes to start, separated by commas; none: the driver alone", None),
+    ("nodes", "spot_tracker", "nodes to start beside the driver, separated by commas; none: it alone", None),
     ("single_process", "false", "true: all nodes in one process", TRUTHS),
     ("use_sim_time", "", "true or false; empty: what the parameter file says", ("", *TRUTHS)),
     ("params_file", str(SHARE / "config" / "edgetpu.yaml"), "parameters of all nodes", None),
     ("log_level", "info", "of all nodes", ("debug", "info", "warn", "error", "fatal")),
 )
 
-EYES = ("spot_tracker", "looming", "optical_flow", "visual_compass", "pattern_tracker")
+PACKAGES = {
+    "spot_tracker": "edgetpu_perception",
+    "looming": "edgetpu_perception",
+    "optical_flow": "edgetpu_perception",
+    "visual_compass": "edgetpu_perception",
+    "pattern_tracker": "edgetpu_perception",
+    "reservoir": "edgetpu_matrix",
+    "place_recognition": "edgetpu_matrix",
+    "spectrum": "edgetpu_matrix",
+}
+"""Where the executable of each node is; it has the node's name."""
 
 
 def _camera_info_beside(image_topic: str) -> str:
@@ -48,22 +61,22 @@ def _camera_info_beside(image_topic: str) -> str:
     return str(PurePosixPath(image_topic).parent / "camera_info")
 
 
-def _eyes(names: str) -> list[str]:
-    """The perception nodes asked for; RuntimeError for a name there is not, before anything has started."""
-    eyes = [name.strip() for name in names.split(",") if name.strip()]
-    if eyes == ["none"]:
+def _nodes(text: str) -> list[str]:
+    """The nodes asked for; RuntimeError for a name there is not, before anything has started."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if names == ["none"]:
         return []
-    unknown = [name for name in eyes if name not in EYES]
-    if unknown or len(set(eyes)) < len(eyes):
-        raise RuntimeError(f"nodes: expected each of {', '.join(EYES)} once, or none; got '{names}'")
-    return eyes
+    unknown = [name for name in names if name not in PACKAGES]
+    if unknown or len(set(names)) < len(names):
+        raise RuntimeError(f"nodes: expected each of {', '.join(PACKAGES)} once, or none; got '{text}'")
+    return names
 
 
 def _start(context: LaunchContext) -> list[Node]:
     def value(name: str) -> str:
         return str(LaunchConfiguration(name).perform(context))
 
-    eyes, params_file, image_topic = _eyes(value("nodes")), value("params_file"), value("image_topic")
+    names, params_file, image_topic = _nodes(value("nodes")), value("params_file"), value("image_topic")
     if not Path(params_file).is_file():
         raise RuntimeError(f"params_file: expected a file; there is no '{params_file}'")
     overrides = {"use_sim_time": value("use_sim_time").lower() == "true"} if value("use_sim_time") else {}
@@ -73,7 +86,13 @@ def _start(context: LaunchContext) -> list[Node]:
         "namespace": value("namespace"),
         "output": "screen",
         "ros_arguments": ["--log-level", value("log_level")],
-        "remappings": [("image", image_topic), ("camera_info", camera_info_topic)],
+        "remappings": [
+            ("image", image_topic),
+            ("camera_info", camera_info_topic),
+            ("signal", value("signal_topic")),
+            ("target", value("target_topic")),
+            ("embedding", value("embedding_topic")),
+        ],
     }
     driver_parameters = [params_file, overrides | driver_overrides]
     if value("single_process").lower() == "true":
@@ -81,7 +100,7 @@ def _start(context: LaunchContext) -> list[Node]:
             Node(
                 package="edgetpu_perception",
                 executable="single_process",
-                arguments=["--nodes", ",".join(eyes)],
+                arguments=["--nodes", ",".join(names)],
                 parameters=driver_parameters,
                 **common,
             )
@@ -97,13 +116,13 @@ def _start(context: LaunchContext) -> list[Node]:
         driver,
         *(
             Node(
-                package="edgetpu_perception",
-                executable=eye,
-                name=eye,
+                package=PACKAGES[name],
+                executable=name,
+                name=name,
                 parameters=[params_file, overrides],
                 **common,
             )
-            for eye in eyes
+            for name in names
         ),
     ]
 

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DRIVER = ROOT / "edgetpu_driver" / "edgetpu_driver"
 PERCEPTION = ROOT / "edgetpu_perception" / "edgetpu_perception"
+MATRIX = ROOT / "edgetpu_matrix" / "edgetpu_matrix"
 
 ROS = (
     "rclpy",
@@ -50,10 +51,17 @@ FORBIDDEN = {
         "edgetpu_driver.device",
         "edgetpu_driver.virtual",
     ),
-    DRIVER: ("edgetpu_perception",),
+    MATRIX: (
+        "edgetpu_driver.usb",
+        "edgetpu_driver.darwinn",
+        "edgetpu_driver.device",
+        "edgetpu_driver.virtual",
+        "edgetpu_perception",
+    ),
+    DRIVER: ("edgetpu_perception", "edgetpu_matrix"),
 }
 
-ROS_PARTS = (DRIVER / "ros", PERCEPTION / "nodes")
+ROS_PARTS = (DRIVER / "ros", PERCEPTION / "nodes", MATRIX / "nodes")
 
 # The one place that may reach for the virtual device, and only when it is asked for.
 VIRTUAL_IMPORTERS = ("ros/driver_node.py", "__init__.py", "backends.py")
@@ -87,7 +95,7 @@ def test_a_part_imports_nothing_it_must_not_know(part: Path) -> None:
 def test_ros_is_imported_in_the_nodes_and_the_client_only() -> None:
     found = [
         line
-        for package in (DRIVER, PERCEPTION)
+        for package in (DRIVER, PERCEPTION, MATRIX)
         for line in offences(package, ROS)
         if not any(str(part.relative_to(ROOT)) in line for part in ROS_PARTS)
     ]

@@ -23,6 +23,9 @@ EXECUTABLES = {
     "looming": ("edgetpu_perception", "looming"),
     "optical_flow": ("edgetpu_perception", "optical_flow"),
     "pattern_tracker": ("edgetpu_perception", "pattern_tracker"),
+    "place_recognition": ("edgetpu_matrix", "place_recognition"),
+    "reservoir": ("edgetpu_matrix", "reservoir"),
+    "spectrum": ("edgetpu_matrix", "spectrum"),
     "spot_tracker": ("edgetpu_perception", "spot_tracker"),
     "visual_compass": ("edgetpu_perception", "visual_compass"),
 }
@@ -45,8 +48,10 @@ def table(section: str, title: str) -> dict[str, str]:
 
 
 def parameters(node: str) -> dict[str, str]:
-    """Documented names and defaults: a node's own, after those of every eye."""
-    return {**({} if node == "edgetpu" else table("Every eye", "parameter")), **table(node, "parameter")}
+    """Documented names and defaults: a node's own, after those of every eye or every matrix node."""
+    shared = {"edgetpu_perception": "Every eye", "edgetpu_matrix": "Every matrix node"}
+    section = shared.get(EXECUTABLES[node][0])
+    return {**(table(section, "parameter") if section else {}), **table(node, "parameter")}
 
 
 def services_of(section: str) -> str:
@@ -125,7 +130,7 @@ def shown(value: Any) -> str:
     if isinstance(parameter, bool):
         return str(parameter).lower()
     if isinstance(parameter, list):
-        return f"[{', '.join(item for item in parameter if item)}]"
+        return f"[{', '.join(str(item) for item in parameter if item != '')}]"
     return str(parameter)
 
 

@@ -1,8 +1,10 @@
-"""The driver and the perception nodes in one process, where models are called without crossing DDS."""
+"""The driver and other nodes in one process, where models are called without crossing DDS."""
 
 from __future__ import annotations
 
 import argparse
+import functools
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 
@@ -11,26 +13,31 @@ from rclpy.utilities import remove_ros_args
 
 from edgetpu_driver.ros.driver_node import DriverNode
 from edgetpu_driver.ros.spin import run
-from edgetpu_perception.nodes.looming_node import LoomingNode
-from edgetpu_perception.nodes.optical_flow_node import OpticalFlowNode
-from edgetpu_perception.nodes.pattern_tracker_node import PatternTrackerNode
-from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
-from edgetpu_perception.nodes.visual_compass_node import VisualCompassNode
+from edgetpu_perception.nodes.camera_stream import Cameras
 
-NODES: dict[str, Callable[[], Node]] = {
-    "looming": LoomingNode,
-    "optical_flow": OpticalFlowNode,
-    "pattern_tracker": PatternTrackerNode,
-    "spot_tracker": SpotTrackerNode,
-    "visual_compass": VisualCompassNode,
+NODES = {
+    "looming": "edgetpu_perception.nodes.looming_node:LoomingNode",
+    "optical_flow": "edgetpu_perception.nodes.optical_flow_node:OpticalFlowNode",
+    "pattern_tracker": "edgetpu_perception.nodes.pattern_tracker_node:PatternTrackerNode",
+    "place_recognition": "edgetpu_matrix.nodes.place_recognition_node:PlaceRecognitionNode",
+    "reservoir": "edgetpu_matrix.nodes.reservoir_node:ReservoirNode",
+    "spectrum": "edgetpu_matrix.nodes.spectrum_node:SpectrumNode",
+    "spot_tracker": "edgetpu_perception.nodes.spot_tracker_node:SpotTrackerNode",
+    "visual_compass": "edgetpu_perception.nodes.visual_compass_node:VisualCompassNode",
 }
-"""All perception nodes, by their names."""
+"""Where each node is; only those that are asked for are imported."""
+
+EYES = [name for name, place in NODES.items() if place.startswith("edgetpu_perception.")]
 
 
 def main() -> int:
     """Run the nodes that --nodes asks for in one executor, beside the driver unless --no-driver is given."""
     options = _arguments(remove_ros_args(sys.argv)[1:])
-    kinds = ([DriverNode] if options.driver else []) + [NODES[name] for name in options.nodes]
+    kinds: list[Callable[[], Node]] = [DriverNode] if options.driver else []
+    cameras = Cameras()
+    for name in options.nodes:
+        kind = _import(name)
+        kinds.append(functools.partial(kind, cameras=cameras) if name in EYES else kind)
 
     def make_nodes() -> Sequence[Node]:
         nodes: list[Node] = []
@@ -49,12 +56,18 @@ def main() -> int:
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="single_process", description=main.__doc__)
     parser.add_argument(
-        "--nodes", type=_names, default=list(NODES), help=f"separated by commas, of: {', '.join(NODES)}"
+        "--nodes", type=_names, default=EYES, help=f"separated by commas, of: {', '.join(NODES)}"
     )
     parser.add_argument(
         "--no-driver", dest="driver", action="store_false", help="the driver runs somewhere else"
     )
     return parser.parse_args(arguments)
+
+
+def _import(name: str) -> Callable[..., Node]:
+    module, _, kind = NODES[name].partition(":")
+    node: Callable[..., Node] = getattr(importlib.import_module(module), kind)
+    return node
 
 
 def _names(text: str) -> list[str]:

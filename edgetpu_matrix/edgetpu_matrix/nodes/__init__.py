@@ -1,0 +1,1 @@
+"""The nodes of this package: thin shells of ROS around the algorithms."""

@@ -1,0 +1,222 @@
+"""Place recognition as a node: embeddings in, ~/match out; places come and go by services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.task import Future
+from std_msgs.msg import Header
+
+from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.ros.parameters import Setting
+from edgetpu_driver.ros.spin import FatalError, run
+from edgetpu_matrix.nodes.matrix_client import ProductResult
+from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode, answer
+from edgetpu_matrix.nodes.matrix_settings import directory_setting
+from edgetpu_matrix.nodes.work_queue import WorkQueue
+from edgetpu_matrix.place_database import PlaceDatabase
+from edgetpu_matrix.place_search import Place, PlaceSearch
+from edgetpu_msgs.msg import PlaceMatch
+from edgetpu_msgs.srv import AddPlace, FindPlace, ListPlaces, LoadFile, RemovePlace, SaveFile
+
+WAITING_QUERIES = 8
+"""Embeddings and service calls that wait for the driver before the oldest gives way."""
+
+SETTINGS = (
+    Setting(
+        "min_score",
+        0.8,
+        "A most similar place of less cosine is published as not valid, -1..1. Default: 0.8.",
+        -1.0,
+        1.0,
+        read_only=False,
+    ),
+    Setting("count", 5, "Places in a message on ~/match. Default: 5.", 1, 1000, read_only=False),
+    Setting("capacity", 4096, "Embeddings to remember at most. Default: 4096.", 1, 65536),
+    directory_setting("places"),
+    Setting("places", "", "Name of a file of places to start with. Empty (default): none."),
+)
+
+Done = Callable[[tuple[Place, ...] | EdgeTpuError], None]
+
+
+@dataclass(frozen=True)
+class _Query:
+    unit: NDArray[np.float32]
+    count: int
+    done: Done
+
+
+class PlaceRecognitionNode(MatrixNode):
+    """Publishes which known place an embedding is most similar to."""
+
+    files = "places"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("place_recognition", SETTINGS, **options)
+
+    def make(self) -> None:
+        """Make the database and the interfaces from the parameters."""
+        self._database = PlaceDatabase(capacity=self.values["capacity"])
+        if self.values["places"]:
+            try:
+                path = self.file(self.values["places"])
+                self._database = PlaceDatabase.load(path, self.values["capacity"])
+            except (EdgeTpuError, OSError) as error:
+                raise FatalError(f"parameter 'places': {error}") from None
+        self._search = PlaceSearch(self._database)
+        self._last: NDArray[np.float64] | None = None
+        self._queue = WorkQueue[_Query](self._start, WAITING_QUERIES, self._on_dropped)
+        self._matches = self.create_publisher(PlaceMatch, "~/match", QOS_RESULTS)
+        self.create_service(AddPlace, "~/add_place", self._on_add)
+        self.create_service(RemovePlace, "~/remove_place", self._on_remove)
+        self.create_service(ListPlaces, "~/list_places", self._on_list)
+        # It waits for the driver, whose answer the node's own group would not let in meanwhile.
+        self.create_service(FindPlace, "~/find_place", self._on_find, callback_group=ReentrantCallbackGroup())
+        self.create_service(SaveFile, "~/save_places", self._on_save)
+        self.create_service(LoadFile, "~/load_places", self._on_load)
+        self.client = self.make_client()
+        self.subscribe("embedding", self._on_embedding)
+
+    def on_ready(self) -> None:
+        """Work on the queries that waited; the rows may have been rounded differently before."""
+        self._search.forget_rounding()
+        self._queue.resume()
+
+    def _on_embedding(self, header: Header, embedding: NDArray[np.float64]) -> None:
+        unit = self._database.unit_vector(embedding)
+        self._last = embedding
+
+        def done(found: tuple[Place, ...] | EdgeTpuError) -> None:
+            if isinstance(found, EdgeTpuError):
+                self.on_failure(found)
+            else:
+                self._publish(header, found)
+
+        self._queue.offer(_Query(unit, self.values["count"], done))
+
+    def _publish(self, header: Header, places: tuple[Place, ...]) -> None:
+        valid = bool(places) and places[0].score >= self.values["min_score"]
+        self._matches.publish(
+            PlaceMatch(
+                header=header,
+                valid=valid,
+                label=places[0].label if valid else "",
+                labels=[place.label for place in places],
+                scores=[place.score for place in places],
+            )
+        )
+        self.counters.results += 1
+
+    def _on_dropped(self, query: _Query) -> None:
+        self.counters.dropped += 1
+        query.done(UnavailableError(f"more than {WAITING_QUERIES} queries wait for the driver"))
+
+    def _start(self, query: _Query) -> bool:
+        """Begin a search; False when the rows have to be set on the driver first."""
+        assert self.client is not None
+        database = self._database
+        if not len(database):
+            return self._end(query, ())
+        if len(query.unit) != database.dimension:
+            return self._end(
+                query, InputError(f"expected {database.dimension} values; got {len(query.unit)}")
+            )
+        if not self._search.is_current:
+            self.client.set_matrix(*self._search.rows())
+        if self.client.problem:
+            return self._end(query, UnavailableError(self.client.problem))
+        return self.client.multiply(query.unit.astype(np.float64), self._on_product)
+
+    def _end(self, query: _Query, found: tuple[Place, ...] | EdgeTpuError) -> bool:
+        query.done(found)
+        self._queue.finished()
+        return True
+
+    def _on_product(self, result: ProductResult) -> None:
+        assert self.client is not None
+        query = self._queue.present
+        product = result.product
+        if product is None:
+            assert result.error is not None
+            self._end(query, result.error)
+        elif not self._search.is_current:
+            # The places have changed meanwhile.
+            self._queue.put_back()
+            self._queue.resume()
+        else:
+            self._end(query, self._search.find(query.unit, product, self.client.in_force, query.count))
+
+    def _on_add(self, request: AddPlace.Request, response: AddPlace.Response) -> AddPlace.Response:
+        database = self._database
+        try:
+            embedding = np.asarray(request.embedding, np.float64)
+            if not embedding.size:
+                if self._last is None:
+                    raise InputError("expected an embedding, or one on the topic before; there is none yet")
+                embedding = self._last
+            database.add(request.label, embedding, request.replace)
+        except EdgeTpuError as error:
+            return answer(response, error)
+        response.places, response.embeddings = len(database.places), len(database)
+        return answer(response, None)
+
+    def _on_remove(
+        self, request: RemovePlace.Request, response: RemovePlace.Response
+    ) -> RemovePlace.Response:
+        try:
+            response.removed = self._database.remove(request.label)
+        except EdgeTpuError as error:
+            return answer(response, error)
+        response.places, response.embeddings = len(self._database.places), len(self._database)
+        return answer(response, None)
+
+    def _on_list(self, _request: ListPlaces.Request, response: ListPlaces.Response) -> ListPlaces.Response:
+        counts = self._database.places
+        response.labels, response.embeddings = list(counts), list(counts.values())
+        response.dimension = self._database.dimension
+        response.success = True
+        return response
+
+    async def _on_find(self, request: FindPlace.Request, response: FindPlace.Response) -> FindPlace.Response:
+        found: Future = Future()
+        try:
+            unit = self._database.unit_vector(request.embedding)
+        except EdgeTpuError as error:
+            return answer(response, error)
+        self._queue.offer(_Query(unit, request.count or 1, found.set_result))
+        places = await found
+        if isinstance(places, EdgeTpuError):
+            return answer(response, places)
+        response.labels = [place.label for place in places]
+        response.scores = [place.score for place in places]
+        return answer(response, None)
+
+    def _on_save(self, request: SaveFile.Request, response: SaveFile.Response) -> SaveFile.Response:
+        try:
+            path = self.file(request.name)
+            self._database.save(path)
+        except (EdgeTpuError, OSError) as error:
+            return answer(response, error)
+        response.path = str(path)
+        return answer(response, None, f"{len(self._database)} embeddings")
+
+    def _on_load(self, request: LoadFile.Request, response: LoadFile.Response) -> LoadFile.Response:
+        try:
+            path = self.file(request.name)
+            self._database = PlaceDatabase.load(path, self.values["capacity"])
+        except (EdgeTpuError, OSError) as error:
+            return answer(response, error)
+        self._search = PlaceSearch(self._database)
+        response.path = str(path)
+        return answer(response, None, f"{len(self._database)} embeddings")
+
+
+def main() -> int:
+    """Run the node as a process of its own."""
+    return run(lambda: [PlaceRecognitionNode()])

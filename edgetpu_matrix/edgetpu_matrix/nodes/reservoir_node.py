@@ -1,0 +1,321 @@
+"""The reservoir as a node: a signal in, ~/prediction out, trained on targets that come as messages."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from std_msgs.msg import Header
+from std_srvs.srv import Trigger
+
+from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.ros.parameters import Setting
+from edgetpu_driver.ros.spin import FatalError, run
+from edgetpu_matrix import archive
+from edgetpu_matrix.echo_state import ACTIVATIONS, CREST, LARGEST_SIZE, EchoStateNetwork
+from edgetpu_matrix.errors import ArchiveError, NotTrainedError
+from edgetpu_matrix.nodes.matrix_client import ProductResult
+from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode, answer
+from edgetpu_matrix.nodes.matrix_settings import directory_setting
+from edgetpu_matrix.nodes.work_queue import WorkQueue
+from edgetpu_matrix.readout import RidgeReadout
+from edgetpu_msgs.msg import Prediction
+from edgetpu_msgs.srv import LoadFile, SaveFile, TrainReadout
+
+KIND = "edgetpu_matrix readout 1"
+NETWORK = ("size", "spectral_radius", "leak", "activation", "input_scaling", "bias", "seed")
+"""Parameters that say what the states mean; a readout only fits the network it was trained on."""
+
+SETTINGS = (
+    Setting("size", 256, "Neurons of the reservoir. Default: 256.", 1, LARGEST_SIZE),
+    Setting(
+        "spectral_radius",
+        0.9,
+        "Largest absolute eigenvalue of the recurrent weights in force: the larger the longer the memory. "
+        "Below 1 with relu and identity. Default: 0.9.",
+        0.01,
+        2.0,
+    ),
+    Setting("leak", 1.0, "Share of the state that is new at every step, 0..1. Default: 1.0.", 0.001, 1.0),
+    Setting("activation", "tanh", "Of the neurons. Default: tanh.", choices=tuple(ACTIVATIONS)),
+    Setting("input_scaling", 0.5, "Largest weight of an input. Default: 0.5.", 0.0, 1000.0),
+    Setting("bias", 0.2, "Largest constant input of a neuron. Default: 0.2.", 0.0, 1000.0),
+    Setting("seed", 0, "Of the random weights. Default: 0.", 0, 2**31 - 1),
+    Setting("washout", 100, "Inputs after a reset that are not trained on. Default: 100.", 0, 1000000),
+    Setting(
+        "horizon",
+        0,
+        "Inputs ahead that the readout predicts the input; the targets are then the inputs themselves. "
+        "0 (default): targets come on the topic target.",
+        0,
+        10000,
+    ),
+    Setting(
+        "regularization",
+        1e-6,
+        "Of the ridge regression, in the unit of the mean square of a state. Default: 1e-6.",
+        0.0,
+        1e6,
+        read_only=False,
+    ),
+    Setting(
+        "target_type",
+        "std_msgs/msg/Float32MultiArray",
+        "Type of the messages with targets. Default: std_msgs/msg/Float32MultiArray.",
+    ),
+    Setting("target_fields", "data", "Fields of it to read, as in input_fields. Default: data."),
+    directory_setting("readouts"),
+    Setting("readout", "", "Name of a saved readout to start with. Empty (default): none."),
+)
+
+
+@dataclass
+class _Step:
+    """One input on its way through the network."""
+
+    header: Header
+    inputs: NDArray[np.float64]
+    number: int = 0
+    features: NDArray[np.float64] | None = None
+    target: NDArray[np.float64] | None = None
+
+
+class ReservoirNode(MatrixNode):
+    """Publishes what a trained readout makes of a signal."""
+
+    files = "readouts"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("reservoir", SETTINGS, **options)
+
+    def make(self) -> None:
+        """Make network, readout and interfaces from the parameters."""
+        values = self.values
+        try:
+            self._network = EchoStateNetwork(
+                values["size"], **{name: values[name] for name in NETWORK if name != "size"}
+            )
+        except InputError as error:
+            raise FatalError(str(error)) from None
+        self._readout: RidgeReadout | None = None
+        self._confidence = float("nan")
+        self._steps = 0
+        self._last_stamp = 0
+        self._recent: deque[_Step] = deque(maxlen=values["qos_depth"])
+        self._past: deque[_Step] = deque()
+        self._early: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
+        self._queue = WorkQueue[_Step](self._start, values["qos_depth"])
+        if values["readout"]:
+            try:
+                self._load(self.file(values["readout"]))
+            except (EdgeTpuError, OSError) as error:
+                raise FatalError(f"parameter 'readout': {error}") from None
+        self._predictions = self.create_publisher(Prediction, "~/prediction", QOS_RESULTS)
+        self.create_service(TrainReadout, "~/train_readout", self._on_train)
+        self.create_service(SaveFile, "~/save_readout", self._on_save)
+        self.create_service(LoadFile, "~/load_readout", self._on_load)
+        self.create_service(Trigger, "~/reset", self._on_reset)
+        self.client = self.make_client(CREST)
+        self.client.set_matrix(self._network.matrix)
+        self.subscribe("signal", self._on_input)
+        if not values["horizon"]:
+            self._targets = self.subscribe("target", self._on_target, "target")
+
+    def on_ready(self) -> None:
+        """Learn what the weights have become, and work on the inputs that waited."""
+        assert self.client is not None
+        self._network.bind(self.client.in_force)
+        self._queue.resume()
+
+    def problems(self) -> list[str]:
+        """Say that there is nothing yet to predict with."""
+        trained = self._readout is not None and self._readout.weights is not None
+        return [] if trained else ["no readout; ~/train_readout makes one of the targets that came"]
+
+    def _on_input(self, header: Header, inputs: NDArray[np.float64]) -> None:
+        self._network.check(inputs)
+        stamp = _nanoseconds(header)
+        if stamp < self._last_stamp:
+            self.get_logger().info("time went back; the reservoir begins anew")
+            self._begin_anew()
+        self._last_stamp = stamp
+        step = _Step(header, inputs, target=self._early.pop(stamp, None))
+        self._recent.append(step)
+        self._queue.offer(step)
+        self.counters.dropped = self._queue.dropped
+
+    def _on_target(self, header: Header, target: NDArray[np.float64]) -> None:
+        if not np.isfinite(target).all():
+            raise InputError("expected a target of finite values; got NaN or infinity")
+        if self._readout is not None and len(target) != self._readout.outputs:
+            raise InputError(f"expected a target of {self._readout.outputs} values; got {len(target)}")
+        if self._targets.has_header:
+            stamp = _nanoseconds(header)
+            step = next((each for each in self._recent if _nanoseconds(each.header) == stamp), None)
+            if step is None:
+                # The middleware keeps no order between two topics.
+                self._early[stamp] = target
+                while len(self._early) > self.values["qos_depth"]:
+                    self._early.popitem(last=False)
+                return
+        else:
+            step = self._recent[-1] if self._recent else None
+        if step is not None:
+            step.target = target
+            self._train(step)
+
+    def _start(self, _step: _Step) -> bool:
+        assert self.client is not None
+        state = self._network.state
+        return self.client.multiply(state, functools.partial(self._on_product, state))
+
+    def _on_product(self, state: NDArray[np.float64], result: ProductResult) -> None:
+        assert self.client is not None
+        step = self._queue.present
+        if result.product is not None and state is self._network.state:
+            self._advance(step, result.product.outputs)
+        elif result.error is None or not self.client.ready:
+            # The state was reset meanwhile, or the driver has gone: this input is still to be worked on.
+            self._queue.put_back()
+            if self.client.ready:
+                self._queue.resume()
+            return
+        else:
+            self.on_failure(result.error)
+        self._queue.finished()
+
+    def _advance(self, step: _Step, recurrent: NDArray[np.float64]) -> None:
+        try:
+            self._network.advance(recurrent, step.inputs)
+        except InputError as error:
+            self.on_malformed("signal", str(error))
+            return
+        self._steps += 1
+        step.number, step.features = self._steps, self._network.features(step.inputs)
+        self._publish(step)
+        self._train(step)
+        if self.values["horizon"]:
+            self._past.append(step)
+            if len(self._past) > self.values["horizon"]:
+                past = self._past.popleft()
+                past.target = step.inputs
+                self._train(past)
+
+    def _train(self, step: _Step) -> None:
+        """Learn from a state and its target, once both are known."""
+        if step.features is None or step.target is None or step.number <= self.values["washout"]:
+            return
+        if self._readout is None:
+            self._readout = RidgeReadout(len(step.features), len(step.target))
+        try:
+            self._readout.add(step.features, step.target)
+        except InputError as error:
+            self.on_malformed("target", str(error))
+        step.target = None
+
+    def _publish(self, step: _Step) -> None:
+        readout = self._readout
+        trained = readout is not None and readout.weights is not None
+        valid = trained and step.number > self.values["washout"]
+        unknown = np.full(readout.outputs if readout else 0, np.nan, np.float32)
+        self._predictions.publish(
+            Prediction(
+                header=step.header,
+                valid=valid,
+                confidence=self._confidence,
+                values=readout.predict(step.features).astype(np.float32) if valid else unknown,
+                sigma=readout.residual_rms.astype(np.float32) if trained else unknown,
+                step=step.number,
+                samples=readout.samples if readout else 0,
+            )
+        )
+        self.counters.results += 1
+
+    def _on_reset(self, _request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self._begin_anew()
+        response.success = True
+        return response
+
+    def _begin_anew(self) -> None:
+        self._network.reset()
+        self._steps = 0
+        self._past.clear()
+
+    def _on_train(
+        self, request: TrainReadout.Request, response: TrainReadout.Response
+    ) -> TrainReadout.Response:
+        try:
+            if self._readout is None:
+                raise NotTrainedError("expected targets to train on; none has come after the washout")
+            training = self._readout.solve(request.regularization or self.values["regularization"])
+        except EdgeTpuError as error:
+            return answer(response, error)
+        self._confidence = _explained(training.residual_rms, training.target_sigma)
+        if request.forget:
+            self._readout.clear()
+        response.samples = training.samples
+        response.residual_rms = training.residual_rms
+        response.target_sigma = training.target_sigma
+        return answer(response, None)
+
+    def _on_save(self, request: SaveFile.Request, response: SaveFile.Response) -> SaveFile.Response:
+        try:
+            if self._readout is None:
+                raise NotTrainedError("expected a trained readout; there is none yet")
+            path = self.file(request.name)
+            arrays = {"network": np.array(self._description()), "confidence": np.array(self._confidence)}
+            archive.save(path, KIND, self._readout.to_arrays() | arrays)
+        except (EdgeTpuError, OSError) as error:
+            return answer(response, error)
+        response.path = str(path)
+        return answer(response, None)
+
+    def _on_load(self, request: LoadFile.Request, response: LoadFile.Response) -> LoadFile.Response:
+        try:
+            path = self.file(request.name)
+            self._load(path)
+        except (EdgeTpuError, OSError) as error:
+            return answer(response, error)
+        response.path = str(path)
+        return answer(response, None)
+
+    def _load(self, path: Path) -> None:
+        arrays = archive.load(path, KIND, (*RidgeReadout.ARRAYS, "network", "confidence"))
+        found = str(arrays["network"])
+        if found != self._description():
+            raise ArchiveError(
+                f"{path.name}: expected a readout for the reservoir {self._description()}; got one for "
+                f"{found}"
+            )
+        readout = RidgeReadout.from_arrays(arrays)
+        inputs = readout.features - 1 - self._network.size
+        if inputs < 1 or self._network.inputs not in (0, inputs):
+            raise ArchiveError(
+                f"{path.name}: expected a readout of {self._network.inputs} inputs; got one of {inputs}"
+            )
+        self._network.inputs_are(inputs)
+        self._readout, self._confidence = readout, float(arrays["confidence"])
+
+    def _description(self) -> str:
+        return json.dumps({name: self.values[name] for name in NETWORK})
+
+
+def _explained(residual_rms: NDArray[np.float64], target_sigma: NDArray[np.float64]) -> float:
+    """Share of the targets' variance that was explained, the mean over the outputs, 0..1."""
+    shares = 1.0 - residual_rms**2 / np.maximum(target_sigma**2, np.finfo(float).tiny)
+    return float(np.clip(shares, 0.0, 1.0).mean())
+
+
+def _nanoseconds(header: Header) -> int:
+    return int(header.stamp.sec) * 1_000_000_000 + int(header.stamp.nanosec)
+
+
+def main() -> int:
+    """Run the node as a process of its own."""
+    return run(lambda: [ReservoirNode()])

@@ -1,0 +1,95 @@
+"""Numbers out of messages of any type, by the names of their fields."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rclpy.clock import Clock
+from std_msgs.msg import Header
+
+from edgetpu_driver.ros.spin import FatalError
+
+_TYPE = re.compile(r"([a-z]\w*)/(?:msg/)?([A-Z]\w*)", re.ASCII)
+_FIELD = re.compile(r"([a-z]\w*(?:\.[a-z]\w*)*)(?:\[(-?\d*)(:?)(-?\d*)(?::([1-9]\d*))?\])?", re.ASCII)
+
+SAMPLE_FORMATS = {"": None, "int16": np.dtype("<i2"), "int32": np.dtype("<i4"), "float32": np.dtype("<f4")}
+"""What the bytes of a uint8[] can stand for, little-endian; "": each for itself."""
+
+
+def message_type(name: str) -> type[Any]:
+    """Import a message type by its name, package/msg/Type; FatalError when there is none."""
+    match = _TYPE.fullmatch(name)
+    if match is None:
+        raise FatalError(f"expected a message type as package/msg/Type; got '{name}'")
+    package, kind = match.groups()
+    try:
+        found: type[Any] = getattr(importlib.import_module(f"{package}.msg"), kind)
+    except (ImportError, AttributeError):
+        raise FatalError(f"there is no message type {package}/msg/{kind}; is {package} installed?") from None
+    return found
+
+
+class SignalReader:
+    """Reads a vector, float64 [n], out of messages of one type.
+
+    fields: paths, separated by commas; their values are put one behind the other. "data",
+    "angular_velocity.x,angular_velocity.y", "ranges[0:90]", "data[1::2]" (every second value from the second
+    on). sample_format: of SAMPLE_FORMATS. Raises FatalError for a path that the type does not have.
+    """
+
+    def __init__(self, kind: type[Any], fields: str, sample_format: str = "") -> None:
+        self._format = SAMPLE_FORMATS[sample_format]
+        self._fields = [_field(kind, field.strip()) for field in fields.split(",")]
+        self.has_header = isinstance(getattr(kind(), "header", None), Header)
+        """Whether the messages say when their values were taken."""
+
+    def values(self, message: Any) -> NDArray[np.float64]:
+        """Give the numbers of a message; ValueError when a field holds none or an index is beyond its end."""
+        parts = []
+        for names, index in self._fields:
+            value = reduce(getattr, names, message)
+            try:
+                numbers = self._numbers(value)
+                parts.append(numbers if index is None else np.atleast_1d(numbers[index]))
+            except (IndexError, TypeError, ValueError) as error:
+                raise ValueError(f"expected numbers in {'.'.join(names)}: {error}") from None
+        return np.concatenate(parts)
+
+    def header(self, message: Any, clock: Clock) -> Header:
+        """Give the message's header; one with the present time where it has none."""
+        if self.has_header:
+            header: Header = message.header
+            return header
+        return Header(stamp=clock.now().to_msg())
+
+    def _numbers(self, value: Any) -> NDArray[np.float64]:
+        if self._format is not None:
+            return np.frombuffer(bytes(value), self._format).astype(np.float64)
+        return np.atleast_1d(np.asarray(value, np.float64))
+
+
+def _field(kind: type[Any], path: str) -> tuple[list[str], int | slice | None]:
+    """Names on the way to a field, and what to take of it."""
+    match = _FIELD.fullmatch(path)
+    names = match[1].split(".") if match else [path]
+    example: Any = kind()
+    for name in names:
+        known = example.get_fields_and_field_types() if hasattr(example, "get_fields_and_field_types") else {}
+        if name not in known:
+            raise FatalError(
+                f"expected the path of a field of {kind.__name__}; got '{path}'; "
+                f"in place of '{name}' there is: {', '.join(known) or 'nothing'}"
+            )
+        example = getattr(example, name)
+    assert match is not None
+    first, colon, last, step = match.groups()[1:]
+    if first is None:
+        return names, None
+    if colon:
+        return names, slice(*(int(text) if text else None for text in (first, last, step)))
+    return names, int(first or 0)
