@@ -89,14 +89,14 @@ class Camera:
     """Publishes images for nodes, and collects what they make of them."""
 
     def __init__(self, graph: Any, topic: str, nodes: dict[str, str]) -> None:
-        """`nodes`: name of each node's results -> its fully qualified name."""
+        """`nodes`, of one process: name of each node's results -> its fully qualified name."""
         self._graph = graph
         self._images = graph.node.create_publisher(Image, topic, 10)
         self.results = {
             kind: graph.collect(RESULTS[kind][0], f"{name}/{RESULTS[kind][1]}")
             for kind, name in nodes.items()
         }
-        graph.spin_until(lambda: self._images.get_subscription_count() == len(nodes))
+        graph.spin_until(lambda: self._images.get_subscription_count() == 1)
 
     def warm_up(self) -> Camera:
         """Show black images of another size until results come: the middleware joins nodes at its leisure."""

@@ -374,6 +374,40 @@ def test_a_model_for_something_else_is_reported(start_tracker: Callable[..., Tra
     assert tracker.results == []
 
 
+def test_a_region_can_be_chosen_while_the_node_runs(
+    start_tracker: Callable[..., Tracker], graph: Any
+) -> None:
+    tracker = start_tracker("narrow", horizontal_fov=1.0)
+    two = spot(20, 40) // 2 + spot(30, 8)
+    whole = tracker.show(image_message(57, two))
+    assert set_parameter(graph, "narrow", "roi", [32, 0, 0, 32]).successful
+    part = tracker.show(image_message(58, two))
+    assert (whole.x, whole.y) == pytest.approx((9.5 / 31.5 - 1, 31.5 / 31.5 - 1), abs=1e-3)
+    assert (part.x, part.y) == pytest.approx((41.5 / 31.5 - 1, 21.5 / 31.5 - 1), abs=1e-2)
+    focal_length = 32 / math.tan(0.5)
+    assert part.bearing_x == pytest.approx(math.atan((41.5 - 31.5) / focal_length), abs=1e-2)
+    assert part.bearing_y == pytest.approx(math.atan((21.5 - 31.5) / focal_length), abs=1e-2)
+
+
+@pytest.mark.parametrize("roi", [[1, 2, 3], [-1, 0, 0, 0], [0, 0, 1 << 40, 5]])
+def test_a_region_that_is_none_is_refused(tracker: Tracker, graph: Any, roi: list[int]) -> None:
+    answer = set_parameter(graph, tracker.name, "roi", roi)
+    assert not answer.successful
+    assert f"roi: expected x offset, y offset, width and height, 0 px or more; got {roi}" in answer.reason
+
+
+def test_an_image_that_the_region_sticks_out_of_gives_no_result(
+    start_tracker: Callable[..., Tracker],
+) -> None:
+    tracker = start_tracker("wide", warm_up=False, roi="[0, 0, 65, 64]")
+    while tracker.counters()["failed"] < 2:
+        tracker.images.publish(image_message(59, spot()))
+    assert tracker.results == []
+    tracker.process.stop()
+    line = "expected a part of the image of 64x64 px; got 65x64 px at (0, 0)"
+    assert tracker.process.output.count(line) == 1
+
+
 def test_rate_limit_leaves_images_out_by_their_stamps(start_tracker: Callable[..., Tracker]) -> None:
     tracker = start_tracker("slow", rate_limit=2.0)
     before = tracker.counters()
@@ -410,13 +444,19 @@ def test_an_image_waits_while_an_unloaded_model_is_loaded_again(tracker: Tracker
 
 
 def test_an_algorithm_that_fails_does_not_end_the_node(models: Path, graph: Any) -> None:
+    from edgetpu_perception import SpotTracker
     from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
 
-    class Failing(SpotTrackerNode):
+    class FailingTracker(SpotTracker):
         def interpret(self, frame: Any, outputs: Any) -> Any:
             if frame.stamp < 67:
                 raise ZeroDivisionError("no such spot")
             return super().interpret(frame, outputs)
+
+    class Failing(SpotTrackerNode):
+        def make_eye(self) -> SpotTracker:
+            super().make_eye()
+            return FailingTracker()
 
     options = ["--ros-args", "-p", f"model_dir:={models}", "-p", "driver:=/edgetpu"]
     node = Failing(namespace="shaky", cli_args=[*options, "-p", "qos_reliability:=reliable"])
@@ -444,9 +484,12 @@ def test_an_algorithm_that_fails_does_not_end_the_node(models: Path, graph: Any)
     node.destroy_node()
 
 
-def set_parameter(graph: Any, node: str, name: str, value: float) -> Any:
-    double = ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=value)
-    parameters = [Parameter(name=name, value=double)]
+def set_parameter(graph: Any, node: str, name: str, value: float | list[int]) -> Any:
+    if isinstance(value, list):
+        message = ParameterValue(type=ParameterType.PARAMETER_INTEGER_ARRAY, integer_array_value=value)
+    else:
+        message = ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=value)
+    parameters = [Parameter(name=name, value=message)]
     (result,) = graph.call(SetParameters, f"/{node}/set_parameters", parameters=parameters).results
     return result
 
@@ -487,12 +530,12 @@ def test_a_driver_name_that_is_none_is_refused(name: str, models: Path, graph: A
 
 def test_every_parameter_is_described(tracker: Tracker, graph: Any) -> None:
     names = [*("driver", "model", "model_dir", "image_transport", "qos_reliability", "qos_depth")]
-    names += ["rectified", "horizontal_fov", "rate_limit", "min_confidence", "color"]
+    names += ["rectified", "horizontal_fov", "rate_limit", "roi", "min_confidence", "color"]
     service = f"/{tracker.name}/describe_parameters"
     descriptors = graph.call(DescribeParameters, service, names=names).descriptors
     assert all("efault" in descriptor.description for descriptor in descriptors)
     changeable = [descriptor.name for descriptor in descriptors if not descriptor.read_only]
-    assert changeable == ["rate_limit", "min_confidence"]
+    assert changeable == ["rate_limit", "roi", "min_confidence"]
 
 
 def test_a_model_directory_that_cannot_be_written_ends_the_node_with_one_line(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edgetpu_perception.camera import Pinhole
+    from edgetpu_perception.camera_image import CameraImage, Region
     from edgetpu_perception.looming import Looming, LoomingResult
     from edgetpu_perception.optical_flow import FlowResult, OpticalFlow
     from edgetpu_perception.pattern_tracker import MatchResult, PatternTracker
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from edgetpu_perception.visual_compass import HeadingResult, VisualCompass
 
 __all__ = [
+    "CameraImage",
     "FlowResult",
     "HeadingResult",
     "Looming",
@@ -26,6 +28,7 @@ __all__ = [
     "OpticalFlow",
     "PatternTracker",
     "Pinhole",
+    "Region",
     "SharedEngine",
     "SpotResult",
     "SpotTracker",
@@ -33,6 +36,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "CameraImage": "camera_image",
     "FlowResult": "optical_flow",
     "HeadingResult": "visual_compass",
     "Looming": "looming",
@@ -41,6 +45,7 @@ _HOME = {
     "OpticalFlow": "optical_flow",
     "PatternTracker": "pattern_tracker",
     "Pinhole": "camera",
+    "Region": "camera_image",
     "SharedEngine": "shared_engine",
     "SpotResult": "spot_tracker",
     "SpotTracker": "spot_tracker",

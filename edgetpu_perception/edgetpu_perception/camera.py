@@ -80,6 +80,13 @@ class Pinhole:
             distortion=_coefficients(distortion_model, d),
         )
 
+    def cropped(self, x_offset: int, y_offset: int, width: int, height: int) -> Pinhole:
+        """Intrinsics of a part of the image, whose first pixel is (x_offset, y_offset) of it."""
+        if (x_offset, y_offset, width, height) == (0, 0, self.width, self.height):
+            return self
+        cx, cy = self.cx - x_offset, self.cy - y_offset
+        return Pinhole(width, height, self.fx, self.fy, cx, cy, self.distortion)
+
     def bearing(self, u: float, v: float) -> tuple[float, float]:
         """Direction of pixel (u, v): atan2(x, z) right positive and atan2(y, z) down positive, rad.
 

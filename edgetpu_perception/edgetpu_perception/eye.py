@@ -15,7 +15,15 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception import models
 from edgetpu_perception.camera import Pinhole
-from edgetpu_perception.images import Pixels, check_image, resize, to_grey, to_rgb
+from edgetpu_perception.camera_image import WHOLE, CameraImage, Region
+
+ImageLike = NDArray[np.uint8] | CameraImage
+"""uint8 [H, W] or [H, W, 3] RGB; as CameraImage where several eyes look at the same image."""
+
+
+def camera_image(image: ImageLike) -> CameraImage:
+    """Check an array and wrap it; ImageError unless it is uint8 [H, W] or [H, W, 3]."""
+    return image if isinstance(image, CameraImage) else CameraImage(image)
 
 
 @dataclass(frozen=True)
@@ -24,11 +32,36 @@ class Frame:
 
     stamp: float
     """Time of the image, s."""
-    width: int
-    height: int
-    """Size of the image before it was resized, px."""
+    image_width: int
+    image_height: int
+    """Size of the image, px."""
+    region: Region
+    """Part of the image that the model sees."""
     inputs: Mapping[str, NDArray[Any]]
-    """The model's inputs by name."""
+    """The model's inputs by name; not to be written to."""
+
+    @property
+    def width(self) -> int:
+        """Of the part that the model sees, px of the image."""
+        return self.region.width
+
+    @property
+    def height(self) -> int:
+        """Of the part that the model sees, px of the image."""
+        return self.region.height
+
+    @classmethod
+    def of(cls, image: CameraImage, stamp: float, region: Region, model: ImageInput) -> Frame:
+        """Show a model the region of an image; ImageError where that sticks out."""
+        part = region.within(image.width, image.height)
+        return cls(stamp, image.width, image.height, part, {model.name: model.fill(image, part)})
+
+    def camera(self, camera: Pinhole | None) -> Pinhole | None:
+        """Camera of the region, from that of the image; None when there is none for images of this size."""
+        if camera is None or (camera.width, camera.height) != (self.image_width, self.image_height):
+            return None
+        region = self.region
+        return camera.cropped(region.x_offset, region.y_offset, region.width, region.height)
 
 
 @dataclass(frozen=True)
@@ -50,11 +83,9 @@ class ImageInput:
         came = ", ".join(map(str, inputs)) or "none"
         raise ModelUnsupportedError(f"expected one input uint8[1, height, width, 1 or 3]; got {came}")
 
-    def fill(self, image: Pixels) -> NDArray[np.uint8]:
-        """Bring an image, uint8 [H, W] or [H, W, 3] RGB, to the size and the channels of this input."""
-        pixels = to_grey(image) if self.channels == 1 else to_rgb(image)
-        resized = resize(pixels, self.height, self.width)
-        return np.ascontiguousarray(resized).reshape(1, self.height, self.width, self.channels)
+    def fill(self, image: CameraImage, region: Region) -> NDArray[np.uint8]:
+        """Bring a region of an image to the size and the channels of this input; read-only."""
+        return image.fill(region, self.height, self.width, self.channels)
 
 
 class EyeResult(Protocol):
@@ -78,6 +109,9 @@ class Eye(Protocol):
     """A perception algorithm, split around the inference so that somebody else can run that."""
 
     camera: Pinhole | None
+    """Intrinsics of the whole image."""
+    region: Region
+    """Part of the images to look at; results are in px, and directions, of the whole image."""
     min_confidence: float
 
     @property
@@ -89,7 +123,7 @@ class Eye(Protocol):
         """Say what model the inference runs; ModelUnsupportedError when it is none for this algorithm."""
         ...
 
-    def prepare(self, image: Pixels, stamp: float) -> Frame:
+    def prepare(self, image: ImageLike, stamp: float) -> Frame:
         """Make the model's inputs of an image taken at `stamp` seconds."""
         ...
 
@@ -111,6 +145,7 @@ class ModelEye(ABC, Generic[Result]):
         Raises ModelUnsupportedError for an engine with a model for something else.
         """
         self.camera = camera
+        self.region = WHOLE
         self.min_confidence = min_confidence
         self._engine = engine
         self._input: ImageInput | None = None
@@ -136,22 +171,19 @@ class ModelEye(ABC, Generic[Result]):
         self._recognise(image, outputs)
         self._input = image
 
-    def update(self, image: NDArray[np.uint8], stamp: float = 0.0) -> Result:
+    def update(self, image: ImageLike, stamp: float = 0.0) -> Result:
         """Make a result of an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
 
-        Raises ImageError for any other array, DependencyMissingError when there is no engine to run on, and
-        what the engine raises.
+        Raises ImageError for any other array and for one that `region` sticks out of, DependencyMissingError
+        when there is no engine to run on, and what the engine raises.
         """
         engine = self._engine or self._own_engine()
         frame = self.prepare(image, stamp)
         return self.interpret(frame, engine.run(frame.inputs))
 
-    def prepare(self, image: NDArray[np.uint8], stamp: float = 0.0) -> Frame:
+    def prepare(self, image: ImageLike, stamp: float = 0.0) -> Frame:
         """First half of `update`: the model's input. `bind` must have been called."""
-        pixels = check_image(image)
-        height, width = pixels.shape[:2]
-        bound = self._bound_input()
-        return Frame(stamp, width, height, {bound.name: bound.fill(pixels)})
+        return Frame.of(camera_image(image), stamp, self.region, self._bound_input())
 
     def _bound_input(self) -> ImageInput:
         if self._input is None:

@@ -28,6 +28,7 @@ class ImageFault(enum.Enum):
     STEP = "wrong step"
     LENGTH = "wrong data length"
     CONTENT = "undecodable data"
+    REGION = "region outside the image"
 
 
 class ImageError(EdgeTpuError, ValueError):

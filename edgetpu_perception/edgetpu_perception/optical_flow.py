@@ -107,7 +107,7 @@ class OpticalFlow(ModelEye[FlowResult]):
         assert self._features is not None
         texture = self._features.read(outputs)
         last, self._last = self._last, (frame, texture)
-        if last is None or (last[0].width, last[0].height) != (frame.width, frame.height):
+        if last is None or _view(last[0]) != _view(frame):
             self.surface = None
             return FlowResult(frame.stamp, False, 0.0)
         return self._compare(self._features, bound, last, (frame, texture))
@@ -147,6 +147,10 @@ class OpticalFlow(ModelEye[FlowResult]):
             dx_sigma * x_px,
             dy_sigma * y_px,
         )
+
+
+def _view(frame: Frame) -> tuple[object, ...]:
+    return frame.image_width, frame.image_height, frame.region
 
 
 def _lead(evidence: NDArray[np.float32], row: int, column: int, peak: int) -> float:

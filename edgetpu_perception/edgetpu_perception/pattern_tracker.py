@@ -14,9 +14,10 @@ from edgetpu_driver.engines.engine import Engine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.camera import Pinhole
-from edgetpu_perception.eye import Frame, ImageInput
+from edgetpu_perception.camera_image import WHOLE, CameraImage
+from edgetpu_perception.eye import Frame, ImageInput, ImageLike, camera_image
 from edgetpu_perception.graphs import pattern
-from edgetpu_perception.images import Pixels, check_image, to_grey
+from edgetpu_perception.images import Pixels, to_grey
 from edgetpu_perception.pattern.alignment import Alignment
 from edgetpu_perception.pattern.coordinates import CoordinateLocator
 from edgetpu_perception.pattern.correlation import (
@@ -106,6 +107,7 @@ class PatternTracker:
         for an engine with another model.
         """
         self.camera = camera
+        self.region = WHOLE
         self.min_confidence = min_confidence
         self._template_size = template
         self._engine = engine
@@ -179,7 +181,7 @@ class PatternTracker:
             raise ModelUnsupportedError(
                 "expected a way to put a template into the given engine's model, upload=; there is none"
             )
-        seen = self._view if view is None else self._look(check_image(view))
+        seen = self._view if view is None else self._look(camera_image(view))
         template = fit(patch, mask, seen, self._template_size)
         if template.contrast < FLAT:
             return judge(template, None, None, accept_ambiguous)
@@ -190,11 +192,11 @@ class PatternTracker:
             self._install(template, matcher)
         return outcome
 
-    def update(self, image: Pixels, stamp: float = 0.0) -> MatchResult:
+    def update(self, image: ImageLike, stamp: float = 0.0) -> MatchResult:
         """Find the template in an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
 
-        Raises ImageError for any other array, DependencyMissingError when there is no engine to run on, and
-        what the engine raises.
+        Raises ImageError for any other array and for one that `region` sticks out of, DependencyMissingError
+        when there is no engine to run on, and what the engine raises.
         """
         frame = self.prepare(image, stamp)
         if self._matcher is None:
@@ -202,13 +204,11 @@ class PatternTracker:
         engine = self._engine or self._own_engine()
         return self.interpret(frame, engine.run(frame.inputs))
 
-    def prepare(self, image: Pixels, stamp: float = 0.0) -> Frame:
+    def prepare(self, image: ImageLike, stamp: float = 0.0) -> Frame:
         """First half of `update`: the model's input."""
-        pixels = check_image(image)
-        height, width = pixels.shape[:2]
-        filled = self._input.fill(pixels)
-        self._view = View(self._grey(filled).copy(), width, height)
-        return Frame(stamp, width, height, {self._input.name: filled})
+        frame = Frame.of(camera_image(image), stamp, self.region, self._input)
+        self._view = self._view_of(frame)
+        return frame
 
     def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> MatchResult:
         """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
@@ -231,9 +231,11 @@ class PatternTracker:
         self._last = matches.best.x, matches.best.y
         return self._result(frame, self._template, confidence, matches, matches.best)
 
-    def _look(self, image: Pixels) -> View:
-        height, width = image.shape[:2]
-        return View(self._grey(self._input.fill(image)), width, height)
+    def _look(self, image: CameraImage) -> View:
+        return self._view_of(Frame.of(image, 0.0, self.region, self._input))
+
+    def _view_of(self, frame: Frame) -> View:
+        return View(self._grey(frame.inputs[self._input.name]), frame.width, frame.height)
 
     @staticmethod
     def _grey(filled: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -287,10 +289,12 @@ class PatternTracker:
         x, y = place.x + template.offset[0], place.y + template.offset[1]
         u, v = (x + 0.5) * x_cell - 0.5, (y + 0.5) * y_cell - 0.5
         u_sigma, v_sigma = place.x_sigma * x_cell, place.y_sigma * y_cell
-        x_unit, y_unit = 2 / max(frame.width - 1, 1), 2 / max(frame.height - 1, 1)
+        x_unit, y_unit = 2 / max(frame.image_width - 1, 1), 2 / max(frame.image_height - 1, 1)
         bearing = (math.nan,) * 4
-        if self.camera is not None and (self.camera.width, self.camera.height) == (frame.width, frame.height):
-            bearing = self.camera.bearing_with_sigma(u, v, u_sigma, v_sigma)
+        camera = frame.camera(self.camera)
+        if camera is not None:
+            bearing = camera.bearing_with_sigma(u, v, u_sigma, v_sigma)
+        u, v = u + frame.region.x_offset, v + frame.region.y_offset
         return MatchResult(
             frame.stamp,
             True,

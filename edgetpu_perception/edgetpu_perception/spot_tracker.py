@@ -147,10 +147,12 @@ class SpotTracker(ModelEye[SpotResult]):
         x_cell, y_cell = frame.width / image.width, frame.height / image.height
         u, v = (spot.x + 0.5) * x_cell - 0.5, (spot.y + 0.5) * y_cell - 0.5
         u_sigma, v_sigma = spot.x_sigma * x_cell, spot.y_sigma * y_cell
-        x_unit, y_unit = 2 / max(frame.width - 1, 1), 2 / max(frame.height - 1, 1)
+        x_unit, y_unit = 2 / max(frame.image_width - 1, 1), 2 / max(frame.image_height - 1, 1)
         bearing = (math.nan,) * 4
-        if self.camera is not None and (self.camera.width, self.camera.height) == (frame.width, frame.height):
-            bearing = self.camera.bearing_with_sigma(u, v, u_sigma, v_sigma)
+        camera = frame.camera(self.camera)
+        if camera is not None:
+            bearing = camera.bearing_with_sigma(u, v, u_sigma, v_sigma)
+        u, v = u + frame.region.x_offset, v + frame.region.y_offset
         return SpotResult(
             frame.stamp,
             True,

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.engine import Engine
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.camera import CameraError, Pinhole
-from edgetpu_perception.eye import Frame, ImageInput, ModelEye
+from edgetpu_perception.eye import Frame, ImageInput, ImageLike, ModelEye, camera_image
 from edgetpu_perception.graphs import features
 from edgetpu_perception.heading.features import CompassFeatures, compass_features
 from edgetpu_perception.heading.filter import Heading, HeadingFilter
 from edgetpu_perception.heading.rotation_alignment import RotationAligner, View
-from edgetpu_perception.images import check_image
 
 _NO_VECTOR = (math.nan,) * 3
 _NO_MATRIX = (math.nan,) * 9
@@ -107,13 +106,14 @@ class VisualCompass(ModelEye[HeadingResult]):
         """Forget all views; the next image sets yaw to zero."""
         self._filter = None
 
-    def update(self, image: NDArray[np.uint8], stamp: float = 0.0) -> HeadingResult:
+    def update(self, image: ImageLike, stamp: float = 0.0) -> HeadingResult:
         """Measure the heading in an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
 
         Raises what ModelEye.update does, and CameraError without a camera of the image's size.
         """
-        self._check_camera(check_image(image))
-        return super().update(image, stamp)
+        checked = camera_image(image)
+        self._check_camera(checked.width, checked.height)
+        return super().update(checked, stamp)
 
     def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> HeadingResult:
         """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name.
@@ -136,9 +136,8 @@ class VisualCompass(ModelEye[HeadingResult]):
             return HeadingResult(frame.stamp, False, confidence, reference)
         return _result(frame.stamp, reference, heading)
 
-    def _check_camera(self, image: NDArray[np.uint8]) -> None:
+    def _check_camera(self, width: int, height: int) -> None:
         camera = self.camera
-        height, width = image.shape[:2]
         if camera is None:
             raise CameraError("expected the camera's intrinsics to measure angles with; there are none")
         if (camera.width, camera.height) != (width, height):
@@ -150,9 +149,12 @@ class VisualCompass(ModelEye[HeadingResult]):
     def _aligner_for(
         self, frame: Frame, image: ImageInput, reader: CompassFeatures
     ) -> RotationAligner | None:
-        """The aligner for the present camera, if the frame is of its size; another camera starts afresh."""
-        camera = self.camera
-        if camera is None or (camera.width, camera.height) != (frame.width, frame.height):
+        """The aligner for the present camera, if the frame is of its size; another camera starts afresh.
+
+        So does another region.
+        """
+        camera = frame.camera(self.camera)
+        if camera is None:
             return None
         if self._aligner is None or camera != self._aligned_camera:
             self._aligner = RotationAligner(camera, image.height, image.width, reader.grid)

@@ -28,13 +28,15 @@ class Setting:
     """
 
     name: str
-    default: bool | int | float | str | list[str]
+    default: bool | int | float | str | list[str] | list[int]
     description: str
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     read_only: bool = True
     check: Callable[[Any], str | None] | None = None
+    any_type: bool = False
+    """Whether values of other types than the default's are taken; `check` sees them."""
 
     def refusal(self, value: Any) -> str | None:
         """Say why a value of the right type is refused; None when it is not."""
@@ -45,7 +47,10 @@ class Setting:
     def descriptor(self) -> ParameterDescriptor:
         """Describe the parameter to `ros2 param describe`."""
         descriptor = ParameterDescriptor(
-            name=self.name, description=self.description, read_only=self.read_only
+            name=self.name,
+            description=self.description,
+            read_only=self.read_only,
+            dynamic_typing=self.any_type,
         )
         if self.choices:
             descriptor.additional_constraints = self._one_of_choices()
@@ -108,5 +113,5 @@ def _declare(node: Node, setting: Setting) -> Any:
 def _clean(setting: Setting, value: Any) -> Any:
     """Drop empty strings from lists; an empty list in a YAML file arrives as no value at all."""
     if isinstance(setting.default, list):
-        return [item for item in value or () if item] or list(setting.default)
+        return [item for item in value or () if item != ""] or list(setting.default)
     return value

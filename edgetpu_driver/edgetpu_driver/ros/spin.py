@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -51,6 +52,9 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
         nodes.extend(make_nodes())
         for node in nodes:
             executor.add_node(node)
+        # What is there now stays; to look through it for garbage would take tens of milliseconds each time.
+        gc.collect()
+        gc.freeze()
         while not stop.requested:
             executor.spin_once()
     except (FatalError, EdgeTpuError, ParameterException, NameValidationException) as error:

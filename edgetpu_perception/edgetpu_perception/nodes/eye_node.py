@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,40 +13,44 @@ from numpy.typing import NDArray
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.node import Node
-from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
-from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+from rclpy.publisher import Publisher
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, UnavailableError
 from edgetpu_driver.ros.client import ModelClient
 from edgetpu_driver.ros.driver_parameters import default_model_dir
-from edgetpu_driver.ros.newest_frame import NewestFrame, take_newest
+from edgetpu_driver.ros.newest_frame import NewestFrame
 from edgetpu_driver.ros.parameters import Setting, declare
 from edgetpu_driver.ros.spin import FatalError
 from edgetpu_driver.ros.transport import InferenceResult
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_msgs.srv import UnloadModel
 from edgetpu_perception import models
+from edgetpu_perception.camera_image import CameraImage, Region
 from edgetpu_perception.eye import Eye, Frame
 from edgetpu_perception.images import ImageError, ImageFault, Pixels
 from edgetpu_perception.nodes import eye_settings
 from edgetpu_perception.nodes.calibration import Calibration
+from edgetpu_perception.nodes.camera_stream import Cameras, SharedImage
 from edgetpu_perception.nodes.eye_diagnostics import Counters, diagnostic
-from edgetpu_perception.nodes.image_messages import (
-    image_from_compressed_message,
-    image_from_message,
-    message_from_rgb,
-)
+from edgetpu_perception.nodes.image_messages import message_from_rgb
+
+try:
+    from rclpy.event_handler import PublisherEventCallbacks
+except ImportError:  # ROS 2 Humble
+    from rclpy.qos_event import PublisherEventCallbacks
 
 DIAGNOSTICS_PERIOD = 1.0
 """Seconds; REP-107 asks for 1 Hz."""
+
+_NO_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
 
 QOS_RESULTS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 
 QOS_DEBUG = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 """Reliable, since viewers ask for that unless told otherwise."""
-
-ImageMessage = Image | CompressedImage
 
 _DRIVER_GONE = (ModelNotFoundError, UnavailableError)
 
@@ -60,8 +64,17 @@ class EyeNode(Node):
     meanwhile the newest waits and the others count as dropped.
     """
 
-    def __init__(self, name: str, settings: Sequence[Setting] = (), **options: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: Sequence[Setting] = (),
+        *,
+        cameras: Cameras | None = None,
+        **options: Any,
+    ) -> None:
+        """`cameras`: shared with the other nodes of the executor, so that each image is taken once."""
         super().__init__(name, **options)
+        self._cameras = cameras or Cameras()
         self._client: ModelClient | None = None
         try:
             own = {setting.name for setting in settings}
@@ -69,18 +82,23 @@ class EyeNode(Node):
             self.values = declare(self, (*common, *settings), self._on_parameter)
             self.eye = self.make_eye()
             self.eye.min_confidence = self.values["min_confidence"]
+            self.eye.region = Region(*self.values["roi"])
             self._create_interfaces()
         except BaseException:
             self.destroy_node()
             raise
 
+    def create_publisher(self, *arguments: Any, **options: Any) -> Publisher:
+        """Make a publisher as Node does, without callbacks for events.
+
+        By default it would warn of readers that ask for more than it offers, who are told so themselves;
+        and each callback is one more thing to wait for between two images.
+        """
+        return super().create_publisher(*arguments, **{"event_callbacks": _NO_EVENTS, **options})
+
     @abstractmethod
     def make_eye(self) -> Eye:
         """Make the algorithm, and the publishers for its results, from `values`."""
-
-    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> Any:
-        """Make a result of the model's outputs; for an algorithm that needs more than these, to override."""
-        return self.eye.interpret(frame, outputs)
 
     @abstractmethod
     def publish(self, header: Header, result: Any) -> None:
@@ -91,8 +109,13 @@ class EyeNode(Node):
         """Draw a result onto a copy of its image, RGB."""
 
     def problems(self) -> list[str]:
-        """Say what else keeps this node from measuring, a line each, for its diagnostics."""
+        """Say what else keeps this node from measuring the images that come, a line each, for diagnostics."""
         return []
+
+    def name_for(self, model: str) -> str:
+        """What the driver is to call a model; empty: it may share the model among nodes, weights and all."""
+        del model
+        return ""
 
     def run_model(self, name: str, graph: bytes) -> None:
         """Have the driver run another graph, put into the model directory under that name, from now on.
@@ -107,14 +130,18 @@ class EyeNode(Node):
         self._bound = None
         if self._replacement and self._unload_model.service_is_ready():
             # Another node that still uses it has it loaded again.
-            self._unload_model.call_async(UnloadModel.Request(name=self._replacement))
+            self._unload_model.call_async(
+                UnloadModel.Request(name=self.name_for(self._replacement) or self._replacement)
+            )
         self._replacement = name
-        self._client = ModelClient(self, name, driver=self.values["driver"], on_ready=self._on_model)
+        self._client = self._client_for(name)
 
     def destroy_node(self) -> None:
         """End the request under way and leave the graph."""
+        self._cameras.leave(self)
         if self._client is not None:
-            self._client.close()
+            client, self._client = self._client, None
+            client.close()
         super().destroy_node()
 
     def _create_interfaces(self) -> None:
@@ -128,14 +155,19 @@ class EyeNode(Node):
         self._unload_model = self.create_client(UnloadModel, f"{self.values['driver']}/unload_model")
         self._last_stamp: float | None = None
         self._calibration = Calibration(self.values["rectified"], self.values["horizontal_fov"])
-        self._gate = NewestFrame[ImageMessage](self._start)
+        self._gate = NewestFrame[SharedImage](self._start)
         self._debug = self.create_publisher(Image, "~/debug_image", QOS_DEBUG)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 1)
         # Whether images come is a matter of real time, also when the graph runs on simulated time.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(DIAGNOSTICS_PERIOD, self._publish_diagnostics, clock=steady)
-        self._client = ModelClient(self, self._model(), driver=self.values["driver"], on_ready=self._on_model)
+        self._client = self._client_for(self._model())
         self._subscribe()
+
+    def _client_for(self, model: str) -> ModelClient:
+        return ModelClient(
+            self, model, name=self.name_for(model), driver=self.values["driver"], on_ready=self._on_model
+        )
 
     def _model(self) -> str:
         """What the driver is to load; the suite's own graph is put where the driver finds it."""
@@ -154,20 +186,21 @@ class EyeNode(Node):
     def _subscribe(self) -> None:
         reliability = ReliabilityPolicy[self.values["qos_reliability"].upper()]
         qos = QoSProfile(depth=self.values["qos_depth"], reliability=reliability)
-        kind: type[ImageMessage] = Image
-        self._decode: Callable[[Any], Pixels] = image_from_message
-        topic = self.resolve_topic_name("image")
-        if self.values["image_transport"] == "compressed":
-            # As image_transport names it: the remapped base topic, then the transport.
-            kind, topic = CompressedImage, f"{topic}/compressed"
-            self._decode = image_from_compressed_message
-        self._images = self.create_subscription(kind, topic, self._on_image, qos)
-        self.create_subscription(CameraInfo, "camera_info", self._on_camera_info, qos_profile_sensor_data)
+        compressed = self.values["image_transport"] == "compressed"
+        # As image_transport names it: the remapped base topic, then the transport.
+        self._image_topic = self.resolve_topic_name("image") + ("/compressed" if compressed else "")
+        self._cameras.listen_to_images(
+            self, self._image_topic, compressed=compressed, qos=qos, listener=self._on_image
+        )
+        info_topic = self.resolve_topic_name("camera_info")
+        self._cameras.listen_to_camera_info(self, info_topic, self._on_camera_info)
 
     def _on_parameter(self, name: str, value: Any) -> None:
         self.values[name] = value
         if name == "min_confidence":
             self.eye.min_confidence = value
+        elif name == "roi":
+            self.eye.region = Region(*value)
 
     def _on_camera_info(self, info: CameraInfo) -> None:
         if self._calibration.update(info):
@@ -195,13 +228,12 @@ class EyeNode(Node):
     def _model_name(self) -> str:
         return self.values["model"] or self.eye.model
 
-    def _on_image(self, message: ImageMessage) -> None:
-        message, replaced = take_newest(self._images, message)
+    def _on_image(self, image: SharedImage, replaced: int) -> None:
         self._counters.images += 1 + replaced
-        if self._too_early(seconds_of(message.header)):
+        if self._too_early(image.stamp):
             self._counters.limited += 1 + replaced
             return
-        self._gate.offer(message, replaced)
+        self._gate.offer(image, replaced)
 
     def _too_early(self, stamp: float) -> bool:
         """Whether rate_limit leaves this image out; a stamp that goes back starts anew, 0 is no stamp."""
@@ -214,45 +246,50 @@ class EyeNode(Node):
         self._last_stamp = stamp
         return False
 
-    def _start(self, message: ImageMessage) -> bool:
+    def _start(self, shared: SharedImage) -> bool:
         """Begin the work on an image; False when there is nobody yet to run the model."""
         if self._client is None or not self._client.ready or self._bound is None:
             return False
         try:
-            image = self._decode(message)
+            image = shared.image
         except ImageError as error:
             self._on_malformed(error)
             self._gate.finished()
             return True
-        self.eye.camera = self._calibration.camera_for(image.shape[1], image.shape[0])
+        self.eye.camera = self._calibration.camera_for(image.width, image.height)
         try:
-            frame = self.eye.prepare(image, seconds_of(message.header))
+            frame = self.eye.prepare(image, shared.stamp)
         except Exception as error:
             self._on_failure(error)
             self._gate.finished()
             return True
-        return self._client.invoke(frame.inputs, functools.partial(self._on_answer, message, image, frame))
+        return shared.invoke(
+            self._client, frame.inputs, functools.partial(self._on_answer, shared, image, frame)
+        )
 
     def _on_malformed(self, error: ImageError) -> None:
         self._counters.malformed += 1
         if error.fault not in self._faults:
             self._faults.add(error.fault)
             self.get_logger().warning(
-                f"malformed image on {self._images.topic_name}, skipped: {error}. "
+                f"malformed image on {self._image_topic}, skipped: {error}. "
                 "Further ones of this kind are only counted, in /diagnostics."
             )
 
-    def _on_answer(self, message: ImageMessage, image: Pixels, frame: Frame, answer: InferenceResult) -> None:
+    def _on_answer(
+        self, shared: SharedImage, image: CameraImage, frame: Frame, answer: InferenceResult
+    ) -> None:
         """Make a result of what the driver answered."""
-        assert self._client is not None
+        if self._client is None:  # the node is being destroyed
+            return
         if answer.error is None:
             try:
-                self._on_outputs(message.header, image, frame, answer.outputs)
+                self._on_outputs(shared.header, image, frame, answer.outputs)
             except Exception as error:
                 self._on_failure(error)
         elif isinstance(answer.error, _DRIVER_GONE) and not self._client.ready:
             # The client is about to load the model again; `_on_model` resumes then.
-            self._gate.put_back(message)
+            self._gate.put_back(shared)
             return
         else:
             self._counters.failed += 1
@@ -260,15 +297,15 @@ class EyeNode(Node):
         self._gate.finished()
 
     def _on_outputs(
-        self, header: Header, image: Pixels, frame: Frame, outputs: Mapping[str, NDArray[Any]]
+        self, header: Header, image: CameraImage, frame: Frame, outputs: Mapping[str, NDArray[Any]]
     ) -> None:
-        result = self.interpret(frame, outputs)
+        result = self.eye.interpret(frame, outputs)
         self.publish(header, result)
         self._counters.results += 1
         self._counters.valid += bool(result.valid)
         self._check_size(frame)
         if self._debug.get_subscription_count():
-            self._debug.publish(message_from_rgb(header, self.draw(image, result)))
+            self._debug.publish(message_from_rgb(header, self.draw(image.pixels, result)))
 
     def _on_failure(self, error: Exception) -> None:
         """One image that the algorithm cannot handle must not end the node."""
@@ -281,7 +318,7 @@ class EyeNode(Node):
             )
 
     def _check_size(self, frame: Frame) -> None:
-        self._problem = self._calibration.mismatch(frame.width, frame.height)
+        self._problem = self._calibration.mismatch(frame.image_width, frame.image_height)
         if self._problem and not self._mismatch_reported:
             self._mismatch_reported = True
             self.get_logger().warning(self._problem)
@@ -289,7 +326,8 @@ class EyeNode(Node):
     def _publish_diagnostics(self) -> None:
         self._counters.dropped = self._gate.dropped
         problems = [self._client.problem if self._client else "", self._problem, self._calibration.problem]
-        problems += self.problems()
+        if self._counters.images:
+            problems += self.problems()
         status = diagnostic(
             f"{self.get_fully_qualified_name().lstrip('/')}: images",
             self._counters,
@@ -300,8 +338,3 @@ class EyeNode(Node):
         array = DiagnosticArray(status=[status])
         array.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(array)
-
-
-def seconds_of(header: Header) -> float:
-    """Time of an image, s."""
-    return float(header.stamp.sec) + 1e-9 * float(header.stamp.nanosec)

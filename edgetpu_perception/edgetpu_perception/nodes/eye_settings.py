@@ -8,11 +8,19 @@ from edgetpu_driver.ros.parameters import Setting
 
 _NODE_NAME = re.compile(r"(~?/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 
+_MOST_PIXELS = 2**16
+
 
 def _bad_node_name(name: str) -> str | None:
     if _NODE_NAME.fullmatch(name):
         return None
     return f"expected a node's name, letters, digits and _ between slashes; got '{name}'"
+
+
+def _no_region(values: list[int]) -> str | None:
+    if len(values) == 4 and all(0 <= value < _MOST_PIXELS for value in values):
+        return None
+    return f"expected x offset, y offset, width and height, 0 px or more; got {values}"
 
 
 def min_confidence(default: float) -> Setting:
@@ -79,6 +87,14 @@ SETTINGS = (
         0.0,
         1000.0,
         read_only=False,
+    ),
+    Setting(
+        "roi",
+        [0, 0, 0, 0],
+        "Part of the image to look at, px: x offset, y offset, width, height; a width or height of 0 reaches "
+        "to the edge. Results remain in px, and directions, of the whole image. Default: all of it.",
+        read_only=False,
+        check=_no_region,
     ),
     min_confidence(0.2),
 )

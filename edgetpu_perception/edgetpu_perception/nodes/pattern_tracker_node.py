@@ -66,8 +66,8 @@ class PatternTrackerNode(EyeNode):
         return self._tracker
 
     def problems(self) -> list[str]:
-        """Say that images have come and there is nothing to look for in them."""
-        if self._tracker.weights is not None or not self._counters.images:
+        """Say that there is nothing to look for."""
+        if self._tracker.weights is not None:
             return []
         return ["no template; ~/set_template takes one"]
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import TwistWithCovarianceStamped, Vector3
-from numpy.typing import NDArray
 from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
@@ -17,9 +15,9 @@ from edgetpu_driver.ros.parameters import Setting
 from edgetpu_driver.ros.spin import run
 from edgetpu_msgs.msg import Heading
 from edgetpu_perception.debug_images import heading_picture
-from edgetpu_perception.eye import Frame
 from edgetpu_perception.images import Pixels
-from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode, seconds_of
+from edgetpu_perception.nodes.camera_stream import seconds_of
+from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
 from edgetpu_perception.visual_compass import HeadingResult, VisualCompass
 
 UNKNOWN_VARIANCE = 1e6
@@ -57,16 +55,9 @@ class VisualCompassNode(EyeNode):
         self._compass = VisualCompass(up=(0.0, -math.cos(tilt), -math.sin(tilt)))
         return self._compass
 
-    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> HeadingResult:
-        """Make a result of the model's outputs, not a valid one where there is no camera of this size."""
-        camera = self._compass.camera
-        if camera is None or (camera.width, camera.height) != (frame.width, frame.height):
-            return HeadingResult(frame.stamp, False, 0.0)
-        return self._compass.interpret(frame, outputs)
-
     def problems(self) -> list[str]:
-        """Say that images have come and no camera for them."""
-        if self._compass.camera is not None or not self._counters.images:
+        """Say that there is no camera for the images."""
+        if self._compass.camera is not None:
             return []
         return ["no usable camera_info, which the heading needs; horizontal_fov can stand in for it"]
 

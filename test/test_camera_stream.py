@@ -1,0 +1,212 @@
+"""Nodes of one process share what they make of an image: its pixels, its model inputs, the inferences."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from rclpy.qos import QoSProfile
+from rclpy.serialization import serialize_message
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+
+from edgetpu_driver.errors import UnavailableError
+from edgetpu_driver.ros.transport import InferenceResult
+from edgetpu_perception.camera_image import Region
+from edgetpu_perception.images import ImageError
+from edgetpu_perception.nodes.camera_stream import Cameras, SharedImage
+from edgetpu_perception.nodes.image_messages import image_from_message
+
+WHOLE = Region(0, 0, 4, 2)
+
+
+def message(step: int = 4) -> Image:
+    return Image(height=2, width=4, encoding="mono8", step=step, data=array.array("B", range(8)))
+
+
+class Client:
+    """Answers when it is told to; `asked` are the inputs it has got."""
+
+    def __init__(self, model: str, driver: str = "/edgetpu") -> None:
+        self.target = driver, model
+        self.ready = True
+        self.asked: list[Mapping[str, Any]] = []
+        self._done: Callable[[InferenceResult], None] | None = None
+
+    def invoke(self, inputs: Mapping[str, Any], done: Callable[[InferenceResult], None]) -> bool:
+        if self.ready:
+            self.asked.append(inputs)
+            self._done = done
+        return self.ready
+
+    def answer(self, result: InferenceResult) -> None:
+        assert self._done is not None
+        self._done(result)
+
+
+def inputs(image: SharedImage) -> dict[str, Any]:
+    return {"image": image.image.fill(WHOLE, 1, 2, 1)}
+
+
+RESULT = InferenceResult({"output": np.arange(3)})
+
+
+@pytest.fixture
+def image() -> SharedImage:
+    return SharedImage(message(), image_from_message)
+
+
+def test_an_image_is_decoded_once(image: SharedImage) -> None:
+    assert image.image.pixels.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert image.image is image.image
+
+
+def test_a_malformed_image_is_one_for_every_node() -> None:
+    image = SharedImage(message(step=3), image_from_message)
+    for _ in range(2):
+        with pytest.raises(ImageError, match="wrong step"):
+            _ = image.image
+
+
+@pytest.mark.parametrize("second_comes_late", [False, True])
+def test_two_nodes_with_one_model_share_its_inference(image: SharedImage, second_comes_late: bool) -> None:
+    flow, compass = Client("features"), Client("features")
+    answers: list[tuple[str, InferenceResult]] = []
+    assert image.invoke(flow, inputs(image), lambda result: answers.append(("flow", result)))
+    if second_comes_late:
+        flow.answer(RESULT)
+    assert image.invoke(compass, inputs(image), lambda result: answers.append(("compass", result)))
+    if not second_comes_late:
+        flow.answer(RESULT)
+    assert answers == [("flow", RESULT), ("compass", RESULT)]
+    assert (len(flow.asked), len(compass.asked)) == (1, 0)
+    assert not RESULT.outputs["output"].flags.writeable
+
+
+@pytest.mark.parametrize("other", [Client("looming"), Client("features", "/second_stick")])
+def test_another_model_or_driver_is_asked_itself(image: SharedImage, other: Client) -> None:
+    first = Client("features")
+    image.invoke(first, inputs(image), lambda _: None)
+    image.invoke(other, inputs(image), lambda _: None)
+    assert (len(first.asked), len(other.asked)) == (1, 1)
+
+
+def test_another_input_is_another_inference(image: SharedImage) -> None:
+    first, second = Client("features"), Client("features")
+    image.invoke(first, inputs(image), lambda _: None)
+    image.invoke(second, {"image": image.image.fill(Region(1, 0, 3, 2), 1, 2, 1)}, lambda _: None)
+    assert (len(first.asked), len(second.asked)) == (1, 1)
+
+
+def test_an_error_goes_to_all_who_wait_and_is_not_kept(image: SharedImage) -> None:
+    first, second = Client("features"), Client("features")
+    errors: list[Any] = []
+    for client in (first, second):
+        image.invoke(client, inputs(image), lambda result: errors.append(result.error))
+    lost = UnavailableError("the driver is gone")
+    first.answer(InferenceResult(error=lost))
+    assert errors == [lost, lost]
+    assert image.invoke(second, inputs(image), lambda _: None)
+    assert len(second.asked) == 1
+
+
+def test_a_client_that_is_not_ready_leaves_no_trace(image: SharedImage) -> None:
+    first, second = Client("features"), Client("features")
+    first.ready = False
+    assert not image.invoke(first, inputs(image), lambda _: None)
+    assert image.invoke(second, inputs(image), lambda _: None)
+    assert len(second.asked) == 1
+
+
+class Handle:
+    """A subscription's queue that is always empty."""
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def take_message(self, *_: object) -> None:
+        return None
+
+
+class Subscription:
+    def __init__(self, kind: Any, topic: str, callback: Any, qos: Any, *, raw: bool) -> None:
+        self.msg_type, self.topic, self.callback, self.qos_profile, self.raw = kind, topic, callback, qos, raw
+        self.handle = Handle()
+
+
+class Node:
+    """Makes subscriptions and gives them back."""
+
+    def __init__(self) -> None:
+        self.subscriptions: list[Subscription] = []
+
+    def create_subscription(self, *arguments: Any, **options: Any) -> Subscription:
+        self.subscriptions.append(Subscription(*arguments, **options))
+        return self.subscriptions[-1]
+
+    def destroy_subscription(self, subscription: Subscription) -> None:
+        self.subscriptions.remove(subscription)
+
+
+QOS = QoSProfile(depth=5)
+
+
+def listen(cameras: Cameras, node: Any, seen: list[Any], topic: str = "/image", **options: Any) -> None:
+    options = {"compressed": False, "qos": QOS} | options
+    cameras.listen_to_images(node, topic, listener=lambda image, _: seen.append(image), **options)
+
+
+def test_nodes_on_one_topic_have_one_subscription_and_one_image() -> None:
+    cameras, nodes, seen = Cameras(), [Node(), Node()], []
+    for node in nodes:
+        listen(cameras, node, seen)
+    assert [len(node.subscriptions) for node in nodes] == [1, 0]
+    nodes[0].subscriptions[0].callback(message())
+    assert len(seen) == 2
+    assert seen[0] is seen[1]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"topic": "/other"}, {"qos": QoSProfile(depth=6)}, {"compressed": True}],
+    ids=["topic", "QoS", "transport"],
+)
+def test_what_differs_has_a_subscription_of_its_own(other: dict[str, Any]) -> None:
+    cameras, nodes = Cameras(), [Node(), Node()]
+    listen(cameras, nodes[0], [])
+    listen(cameras, nodes[1], [], **other)
+    assert [len(node.subscriptions) for node in nodes] == [1, 1]
+    assert nodes[1].subscriptions[0].msg_type is (CompressedImage if "compressed" in other else Image)
+
+
+def test_the_subscription_moves_when_its_holder_leaves() -> None:
+    cameras, nodes, seen = Cameras(), [Node(), Node()], []
+    for node in nodes:
+        listen(cameras, node, seen)
+    cameras.leave(nodes[0])
+    assert [len(node.subscriptions) for node in nodes] == [0, 1]
+    nodes[1].subscriptions[0].callback(message())
+    assert len(seen) == 1
+    cameras.leave(nodes[1])
+    assert nodes[1].subscriptions == []
+
+
+def test_camera_info_is_passed_on_when_it_says_something_new() -> None:
+    cameras, node, seen = Cameras(), Node(), []
+    cameras.listen_to_camera_info(node, "/camera_info", seen.append)
+    receive = node.subscriptions[0].callback
+    info = CameraInfo(width=640)
+    for second, width in ((1, 640), (2, 640), (3, 320)):
+        info.header.stamp.sec, info.width = second, width
+        receive(serialize_message(info))
+    assert [(message.header.stamp.sec, message.width) for message in seen] == [(1, 640), (3, 320)]
+    late: list[CameraInfo] = []
+    cameras.listen_to_camera_info(Node(), "/camera_info", late.append)
+    assert [message.width for message in late] == [320]
