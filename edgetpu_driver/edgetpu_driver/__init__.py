@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.device import EdgeTpu
     from edgetpu_driver.engines.cpu import CpuEngine
     from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
+    from edgetpu_driver.matmul import MatMul
     from edgetpu_driver.tensor import TensorSpec
     from edgetpu_driver.virtual.backend import VirtualEdgeTpu
 
@@ -21,6 +22,7 @@ __all__ = [
     "CpuEngine",
     "EdgeTpu",
     "EdgeTpuError",
+    "MatMul",
     "ModelFormatError",
     "TensorSpec",
     "VirtualEdgeTpu",
@@ -31,6 +33,7 @@ _HOME = {
     "CpuEngine": "engines.cpu",
     "EdgeTpu": "device",
     "EdgeTpuError": "errors",
+    "MatMul": "matmul",
     "ModelFormatError": "errors",
     "TensorSpec": "tensor",
     "VirtualEdgeTpu": "virtual.backend",

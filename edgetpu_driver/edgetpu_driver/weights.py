@@ -220,6 +220,19 @@ class WeightQuantiser:
         return self._values.reshape(self.tensor.shape)
 
 
+def effective_scales(swap: WeightSwap, row_gains: NDArray[np.floating[Any]] | None) -> NDArray[np.float32]:
+    """The scales that make outputs come multiplied by gains, as many as the weights had rows.
+
+    InputError for gains that are not positive, or of another number.
+    """
+    scales = swap.row_scales.copy()
+    if row_gains is not None:
+        if row_gains.ndim != 1 or row_gains.size > scales.size or not np.all(row_gains > 0):
+            raise InputError(f"expected up to {scales.size} positive gains; got {row_gains}")
+        scales[: row_gains.size] *= row_gains.astype(np.float32)
+    return scales
+
+
 def _fitting_scales(real: NDArray[np.floating[Any]], present: NDArray[np.float32]) -> NDArray[np.float32]:
     largest = np.maximum(real.max(axis=1), -real.min(axis=1)) / STEPS
     # Just above, so that rounding to float32 clips nothing.

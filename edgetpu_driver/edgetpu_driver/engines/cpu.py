@@ -23,7 +23,14 @@ from edgetpu_driver.errors import (
 from edgetpu_driver.tensor import TensorSpec, check_inputs
 from edgetpu_driver.tflite.model import ABSENT, EDGETPU_CUSTOM_OP, Model, Subgraph, parse_model
 from edgetpu_driver.tflite.patch import replace_scales, replace_tensor
-from edgetpu_driver.weights import WeightQuantiser, WeightSwap, WeightTensor, choose, weight_tensors
+from edgetpu_driver.weights import (
+    WeightQuantiser,
+    WeightSwap,
+    WeightTensor,
+    choose,
+    effective_scales,
+    weight_tensors,
+)
 
 _LARGEST_SCALE = 1e30
 _LARGEST_SUM_RATIO = 2**19  # of input scale to output scale, in LiteRT's ADD and SUB kernels
@@ -78,8 +85,9 @@ class CpuEngine:
         tensor: str = "",
         accept_clipping: bool = False,
         rescale_rows: bool = False,
+        row_gains: NDArray[np.floating[Any]] | None = None,
     ) -> WeightSwap:
-        """Replace weights in the graph; see SwappableEngine. Inferences go on meanwhile with the old ones."""
+        """Replace weights in the graph; see MatrixEngine. Inferences go on meanwhile with the old ones."""
         with self._swap_lock:
             chosen = choose(weight_tensors(self._graph), tensor)
             if rescale_rows:
@@ -90,7 +98,8 @@ class CpuEngine:
             )
             data = replace_tensor(self._data, chosen.name, quantised.values)
             if chosen.has_row_scales:  # without rescaling too: an earlier swap may have rescaled
-                data = replace_scales(data, chosen.name, quantised.swap.row_scales)
+                scales = effective_scales(quantised.swap, row_gains if rescale_rows else None)
+                data = replace_scales(data, chosen.name, scales)
                 _refuse_fatal_scales(self._name, parse_model(data).subgraphs[0])
             interpreter = _make_interpreter(self._name, data)
             with self._lock:

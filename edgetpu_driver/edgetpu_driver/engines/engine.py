@@ -59,3 +59,19 @@ class SwappableEngine(Engine, Protocol):
         weights or no row has a scale that could be replaced, DeviceError. The old weights then stay in force.
         """
         ...
+
+
+class MatrixEngine(SwappableEngine, Protocol):
+    """A swappable engine that can also bring every row of a matrix into the range of its outputs."""
+
+    def set_weights(
+        self,
+        weights: NDArray[np.floating[Any]],
+        *,
+        tensor: str = "",
+        accept_clipping: bool = False,
+        rescale_rows: bool = False,
+        row_gains: NDArray[np.floating[Any]] | None = None,
+    ) -> WeightSwap:
+        """As SwappableEngine.set_weights; with `rescale_rows`, outputs come times row_gains, [rows]."""
+        ...

@@ -15,7 +15,7 @@ from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weight_places import Companions, WeightPlace, weight_places
-from edgetpu_driver.weights import QuantisedWeights, WeightQuantiser, WeightSwap, choose
+from edgetpu_driver.weights import QuantisedWeights, WeightQuantiser, WeightSwap, choose, effective_scales
 
 
 class StickEngine:
@@ -63,8 +63,9 @@ class StickEngine:
         tensor: str = "",
         accept_clipping: bool = False,
         rescale_rows: bool = False,
+        row_gains: NDArray[np.floating[Any]] | None = None,
     ) -> WeightSwap:
-        """Replace weights in the parameters and put them on the stick; see SwappableEngine."""
+        """Replace weights in the parameters and put them on the stick; see MatrixEngine."""
         with self._lock:
             place, quantiser = self._place(tensor)
             if rescale_rows and place.requantisation is None:
@@ -75,7 +76,8 @@ class StickEngine:
             quantised = quantiser.quantise(
                 weights, accept_clipping=accept_clipping, rescale_rows=rescale_rows
             )
-            self._put(place, quantised, rescale_rows)
+            scales = effective_scales(quantised.swap, row_gains) if rescale_rows else None
+            self._put(place, quantised, scales)
             self._version += 1
             return replace(quantised.swap, version=self._version)
 
@@ -83,16 +85,18 @@ class StickEngine:
         """Give back what the stick keeps for this engine; it must not be used any more."""
         self._tpu.forget(self.model)
 
-    def _put(self, place: WeightPlace, quantised: QuantisedWeights, rescale_rows: bool) -> None:
+    def _put(
+        self, place: WeightPlace, quantised: QuantisedWeights, scales: NDArray[np.float32] | None
+    ) -> None:
         blob = (self._streamed if place.streamed else self._cached).copy()
         section = place.section_of(blob)
-        if not rescale_rows:  # an earlier swap may have rescaled
+        if scales is None:  # an earlier swap may have rescaled
             own = self.model.execution if place.streamed else self.model.caching
             assert own is not None
             section[:] = place.section_of(np.frombuffer(own.parameters, np.uint8))
         place.section.encode(quantised.values, section)
-        if rescale_rows:
-            place.encode_scales(quantised.swap.row_scales, section)
+        if scales is not None:
+            place.encode_scales(scales, section)
         if place.streamed:
             self._tpu.upload(self.model, streamed=blob.data)
             self._streamed = blob

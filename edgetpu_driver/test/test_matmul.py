@@ -1,0 +1,245 @@
+"""Real matrices on Dense models: padding, tiles, scales, clipping, passes, and how exact the result is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
+
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.device import EdgeTpu
+from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.stick import StickEngine
+from edgetpu_driver.errors import ClippingError, DeviceError, InputError, ModelUnsupportedError
+from edgetpu_driver.graphs import dense
+from edgetpu_driver.matmul import MatMul
+from edgetpu_driver.tflite.builder import GraphBuilder
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.weight_places import Companions
+
+SIZE = 64
+GRAPH = dense.build(SIZE)
+
+
+def gaussian(*shape: int, seed: int = 0) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def relative_error(outputs: NDArray[Any], expected: NDArray[Any]) -> float:
+    return float(np.sqrt(np.mean((outputs - expected) ** 2) / np.mean(expected**2)))
+
+
+def ideal_error(matrix: NDArray[np.float64], vectors: NDArray[np.float64]) -> float:
+    """With symmetric 8-bit weights, inputs and outputs, each at the static scale that is best for them."""
+
+    def quantised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        candidates = []
+        for crest in np.arange(3.0, 5.5, 0.1):
+            scale = crest * values.std() / 127
+            candidates.append(np.clip(np.rint(values / scale), -127, 127) * scale)
+        return min(candidates, key=lambda each: float(np.mean((each - values) ** 2)))
+
+    outputs = quantised(quantised(vectors) @ quantised(matrix).T)
+    return relative_error(outputs, vectors @ matrix.T)
+
+
+@pytest.fixture(scope="module")
+def on_cpu() -> MatMul:
+    return MatMul(size=SIZE)
+
+
+@pytest.fixture
+def stick() -> VirtualEdgeTpu:
+    return VirtualEdgeTpu()
+
+
+@pytest.fixture
+def on_stick(stick: VirtualEdgeTpu) -> Iterator[MatMul]:
+    model = CompiledModel.parse(pack(GRAPH, name="dense"), "dense")
+    stick.teach(model, GRAPH)
+    with EdgeTpu.open(usb_backend=stick, resets=False) as tpu:
+
+        def another() -> StickEngine:
+            return StickEngine(tpu, model, Companions(GRAPH))
+
+        yield MatMul(another(), another=another)
+
+
+@pytest.fixture(params=["cpu", "stick"])
+def product(request: pytest.FixtureRequest) -> MatMul:
+    matmul: MatMul = request.getfixturevalue(f"on_{request.param}")
+    return matmul
+
+
+@pytest.mark.parametrize("size", [256, 512])
+@pytest.mark.parametrize("rescale_rows", [False, True])
+def test_it_is_as_exact_as_eight_bits_allow(size: int, rescale_rows: bool) -> None:
+    matrix, vectors = gaussian(size, size), gaussian(20, size, seed=1)
+    ideal = ideal_error(matrix, vectors)
+    if not rescale_rows:
+        matrix /= np.abs(matrix).max()
+    product = MatMul(size=size)
+    product.set_weights(matrix, rescale_rows=rescale_rows)
+    assert relative_error(product.multiply(vectors).outputs, vectors @ matrix.T) <= 1.2 * ideal
+
+
+def test_both_engines_multiply_alike(on_cpu: MatMul, on_stick: MatMul) -> None:
+    matrix, vectors = gaussian(SIZE, SIZE), gaussian(5, SIZE, seed=1)
+    outputs = []
+    for product in (on_cpu, on_stick):
+        product.set_weights(matrix, rescale_rows=True)
+        outputs.append(product.multiply(vectors))
+    step = outputs[0].input_scale / (1 / dense.STEPS) * dense.output_scale(SIZE) * 30
+    assert np.abs(outputs[0].outputs - outputs[1].outputs).max() <= step
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (64, 20), (20, 64), (65, 64), (100, 200)])
+def test_any_shape_is_padded_or_cut_into_tiles(product: MatMul, shape: tuple[int, int]) -> None:
+    matrix, vectors = gaussian(*shape), gaussian(6, shape[1], seed=1)
+    product.set_weights(matrix, rescale_rows=True)
+    result = product.multiply(vectors)
+    assert product.shape == shape
+    assert result.outputs.shape == (6, shape[0])
+    assert result.outputs.dtype == np.float32
+    assert relative_error(result.outputs, vectors @ matrix.T) < 0.03
+
+
+def test_one_vector_gives_one_vector(on_cpu: MatMul) -> None:
+    on_cpu.set_weights(np.eye(4), rescale_rows=True)
+    result = on_cpu.multiply([1.0, -2.0, 0.0, 0.5])
+    np.testing.assert_allclose(result.outputs, [1.0, -2.0, 0.0, 0.5], atol=0.05)
+    assert not on_cpu.multiply(np.zeros(4)).outputs.any()
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e12])
+def test_rescaled_matrices_and_inputs_may_have_any_size(on_cpu: MatMul, factor: float) -> None:
+    matrix, vector = factor * gaussian(SIZE, SIZE), factor * gaussian(SIZE, seed=1)
+    on_cpu.set_weights(matrix, rescale_rows=True)
+    assert relative_error(on_cpu.multiply(vector).outputs, matrix @ vector) < 0.03
+
+
+def test_inputs_along_a_row_do_not_saturate_the_output(on_cpu: MatMul) -> None:
+    matrix = gaussian(SIZE, SIZE)
+    on_cpu.set_weights(matrix, rescale_rows=True)
+    result = on_cpu.multiply(matrix[7])
+    assert result.outputs[7] == pytest.approx(matrix[7] @ matrix[7], rel=0.03)
+    assert (result.clipped, result.saturated) == (0, 0)
+
+
+def test_a_given_input_scale_is_used_and_clips_only_when_that_is_accepted(on_cpu: MatMul) -> None:
+    on_cpu.set_weights(np.eye(3), rescale_rows=True)
+    assert on_cpu.multiply([0.1, 0.2, 0.3], input_scale=0.1).input_scale == 0.1
+    with pytest.raises(ClippingError, match=r"with 0\.01, 1 inputs are out of range") as raised:
+        on_cpu.multiply([1.0, 0.0, 2.0], input_scale=0.01)
+    assert raised.value.clipped >= 1
+    result = on_cpu.multiply([1.0, 0.0, 2.0], input_scale=0.01, accept_clipping=True)
+    assert result.clipped == 1
+    assert result.outputs[2] < 1.3
+
+
+def test_outputs_that_saturate_are_told(on_cpu: MatMul) -> None:
+    on_cpu.set_weights(np.ones((1, SIZE)))
+    with pytest.raises(ClippingError, match="0 inputs are out of range, and 1 outputs"):
+        on_cpu.multiply(np.ones(SIZE), input_scale=1 / dense.STEPS)
+    accepted = on_cpu.multiply(np.ones(SIZE), input_scale=1 / dense.STEPS, accept_clipping=True)
+    assert (accepted.clipped, accepted.saturated) == (0, 1)
+    # A scale that holds the output leaves three steps for each input; passes make up for it.
+    assert on_cpu.multiply(np.ones(SIZE), passes=8).outputs[0] == pytest.approx(SIZE, rel=0.02)
+
+
+def test_every_pass_lowers_the_error(on_cpu: MatMul) -> None:
+    matrix, vectors = gaussian(SIZE, SIZE), gaussian(40, SIZE, seed=1)
+    on_cpu.set_weights(matrix, rescale_rows=True)
+    products = [on_cpu.multiply(vectors, passes=passes) for passes in (1, 2, 4, 8)]
+    errors = [relative_error(product.outputs, vectors @ matrix.T) for product in products]
+    assert errors[1] < 0.9 * errors[0]
+    assert errors[2] < 0.9 * errors[1]
+    assert errors[3] < errors[2]
+    assert products[3].pass_rms.shape == (8,)
+    assert products[3].pass_rms[0] == pytest.approx(np.sqrt(np.mean((vectors @ matrix.T) ** 2)), rel=0.01)
+    assert np.all(np.diff(products[3].pass_rms) < 0)
+
+
+def test_a_swap_tells_what_it_did_in_the_unit_of_the_matrix(product: MatMul) -> None:
+    before = product.multiply(np.zeros(product.shape[1])).weights_version
+    matrix = gaussian(100, 70)
+    swap = product.set_weights(matrix, rescale_rows=True)
+    assert swap.version == before + 1 == product.multiply(np.zeros(70)).weights_version
+    assert swap.row_scales.shape == (100,)
+    assert swap.row_scales == pytest.approx(np.abs(matrix).max(axis=1) / 127, rel=1e-5)
+    assert swap.worst_error <= swap.row_scales.max() / 2 * 1.001
+    assert swap.rms_error == pytest.approx(np.sqrt(np.mean(swap.row_scales**2) / 12), rel=0.1)
+    assert swap.shape == product.largest_shape
+
+
+def test_a_matrix_beyond_the_models_range_is_refused_without_rescaling(product: MatMul) -> None:
+    product.set_weights(np.full((2, 2), 0.5))
+    with pytest.raises(ClippingError, match="expected weights of at most 1"):
+        product.set_weights(np.full((2, 2), 3.0))
+    assert product.multiply([1.0, 0.0]).outputs == pytest.approx([0.5, 0.5], abs=0.03)
+    assert product.set_weights(np.full((2, 2), 3.0), accept_clipping=True).clipped == 4
+
+
+def test_a_matrix_of_too_many_tiles_is_refused_with_the_size_that_would_fit(on_cpu: MatMul) -> None:
+    tile_bytes = SIZE * SIZE + 8 * SIZE
+    assert on_cpu.most_tiles == 8 * 2**20 // tile_bytes
+    assert on_cpu.largest_shape == (42 * SIZE, 42 * SIZE)
+    message = r"at most 1820 tiles of 64 x 64, such as \[2688, 2688\]; got \[3000, 3000\]"
+    with pytest.raises(InputError, match=message):
+        on_cpu.set_weights(np.zeros((3000, 3000)))
+    with pytest.raises(InputError, match=r"at most 64 x 64; got \[65, 1\]"):
+        MatMul(CpuEngine(GRAPH)).set_weights(np.zeros((65, 1)))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options"),
+    [
+        (np.zeros(5), {}),
+        (np.zeros((2, 2, 4)), {}),
+        (np.zeros((0, 4)), {}),
+        ([np.nan, 0, 0, 0], {}),
+        ([np.inf, 0, 0, 0], {}),
+        (np.zeros(4), {"passes": 0}),
+        (np.zeros(4), {"input_scale": -1.0}),
+        (np.zeros(4), {"input_scale": np.nan}),
+    ],
+)
+def test_inputs_that_are_none_are_refused(on_cpu: MatMul, inputs: Any, options: dict[str, Any]) -> None:
+    on_cpu.set_weights(np.eye(4))
+    with pytest.raises(InputError):
+        on_cpu.multiply(inputs, **options)
+
+
+def test_a_swap_that_fails_in_a_later_tile_leaves_the_whole_old_matrix(
+    on_stick: MatMul, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, vector = gaussian(128, 128), gaussian(128, seed=1)
+    on_stick.set_weights(old, rescale_rows=True)
+    before = on_stick.multiply(vector)
+    put, count = StickEngine.set_weights, iter(range(100))
+
+    def fail_third(engine: StickEngine, *args: Any, **options: Any) -> Any:
+        if next(count) == 2:
+            raise DeviceError("lost")
+        return put(engine, *args, **options)
+
+    monkeypatch.setattr(StickEngine, "set_weights", fail_third)
+    with pytest.raises(DeviceError):
+        on_stick.set_weights(-old, rescale_rows=True)
+    after = on_stick.multiply(vector)
+    np.testing.assert_array_equal(before.outputs, after.outputs)
+    assert after.weights_version == before.weights_version
+
+
+def test_a_model_that_is_no_matrix_is_refused() -> None:
+    graph = GraphBuilder()
+    x, z = (graph.input(name, (1, 4), np.int8, scale=1, zero_point=0) for name in "xz")
+    graph.output(graph.add(x, z, scale=1, zero_point=0, name="y"))
+    with pytest.raises(ModelUnsupportedError, match="one input and one output"):
+        MatMul(CpuEngine(graph.build()))
