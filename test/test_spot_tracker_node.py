@@ -514,7 +514,7 @@ def test_a_bad_parameter_at_start_ends_the_node_with_one_line(start_node: Callab
     process = start_node(PERCEPTION, "spot_tracker", color="brown")
     assert process.wait() == 1
     assert process.output.strip().splitlines()[-1] == (
-        "spot_tracker: parameter 'color': expected one of '' (nothing), red, green, blue, yellow, cyan, "
+        "spot_tracker: parameter 'color': expected a colour of red, green, blue, yellow, cyan, "
         "magenta, white; got 'brown'"
     )
 
