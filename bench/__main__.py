@@ -14,7 +14,10 @@ from pathlib import Path
 
 from measure.rows import Row, line, write_rows
 
-AREAS = ("applications", "formats", "link", "startup")
+AREAS = ("applications", "formats", "link", "startup", "perception", "graph")
+LONG_AREAS = ("graph",)
+"""Those whose `rows` can be told to be quick."""
+
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "bench" / "results.json"
 EXIT_INTERRUPTED = 130
 
@@ -24,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0])
     parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(AREAS)}; all by default")
     parser.add_argument("--output", type=Path, default=RESULTS, help="default: build/bench/results.json")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"seconds instead of minutes for {', '.join(LONG_AREAS)}"
+    )
     options = parser.parse_args(arguments)
     unknown = [area for area in options.areas if area not in AREAS]
     if unknown:
@@ -32,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for area in options.areas or AREAS:
             print(f"[bench] measuring {area}", file=sys.stderr, flush=True)
-            for row in importlib.import_module(f"bench.{area}").rows():
+            measure = importlib.import_module(f"bench.{area}").rows
+            for row in measure(quick=options.quick) if area in LONG_AREAS else measure():
                 print(line(row), flush=True)
                 rows.append(row)
     except KeyboardInterrupt:

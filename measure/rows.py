@@ -54,5 +54,5 @@ def line(row: Row) -> str:
     baseline = "" if row.baseline is None else f"baseline {row.baseline:.4g}"
     case = f"{row.case}, {row.metric}"
     return (
-        f"{row.area:<9}{case:<54}{row.value:>10.4g} {row.unit:<6}{reach:<10}{verdict:<9}{baseline}".rstrip()
+        f"{row.area:<13}{case:<54}{row.value:>10.4g} {row.unit:<6}{reach:<10}{verdict:<9}{baseline}".rstrip()
     )
