@@ -31,7 +31,7 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.faults import Fault, Transfer
 from edgetpu_driver.virtual.packer import pack
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, Tensor
-from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, UnloadModel
+from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
 
 PATIENCE = 20.0
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -67,6 +67,65 @@ def driver(backend: str, start_node: Any, graph: Any, model_dir: Path) -> Any:
     graph.spin_until(lambda: bool(states) and states[-1].state == DeviceStatus.READY)
     yield process
     process.stop()
+
+
+@pytest.mark.usefixtures("driver")
+class TestWeightServices:
+    @pytest.fixture(autouse=True)
+    def _own_model(self, graph: Any) -> Iterator[None]:
+        assert graph.call(LoadModel, "/edgetpu/load_model", model="sums", name="mine").success
+        yield
+        assert graph.call(UnloadModel, "/edgetpu/unload_model", name="mine").success
+
+    def set_weights(self, graph: Any, *weights: float, **fields: Any) -> SetWeights.Response:
+        request = {"model": "mine", "weights": weights, "shape": [2, len(weights) // 2]} | fields
+        return graph.call(SetWeights, "/edgetpu/set_weights", **request)
+
+    def test_a_swap_tells_what_it_did_and_products_and_results_follow(self, graph: Any) -> None:
+        swap = self.set_weights(graph, 0.0, 1.25, 3.0, -2.0)
+        assert outcome(swap) == (True, ErrorCode.NONE, "")
+        assert (swap.weights_version, swap.clipped) == (1, 0)
+        assert (swap.worst_error, swap.rms_error) == (0.25, 0.125)
+        assert (list(swap.row_scales), list(swap.largest_shape)) == ([1.0, 1.0], [2, 4])
+        result = graph.call(Invoke, "/edgetpu/invoke", model="mine", inputs=[numbers(5, 6, 7, 8)])
+        assert list(result.outputs[0].data) == [6 + 3, 15 - 12 + 3]
+        assert result.weights_version == 1
+        listed = graph.call(ListModels, "/edgetpu/list_models").models
+        assert {model.name: model.weights_version for model in listed} == {"sums": 0, "mine": 1}
+
+    def test_matmul_takes_a_batch_of_real_vectors(self, graph: Any) -> None:
+        self.set_weights(graph, 0.0, 1.0, 3.0, -2.0)
+        product = graph.call(
+            MatMul, "/edgetpu/matmul", model="mine", inputs=[1.0, 2.0, 2.0, -1.0], batch=2, input_scale=0.1
+        )
+        assert outcome(product) == (True, ErrorCode.NONE, "")
+        assert list(product.outputs) == pytest.approx([2.0, -1.0, -1.0, 8.0], abs=0.06)
+        assert (product.rows, product.weights_version, product.clipped) == (2, 1, 0)
+        assert product.input_scale == pytest.approx(0.1)
+        assert len(product.pass_rms) == 1
+
+    @pytest.mark.parametrize(
+        ("weights", "fields", "code"),
+        [
+            ((1.0, math.nan), {}, ErrorCode.BAD_INPUT),
+            ((1.0, math.inf), {}, ErrorCode.BAD_INPUT),
+            ((1.0, 2.0), {"shape": [3, 3]}, ErrorCode.BAD_INPUT),
+            ((), {"shape": []}, ErrorCode.BAD_INPUT),
+            ((1.0, 2.0), {"model": "nobody"}, ErrorCode.UNKNOWN_MODEL),
+            ((1.0, 2.0), {"tensor": "bias"}, ErrorCode.BAD_INPUT),
+            ((1.0, 2.0), {"rescale_rows": True}, ErrorCode.BAD_MODEL),
+            ((1.0, 200.0), {}, ErrorCode.REFUSED),
+        ],
+    )
+    def test_what_is_refused_leaves_the_old_weights(
+        self, graph: Any, weights: tuple[float, ...], fields: dict[str, Any], code: int
+    ) -> None:
+        answer = self.set_weights(graph, *weights, **fields)
+        assert (answer.success, answer.error.value) == (False, code)
+        assert answer.message
+        assert answer.clipped == (1 if code == ErrorCode.REFUSED else 0)
+        result = graph.call(Invoke, "/edgetpu/invoke", model="mine", inputs=[numbers(5, 6, -7, 8)])
+        assert (list(result.outputs[0].data), result.weights_version) == ([5 + 3, 12 + 3], 0)
 
 
 @pytest.mark.usefixtures("driver")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel, caching_token
-from edgetpu_driver.engines.engine import SwappableEngine
+from edgetpu_driver.engines.engine import MatrixEngine
 from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.model_files import is_compiled, plain_stem
 from edgetpu_driver.tensor import TensorSpec
@@ -110,7 +110,7 @@ class Backend(Protocol):
         """Release the device; engines attached before are of no use any more."""
         ...
 
-    def attach(self, model: ParsedModel) -> SwappableEngine:
+    def attach(self, model: ParsedModel) -> MatrixEngine:
         """Make a parsed model ready to run on the open device; ModelUnsupportedError if it cannot run.
 
         Called again, it makes another engine, which has weights of its own.
@@ -169,7 +169,7 @@ class CpuBackend:
     def close(self) -> None:
         """Nothing is held."""
 
-    def attach(self, model: ParsedModel) -> SwappableEngine:
+    def attach(self, model: ParsedModel) -> MatrixEngine:
         """Give an engine for the graph."""
         from edgetpu_driver.engines.cpu import CpuEngine
 
@@ -241,7 +241,7 @@ class StickBackend:
         # A stick counts from its opening on; the backend counts from its making on.
         self._earlier = self._last = replace(self._last, temperature=float("nan"), sram_used=0, warm=False)
 
-    def attach(self, model: ParsedModel) -> SwappableEngine:
+    def attach(self, model: ParsedModel) -> MatrixEngine:
         """Prepare the model's transfers; its parameters are uploaded by the first run that needs them."""
         from edgetpu_driver.engines.stick import StickEngine
 

@@ -8,15 +8,18 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends import ParsedModel, Readings
-from edgetpu_driver.engines.engine import SwappableEngine
+from edgetpu_driver.engines.engine import MatrixEngine, SwappableEngine
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weights import WeightSwap
+
+if TYPE_CHECKING:
+    from edgetpu_driver.hosted_matrix import HostedMatrix
 
 LATENCIES_KEPT = 4096
 """Inferences of one period whose latencies are remembered."""
@@ -105,7 +108,7 @@ UNCONFIGURED = HostStatus(
 
 @dataclass(frozen=True)
 class WeightRequest:
-    """Real weights for one tensor of a model; see SwappableEngine.set_weights."""
+    """Real weights for one tensor of a model; see MatrixEngine.set_weights."""
 
     weights: NDArray[np.floating[Any]]
     tensor: str = ""
@@ -127,7 +130,7 @@ class Entry:
     """A loaded model and what it takes to run it."""
 
     model: LoadedModel
-    engine: SwappableEngine | None = None
+    engine: MatrixEngine | None = None
     """There is one exactly while the device is ready and the model can run on it."""
     problem: str = ""
     """Why the model cannot run, with or without a device."""
@@ -136,6 +139,13 @@ class Entry:
     weights: dict[str, WeightRequest] = field(default_factory=dict)
     """What is in force, by tensor, to be set again on the next engine."""
     weights_version: int = 0
+    matrix: HostedMatrix | None = None
+    """Made for the engine when it is first asked for."""
+
+    @property
+    def last_weights(self) -> WeightRequest | None:
+        """The weights that were set last; None while those of the file are in force."""
+        return next(reversed(self.weights.values()), None)
 
 
 @dataclass

@@ -112,6 +112,12 @@ class MatMul:
             engine = another()
         if len(engine.inputs) != 1 or len(engine.outputs) != 1:
             raise ModelUnsupportedError("expected a Dense model, with one input and one output")
+        tensor = engine.weight_tensor()
+        if tensor.shape != (prod(engine.outputs[0].shape), prod(engine.inputs[0].shape)):
+            raise ModelUnsupportedError(
+                f"expected a Dense model, whose weights are a matrix of outputs by inputs; got "
+                f"{tensor.operator} with weights {list(tensor.shape)}"
+            )
         (self._input,), (self._output,) = engine.inputs, engine.outputs
         self._in_steps, self._out_steps = (_symmetric_steps(spec) for spec in (self._input, self._output))
         self.tile_shape = prod(self._output.shape), prod(self._input.shape)
@@ -210,13 +216,13 @@ class MatMul:
                 saturated,
             )
 
-    def assume(self, matrix: NDArray[np.floating[Any]] | None, version: int) -> None:
+    def assume(self, matrix: NDArray[np.floating[Any]] | None) -> None:
         """Take note of what somebody else put on the only engine, without rescaling; None: not known."""
         with self._lock:
             rows, columns = self.tile_shape if matrix is None else (matrix.shape[0], matrix.shape[1])
             reach = 0.0 if matrix is None else _reach(matrix)
             self._tiles = (_Tile(self._engines[0], slice(0, rows), slice(0, columns), None, reach),)
-            self.shape, self._version = (rows, columns), version
+            self.shape = rows, columns
 
     def _check_fits(self, shape: tuple[int, int]) -> None:
         count = prod(-(-size // most) for size, most in zip(shape, self.tile_shape, strict=True))

@@ -6,8 +6,9 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends import Backend, Readings, RegisterValue
+from edgetpu_driver.engines.engine import MatrixEngine
 from edgetpu_driver.errors import (
     DeviceError,
     DeviceLostError,
@@ -36,6 +38,8 @@ from edgetpu_driver.host_records import (
     Tally,
     WeightRequest,
 )
+from edgetpu_driver.hosted_matrix import HostedMatrix, ProductRequest, needs_tiles
+from edgetpu_driver.matmul import Product
 from edgetpu_driver.model_files import ModelFiles, plain_stem
 from edgetpu_driver.tensor import check_inputs
 from edgetpu_driver.weights import WeightSwap
@@ -44,6 +48,11 @@ if TYPE_CHECKING:
     from edgetpu_driver.usb.connector import Phase
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
+
+
+@dataclass
+class _Timing:
+    duration: float = 0.0
 
 
 class ModelHost:
@@ -161,28 +170,34 @@ class ModelHost:
                 self._tally.dropped += 1
                 raise self._refusal(name, entry)
         check_inputs(entry.model.inputs, inputs)
-        with entry.running:
-            start = time.perf_counter()
-            try:
-                outputs = engine.run(inputs)
-            except DeviceError as error:
-                self._tally.dropped += 1
-                self._lose(error, opening)
-                raise
-            duration = time.perf_counter() - start
+        with entry.running, self._timed(opening) as timing:
+            _refuse_tiled(entry)
+            outputs = engine.run(inputs)
             version = entry.weights_version
+        return Inference(outputs, timing.duration, version)
+
+    def multiply(self, name: str, request: ProductRequest) -> Product:
+        """Multiply by the weights of a loaded Dense model; see MatMul.multiply. Raises as `invoke` too."""
         with self._lock:
-            self._tally.inferences += 1
-            self._tally.busy += duration
-            self._tally.latencies.append(duration)
-        return Inference(outputs, duration, version)
+            entry = self._entry(name)
+        with entry.running:
+            with self._lock:
+                engine, opening = entry.engine, self._opening
+                if engine is None:
+                    self._tally.dropped += 1
+                    raise self._refusal(name, entry)
+            with self._timed(opening):
+                matmul = self._matrix(entry, engine).product(entry.model, entry.last_weights)
+                product = request.ask(matmul)
+            return replace(product, weights_version=entry.weights_version)
 
     def set_weights(self, name: str, request: WeightRequest) -> WeightSwap:
         """Replace the values of one weight tensor of a loaded model, between two of its inferences.
 
         The weights stay in force when the device is lost and comes back. Raises what `invoke` raises, and
         what SwappableEngine.set_weights does; the old weights then stay in force. So do they when the model
-        is unloaded or the device lost in the meantime.
+        is unloaded or the device lost in the meantime. A matrix larger than a Dense model is cut into tiles
+        for `multiply`; `invoke` raises InputError until a smaller one is set.
         """
         with self._lock:
             entry = self._entry(name)
@@ -194,7 +209,10 @@ class ModelHost:
                 if engine is None:
                     raise self._refusal(name, entry)
             try:
-                swap = request.apply(engine)
+                if needs_tiles(entry.model, request):
+                    swap = self._matrix(entry, engine).set_weights(request)
+                else:
+                    swap = request.apply(engine)
             except DeviceError as error:
                 self._lose(error, opening)
                 raise
@@ -305,6 +323,28 @@ class ModelHost:
             raise ModelNotFoundError(f"no model '{name}' is loaded; loaded: {names}")
         return entry
 
+    @contextmanager
+    def _timed(self, opening: int) -> Iterator[_Timing]:
+        """Count work in an engine; a fault of the device that is left over makes it start over."""
+        timing = _Timing()
+        start = time.perf_counter()
+        try:
+            yield timing
+        except DeviceError as error:
+            self._tally.dropped += 1
+            self._lose(error, opening)
+            raise
+        timing.duration = time.perf_counter() - start
+        with self._lock:
+            self._tally.inferences += 1
+            self._tally.busy += timing.duration
+            self._tally.latencies.append(timing.duration)
+
+    def _matrix(self, entry: Entry, engine: MatrixEngine) -> HostedMatrix:
+        if entry.matrix is None:
+            entry.matrix = HostedMatrix(engine, lambda: self._backend.attach(entry.model.parsed))
+        return entry.matrix
+
     def _refusal(self, name: str, entry: Entry) -> EdgeTpuError:
         """Why a model without an engine does not run."""
         if entry.problem:
@@ -319,8 +359,9 @@ class ModelHost:
             entry.engine, entry.problem = None, str(error)
             return
         for request in entry.weights.values():
-            request.apply(engine)
-        entry.engine, entry.problem = engine, ""
+            if not needs_tiles(entry.model, request):
+                request.apply(engine)
+        entry.engine, entry.problem, entry.matrix = engine, "", None
 
     def _forget(self, entry: Entry) -> None:
         """Give back what a model took that is not in the list any more, after the work under way on it."""
@@ -355,3 +396,12 @@ class ModelHost:
         self._state, self._message = state, message
         if changed:
             self._on_change()
+
+
+def _refuse_tiled(entry: Entry) -> None:
+    request = entry.last_weights
+    if request is not None and needs_tiles(entry.model, request):
+        raise InputError(
+            f"model '{entry.model.name}' holds a matrix {list(request.weights.shape)} in tiles, which only "
+            "~/matmul multiplies by"
+        )

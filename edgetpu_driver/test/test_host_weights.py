@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.graphs import dense
 from edgetpu_driver.host_records import Inference, State, WeightRequest
+from edgetpu_driver.hosted_matrix import ProductRequest
 from edgetpu_driver.model_host import ModelHost
 from edgetpu_driver.tflite.builder import GraphBuilder
 from edgetpu_driver.usb.firmware import FirmwareImage
@@ -112,7 +114,8 @@ def test_one_file_under_two_names_has_two_sets_of_weights(host: ModelHost) -> No
         ("dense", corner(float("nan")), InputError),
         ("dense", corner(float("inf")), InputError),
         ("dense", corner(5.0), ClippingError),
-        ("dense", WeightRequest(np.zeros((SIZE, SIZE + 1), np.float32)), InputError),
+        ("dense", WeightRequest(np.zeros((60 * SIZE, 60 * SIZE), np.float32)), InputError),
+        ("dense", WeightRequest(np.zeros((1, SIZE, SIZE), np.float32)), InputError),
         ("dense", WeightRequest(np.zeros(0, np.float32)), InputError),
     ],
 )
@@ -213,10 +216,65 @@ def test_every_result_belongs_to_the_weights_it_tells_while_they_are_swapped(hos
         thread.start()
     for value in values[1:]:
         host.set_weights("dense", corner(value))
+        before = len(inferences)
+        while len(inferences) < before + 2:
+            time.sleep(0)
     done.set()
     for thread in threads:
         thread.join()
     assert all(in_force(each) == pytest.approx(0.75, abs=0.02) for each in others)
     for each in inferences:
         assert in_force(each) == pytest.approx(values[each.weights_version - 1], abs=0.02)
-    assert len({each.weights_version for each in inferences}) > 2
+    assert len({each.weights_version for each in inferences}) >= len(values) - 1
+
+
+class TestProducts:
+    MATRIX = np.random.default_rng(1).standard_normal((SIZE, SIZE)).astype(np.float32)
+    VECTOR = np.random.default_rng(2).standard_normal(SIZE)
+
+    def error(self, host: ModelHost, matrix: Any, vector: Any) -> float:
+        product = host.multiply("dense", ProductRequest(vector, passes=2))
+        assert product.weights_version == host.weights_version("dense")
+        return float(np.linalg.norm(product.outputs - matrix @ vector) / np.linalg.norm(matrix @ vector))
+
+    def test_weights_are_multiplied_by_as_they_are(self, host: ModelHost) -> None:
+        matrix = self.MATRIX[:20, :30] / 5
+        host.set_weights("dense", WeightRequest(matrix))
+        assert self.error(host, matrix, self.VECTOR[:30]) < 0.03
+
+    def test_rescaled_weights_use_all_of_the_range_and_leave_invoke_as_it_is(self, host: ModelHost) -> None:
+        matrix = 1e-3 * self.MATRIX
+        host.set_weights("dense", WeightRequest(matrix, rescale_rows=True))
+        assert self.error(host, matrix, self.VECTOR) < 0.02
+        steps = np.rint(self.VECTOR * 30).clip(-127, 127)
+        outputs = host.invoke("dense", {"x": (steps + 128).astype(np.uint8)[np.newaxis]}).outputs["y"]
+        expected = matrix @ (steps / dense.STEPS) / dense.output_scale(SIZE) + 128
+        assert np.abs(outputs[0] - expected).max() <= 1
+        assert self.error(host, matrix, self.VECTOR) < 0.02
+
+    def test_a_larger_matrix_is_cut_into_tiles_which_invoke_refuses(self, host: ModelHost) -> None:
+        matrix = np.tile(self.MATRIX, (2, 3))
+        swap = host.set_weights("dense", WeightRequest(matrix, rescale_rows=True))
+        assert (swap.version, swap.row_scales.shape) == (1, (2 * SIZE,))
+        assert self.error(host, matrix, np.tile(self.VECTOR, 3)) < 0.02
+        with pytest.raises(InputError, match=r"holds a matrix \[128, 192\] in tiles"):
+            host.invoke("dense", ONES)
+        host.set_weights("dense", corner(0.5))
+        assert in_force(host.invoke("dense", ONES)) == pytest.approx(0.5, abs=0.02)
+
+    def test_tiles_come_back_with_the_device(self, stick_host: ModelHost) -> None:
+        matrix = np.tile(self.MATRIX, (2, 1))
+        stick_host.set_weights("dense", WeightRequest(matrix, rescale_rows=True))
+        stick_host.reset()
+        stick_host.connect()
+        assert self.error(stick_host, matrix, self.VECTOR) < 0.02
+
+    def test_the_files_own_weights_can_be_multiplied_by(self, host: ModelHost) -> None:
+        product = host.multiply("dense", ProductRequest(np.eye(SIZE)[0]))
+        assert (product.outputs.shape, product.weights_version) == ((SIZE,), 0)
+        assert np.abs(product.outputs).max() > 0.9
+
+    def test_a_model_that_is_no_matrix_is_refused(self, host: ModelHost) -> None:
+        host.load("sum")
+        with pytest.raises(ModelUnsupportedError):
+            host.multiply("sum", ProductRequest(np.ones(4)))

@@ -78,6 +78,10 @@ class CpuEngine:
                 raise ModelUnsupportedError(f"LiteRT cannot run the graph: {_first_line(error)}") from None
             return {name: self._interpreter.get_tensor(index) for name, index in self._outputs}
 
+    def weight_tensor(self, tensor: str = "") -> WeightTensor:
+        """What `set_weights` replaces; see MatrixEngine."""
+        return choose(weight_tensors(self._graph), tensor)
+
     def set_weights(
         self,
         weights: NDArray[np.floating[Any]],
@@ -89,10 +93,10 @@ class CpuEngine:
     ) -> WeightSwap:
         """Replace weights in the graph; see MatrixEngine. Inferences go on meanwhile with the old ones."""
         with self._swap_lock:
-            chosen = choose(weight_tensors(self._graph), tensor)
+            chosen = self.weight_tensor(tensor)
             if rescale_rows:
                 self._check_rescalable(chosen)
-            quantiser = self._quantisers.setdefault(chosen.name, WeightQuantiser(chosen))
+            quantiser = self._quantiser(chosen)
             quantised = quantiser.quantise(
                 weights, accept_clipping=accept_clipping, rescale_rows=rescale_rows
             )
@@ -106,6 +110,11 @@ class CpuEngine:
                 self._interpreter, self._data = interpreter, data
                 self._version += 1
             return replace(quantised.swap, version=self._version)
+
+    def _quantiser(self, tensor: WeightTensor) -> WeightQuantiser:
+        if tensor.name not in self._quantisers:
+            self._quantisers[tensor.name] = WeightQuantiser(tensor)
+        return self._quantisers[tensor.name]
 
     def _check_rescalable(self, tensor: WeightTensor) -> None:
         """Rows of a matrix without a bias, whose scale depends on that of the weights."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights import WeightSwap
+from edgetpu_driver.weights import WeightSwap, WeightTensor
 
 
 class Engine(Protocol):
@@ -63,6 +63,10 @@ class SwappableEngine(Engine, Protocol):
 
 class MatrixEngine(SwappableEngine, Protocol):
     """A swappable engine that can also bring every row of a matrix into the range of its outputs."""
+
+    def weight_tensor(self, tensor: str = "") -> WeightTensor:
+        """What `set_weights` replaces; raises InputError and ModelUnsupportedError as it does."""
+        ...
 
     def set_weights(
         self,

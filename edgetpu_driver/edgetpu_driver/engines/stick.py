@@ -15,7 +15,14 @@ from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weight_places import Companions, WeightPlace, weight_places
-from edgetpu_driver.weights import QuantisedWeights, WeightQuantiser, WeightSwap, choose, effective_scales
+from edgetpu_driver.weights import (
+    QuantisedWeights,
+    WeightQuantiser,
+    WeightSwap,
+    WeightTensor,
+    choose,
+    effective_scales,
+)
 
 
 class StickEngine:
@@ -56,6 +63,10 @@ class StickEngine:
         """Run the model once; see EdgeTpu.run."""
         return self._tpu.run(self.model, inputs)
 
+    def weight_tensor(self, tensor: str = "") -> WeightTensor:
+        """What `set_weights` replaces; see MatrixEngine."""
+        return self._place(tensor).tensor
+
     def set_weights(
         self,
         weights: NDArray[np.floating[Any]],
@@ -67,7 +78,8 @@ class StickEngine:
     ) -> WeightSwap:
         """Replace weights in the parameters and put them on the stick; see MatrixEngine."""
         with self._lock:
-            place, quantiser = self._place(tensor)
+            place = self._place(tensor)
+            quantiser = self._quantiser(place.tensor)
             if rescale_rows and place.requantisation is None:
                 raise ModelUnsupportedError(
                     f"expected a matrix with a multiplier for every row to rescale; '{place.tensor.name}' of "
@@ -84,6 +96,11 @@ class StickEngine:
     def forget(self) -> None:
         """Give back what the stick keeps for this engine; it must not be used any more."""
         self._tpu.forget(self.model)
+
+    def _quantiser(self, tensor: WeightTensor) -> WeightQuantiser:
+        if tensor.name not in self._quantisers:
+            self._quantisers[tensor.name] = WeightQuantiser(tensor)
+        return self._quantisers[tensor.name]
 
     def _put(
         self, place: WeightPlace, quantised: QuantisedWeights, scales: NDArray[np.float32] | None
@@ -104,11 +121,9 @@ class StickEngine:
             self._tpu.upload(self.model, blob.data)
             self._cached = blob
 
-    def _place(self, tensor: str) -> tuple[WeightPlace, WeightQuantiser]:
+    def _place(self, tensor: str) -> WeightPlace:
         if self._places is None:
             companions = self._companions or Companions.beside(self.model.path)
             self._places = weight_places(self.model, companions)
         chosen = choose([place.tensor for place in self._places], tensor)
-        place = next(place for place in self._places if place.tensor is chosen)
-        quantiser = self._quantisers.setdefault(chosen.name, WeightQuantiser(chosen))
-        return place, quantiser
+        return next(place for place in self._places if place.tensor is chosen)

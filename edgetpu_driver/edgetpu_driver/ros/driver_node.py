@@ -27,10 +27,10 @@ from edgetpu_driver.ros.parameters import declare
 from edgetpu_driver.ros.spin import FatalError, run
 from edgetpu_driver.ros.status_messages import device_status, diagnostic, model_info, register_messages
 from edgetpu_driver.ros.tensor_messages import inputs_from_messages, to_message
-from edgetpu_driver.ros.weight_messages import fill_swap, weight_request
+from edgetpu_driver.ros.weight_messages import fill_product, fill_swap, product_request, weight_request
 from edgetpu_driver.weights import WeightSwap
 from edgetpu_msgs.msg import DeviceStatus, ModelInfo
-from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, SetWeights, UnloadModel
+from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
 
 DIAGNOSTICS_PERIOD = 1.0
 """Seconds; REP-107 asks for 1 Hz."""
@@ -93,6 +93,7 @@ class DriverNode(LifecycleNode):
             (ListModels, "list_models", self._on_list_models),
             (Invoke, "invoke", self._on_invoke),
             (SetWeights, "set_weights", self._on_set_weights),
+            (MatMul, "matmul", self._on_matmul),
             (GetDeviceInfo, "get_device_info", self._on_get_device_info),
             (Trigger, "reset", self._on_reset),
         ):
@@ -237,6 +238,14 @@ class DriverNode(LifecycleNode):
     def _on_set_weights(self, request: SetWeights.Request, response: SetWeights.Response) -> None:
         try:
             fill_swap(response, self.set_weights(request.model, weight_request(request)))
+        except ClippingError as error:
+            response.clipped = error.clipped
+            raise
+
+    @_answers
+    def _on_matmul(self, request: MatMul.Request, response: MatMul.Response) -> None:
+        try:
+            fill_product(response, self._active_host().multiply(request.model, product_request(request)))
         except ClippingError as error:
             response.clipped = error.clipped
             raise

@@ -1,4 +1,4 @@
-"""Weights in the messages of ~/set_weights, and what a swap did."""
+"""Weights and products in the messages of ~/set_weights and ~/matmul."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 
 from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError
 from edgetpu_driver.host_records import WeightRequest
+from edgetpu_driver.hosted_matrix import ProductRequest
+from edgetpu_driver.matmul import Product
 from edgetpu_driver.ros.error_codes import exception_of
 from edgetpu_driver.weights import WeightSwap
-from edgetpu_msgs.srv import SetWeights
+from edgetpu_msgs.srv import MatMul, SetWeights
 
 
 def set_weights_request(model: str, request: WeightRequest) -> SetWeights.Request:
@@ -61,3 +63,24 @@ def weight_swap(response: SetWeights.Response) -> WeightSwap | EdgeTpuError:
         rms_error=response.rms_error,
         shape=tuple(int(size) for size in response.largest_shape),
     )
+
+
+def product_request(message: MatMul.Request) -> ProductRequest:
+    """Take the vectors out of a request; InputError where their number is no multiple of the batch."""
+    values = np.frombuffer(message.inputs, np.float32)
+    batch = message.batch or 1
+    if not values.size or values.size % batch:
+        raise InputError(f"expected inputs for a batch of {batch} vectors; got {values.size} values")
+    return ProductRequest(
+        values.reshape(batch, -1), message.input_scale or None, message.accept_clipping, message.passes or 1
+    )
+
+
+def fill_product(response: MatMul.Response, product: Product) -> None:
+    """Write a product into an answer."""
+    response.outputs = array("f", product.outputs.tobytes())
+    response.rows = product.outputs.shape[-1]
+    response.weights_version = product.weights_version
+    response.clipped = product.clipped + product.saturated
+    response.input_scale = product.input_scale
+    response.pass_rms = array("f", product.pass_rms.tobytes())

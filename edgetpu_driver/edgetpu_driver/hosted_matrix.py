@@ -1,0 +1,79 @@
+"""Products with the weights of a loaded model: by the model itself, or by engines of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.engine import MatrixEngine
+from edgetpu_driver.host_records import LoadedModel, WeightRequest
+from edgetpu_driver.matmul import MatMul, Product
+from edgetpu_driver.weights import WeightSwap
+
+
+def needs_tiles(model: LoadedModel, request: WeightRequest) -> bool:
+    """Whether the weights are a matrix that is larger than a model with one input and one output."""
+    if request.weights.ndim != 2 or len(model.inputs) != 1 or len(model.outputs) != 1:
+        return False
+    rows, columns = request.weights.shape
+    return bool(rows > prod(model.outputs[0].shape) or columns > prod(model.inputs[0].shape))
+
+
+@dataclass(frozen=True)
+class ProductRequest:
+    """What to multiply by the weights of a model; see MatMul.multiply."""
+
+    inputs: NDArray[np.floating[Any]]
+    input_scale: float | None = None
+    accept_clipping: bool = False
+    passes: int = 1
+
+    def ask(self, matmul: MatMul) -> Product:
+        """Have it multiplied."""
+        return matmul.multiply(
+            self.inputs,
+            input_scale=self.input_scale,
+            accept_clipping=self.accept_clipping,
+            passes=self.passes,
+        )
+
+
+class HostedMatrix:
+    """What ~/matmul multiplies by, for one model on one opening of the device.
+
+    Rescaled weights take engines of their own: their multipliers bring outputs into range that are to come
+    unscaled from the model itself.
+    """
+
+    def __init__(self, engine: MatrixEngine, another: Callable[[], MatrixEngine]) -> None:
+        """ModelUnsupportedError when the model is not a Dense one."""
+        self._plain = MatMul(engine)
+        self._another = another
+        self._own: MatMul | None = None
+        self._request: WeightRequest | None = None
+        """What the own engines hold."""
+
+    def set_weights(self, request: WeightRequest) -> WeightSwap:
+        """Put weights on the own engines, in as many tiles as it takes; see MatMul.set_weights."""
+        if self._own is None:
+            self._own = MatMul(self._another(), another=self._another)
+        swap = self._own.set_weights(
+            request.weights, accept_clipping=request.accept_clipping, rescale_rows=request.rescale_rows
+        )
+        self._request = request
+        return swap
+
+    def product(self, model: LoadedModel, request: WeightRequest | None) -> MatMul:
+        """What multiplies by the weights in force; None: those of the file. Raises as MatMul.set_weights."""
+        if request is None or not (request.rescale_rows or needs_tiles(model, request)):
+            self._plain.assume(None if request is None else request.weights)
+            return self._plain
+        if self._request is not request:
+            self.set_weights(request)
+        assert self._own is not None
+        return self._own
