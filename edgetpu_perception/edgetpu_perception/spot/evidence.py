@@ -143,12 +143,11 @@ def _clear_thresholds(
     """Thresholds that cut the brightest parts of the background off: the lowest and the best, grey levels."""
     total = below[-1]
     most_above, gap = MOST * total, GAP * contrast - 1.0
-    thresholds, flanks = [], []
-    for share in shares:
-        threshold = level + share * contrast
+    thresholds = [level + share * contrast for share in shares]
+    flanks = []
+    for threshold in thresholds:
         not_above = below[int(threshold) + 1]
         above = total - not_above
-        thresholds.append(threshold)
         flanks.append((not_above - below[int(threshold - gap)]) / above if above <= most_above else math.inf)
     times, more, most = FLANK
     least = min(flanks)
