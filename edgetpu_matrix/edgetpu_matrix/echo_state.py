@@ -26,9 +26,24 @@ CREST = 4.0
 square, and is clipped; a wider range would round all the others more coarsely."""
 
 
+_SQUARINGS = 16
+
+
 def spectral_radius(matrix: NDArray[np.float64]) -> float:
-    """Largest absolute value of an eigenvalue."""
-    return float(np.abs(np.linalg.eigvals(matrix)).max())
+    """Largest absolute value of an eigenvalue, to 1 in 10 000.
+
+    By Gelfand's formula, |A^k|^(1/k) for a large k, since matrix products are ten times faster than an
+    eigenvalue solver, which takes seconds for a size of 1024.
+    """
+    power, logarithm, exponent = matrix, 0.0, 1
+    for _ in range(_SQUARINGS):
+        norm = float(np.linalg.norm(power))
+        if norm == 0.0:
+            return 0.0
+        logarithm += np.log(norm) / exponent
+        power = power / norm
+        power, exponent = power @ power, 2 * exponent
+    return float(np.exp(logarithm + np.log(max(float(np.linalg.norm(power)), 1e-300)) / exponent))
 
 
 class EchoStateNetwork:

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
 from rclpy.node import Node
 
-from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError, UnavailableError
+from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.ros.client import ModelClient
 from edgetpu_driver.ros.transport import InferenceResult
 from edgetpu_driver.weights import WeightSwap
@@ -20,6 +22,12 @@ from edgetpu_matrix.tiles import RealProduct, Tile, TiledMatrix, TileRequest
 
 MOST_TILES = 256
 """Copies of the model that one matrix may take."""
+
+AT_ONCE = 4
+"""Requests under way at a time: a service queues ten, those of all nodes, and loses what comes then."""
+
+RETRY_PERIOD = 1.0
+"""Seconds between two looks at whether weights are still to be set."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +62,22 @@ class _Copy:
 class _Product:
     requests: list[TileRequest]
     done: Callable[[ProductResult], None]
+    begun: int = 0
+    """Requests that were sent."""
     outputs: dict[int, NDArray[Any]] = field(default_factory=dict)
     errors: list[EdgeTpuError] = field(default_factory=list)
+
+    @property
+    def under_way(self) -> int:
+        """Requests that are not answered yet."""
+        return self.begun - len(self.outputs) - len(self.errors)
+
+    @property
+    def next(self) -> TileRequest | None:
+        """The request to send next; None when there is none, or no sense in it."""
+        if self.errors or self.begun == len(self.requests):
+            return None
+        return self.requests[self.begun]
 
 
 class MatrixClient:
@@ -88,9 +110,12 @@ class MatrixClient:
         self._tiled: TiledMatrix | None = None
         self._product: _Product | None = None
         self._refusal = ""
-        self._settling = self._announced = False
+        self._settling = self._announced = self._pumping = False
         self._copies: list[_Copy] = []
-        self._need_copies(1)
+        self._add_copy()
+        # A device that is gone for a moment is a matter of real time.
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._timer = node.create_timer(RETRY_PERIOD, self._settle, clock=steady)
 
     @property
     def ready(self) -> bool:
@@ -130,17 +155,13 @@ class MatrixClient:
         """
         if not self.ready or self._tiled is None:
             return False
-        product = self._product = _Product(self._tiled.requests(vector), done)
-        for request in product.requests:
-            client = self._copies[request.tile].client
-            answered = functools.partial(self._on_answer, product, request)
-            inputs = {client.inputs[0].name: request.tensor(client.inputs[0])}
-            if not client.invoke(inputs, answered):
-                answered(InferenceResult(error=UnavailableError(client.problem)))
+        self._product = _Product(self._tiled.requests(vector), done)
+        self._pump()
         return True
 
     def close(self) -> None:
         """Stop looking for the driver; a product under way ends with an error."""
+        self._node.destroy_timer(self._timer)
         for copy in self._copies:
             copy.client.close()
 
@@ -148,18 +169,19 @@ class MatrixClient:
         """Whether every tile is in force on a driver that is there."""
         if not self._assigned or self._tiled is None:
             return False
-        return all(self._copies[tile.index].holds(tile) for tile in self._tiled.tiles)
+        tiles = self._tiled.tiles
+        return len(tiles) <= len(self._copies) and all(self._copies[tile.index].holds(tile) for tile in tiles)
 
-    def _need_copies(self, count: int) -> None:
-        for index in range(len(self._copies), count):
-            client = ModelClient(
-                self._node,
-                self._model,
-                name=f"{self._name}/{index}",
-                driver=self._driver,
-                on_ready=functools.partial(self._on_loaded, index),
-            )
-            self._copies.append(_Copy(client, excused=client.problem if index else ""))
+    def _add_copy(self) -> None:
+        index = len(self._copies)
+        client = ModelClient(
+            self._node,
+            self._model,
+            name=f"{self._name}/{index}",
+            driver=self._driver,
+            on_ready=functools.partial(self._on_loaded, index),
+        )
+        self._copies.append(_Copy(client, excused=client.problem if index else ""))
 
     def _on_loaded(self, index: int) -> None:
         """Learn what the model of a tile spans; whatever weights it had may be gone."""
@@ -203,8 +225,15 @@ class MatrixClient:
             return client.set_weights(np.zeros((1, 1), np.float32), self._on_row_scales) and not client.busy
         if not self._assigned:
             self._assign(self._tiled, self._matrix)
-        for tile in self._tiled.tiles:
+        if len(self._copies) < len(self._tiled.tiles):
+            loading = sum(not copy.client.ready for copy in self._copies)
+            if loading < AT_ONCE:
+                self._add_copy()
+                return True
+        for tile in self._tiled.tiles[: len(self._copies)]:
             copy = self._copies[tile.index]
+            if sum(each.client.busy for each in self._copies) >= AT_ONCE:
+                return False
             if copy.holds(tile) or copy.client.busy:
                 continue
             answered = functools.partial(self._on_weights, copy, tile)
@@ -220,8 +249,6 @@ class MatrixClient:
                 f"expected a matrix of at most {MOST_TILES} tiles of the size of model '{self._model}', "
                 f"{tiled.dense.rows} x {tiled.dense.columns}; got {matrix.shape[0]} x {matrix.shape[1]}"
             )
-            return
-        self._need_copies(len(tiled.tiles))
 
     def _on_row_scales(self, result: WeightSwap | EdgeTpuError) -> None:
         if isinstance(result, EdgeTpuError):
@@ -238,10 +265,34 @@ class MatrixClient:
             self._settle()
 
     def _on_refused(self, copy: _Copy, error: EdgeTpuError) -> None:
-        """Wait for the model to be loaded again if it is gone; anything else would fail again."""
-        if copy.client.ready:
+        """Try again when the model has been loaded anew, or after a while; what is refused stays so."""
+        if copy.client.ready and isinstance(error, (InputError, ModelUnsupportedError)):
             self._refusal = str(error)
             self._node.get_logger().error(f"the matrix cannot be set: {error}")
+
+    def _pump(self) -> None:
+        """Send what may be sent of the product under way; end it when all is answered."""
+        product = self._product
+        if product is None or self._pumping:
+            return  # the loop below looks at everything anyway
+        self._pumping = True
+        while product.under_way < AT_ONCE and (request := product.next) is not None:
+            product.begun += 1
+            client = self._copies[request.tile].client
+            answered = functools.partial(self._on_answer, product, request)
+            inputs = {spec.name: request.tensor(spec) for spec in client.inputs}
+            if not client.ready or not client.invoke(inputs, answered):
+                answered(InferenceResult(error=UnavailableError(client.problem)))
+        self._pumping = False
+        if product.under_way or product.next is not None:
+            return
+        self._product = None
+        assert self._tiled is not None
+        if product.errors:
+            product.done(ProductResult(error=product.errors[0]))
+        else:
+            product.done(ProductResult(self._tiled.combine(product.requests, product.outputs)))
+        self._settle()
 
     def _on_answer(self, product: _Product, request: TileRequest, result: InferenceResult) -> None:
         client = self._copies[request.tile].client
@@ -251,12 +302,4 @@ class MatrixClient:
             output = client.outputs[0]
             array = result.outputs[output.name]
             product.outputs[request.tile] = request.outputs(array, client.inputs[0], output)
-        if len(product.outputs) + len(product.errors) < len(product.requests):
-            return
-        self._product = None
-        assert self._tiled is not None
-        if product.errors:
-            product.done(ProductResult(error=product.errors[0]))
-        else:
-            product.done(ProductResult(self._tiled.combine(product.requests, product.outputs)))
-        self._settle()
+        self._pump()
