@@ -14,7 +14,7 @@ from pathlib import Path
 
 from measure.rows import Row, line, write_rows
 
-AREAS = ("applications", "formats", "link", "startup", "perception", "graph")
+AREAS = ("applications", "formats", "link", "startup", "perception", "graph", "weights")
 LONG_AREAS = ("graph",)
 """Those whose `rows` can be told to be quick."""
 

@@ -1,0 +1,119 @@
+"""Weights at run time: how exact products are, and what a swap costs the host. Baseline: ideal 8 bits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.link import InstantStick
+from bench.timing import milliseconds
+from edgetpu_driver import CompiledModel, EdgeTpu, MatMul, VirtualEdgeTpu
+from edgetpu_driver.engines.stick import StickEngine
+from edgetpu_driver.graphs import dense
+from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.weight_places import Companions
+from measure.rows import Row
+
+AREA = "weights"
+_SWAPS = 2000
+_VECTORS = 30
+_SWAP_REACH = {256: 1.5, 512: None, 1024: 4.0}  # ms
+_KNOWN_SWAP = {256: 0.94, 512: None, 1024: 22.9}
+"""ms that the best known library needs for the swap alone."""
+
+
+def rows() -> Iterator[Row]:
+    """Measure random Gaussian matrices and vectors, seed 0."""
+    for size in _SWAP_REACH:
+        yield from _exactness(size)
+    for size, reach in _SWAP_REACH.items():
+        yield _swap(size, reach)
+    yield _swaps_in_a_row()
+
+
+def _exactness(size: int) -> Iterator[Row]:
+    """On the CPU; the virtual stick gives the same within one step of the output."""
+    rng = np.random.default_rng(0)
+    matrix, vectors = rng.standard_normal((size, size)), rng.standard_normal((_VECTORS, size))
+    ideal = _ideal_error(matrix, vectors)
+    product = MatMul(size=size)
+    case = f"product, N = {size}"
+    for rescale, form in ((False, "scales as compiled"), (True, "rows rescaled")):
+        used = matrix if rescale else matrix / np.abs(matrix).max()
+        product.set_weights(used, rescale_rows=rescale)
+        ratio = _error(product.multiply(vectors).outputs, vectors @ used.T) / ideal
+        yield Row(AREA, f"{case}, {form}", "error to ideal", ratio, "", 1.2, "lower", 1.0)
+    for passes in (2, 4, 8):
+        error = _error(product.multiply(vectors, passes=passes).outputs, vectors @ matrix.T)
+        yield Row(AREA, f"{case}, {passes} passes", "error to ideal", error / ideal, "", None, "lower", 1.0)
+
+
+def _ideal_error(matrix: NDArray[np.float64], vectors: NDArray[np.float64]) -> float:
+    """With symmetric 8-bit weights, inputs and outputs, each at the static scale that is best for it."""
+    outputs = _ideally_rounded(_ideally_rounded(vectors) @ _ideally_rounded(matrix).T)
+    return _error(outputs, vectors @ matrix.T)
+
+
+def _ideally_rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    scales = values.std() / 127 * np.arange(3.0, 5.5, 0.1)
+    rounded = (np.clip(np.rint(values / scale), -127, 127) * scale for scale in scales)
+    return min(rounded, key=lambda each: float(np.mean((each - values) ** 2)))
+
+
+def _error(outputs: NDArray[Any], expected: NDArray[Any]) -> float:
+    return float(np.sqrt(np.mean((outputs - expected) ** 2) / np.mean(expected**2)))
+
+
+def _swap(size: int, reach: float | None) -> Row:
+    """From real weights to the first result, over a backend that answers at once."""
+    graph = dense.build(size)
+    model = CompiledModel.parse(pack(graph, name="dense"), "dense")
+    weights = np.random.default_rng(0).uniform(-1, 1, (size, size)).astype(np.float32)
+    inputs = {"x": np.zeros((1, size), np.uint8)}
+    with EdgeTpu.open(usb_backend=InstantStick(model.output_layers[0].size_bytes)) as tpu:
+        engine = StickEngine(tpu, model, Companions(graph))
+
+        def swap() -> None:
+            engine.set_weights(weights)
+            engine.run(inputs)
+
+        (value,) = milliseconds(swap)
+    return Row(
+        AREA, f"swap to first result, N = {size}", "time", value, "ms", reach, "lower", _KNOWN_SWAP[size]
+    )
+
+
+def _swaps_in_a_row() -> Row:
+    """Results not of the weights they were asked with, while another model runs in a thread."""
+    size = 64
+    graph, other = dense.build(size), dense.build(2 * size)
+    stick = VirtualEdgeTpu()
+    models = [CompiledModel.parse(pack(each, name="dense"), "dense") for each in (graph, other)]
+    for model, source in zip(models, (graph, other), strict=True):
+        stick.teach(model, source)
+    x = {"x": np.full((1, size), 255, np.uint8)}
+    z = {"x": np.full((1, 2 * size), 200, np.uint8)}
+    done = threading.Event()
+    wrong = np.zeros(2, int)
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        engine, beside = StickEngine(tpu, models[0], Companions(graph)), StickEngine(tpu, models[1])
+        constant = beside.run(z)["y"]
+
+        def run_beside() -> None:
+            while not done.is_set():
+                wrong[1] += not np.array_equal(beside.run(z)["y"], constant)
+
+        thread = threading.Thread(target=run_beside)
+        thread.start()
+        for steps in np.random.default_rng(0).integers(-127, 128, _SWAPS):
+            engine.set_weights(np.array([[steps / dense.STEPS]], np.float32))
+            result = int(engine.run(x)["y"][0, 0]) - 128
+            wrong[0] += abs(result - steps / dense.STEPS / dense.output_scale(size)) > 1
+        done.set()
+        thread.join()
+    case = f"{_SWAPS} swaps, another model beside"
+    return Row(AREA, case, "wrong results", int(wrong.sum()), "", 0, "lower", 0)
