@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from edgetpu_driver.engines.engine import Engine, SwappableEngine
 from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
 from edgetpu_driver.graphs import dense
+from edgetpu_driver.plain_parameters import weight_offsets
 from edgetpu_driver.tflite.model import parse_model
 from edgetpu_driver.tflite.patch import replace_tensor
 from edgetpu_driver.virtual import VirtualEdgeTpu
@@ -211,3 +214,48 @@ def test_a_packed_model_whose_graph_is_another_one_is_refused(graph: bytes) -> N
         engine = StickEngine(tpu, packed(other), Companions(graph))
         with pytest.raises(ModelUnsupportedError, match="it is not known where 'model' keeps its weights"):
             engine.set_weights(np.zeros((100, 100)))
+
+
+def test_a_sidecar_tells_where_a_kernel_is(golden: Path, tmp_path: Path) -> None:
+    """For pattern trackers, of whose layout only that is known; here the parameters lie in reverse order."""
+    graph = (golden / "models" / "pattern_64x64_8x8_1ch.tflite").read_bytes()
+    sidecar = json.loads((golden / "models" / "pattern_64x64_8x8_1ch_edgetpu.json").read_text())
+    model = packed(graph)
+    assert model.caching is not None
+    parameters = bytes(model.caching.parameters)[::-1]
+    tensor = tensor_of(graph)
+    first = len(parameters) - 1 - weight_offsets(graph)[tensor.name]
+    sidecar["conv_weight_offsets"] = list(range(first, first - 64, -1))
+    (tmp_path / "pattern_edgetpu.json").write_text(json.dumps(sidecar))
+    reversed_model = replace(
+        model.with_parameters(caching=parameters), path=tmp_path / "pattern_edgetpu.tflite"
+    )
+    weights = real_weights(tensor)
+    x = RNG.integers(0, 256, model.inputs[0].shape).astype(np.uint8)
+    on_cpu = CpuEngine(graph)
+    with stick_for(graph, reversed_model) as tpu:
+        engine = StickEngine(tpu, reversed_model)
+        np.testing.assert_array_equal(run(engine, x), run(on_cpu, x))
+        assert engine.set_weights(weights).row_scales == pytest.approx([1 / 127])
+        on_cpu.set_weights(weights)
+        np.testing.assert_array_equal(run(engine, x), run(on_cpu, x))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"conv_weight_offsets": list(range(63))},
+        {"conv_weight_offsets": [0] * 64},
+        {"conv_weight_offsets": list(range(10**6, 10**6 + 64))},
+        {"conv_weight_blob": "elsewhere"},
+        {"conv_weight_scale": 0.0},
+        {"conv_weight_scale": None},
+    ],
+)
+def test_a_sidecar_that_makes_no_sense_is_refused(golden: Path, change: dict[str, object]) -> None:
+    graph = (golden / "models" / "pattern_64x64_8x8_1ch.tflite").read_bytes()
+    sidecar = json.loads((golden / "models" / "pattern_64x64_8x8_1ch_edgetpu.json").read_text())
+    with stick_for(graph, packed(graph)) as tpu:
+        engine = StickEngine(tpu, packed(graph), Companions(sidecar=sidecar | change))
+        with pytest.raises(ModelUnsupportedError, match="sidecar of 'model' cannot be used"):
+            engine.set_weights(np.zeros((1, 8, 8, 1)))

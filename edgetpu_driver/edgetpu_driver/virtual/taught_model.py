@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,8 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model import parse_model
 from edgetpu_driver.tflite.patch import replace_tensor
 from edgetpu_driver.virtual.timing import compute_cycles
+from edgetpu_driver.weight_places import Companions, WeightPlace, weight_places
+from edgetpu_driver.weights import choose, weight_tensors
 
 _SAME_MULTIPLIER = 1e-6  # relative; headers agree with the graph within a unit in the last place
 
@@ -31,7 +34,8 @@ class TaughtModel:
     """A compiled model and the graph it was compiled from, which says what its program computes.
 
     Where the layout of the parameters is known (that of virtual.packer, those of parameter_blob) the weights
-    are those that crossed the bus; elsewhere the graph's stand for the file's own parameters.
+    are those that crossed the bus, and so are those whose places a sidecar lists; elsewhere the graph's stand
+    for the file's own parameters.
     """
 
     def __init__(self, compiled: CompiledModel, source: bytes) -> None:
@@ -47,6 +51,8 @@ class TaughtModel:
         self._own = _parameters(compiled)
         self._packed = parameters_of(source) == b"".join(self._own)
         self._layout = None if self._packed else self._known_layout()
+        unknown = not self._packed and self._layout is None
+        self._places = self._listed_places(compiled) if unknown else ()
         self._multipliers = self._layout.decode(self._layout.encode()).multipliers if self._layout else {}
         self._specs = inputs, outputs
         self._inputs = list(zip(inputs, compiled.input_layers, strict=True))
@@ -88,6 +94,8 @@ class TaughtModel:
                 return self._engine_of(self._layout.decode(ParameterBlobs(cached, streamed)))
             except EdgeTpuError:
                 return None  # bytes that mean nothing
+        if self._places:
+            return self._engine_of_places(cached, streamed)
         own_cached, own_streamed = self._own
         # Outputs may leave before the last parameters arrive.
         known = cached == own_cached and own_streamed.startswith(streamed)
@@ -103,6 +111,30 @@ class TaughtModel:
         for index, weights in decoded.weights.items():
             graph = replace_tensor(graph, tensors[index].name, weights)
         return CpuEngine(graph)
+
+    def _engine_of_places(self, cached: bytes, streamed: bytes) -> _Engine | None:
+        """The graph with the weights at the listed places, where nothing else differs."""
+        blobs = [np.frombuffer(blob, np.uint8).copy() for blob in (cached, streamed)]
+        own = [np.frombuffer(blob, np.uint8) for blob in self._own]
+        if [blob.size for blob in blobs] != [blob.size for blob in own]:
+            return None
+        graph = self._source
+        for place in self._places:
+            section = place.section_of(blobs[place.streamed])
+            weights = place.section.decode(section)
+            graph = replace_tensor(graph, place.tensor.name, weights)
+            place.section.encode(place.section.decode(place.section_of(own[place.streamed])), section)
+        unchanged = all(np.array_equal(*pair) for pair in zip(blobs, own, strict=True))
+        return CpuEngine(graph) if unchanged else None
+
+    def _listed_places(self, compiled: CompiledModel) -> tuple[WeightPlace, ...]:
+        """The places that a sidecar beside the file lists, for the tensor of the graph that they are of."""
+        try:
+            (place,) = weight_places(compiled, replace(Companions.beside(compiled.path), graph=b""))
+            tensor = choose(weight_tensors(self._model), "")
+        except (EdgeTpuError, ValueError):
+            return ()
+        return (replace(place, tensor=tensor),) if tensor.shape == place.tensor.shape else ()
 
     def _known_layout(self) -> ParameterLayout | None:
         """The layout of the parameters, if it is known and the file's own are of it."""
