@@ -271,7 +271,7 @@ class TestWeights:
         [
             (np.full((2, 4), np.nan), InputError, "expected finite weights; got 8 NaN"),
             (np.full((2, 4), 200.0), ClippingError, "8 of 8 are beyond, by up to 73"),
-            (np.zeros((3, 4)), InputError, r"at most \[2, 4\]"),
+            (np.zeros(8), InputError, r"at most \[2, 4\]"),
         ],
     )
     def test_weights_that_are_refused_leave_the_old_ones_in_force(
