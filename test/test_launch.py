@@ -93,6 +93,31 @@ def test_single_process_in_a_namespace(node: Node) -> None:
     wait_for_node(node, "spot_tracker", "/robot")
 
 
+@launch_pytest.fixture
+def matrix_nodes() -> LaunchDescription:
+    return bringup(backend="virtual", nodes="reservoir,place_recognition,spectrum")
+
+
+@pytest.mark.launch(fixture=matrix_nodes)
+def test_matrix_nodes_come_up(node: Node) -> None:
+    for name in ("reservoir", "place_recognition", "spectrum"):
+        wait_for_node(node, name, "/")
+    models = loaded_models(node, "/edgetpu/list_models")
+    assert {name.partition("/")[2] for name in models} == {"dense_256/0"}
+
+
+@launch_pytest.fixture
+def matrix_nodes_in_a_single_process() -> LaunchDescription:
+    return bringup(backend="cpu", nodes="reservoir,spectrum", single_process="true")
+
+
+@pytest.mark.launch(fixture=matrix_nodes_in_a_single_process)
+def test_matrix_nodes_in_a_single_process(node: Node) -> None:
+    for name in ("reservoir", "spectrum"):
+        wait_for_node(node, name, "/")
+    assert loaded_models(node, "/edgetpu/list_models")
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -53,11 +53,13 @@ def imu(seconds: float, z: float) -> Imu:
 class Talk:
     """Publishes on a topic of a node, and waits for what the node makes of it."""
 
-    def __init__(self, graph: Any, kind: Any, topic: str, result: Any, results: str) -> None:
+    def __init__(
+        self, graph: Any, kind: Any, topic: str, result: Any, results: str, listeners: int = 1
+    ) -> None:
         self._graph = graph
         self._publisher = graph.node.create_publisher(kind, topic, 100)
         self.results = graph.collect(result, results, 100)
-        graph.spin_until(lambda: self._publisher.get_subscription_count() == 1)
+        graph.spin_until(lambda: self._publisher.get_subscription_count() == listeners)
 
     def say(self, message: Any) -> None:
         self._publisher.publish(message)
@@ -376,6 +378,70 @@ class TestPlaceRecognition:
             places.say(numbers([1.0, 2.0]))
         assert places.ask(numbers(self.EMBEDDINGS[7])).label == "place 7"
         assert processes["place_recognition"].output.count("got 2. Further ones") == 1
+
+
+def test_in_one_process_the_driver_is_called_directly(
+    start_node: Callable[..., Any], graph: Any, home: Path
+) -> None:
+    process = start_node(
+        "edgetpu_perception",
+        "single_process",
+        *("-r", "__ns:=/alone"),
+        *("--", "--nodes", "place_recognition,spectrum,reservoir"),
+        backend="virtual",
+        model_dirs=f"['{home}']",
+        model_dir=home,
+        model="dense_64",
+        sample_rate=128.0,
+        length=128,
+        size=100,
+        washout=0,
+        horizon=1,
+        qos_reliability="reliable",
+    )
+    spectra = Talk(graph, Float32MultiArray, "/alone/signal", Spectrum, "/alone/spectrum/spectrum", 2)
+    predictions = graph.collect(Prediction, "/alone/reservoir/prediction")
+    spectrum = spectra.ask(numbers(np.sin(2 * np.pi * 20 / 128 * np.arange(128))))
+    assert spectrum.peak_frequency == pytest.approx(20.0, abs=0.1)
+    graph.spin_until(lambda: bool(predictions))
+    embeddings = TestPlaceRecognition.EMBEDDINGS
+    for number, embedding in enumerate(embeddings):
+        graph.call(
+            AddPlace,
+            "/alone/place_recognition/add_place",
+            label=str(number),
+            embedding=embedding.tolist(),
+        )
+    for number in (0, 80, 149):
+        answer = graph.call(
+            FindPlace, "/alone/place_recognition/find_place", embedding=embeddings[number].tolist()
+        )
+        assert list(answer.labels) == [str(number)]
+    process.stop()
+
+
+def test_on_a_model_of_google_s_compiler(
+    start_node: Callable[..., Any], graph: Any, golden: Path, tmp_path: Path
+) -> None:
+    start_node(
+        "edgetpu_driver",
+        "edgetpu_node",
+        *("-r", "__ns:=/real"),
+        backend="virtual",
+        model_dirs=f"['{golden / 'models'}']",
+    )
+    start_node(
+        *(MATRIX, "spectrum", "-r", "__ns:=/real"),
+        model_dir=tmp_path,
+        sample_rate=256.0,
+        qos_reliability="reliable",
+    )
+    talk = Talk(graph, Float32MultiArray, "/real/signal", Spectrum, "/real/spectrum/spectrum")
+    samples = random.normal(size=256)
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(256) / 256)
+    exact = np.abs(np.fft.rfft((samples - samples.mean()) * window))[1:-1] * 2 / window.sum()
+    error = np.array(talk.ask(numbers(samples)).amplitudes)[1:-1] - exact
+    assert 10 * np.log10((exact**2).sum() / (error**2).sum()) > 28
 
 
 @pytest.mark.usefixtures("reservoir", "places")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import io
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.model_files import write_file
 from edgetpu_matrix.errors import ArchiveError
 
 KIND = "kind"
@@ -23,16 +23,9 @@ def save(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
 
     kind: what the file holds, checked by `load`. Raises OSError when the file cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            np.savez(file, allow_pickle=False, **{KIND: np.array(kind), **arrays})
-            os.fchmod(file.fileno(), 0o644)
-            file.flush()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **{KIND: np.array(kind), **arrays})
+    write_file(path, buffer.getvalue())
 
 
 def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:

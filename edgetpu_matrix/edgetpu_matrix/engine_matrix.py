@@ -20,9 +20,10 @@ class EngineMatrix:
         matrix.set(weights)
         outputs = matrix.multiply(vector).outputs
 
-    With as many engines as tiles the weights stay where they are; with fewer they are swapped for every
-    product. crest: see `scaling.fit`. rescale_rows: rewrite the model's multipliers with the weights.
-    Raises ModelUnsupportedError when the model is not a Dense one.
+    The engines are its own: nobody else may set their weights. With as many of them as tiles the weights stay
+    where they are; with fewer they are swapped for every product. crest: see `scaling.fit`. rescale_rows:
+    rewrite the model's multipliers with the weights. Raises ModelUnsupportedError when the model is not a
+    Dense one.
     """
 
     def __init__(

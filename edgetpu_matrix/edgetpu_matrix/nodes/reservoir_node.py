@@ -153,11 +153,12 @@ class ReservoirNode(MatrixNode):
     def _on_target(self, header: Header, target: NDArray[np.float64]) -> None:
         if not np.isfinite(target).all():
             raise InputError("expected a target of finite values; got NaN or infinity")
-        if self._readout is not None and len(target) != self._readout.outputs:
+        if self._readout is not None and self._readout.samples and len(target) != self._readout.outputs:
             raise InputError(f"expected a target of {self._readout.outputs} values; got {len(target)}")
         if self._targets.has_header:
             stamp = _nanoseconds(header)
-            step = next((each for each in self._recent if _nanoseconds(each.header) == stamp), None)
+            recent = (each for each in reversed(self._recent) if _nanoseconds(each.header) == stamp)
+            step = next(recent, None)
             if step is None:
                 # The middleware keeps no order between two topics.
                 self._early[stamp] = target
@@ -211,7 +212,7 @@ class ReservoirNode(MatrixNode):
         """Learn from a state and its target, once both are known."""
         if step.features is None or step.target is None or step.number <= self.values["washout"]:
             return
-        if self._readout is None:
+        if self._readout is None or len(step.target) != self._readout.outputs:
             self._readout = RidgeReadout(len(step.features), len(step.target))
         try:
             self._readout.add(step.features, step.target)
