@@ -27,7 +27,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.ros.client import ModelClient
 from edgetpu_driver.ros.driver_node import DriverNode
-from edgetpu_driver.ros.newest_frame import take_newest
+from edgetpu_driver.ros.newest_frame import take_waiting
 from edgetpu_driver.ros.transport import InferenceResult
 from edgetpu_driver.weights import WeightSwap
 from edgetpu_msgs.srv import UnloadModel
@@ -285,17 +285,16 @@ class TestWeights:
         assert sums(ask(client, graph)) == SUMS
 
 
-def test_frames_that_queue_in_the_subscription_are_skipped_and_counted(graph: Any) -> None:
-    taken: list[tuple[int, int]] = []
+def test_all_frames_that_queue_in_a_subscription_are_taken_at_once(graph: Any) -> None:
+    taken: list[list[int]] = []
 
     def on_message(message: UInt32) -> None:
-        newest, replaced = take_newest(subscription, message)
-        taken.append((newest.data, replaced))
+        taken.append([each.data for each in take_waiting(subscription, message)])
 
     subscription = graph.node.create_subscription(UInt32, "frames", on_message, 5)
     publisher = graph.node.create_publisher(UInt32, "frames", 5)
     graph.spin_until(lambda: publisher.get_subscription_count() == 1)
     for number in range(4):
         publisher.publish(UInt32(data=number))
-    graph.spin_until(lambda: bool(taken) and taken[-1][0] == 3)
-    assert taken == [(3, 3)]
+    graph.spin_until(lambda: bool(taken) and taken[-1][-1] == 3)
+    assert taken == [[0, 1, 2, 3]]

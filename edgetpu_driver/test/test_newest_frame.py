@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 
-from edgetpu_driver.ros.newest_frame import NewestFrame
+from edgetpu_driver.ros.newest_frame import PATIENCE, Backlog, NewestFrame
 
 
 class Work:
@@ -104,3 +104,26 @@ def test_a_frame_that_was_put_back_gives_way_to_a_newer_one() -> None:
     gate.put_back(1)
     gate.resume()
     assert (work.begun, gate.dropped) == ([1, 2], 1)
+
+
+def test_what_queued_in_a_hiccup_is_worked_off() -> None:
+    backlog = Backlog[int]()
+    assert backlog.select([1]) == ([1], 0)
+    assert backlog.select([2, 3, 4]) == ([2, 3, 4], 0)
+    assert backlog.select([5, 6]) == ([5, 6], 0)
+
+
+def test_a_node_that_stays_behind_takes_the_newest() -> None:
+    backlog = Backlog[int]()
+    for _ in range(PATIENCE):
+        assert backlog.select([1, 2]) == ([1, 2], 0)
+    assert backlog.select([3, 4, 5]) == ([5], 2)
+    assert backlog.select([6, 7]) == ([7], 1)
+
+
+def test_a_node_that_has_caught_up_may_have_another_hiccup() -> None:
+    backlog = Backlog[int]()
+    for _ in range(PATIENCE + 1):
+        backlog.select([1, 2])
+    backlog.select([3])
+    assert backlog.select([4, 5]) == ([4, 5], 0)

@@ -9,6 +9,9 @@ from rclpy.subscription import Subscription
 
 T = TypeVar("T")
 
+PATIENCE = 4
+"""Rounds in a row in which frames may have queued before a node counts as too slow for its camera."""
+
 
 class NewestFrame(Generic[T]):
     """A place for one waiting frame in front of work that handles one at a time.
@@ -29,7 +32,7 @@ class NewestFrame(Generic[T]):
     def offer(self, frame: T, replaced: int = 0) -> None:
         """Work on this frame now, or as soon as the present one is done unless a newer one comes.
 
-        `replaced`: older frames that `take_newest` skipped in favour of this one.
+        `replaced`: older frames that a `Backlog` skipped in favour of this one.
         """
         self.dropped += replaced + (self._waiting is not None)
         self._waiting = frame
@@ -65,21 +68,36 @@ class NewestFrame(Generic[T]):
                 self._waiting = frame
 
 
-def take_newest(subscription: Subscription, message: Any) -> tuple[Any, int]:
-    """Take what else waits in a subscription; return the newest message and how many older ones it replaces.
+class Backlog(Generic[T]):
+    """Tells a hiccup, after which all frames that wait are worked off, from a node slower than its camera.
 
-    To be called first thing in the subscription's callback, with the message it was given. Where the work is
-    done inside the callback (a driver in the same process), or another callback held the executor, frames
-    queue in the middleware; the executor hands them over one by one, oldest first, so a node slower than its
-    camera would always work on a frame that is a whole queue old. A queue of depth 1 would avoid that, but
-    overwrites in silence: nobody could tell how many frames were lost.
+    A node that keeps up has worked off what a hiccup left after a few rounds, for which it is a little late.
+    One that finds frames waiting round after round would stay late for ever: it takes the newest only.
     """
-    replaced = 0
+
+    def __init__(self, patience: int = PATIENCE) -> None:
+        self._patience = patience
+        self._rounds = 0
+
+    def select(self, waiting: list[T]) -> tuple[list[T], int]:
+        """Which of the frames that wait, oldest first, to work on, and how many others are skipped."""
+        self._rounds = self._rounds + 1 if len(waiting) > 1 else 0
+        if self._rounds <= self._patience:
+            return waiting, 0
+        return waiting[-1:], len(waiting) - 1
+
+
+def take_waiting(subscription: Subscription, message: Any) -> list[Any]:
+    """Give the message that the subscription's callback got and all others that wait, oldest first.
+
+    The executor hands them over one by one, with a round of its own for each. A queue of depth 1 would keep
+    the newest alone, but overwrites in silence: nobody could tell how many frames were lost.
+    """
+    messages = [] if message is None else [message]
     with subscription.handle:
-        while replaced < subscription.qos_profile.depth:
+        while len(messages) <= subscription.qos_profile.depth:
             taken = subscription.handle.take_message(subscription.msg_type, subscription.raw)
             if taken is None:
                 break
-            message = taken[0]
-            replaced += 1
-    return message, replaced
+            messages.append(taken[0])
+    return messages

@@ -16,7 +16,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.ros.client import ModelClient
-from edgetpu_driver.ros.newest_frame import take_newest
+from edgetpu_driver.ros.newest_frame import Backlog, take_waiting
 from edgetpu_driver.ros.transport import InferenceResult
 from edgetpu_perception.camera_image import CameraImage
 from edgetpu_perception.images import ImageError, Pixels
@@ -143,16 +143,15 @@ class _Topic(ABC, Generic[Listener]):
     def poll(self) -> None:
         """Take what waits, without the executor, whose every round costs half a millisecond."""
         if self._subscription is not None:
-            newest, count = take_newest(self._subscription, None)
-            if count:
-                self._on_message(newest)
+            for message in take_waiting(self._subscription, None):
+                self._on_message(message)
 
     @abstractmethod
     def _on_message(self, message: Any) -> None: ...
 
 
 class _Images(_Topic[ImageListener]):
-    """Image messages, the newest of those that wait."""
+    """Image messages; of those that queued, all after a hiccup, else the newest."""
 
     def __init__(
         self,
@@ -164,12 +163,14 @@ class _Images(_Topic[ImageListener]):
     ) -> None:
         super().__init__(kind, name, qos)
         self._decode, self._afterwards = decode, afterwards
+        self._backlog = Backlog[Any]()
 
     def _on_message(self, message: Any) -> None:
-        newest, replaced = take_newest(self._subscription, message)
-        image = SharedImage(newest, self._decode)
-        for listener in list(self._listeners.values()):
-            listener(image, replaced)
+        messages, skipped = self._backlog.select(take_waiting(self._subscription, message))
+        for selected in messages:
+            image = SharedImage(selected, self._decode)
+            for listener in list(self._listeners.values()):
+                listener(image, skipped)
         self._afterwards()
 
 
