@@ -246,21 +246,38 @@ def _check_complete(executable: Executable) -> None:
         if covered < size:
             of_name = f" '{name}'" if name else ""
             missing.append(f"only {covered} of {size} bytes of {description.name.lower()}{of_name} are moved")
+    if not executable.bitstreams:
+        missing.append("there are no instructions")
     if not any(isinstance(hint, InterruptHint) for hint in executable.hints):
         missing.append("no interrupt says that it is done")
+    missing += _unfilled_scratch(executable.hints)
     if missing:
         raise ModelUnsupportedError(
             f"the DMA hints of executable '{executable.name}' are incomplete: {'; '.join(missing)}"
         )
 
 
+def _unfilled_scratch(hints: Iterable[Hint]) -> list[str]:
+    """Scratch transfers to the chip of bytes that the chip did not send before."""
+    missing: list[str] = []
+    filled: list[DmaHint] = []
+    for hint in _transfers(hints, Description.SCRATCH):
+        if hint.direction is Direction.OUTFEED:
+            filled.append(hint)
+            continue
+        end = hint.offset + hint.size
+        if _covered(filled, hint.offset) < end:
+            missing.append(f"scratch bytes {hint.offset} to {end} are sent back before all of them came")
+    return missing
+
+
 def _used_bytes(layer: Layer) -> int:
     return layer.element_count * layer.data_type.size
 
 
-def _covered(transfers: Iterable[DmaHint]) -> int:
-    """Bytes from the start that the transfers move without a gap."""
-    covered = 0
+def _covered(transfers: Iterable[DmaHint], start: int = 0) -> int:
+    """Where the bytes end that the transfers move from the start on without a gap."""
+    covered = start
     for hint in sorted(transfers, key=lambda hint: hint.offset):
         if hint.offset > covered:
             break

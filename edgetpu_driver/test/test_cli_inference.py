@@ -111,6 +111,23 @@ def test_an_archive_holds_inputs_by_name(tmp_path: Path) -> None:
     assert read_inputs([IMAGE], [str(path)]).keys() == {"image"}
 
 
+def test_an_input_given_twice_is_refused(tmp_path: Path) -> None:
+    raw, archive = tmp_path / "x.raw", tmp_path / "x.npz"
+    raw.write_bytes(bytes(4))
+    np.savez(archive, image=np.ones((2, 2), np.uint8))
+    for second in (raw, archive, f"image={raw}"):
+        with pytest.raises(InputError, match="expected each input once; got image again from"):
+            read_inputs([IMAGE], [str(raw), str(second)])
+
+
+@pytest.mark.parametrize("runs", ["0", "-3", "x", "1.5"])
+def test_runs_are_a_positive_whole_number(runs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["benchmark", "model.tflite", f"--runs={runs}"])
+    assert left.value.code == 2
+    assert f"expected a positive whole number, got '{runs}'" in capsys.readouterr().err
+
+
 def test_several_outputs_need_an_archive(tmp_path: Path) -> None:
     outputs = {"a": np.zeros(1, np.uint8), "b": np.ones(2, np.uint8)}
     with pytest.raises(InputError, match=r"2 outputs \(a, b\)"):

@@ -157,6 +157,41 @@ def test_incomplete_hints_are_refused_with_the_reason(hints: tuple[Hint, ...], r
         PreparedExecutable(executable(*hints))
 
 
+SCRATCH_OUT = dma(Description.SCRATCH, "", 4, 8, outfeed=True)
+SCRATCH_BACK = dma(Description.SCRATCH, "", 4, 8)
+
+
+@pytest.mark.parametrize(
+    "scratch",
+    [
+        (SCRATCH_BACK,),
+        (SCRATCH_BACK, SCRATCH_OUT),
+        (replace(SCRATCH_OUT, size=7), SCRATCH_BACK),
+        (replace(SCRATCH_OUT, offset=5), SCRATCH_BACK),
+        (replace(SCRATCH_OUT, size=3), replace(SCRATCH_OUT, offset=8, size=4), SCRATCH_BACK),
+    ],
+    ids=["never", "later", "too short", "starts late", "gap"],
+)
+def test_scratch_sent_back_before_it_came_is_refused(scratch: tuple[Hint, ...]) -> None:
+    hints = InstructionHint(0), SEND_A, *scratch, RECEIVE_Y, InterruptHint(0)
+    with pytest.raises(ModelUnsupportedError, match="scratch bytes 4 to 12 are sent back before all of them"):
+        PreparedExecutable(executable(*hints, scratch=16))
+
+
+def test_scratch_that_came_in_parts_may_be_sent_back_as_a_whole_and_again() -> None:
+    parts = replace(SCRATCH_OUT, offset=8, size=4), replace(SCRATCH_OUT, size=6)
+    hints = InstructionHint(0), SEND_A, *parts, SCRATCH_BACK, SCRATCH_BACK, RECEIVE_Y, InterruptHint(0)
+    log = run(PreparedExecutable(executable(*hints, scratch=16)), FakeLink())
+    came = bytes((5, 6, 7, 8, 9, 10, 3, 4))  # the later part covers bytes 4 to 10
+    assert [data for kind, data in log if kind == "INPUT_ACTIVATIONS"][1:] == [came, came]
+
+
+def test_an_executable_without_instructions_is_refused() -> None:
+    silent = replace(executable(SEND_A, RECEIVE_Y, InterruptHint(0)), bitstreams=())
+    with pytest.raises(ModelUnsupportedError, match="there are no instructions"):
+        PreparedExecutable(silent)
+
+
 def test_parameters_that_are_not_sent_are_refused() -> None:
     hints = InstructionHint(0), SEND_A, RECEIVE_Y, InterruptHint(0)
     with pytest.raises(ModelUnsupportedError, match="only 0 of 3 bytes of parameter are moved"):

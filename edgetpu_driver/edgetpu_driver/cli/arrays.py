@@ -25,11 +25,13 @@ def read_inputs(specs: Sequence[TensorSpec], arguments: Sequence[str]) -> dict[s
         named = bool(equals) and not Path(argument).exists()
         path = Path(rest if named else argument)
         if path.suffix == ".npz" and not named:
-            for key, array in _load(path).items():
-                inputs[key] = fitted(_spec(by_name, key), array)
-            continue
-        spec = _spec(by_name, name if named else None)
-        inputs[spec.name] = _read(spec, path)
+            found = {key: fitted(_spec(by_name, key), array) for key, array in _load(path).items()}
+        else:
+            spec = _spec(by_name, name if named else None)
+            found = {spec.name: _read(spec, path)}
+        if twice := sorted(inputs.keys() & found.keys()):
+            raise InputError(f"expected each input once; got {', '.join(twice)} again from {path}")
+        inputs |= found
     return inputs
 
 
