@@ -47,20 +47,20 @@ def _reservoir() -> Iterator[Row]:
     for case, series, reach, arguments in tasks:
         network = EchoStateNetwork(_SIZE, **arguments)
         exact = _error(network, network.matrix.__matmul__, series)
-        for rescale_rows in (False, True):
+        for rescale_rows, passes in ((False, 1), (True, 1), (True, 4)):
             matrix = EngineMatrix([CpuEngine(dense.build(_SIZE))], crest=CREST, rescale_rows=rescale_rows)
             matrix.set(network.matrix)
             network.reset()
             network.bind(matrix.in_force)
-            error = _error(network, functools.partial(_outputs, matrix), series)
-            name = f"{case}{', rescaled rows' if rescale_rows else ''}"
+            error = _error(network, functools.partial(_outputs, matrix, passes), series)
+            name = f"{case}{', rescaled rows' if rescale_rows else ''}{', 4 passes' if passes > 1 else ''}"
             yield Row("reservoir", name, "nrmse", error, "", reach, "lower", bound=exact)
-    step = milliseconds(lambda: network.advance(_outputs(matrix, network.state), [0.1]))[0]
+    step = milliseconds(lambda: network.advance(_outputs(matrix, 1, network.state), [0.1]))[0]
     yield Row("reservoir", "256 neurons", "time of a step", step, "ms", None, "lower")
 
 
-def _outputs(matrix: EngineMatrix, vector: Array) -> Array:
-    return matrix.multiply(vector).outputs
+def _outputs(matrix: EngineMatrix, passes: int, vector: Array) -> Array:
+    return matrix.multiply(vector, passes).outputs
 
 
 def _error(
@@ -110,7 +110,11 @@ def _spectrum() -> Iterator[Row]:
     transform = SpectrumTransform(_SIZE)
     time = np.arange(_SIZE)
     line, noise = np.sin(2 * np.pi * 40.37 / _SIZE * time), random.normal(size=_SIZE)
-    for rescale_rows, reaches in ((False, (31.0, 29.0)), (True, (36.0, 29.0))):
+    for rescale_rows, passes, reaches in (
+        (False, 1, (31.0, 29.0)),
+        (True, 1, (36.0, 29.0)),
+        (True, 4, (38.0, 33.0)),
+    ):
         matrix = EngineMatrix([CpuEngine(dense.build(_SIZE))], rescale_rows=rescale_rows)
         matrix.set(transform.matrix())
         for name, samples, reach in (
@@ -118,8 +122,8 @@ def _spectrum() -> Iterator[Row]:
             ("white noise", noise, reaches[1]),
         ):
             prepared = transform.prepare(samples)
-            amplitudes = transform.interpret(samples, 1.0, matrix.multiply(prepared)).amplitudes[1:-1]
+            amplitudes = transform.interpret(samples, 1.0, matrix.multiply(prepared, passes)).amplitudes[1:-1]
             exact = np.abs(np.fft.rfft(prepared))[1:-1] * 2 / (_SIZE / 2)
             snr = 10 * np.log10((exact**2).sum() / ((amplitudes - exact) ** 2).sum())
-            case = f"{name}{', rescaled rows' if rescale_rows else ''}"
+            case = f"{name}{', rescaled rows' if rescale_rows else ''}{', 4 passes' if passes > 1 else ''}"
             yield Row("spectrum", case, "SNR to FFT", float(snr), "dB", reach, "higher")

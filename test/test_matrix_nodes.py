@@ -113,6 +113,7 @@ def processes(start_node: Callable[..., Any], start_driver: Callable[[], Any], h
             size=64,
             washout=20,
             horizon=4,
+            passes=3,
             **common,
         ),
         "place_recognition": start_node(MATRIX, "place_recognition", **common),
@@ -397,6 +398,7 @@ def test_in_one_process_the_driver_is_called_directly(
         size=100,
         washout=0,
         horizon=1,
+        passes=2,
         qos_reliability="reliable",
     )
     spectra = Talk(graph, Float32MultiArray, "/alone/signal", Spectrum, "/alone/spectrum/spectrum", 2)
@@ -447,7 +449,7 @@ def test_on_a_model_of_google_s_compiler(
 @pytest.mark.usefixtures("reservoir", "places")
 def test_weights_are_set_on_models_of_their_own(graph: Any) -> None:
     loaded = [info.name for info in graph.call(ListModels, "/edgetpu/list_models").models]
-    tiles = [name for name in loaded if name.startswith("reservoir/dense_64/")]
+    tiles = sorted(name for name in loaded if name.startswith("reservoir/dense_64/"))
     assert tiles == [f"reservoir/dense_64/{index}" for index in range(4)]
 
 

@@ -54,15 +54,18 @@ class EngineMatrix:
         for tile in self._tiled.tiles[: len(self._engines)]:
             self._hold(tile)
 
-    def multiply(self, vector: ArrayLike) -> RealProduct:
-        """Multiply it by a vector, float [columns]; InputError for any other, DeviceError."""
-        requests = self._tiled.requests(vector)
-        products = {}
+    def multiply(self, vector: ArrayLike, passes: int = 1) -> RealProduct:
+        """Multiply it by a vector, float [columns]; InputError for any other, DeviceError.
+
+        passes: repetitions that average out what rounding takes from inputs and outputs.
+        """
+        requests = self._tiled.requests(vector, passes)
+        products = []
         for request in requests:
             engine = self._hold(self._tiled.tiles[request.tile])
             given, result = engine.inputs[0], engine.outputs[0]
             array = engine.run({given.name: request.tensor(given)})[result.name]
-            products[request.tile] = request.outputs(array, given, result)
+            products.append(request.outputs(array, given, result))
         return self._tiled.combine(requests, products)
 
     def _hold(self, tile: Tile) -> SwappableEngine:

@@ -78,24 +78,6 @@ class FittedMatrix:
         """The real matrix that the model multiplies by after rounding, [rows, columns]."""
         return self.weights / self.gains[:, None]
 
-    def quantise(self, inputs: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-        """Round inputs, [columns], to whole steps, and say what a step is worth.
-
-        It is the finest step that clips neither inputs nor outputs.
-        """
-        largest = float(np.abs(inputs).max(initial=0.0))
-        if largest == 0.0:
-            return np.zeros_like(inputs), self.dense.input_scale
-        length_to_scale = self.reach / self.dense.output_limit * self.dense.input_scale
-        scale = max(largest / STEPS, length_to_scale * float(np.linalg.norm(inputs)))
-        while True:
-            steps = np.rint(inputs / scale)
-            # Rounding may have made the vector longer.
-            needed = length_to_scale * float(np.linalg.norm(steps))
-            if needed <= 1.0:
-                return steps, scale
-            scale *= 1.001 * needed
-
     def outputs(self, products: NDArray[np.floating]) -> NDArray[np.float64]:
         """Bring what the model gave back to the real matrix."""
         return np.asarray(products, np.float64) / self.gains
@@ -106,6 +88,27 @@ class FittedMatrix:
             self.dense.output_scale * input_scale / self.dense.input_scale / self.gains
         )
         return step
+
+
+def quantise(
+    inputs: NDArray[np.float64], dense: DenseModel, reach: float, coarser: float = 1.0
+) -> tuple[NDArray[np.float64], float]:
+    """Round inputs, [columns], to whole steps, and say what a step is worth.
+
+    It is the finest step that clips neither inputs nor, for matrices of that reach, outputs; times `coarser`.
+    """
+    largest = float(np.abs(inputs).max(initial=0.0))
+    if largest == 0.0:
+        return np.zeros_like(inputs), dense.input_scale
+    length_to_scale = reach / dense.output_limit * dense.input_scale
+    scale = coarser * max(largest / STEPS, length_to_scale * float(np.linalg.norm(inputs)))
+    while True:
+        steps = np.rint(inputs / scale)
+        # Rounding may have made the vector longer.
+        needed = length_to_scale * float(np.linalg.norm(steps))
+        if needed <= 1.0:
+            return steps, scale
+        scale *= 1.001 * needed
 
 
 def fit(

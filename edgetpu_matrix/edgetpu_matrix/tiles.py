@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -12,7 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_matrix.scaling import DenseModel, FittedMatrix, fit
+from edgetpu_matrix.scaling import DenseModel, FittedMatrix, fit, quantise
+
+DITHER = 0.25
+"""By how much the input scales of passes differ, so that outputs are not rounded alike."""
+
+GOLDEN_RATIO = 0.618034
+"""Multiples of it, modulo 1, are spread evenly however many there are."""
 
 
 @dataclass(frozen=True)
@@ -111,33 +117,45 @@ class TiledMatrix:
                 self._in_force[tile.rows, tile.columns] = tile.fitted.in_force
         return self._in_force
 
-    def requests(self, vector: ArrayLike) -> list[TileRequest]:
-        """What to have multiplied for a vector, float [columns]; InputError for any other, NaN, infinity."""
+    def requests(self, vector: ArrayLike, passes: int = 1) -> list[TileRequest]:
+        """What to have multiplied for a vector, float [columns], tile by tile.
+
+        passes: repetitions, each with what rounding took from the inputs before and with another input scale,
+        so that rounding averages out. Raises InputError for any other vector, NaN and infinity.
+        """
         values = np.asarray(vector, np.float64)
         if values.shape != (self._size[1],):
             raise InputError(f"expected a vector of {self._size[1]} values; got shape {list(values.shape)}")
         if not np.isfinite(values).all():
             raise InputError("expected a vector of finite values; got NaN or infinity")
-        found = []
+        rounded: dict[int, list[tuple[NDArray[np.float64], float]]] = {}
         for tile in self.tiles:
-            steps, scale = tile.fitted.quantise(values[tile.columns])
-            found.append(TileRequest(tile.index, steps, scale))
-        return found
+            if tile.rows.start == 0:
+                # One rounding for all tiles of these columns: there is one vector that was multiplied.
+                reach = max(each.fitted.reach for each in self.tiles if each.columns == tile.columns)
+                rounded[tile.columns.start] = _passes(values[tile.columns], self.dense, reach, passes)
+        return [
+            TileRequest(tile.index, steps, scale)
+            for tile in self.tiles
+            for steps, scale in rounded[tile.columns.start]
+        ]
 
     def combine(
-        self, requests: list[TileRequest], products: Mapping[int, NDArray[np.floating]]
+        self, requests: Sequence[TileRequest], products: Sequence[NDArray[np.floating]]
     ) -> RealProduct:
-        """Sum what the models gave, by tile, for the requests of one vector."""
+        """Sum what the models gave for the requests of one vector, in the same order."""
+        passes = len(requests) // len(self.tiles)
         outputs, variance, bound = (np.zeros(self._size[0]) for _ in range(3))
         inputs = np.zeros(self._size[1])
-        for request in requests:
+        for request, product in zip(requests, products, strict=True):
             tile = self.tiles[request.tile]
-            step = tile.fitted.output_step(request.input_scale)
-            outputs[tile.rows] += tile.fitted.outputs(products[tile.index][: len(step)])
+            step = tile.fitted.output_step(request.input_scale) / passes
+            outputs[tile.rows] += tile.fitted.outputs(product[: len(step)]) / passes
             variance[tile.rows] += step**2 / 12
             # Half a step of rounding, and the one step that two implementations may differ by.
             bound[tile.rows] += 1.5 * step
-            inputs[tile.columns] = request.steps * request.input_scale
+            if tile.rows.start == 0:
+                inputs[tile.columns] += request.steps * request.input_scale / passes
         return RealProduct(outputs, np.sqrt(variance), bound, inputs)
 
     def _fit(
@@ -149,6 +167,19 @@ class TiledMatrix:
         row_scales: NDArray[np.floating] | None,
     ) -> Tile:
         return Tile(index, rows, columns, fit(real[rows, columns], self.dense, row_scales, self._crest))
+
+
+def _passes(
+    inputs: NDArray[np.float64], dense: DenseModel, reach: float, passes: int
+) -> list[tuple[NDArray[np.float64], float]]:
+    """Steps and input scale of each pass, the mean of which is nearer to the inputs with every pass."""
+    found, lacking = [], np.zeros_like(inputs)
+    for index in range(passes):
+        target = inputs + lacking
+        steps, scale = quantise(target, dense, reach, 1 + DITHER * (index * GOLDEN_RATIO % 1.0))
+        lacking = target - steps * scale
+        found.append((steps, scale))
+    return found
 
 
 def _cut(size: tuple[int, ...], dense: DenseModel) -> Iterator[tuple[slice, slice]]:

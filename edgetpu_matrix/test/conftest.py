@@ -32,10 +32,10 @@ class EightBits:
         """Set a matrix; the tiles that were."""
         return [tile.index for tile in self.tiled.assign(matrix, self.row_scales, changed)]
 
-    def multiply(self, vector: ArrayLike) -> RealProduct:
+    def multiply(self, vector: ArrayLike, passes: int = 1) -> RealProduct:
         """The matrix times a vector."""
-        requests = self.tiled.requests(vector)
-        return self.tiled.combine(requests, {each.tile: self._run(each) for each in requests})
+        requests = self.tiled.requests(vector, passes)
+        return self.tiled.combine(requests, [self._run(each) for each in requests])
 
     def _run(self, request: TileRequest) -> NDArray[np.float64]:
         assert np.abs(request.steps).max(initial=0) <= 127

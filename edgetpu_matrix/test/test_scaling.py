@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_matrix.scaling import DenseModel, fit
+from edgetpu_matrix.scaling import DenseModel, fit, quantise
 
 random = np.random.default_rng(1)
 
@@ -112,16 +112,14 @@ def test_where_outputs_are_narrow_weights_and_inputs_share_the_loss(dense: Dense
     narrow = replace(dense, output_limit=dense.output_limit / 100)
     fitted = fit(matrix, narrow, np.full(64, 8.5e-4, np.float32))
     vector = random.normal(size=256)
-    steps, scale = fitted.quantise(vector)
+    steps, scale = quantise(vector, narrow, fitted.reach)
     from_weights = np.std((fitted.in_force - matrix) @ vector)
     from_inputs = np.std(fitted.in_force @ (steps * scale - vector))
     assert from_weights == pytest.approx(from_inputs, rel=0.5)
 
 
-def test_zeros_are_multiplied_at_the_scale_of_the_model(
-    dense: DenseModel, row_scales: NDArray[np.float32]
-) -> None:
-    steps, scale = fit(np.eye(4), dense, row_scales).quantise(np.zeros(4))
+def test_zeros_are_multiplied_at_the_scale_of_the_model(dense: DenseModel) -> None:
+    steps, scale = quantise(np.zeros(4), dense, 1.0)
     assert (steps.tolist(), scale) == ([0, 0, 0, 0], dense.input_scale)
 
 

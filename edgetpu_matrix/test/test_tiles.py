@@ -30,6 +30,31 @@ def test_inputs_are_rounded_finely_enough(eight_bits: Any) -> None:
     assert model.multiply(vector).inputs == pytest.approx(vector, abs=0.07)
 
 
+@pytest.mark.parametrize(("passes", "left"), [(2, 0.8), (8, 0.6)])
+def test_passes_average_out_what_rounding_took(eight_bits: Any, passes: int, left: float) -> None:
+    repeatable = np.random.default_rng(8)
+    model = eight_bits(repeatable.normal(size=(300, 300)))
+    one, more, sigmas = [], [], []
+    for vector in repeatable.normal(size=(10, 300)):
+        exact = model.tiled.in_force @ vector
+        one.append(model.multiply(vector).outputs - exact)
+        product = model.multiply(vector, passes)
+        more.append(product.outputs - exact)
+        sigmas.append(product.sigma)
+        assert (np.abs(product.outputs - model.tiled.in_force @ product.inputs) <= product.bound).all()
+    assert np.std(more) < left * np.std(one)
+    assert np.std(more) == pytest.approx(np.sqrt(np.mean(np.square(sigmas))), rel=0.4)
+
+
+def test_all_rows_are_multiplied_by_the_same_rounded_vector(eight_bits: Any) -> None:
+    matrix = random.normal(size=(300, 64))
+    matrix[256:] = np.eye(44, 64)
+    model = eight_bits(matrix)
+    requests = model.tiled.requests(random.normal(size=64))
+    assert requests[0].input_scale == requests[1].input_scale
+    assert np.array_equal(requests[0].steps, requests[1].steps)
+
+
 def test_only_tiles_with_changed_rows_are_set_again(eight_bits: Any) -> None:
     matrix = random.normal(size=(700, 300))
     model = eight_bits(matrix)

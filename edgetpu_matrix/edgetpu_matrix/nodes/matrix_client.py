@@ -65,6 +65,7 @@ class _Product:
     begun: int = 0
     """Requests that were sent."""
     outputs: dict[int, NDArray[Any]] = field(default_factory=dict)
+    """By the places of the requests."""
     errors: list[EdgeTpuError] = field(default_factory=list)
 
     @property
@@ -87,7 +88,8 @@ class MatrixClient:
     and callbacks belong to the thread of the node's executor.
 
     model: what ~/load_model takes. name: what the copies are called there, each with its number behind it.
-    crest: see `scaling.fit`. on_ready: called each time the matrix has come into force.
+    crest: see `scaling.fit`. passes: see `TiledMatrix.requests`. on_ready: called each time the matrix has
+    come into force.
     """
 
     def __init__(
@@ -99,10 +101,12 @@ class MatrixClient:
         driver: str = "edgetpu",
         crest: float | None = None,
         rescale_rows: bool = False,
+        passes: int = 1,
         on_ready: Callable[[], None] | None = None,
     ) -> None:
         self._node, self._model, self._name, self._driver = node, model, name, driver
-        self._crest, self._rescale_rows, self._on_ready = crest, rescale_rows, on_ready
+        self._crest, self._rescale_rows, self._passes = crest, rescale_rows, passes
+        self._on_ready = on_ready
         self._matrix: NDArray[np.floating] | None = None
         self._assigned = False
         self._stale: set[int] | None = None
@@ -155,7 +159,7 @@ class MatrixClient:
         """
         if not self.ready or self._tiled is None:
             return False
-        self._product = _Product(self._tiled.requests(vector), done)
+        self._product = _Product(self._tiled.requests(vector, self._passes), done)
         self._pump()
         return True
 
@@ -277,9 +281,11 @@ class MatrixClient:
             return  # the loop below looks at everything anyway
         self._pumping = True
         while product.under_way < AT_ONCE and (request := product.next) is not None:
-            product.begun += 1
             client = self._copies[request.tile].client
-            answered = functools.partial(self._on_answer, product, request)
+            if client.busy:
+                break  # with the pass before
+            answered = functools.partial(self._on_answer, product, product.begun)
+            product.begun += 1
             inputs = {spec.name: request.tensor(spec) for spec in client.inputs}
             if not client.ready or not client.invoke(inputs, answered):
                 answered(InferenceResult(error=UnavailableError(client.problem)))
@@ -291,15 +297,17 @@ class MatrixClient:
         if product.errors:
             product.done(ProductResult(error=product.errors[0]))
         else:
-            product.done(ProductResult(self._tiled.combine(product.requests, product.outputs)))
+            outputs = [product.outputs[place] for place in range(len(product.requests))]
+            product.done(ProductResult(self._tiled.combine(product.requests, outputs)))
         self._settle()
 
-    def _on_answer(self, product: _Product, request: TileRequest, result: InferenceResult) -> None:
+    def _on_answer(self, product: _Product, place: int, result: InferenceResult) -> None:
+        request = product.requests[place]
         client = self._copies[request.tile].client
         if result.error is not None:
             product.errors.append(result.error)
         else:
             output = client.outputs[0]
             array = result.outputs[output.name]
-            product.outputs[request.tile] = request.outputs(array, client.inputs[0], output)
+            product.outputs[place] = request.outputs(array, client.inputs[0], output)
         self._pump()

@@ -105,6 +105,7 @@ class MatrixNode(Node):
             driver=self.values["driver"],
             crest=crest,
             rescale_rows=self.values["rescale_rows"],
+            passes=self.values["passes"],
             on_ready=self.on_ready,
         )
 

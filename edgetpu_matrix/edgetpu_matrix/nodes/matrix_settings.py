@@ -40,6 +40,13 @@ SETTINGS = (
         "tried on silicon. Default: false.",
     ),
     Setting(
+        "passes",
+        1,
+        "Repetitions of every product that average out what rounding takes. Default: 1.",
+        1,
+        64,
+    ),
+    Setting(
         "input_type",
         "std_msgs/msg/Float32MultiArray",
         "Type of the messages to subscribe to. Default: std_msgs/msg/Float32MultiArray.",
