@@ -47,7 +47,9 @@ types: setup
 
 pytest: setup
 	@echo "[test] unit and graph tests (pytest)"
-	$(RUN) python3 -m pytest
+	# Most tests wait for processes, so two at a time where pytest-xdist is there; a file stays together.
+	parallel=$$($(RUN) python3 -c 'import xdist; print("-n 2 --dist loadfile")' 2>/dev/null || true)
+	$(RUN) python3 -m pytest $$parallel
 
 bench: setup ## measure the driver; results go to build/bench/results.json
 	@$(RUN) python3 -m bench
