@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,62 +31,49 @@ from edgetpu_driver.usb.link import Reception, UsbLink
 _Bytes = NDArray[np.uint8]
 
 
-class _Step(Protocol):
-    def run(self, link: UsbLink) -> None: ...
+_Step = Callable[[UsbLink], None]
+"""One transfer of a prepared executable."""
 
 
-@dataclass(frozen=True)
-class _Send:
+def _send(frame: Frame) -> _Step:
     """A frame whose payload is in place already."""
-
-    frame: Frame
-
-    def run(self, link: UsbLink) -> None:
-        link.send(self.frame)
+    return lambda link: link.send(frame)
 
 
-@dataclass(frozen=True)
-class _SendPart:
+def _send_part(frame: Frame, source: _Bytes) -> _Step:
     """A frame of bytes that are known only now; what reads past their end is zero."""
+    payload = frame.payload[: source.size]
 
-    frame: Frame
-    source: _Bytes
+    def step(link: UsbLink) -> None:
+        payload[:] = source
+        link.send(frame)
 
-    def run(self, link: UsbLink) -> None:
-        self.frame.payload[: self.source.size] = self.source
-        link.send(self.frame)
+    return step
 
 
-@dataclass(frozen=True)
-class _Receive:
+def _receive(reception: Reception) -> _Step:
     """Bytes that are used where they arrive."""
-
-    reception: Reception
-
-    def run(self, link: UsbLink) -> None:
-        link.receive(self.reception)
+    return lambda link: link.receive(reception)
 
 
-@dataclass(frozen=True)
-class _ReceivePart:
+def _receive_part(reception: Reception, target: _Bytes) -> _Step:
     """Bytes that belong into a larger buffer."""
+    data = reception.data[: target.size]
 
-    reception: Reception
-    target: _Bytes
+    def step(link: UsbLink) -> None:
+        link.receive(reception)
+        target[:] = data
 
-    def run(self, link: UsbLink) -> None:
-        link.receive(self.reception)
-        self.target[:] = self.reception.data[: self.target.size]
+    return step
 
 
-@dataclass(frozen=True)
-class _AwaitEvent:
-    tag: Tag
-
-    def run(self, link: UsbLink) -> None:
+def _await_event(tag: Tag) -> _Step:
+    def step(link: UsbLink) -> None:
         event = link.read_event()
-        if event.tag is not self.tag:
-            raise ProtocolError(f"expected the event {self.tag.name}; {event.tag.name} came")
+        if event.tag is not tag:
+            raise ProtocolError(f"expected the event {tag.name}; {event.tag.name} came")
+
+    return step
 
 
 class PreparedExecutable:
@@ -106,43 +93,43 @@ class PreparedExecutable:
     def run(self, link: UsbLink) -> None:
         """Everything the executable puts on and takes off the wire, in the order of its hints."""
         for step in self._steps:
-            step.run(link)
+            step(link)
 
     def _step(self, hint: Hint) -> _Step | None:
         if isinstance(hint, InstructionHint):
-            return _Send(Frame(Tag.INSTRUCTIONS, self._executable.bitstreams[hint.chunk].data))
+            return _send(Frame(Tag.INSTRUCTIONS, self._executable.bitstreams[hint.chunk].data))
         if isinstance(hint, InterruptHint):
-            return _AwaitEvent(Tag(Tag.INTERRUPT_0 + hint.number))
+            return _await_event(Tag(Tag.INTERRUPT_0 + hint.number))
         if isinstance(hint, FenceHint):
             return None  # every transfer is complete before the next one starts
         end = hint.offset + hint.size
         if hint.description is Description.PARAMETER:
-            return _Send(Frame(Tag.PARAMETERS, bytes(self._executable.parameters[hint.offset : end])))
+            return _send(Frame(Tag.PARAMETERS, bytes(self._executable.parameters[hint.offset : end])))
         if hint.description is Description.INPUT:
             return self._input_step(hint)
         if hint.description is Description.OUTPUT:
             return self._output_step(hint)
         if hint.direction is Direction.INFEED:
-            return _SendPart(Frame(Tag.INPUT_ACTIVATIONS, hint.size), self._scratch[hint.offset : end])
-        return _ReceivePart(Reception(hint.size), self._scratch[hint.offset : end])
+            return _send_part(Frame(Tag.INPUT_ACTIVATIONS, hint.size), self._scratch[hint.offset : end])
+        return _receive_part(Reception(hint.size), self._scratch[hint.offset : end])
 
     def _input_step(self, hint: DmaHint) -> _Step:
         layer = _layer(self._executable.inputs, hint)
         frame = Frame(Tag.INPUT_ACTIVATIONS, hint.size)
         if _is_whole(hint, self._executable.hints) and hint.size >= layer.size_bytes:
             self.inputs[layer.name] = frame.payload[: layer.size_bytes]
-            return _Send(frame)
+            return _send(frame)
         buffer = self.inputs.setdefault(layer.name, np.zeros(layer.size_bytes, np.uint8))
-        return _SendPart(frame, buffer[hint.offset : hint.offset + hint.size])
+        return _send_part(frame, buffer[hint.offset : hint.offset + hint.size])
 
     def _output_step(self, hint: DmaHint) -> _Step:
         layer = _layer(self._executable.outputs, hint)
         reception = Reception(hint.size)
         if _is_whole(hint, self._executable.hints) and hint.size >= layer.size_bytes:
             self.outputs[layer.name] = reception.data[: layer.size_bytes]
-            return _Receive(reception)
+            return _receive(reception)
         buffer = self.outputs.setdefault(layer.name, np.zeros(layer.size_bytes, np.uint8))
-        return _ReceivePart(reception, buffer[hint.offset : hint.offset + hint.size])
+        return _receive_part(reception, buffer[hint.offset : hint.offset + hint.size])
 
 
 class PreparedModel:

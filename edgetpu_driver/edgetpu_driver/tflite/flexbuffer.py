@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgetpu_driver.errors import ModelFormatError
 
@@ -173,8 +172,7 @@ class _Decoder:
             raise ModelFormatError("FlexBuffer: refers to the same bytes too often")
 
 
-@dataclass(frozen=True)
-class _Element:
+class _Element(NamedTuple):
     """What goes into a vector: a number that stands there itself, or where the content has been written."""
 
     kind: _Type

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +62,7 @@ def _cut(whole: array[int]) -> Iterator[array[int]]:
     return (whole[start : start + MAX_BULK_WRITE] for start in starts)
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One packet of the event endpoint: the device finished what `tag` names."""
 
     address: int

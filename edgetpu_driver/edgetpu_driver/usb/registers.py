@@ -3,8 +3,8 @@
 # ruff: noqa: N815 - the names are those of the vendor's register list
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class Register(IntEnum):
@@ -85,8 +85,7 @@ def register_width(address: int) -> int:
     return 4 if address >> 16 == 1 else 8
 
 
-@dataclass(frozen=True)
-class BitField:
+class BitField(NamedTuple):
     """Bits [low, low + width) of a register."""
 
     register: Register
