@@ -52,6 +52,7 @@ class HostedMatrix:
 
     def __init__(self, engine: MatrixEngine, another: Callable[[], MatrixEngine]) -> None:
         """ModelUnsupportedError when the model is not a Dense one."""
+        self.engine = engine
         self._plain = MatMul(engine)
         self._another = another
         self._own: MatMul | None = None

@@ -341,7 +341,7 @@ class ModelHost:
             self._tally.latencies.append(timing.duration)
 
     def _matrix(self, entry: Entry, engine: MatrixEngine) -> HostedMatrix:
-        if entry.matrix is None:
+        if entry.matrix is None or entry.matrix.engine is not engine:
             entry.matrix = HostedMatrix(engine, lambda: self._backend.attach(entry.model.parsed))
         return entry.matrix
 
@@ -355,13 +355,15 @@ class ModelHost:
         """Give a model its engine with the weights in force; DeviceError if these cannot be put there."""
         try:
             engine = self._backend.attach(entry.model.parsed)
+            for request in entry.weights.values():
+                if not needs_tiles(entry.model, request):
+                    request.apply(engine)
+        except DeviceError:
+            raise
         except EdgeTpuError as error:
             entry.engine, entry.problem = None, str(error)
-            return
-        for request in entry.weights.values():
-            if not needs_tiles(entry.model, request):
-                request.apply(engine)
-        entry.engine, entry.problem, entry.matrix = engine, "", None
+        else:
+            entry.engine, entry.problem = engine, ""
 
     def _forget(self, entry: Entry) -> None:
         """Give back what a model took that is not in the list any more, after the work under way on it."""

@@ -1,0 +1,230 @@
+"""Faults in every transfer of a swap: it is completed or it fails, results tell which, never a mixture."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
+
+from edgetpu_driver.backends import VirtualStickBackend
+from edgetpu_driver.device import EdgeTpu
+from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.errors import DeviceError, ModelUnsupportedError, UnavailableError
+from edgetpu_driver.graphs import dense
+from edgetpu_driver.host_records import Inference, State, WeightRequest
+from edgetpu_driver.hosted_matrix import ProductRequest, needs_tiles
+from edgetpu_driver.model_host import ModelHost
+from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.clock import SimulatedClock
+from edgetpu_driver.virtual.faults import Fault, Transfer, can_strike
+from edgetpu_driver.virtual.packer import pack
+
+IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
+SIZE = 64
+GRAPH = dense.build(SIZE)
+RNG = np.random.default_rng(0)
+X = {"x": RNG.integers(0, 256, (1, SIZE), np.uint8)}
+VECTOR = RNG.standard_normal(2 * SIZE)
+OLD, NEW = (RNG.uniform(-1, 1, (SIZE, SIZE)).astype(np.float32) for _ in range(2))
+OLD_TILES, NEW_TILES = (np.tile(matrix, (2, 2)) for matrix in (OLD, NEW))
+FAULTS = DeviceError, UnavailableError
+TRANSFERS = {Transfer.BULK_OUT: 2, Transfer.EVENT: 1}
+"""Of an upload: instructions and parameters, and the event that they are in place."""
+STRIKES = [
+    (fault, on) for on in (Transfer.BULK_OUT, Transfer.EVENT) for fault in Fault if can_strike(fault, on)
+]
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[NDArray[Any]]:
+    """What the model gives for X with the old weights and with the new ones."""
+    engine, results = CpuEngine(GRAPH), []
+    for weights in (OLD, NEW):
+        engine.set_weights(weights)
+        results.append(engine.run(X)["y"])
+    return results
+
+
+@pytest.fixture
+def stick() -> VirtualEdgeTpu:
+    stick = VirtualEdgeTpu()
+    stick.clock = SimulatedClock()
+    return stick
+
+
+@pytest.fixture
+def make_host(stick: VirtualEdgeTpu, tmp_path: Path) -> Callable[..., ModelHost]:
+    """A driver whose stick mends itself in a call, or that opens it anew."""
+    (tmp_path / "dense.tflite").write_bytes(GRAPH)
+
+    def make(*, resets: bool) -> ModelHost:
+        backend = VirtualStickBackend(
+            lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, resets=resets, on_phase=on_phase),
+            stick.teach,
+            pack,
+        )
+        host = ModelHost(backend, [tmp_path])
+        host.connect()
+        host.load("dense")
+        return host
+
+    return make
+
+
+def mend(host: ModelHost, stick: VirtualEdgeTpu) -> None:
+    """What the driver's thread and somebody at the port do."""
+    for _ in range(20):
+        if host.state is State.READY:
+            return
+        if not stick.is_plugged:
+            stick.plug()
+        host.connect()
+        stick.clock.sleep(1.0)
+    pytest.fail(f"the stick did not come back: {host.message}")
+
+
+def persistently(host: ModelHost, stick: VirtualEdgeTpu, work: Callable[[], Any]) -> Any:
+    """Do the work once the stick is there; a fault that is left over may strike it too."""
+    for _ in range(20):
+        mend(host, stick)
+        try:
+            return work()
+        except FAULTS:
+            pass
+    pytest.fail("the stick fails again and again")
+
+
+def swapped(host: ModelHost, request: WeightRequest) -> bool:
+    """Whether a swap was completed."""
+    try:
+        host.set_weights("dense", request)
+    except FAULTS:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("resets", [False, True])
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(("fault", "on"), STRIKES, ids=lambda each: each.name)
+def test_a_swap_is_completed_or_leaves_the_old_weights(
+    make_host: Any, stick: VirtualEdgeTpu, expected: Any, fault: Fault, on: Transfer, times: int, resets: bool
+) -> None:
+    host = make_host(resets=resets)
+    version = 0
+    for after in range(TRANSFERS[on]):
+        persistently(host, stick, lambda: host.set_weights("dense", WeightRequest(OLD)))
+        stick.fail(fault, on, after, times)
+        completed = swapped(host, WeightRequest(NEW))
+        assert times == 2 or not stick.faults.waiting
+        version += 1 + completed
+        for _ in range(2):
+            inference = persistently(host, stick, lambda: host.invoke("dense", X))
+            assert inference.weights_version == host.weights_version("dense") == version
+            np.testing.assert_array_equal(inference.outputs["y"], expected[completed])
+    stick.fail(fault, on, TRANSFERS[on])
+    assert swapped(host, WeightRequest(NEW))
+    assert stick.faults.waiting, "there are more transfers than were tried"
+
+
+@pytest.mark.parametrize("fault", [Fault.UNPLUG, Fault.TIMEOUT, Fault.SHORT_PACKET, Fault.CHIP_FAULT])
+@pytest.mark.parametrize("on", [Transfer.BULK_OUT, Transfer.EVENT])
+def test_so_is_a_swap_of_a_matrix_in_tiles(
+    make_host: Any, stick: VirtualEdgeTpu, fault: Fault, on: Transfer
+) -> None:
+    host = make_host(resets=False)
+    version = 0
+    for after in range(4 * TRANSFERS[on]):
+        persistently(host, stick, lambda: host.set_weights("dense", WeightRequest(OLD_TILES)))
+        stick.fail(fault, on, after)
+        completed = swapped(host, WeightRequest(NEW_TILES))
+        assert not stick.faults.waiting
+        version += 1 + completed
+        matrix = NEW_TILES if completed else OLD_TILES
+        product = persistently(host, stick, lambda: host.multiply("dense", ProductRequest(VECTOR, passes=2)))
+        assert product.weights_version == host.weights_version("dense") == version
+        np.testing.assert_allclose(product.outputs, matrix @ VECTOR, atol=0.6)
+
+
+def test_results_tell_their_weights_while_swaps_fail_and_the_stick_comes_and_goes(
+    make_host: Any, stick: VirtualEdgeTpu, expected: Any
+) -> None:
+    host = make_host(resets=False)
+    host.set_weights("dense", WeightRequest(OLD))
+    in_force, done = {1: False}, threading.Event()
+    inferences: list[Inference] = []
+
+    def keep_asking() -> None:
+        while not done.is_set():
+            with suppress(*FAULTS):
+                inferences.append(host.invoke("dense", X))
+
+    threads = [threading.Thread(target=keep_asking) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for number in range(60):
+        fault, on = STRIKES[number % len(STRIKES)]
+        stick.fail(fault, on, int(RNG.integers(6)))
+        new = bool(number % 2)
+        version = host.weights_version("dense")
+        in_force[version + 1] = new  # unless it fails: then the next one has that number
+        if not swapped(host, WeightRequest(NEW if new else OLD)):
+            assert host.weights_version("dense") == version
+        inferences.append(persistently(host, stick, lambda: host.invoke("dense", X)))
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert len({each.weights_version for each in inferences}) > 20
+    for each in inferences:
+        np.testing.assert_array_equal(each.outputs["y"], expected[in_force[each.weights_version]])
+
+
+@pytest.mark.parametrize("weights", [NEW, NEW_TILES], ids=["one tile", "four tiles"])
+def test_a_device_that_was_opened_anew_since_the_request_has_the_old_weights(
+    make_host: Any, expected: Any, weights: NDArray[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = make_host(resets=False)
+    host.set_weights("dense", WeightRequest(OLD))
+
+    def open_anew(*args: Any) -> bool:
+        monkeypatch.undo()
+        host.reset()
+        host.connect()
+        return needs_tiles(*args)
+
+    monkeypatch.setattr("edgetpu_driver.model_host.needs_tiles", open_anew)
+    with pytest.raises(FAULTS):
+        host.set_weights("dense", WeightRequest(weights))
+    np.testing.assert_array_equal(host.invoke("dense", X).outputs["y"], expected[False])
+    product = host.multiply("dense", ProductRequest(VECTOR[:SIZE], passes=2))
+    np.testing.assert_allclose(product.outputs, OLD @ VECTOR[:SIZE], atol=0.4)
+
+
+def test_a_model_whose_weights_cannot_be_put_back_does_not_run_with_others(
+    make_host: Any, tmp_path: Path, golden: Path
+) -> None:
+    """Its place was known from the graph beside it, which is gone when the device is opened anew."""
+    host = make_host(resets=False)
+    for name in ("looming_64x64_3x3.tflite", "looming_64x64_3x3_edgetpu.tflite"):
+        shutil.copy(golden / "models" / name, tmp_path)
+    model = host.load("looming_64x64_3x3_edgetpu", "looming")
+    kernel = WeightRequest(np.zeros((1, 3, 3, 1), np.float32), tensor="tfl.pseudo_qconst")
+    host.set_weights("looming", kernel)
+    (tmp_path / "looming_64x64_3x3.tflite").unlink()
+    host.reset()
+    host.connect()
+    assert (host.state, host.weights_version("looming")) == (State.READY, 1)
+    (spec,) = model.inputs
+    with pytest.raises(ModelUnsupportedError, match="it is not known where"):
+        host.invoke("looming", {spec.name: np.zeros(spec.shape, spec.dtype)})
+    assert host.invoke("dense", X).weights_version == 0
