@@ -21,7 +21,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
 )
 from edgetpu_driver.tensor import TensorSpec, check_inputs
-from edgetpu_driver.tflite.model import ABSENT, EDGETPU_CUSTOM_OP, Model, Subgraph, parse_model
+from edgetpu_driver.tflite.model import ABSENT, EDGETPU_CUSTOM_OP, Model, Operator, Subgraph, parse_model
 from edgetpu_driver.tflite.patch import replace_scales, replace_tensor
 from edgetpu_driver.weights import (
     WeightQuantiser,
@@ -33,6 +33,7 @@ from edgetpu_driver.weights import (
 )
 
 _LARGEST_SCALE = 1e30
+_SATURATING_MULTIPLIER = 255.0  # of 8-bit outputs; XNNPACK takes less than 256
 _LARGEST_SUM_RATIO = 2**19  # of input scale to output scale, in LiteRT's ADD and SUB kernels
 _GREETING = b"Created TensorFlow Lite XNNPACK delegate"
 _greeting_lock = threading.Lock()
@@ -94,8 +95,7 @@ class CpuEngine:
         """Replace weights in the graph; see MatrixEngine. Inferences go on meanwhile with the old ones."""
         with self._swap_lock:
             chosen = self.weight_tensor(tensor)
-            if rescale_rows:
-                self._check_rescalable(chosen)
+            operator = self._rescalable_user(chosen) if rescale_rows else None
             quantiser = self._quantiser(chosen)
             quantised = quantiser.quantise(
                 weights, accept_clipping=accept_clipping, rescale_rows=rescale_rows
@@ -103,6 +103,8 @@ class CpuEngine:
             data = replace_tensor(self._data, chosen.name, quantised.values)
             if chosen.has_row_scales:  # without rescaling too: an earlier swap may have rescaled
                 scales = effective_scales(quantised.swap, row_gains if rescale_rows else None)
+                if operator is not None:
+                    np.minimum(scales, self._saturating_scale(operator), out=scales)
                 data = replace_scales(data, chosen.name, scales)
                 _refuse_fatal_scales(self._name, parse_model(data).subgraphs[0])
             interpreter = _make_interpreter(self._name, data)
@@ -116,20 +118,29 @@ class CpuEngine:
             self._quantisers[tensor.name] = WeightQuantiser(tensor)
         return self._quantisers[tensor.name]
 
-    def _check_rescalable(self, tensor: WeightTensor) -> None:
-        """Rows of a matrix without a bias, whose scale depends on that of the weights."""
+    def _rescalable_user(self, tensor: WeightTensor) -> Operator:
+        """What multiplies by a matrix without a bias, whose scale would depend on that of the weights."""
         graph = self._graph.subgraphs[0]
-        biased = any(
-            index != ABSENT and any(graph.tensors[index].data)
-            for operator in graph.operators
-            if operator.name == tensor.operator and graph.tensors[operator.inputs[1]].name == tensor.name
-            for index in operator.inputs[2:]
+        operator = next(
+            each
+            for each in graph.operators
+            if each.name == tensor.operator and graph.tensors[each.inputs[1]].name == tensor.name
         )
+        biased = any(index != ABSENT and any(graph.tensors[index].data) for index in operator.inputs[2:])
         if not (tensor.is_matrix and tensor.has_row_scales) or biased:
             raise ModelUnsupportedError(
                 f"expected a matrix with a scale for every row and no bias to rescale; '{tensor.name}' of "
                 f"{self._name} is none"
             )
+        return operator
+
+    def _saturating_scale(self, operator: Operator) -> np.float32:
+        """The scale of weights from which on any sum but 0 saturates; LiteRT refuses somewhat larger ones."""
+        tensors = self._graph.subgraphs[0].tensors
+        source, result = tensors[operator.inputs[0]].spec, tensors[operator.outputs[0]].spec
+        if not source.scale:  # real inputs do not saturate
+            return np.float32(_LARGEST_SCALE)
+        return np.float32(min(_LARGEST_SCALE, _SATURATING_MULTIPLIER * result.scale / source.scale))
 
 
 def _load(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes]:
