@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from accuracy.record import write_record
 from accuracy.report import write_report
 from measure.rows import Row, line, write_rows
 
@@ -26,11 +27,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("eyes", nargs="*", metavar="EYE", help=f"of {', '.join(EYES)}; all by default")
     parser.add_argument("--engine", choices=("cpu", "virtual"), default="cpu")
     parser.add_argument("--quick", action="store_true", help="fewer scenes, for a first look")
+    parser.add_argument(
+        "--record", action="store_true", help="with --quick on cpu: put the figures on record for the tests"
+    )
     parser.add_argument("--output", type=Path, default=OUTPUT, help="default: build/accuracy")
     options = parser.parse_args(arguments)
     unknown = [eye for eye in options.eyes if eye not in EYES]
     if unknown:
         parser.error(f"no eye {', '.join(unknown)}; there are {', '.join(EYES)}")
+    if options.record and not (options.quick and options.engine == "cpu"):
+        parser.error("--record is for --quick on cpu, which is what the tests repeat")
     rows: list[Row] = []
     pictures: dict[str, object] = {}
     try:
@@ -47,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     write_rows(options.output / "results.json", rows)
     write_report(options.output / "report.html", rows, pictures, options.engine)
+    if options.record:
+        write_record(rows)
     asked = [row for row in rows if row.reach is not None]
     print(f"[accuracy] {sum(row.reached for row in asked)} of {len(asked)} figures reached; {options.output}")
     return 0

@@ -1,0 +1,61 @@
+"""The figures of a quick run that are on record, so that a test notices when one gets worse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from measure.rows import Row
+
+PATH = Path(__file__).with_name("record.json")
+
+PERCENT_MARGIN = 3.0
+"""By how many points a percentage may be worse: with few scenes to a figure, one of them may tip over."""
+
+RELATIVE_MARGIN = 0.1
+"""By how much of itself any other figure may be worse: processors add up floats in different orders."""
+
+LEAST_MARGIN = 0.005
+"""What figures near zero may be worse by, in their units."""
+
+Record = dict[str, dict[str, float]]
+
+
+def read_record() -> Record:
+    """The figures on record, by eye and by "case, metric"."""
+    found: Record = json.loads(PATH.read_text())
+    return found
+
+
+def write_record(rows: Iterable[Row]) -> None:
+    """Put the figures on record, in place of all those of the same eyes."""
+    record = read_record() if PATH.exists() else {}
+    rows = list(rows)
+    record |= {row.area: {} for row in rows}
+    for row in rows:
+        record[row.area][_name(row)] = float(f"{row.value:.4g}")
+    PATH.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+
+
+def regressions(rows: Iterable[Row], record: Mapping[str, float]) -> list[str]:
+    """What is worse than on record by more than the margin, or on one side only: a line for each."""
+    values = {_name(row): row for row in rows}
+    found = [f"{name}: not measured any more" for name in record.keys() - values.keys()]
+    for name, row in values.items():
+        if name not in record:
+            found.append(f"{name}: not on record")
+        elif (row.value - record[name]) * (1 if row.better == "lower" else -1) > _margin(row, record[name]):
+            found.append(f"{name}: {row.value:.4g} {row.unit}, {record[name]:.4g} on record")
+    return sorted(found)
+
+
+def _margin(row: Row, recorded: float) -> float:
+    """By how much a figure may be worse than the recorded one."""
+    if row.unit == "%":
+        return PERCENT_MARGIN
+    return max(RELATIVE_MARGIN * abs(recorded), LEAST_MARGIN)
+
+
+def _name(row: Row) -> str:
+    return f"{row.case}, {row.metric}"
