@@ -6,8 +6,8 @@ looming and Gabor flow, each for the image sizes that were seen. Anything else i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,19 @@ class ParameterLayout:
                 if isinstance(part, LayerParameters):
                     yield part, offset, streamed
                 offset += _size(part)
+
+    def with_multipliers(self, multipliers: Mapping[int, NDArray[np.float32]]) -> ParameterLayout:
+        """The same with other multipliers, by the index of the weight tensor in the graph."""
+        caching, execution = (
+            tuple(
+                replace(part, multipliers=multipliers[part.tensor])
+                if isinstance(part, LayerParameters) and part.tensor in multipliers
+                else part
+                for part in parts
+            )
+            for parts in (self.caching, self.execution)
+        )
+        return ParameterLayout(caching, execution)
 
     def encode(self) -> ParameterBlobs:
         """The blobs with the weights of the graph."""

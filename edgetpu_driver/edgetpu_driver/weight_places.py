@@ -33,6 +33,7 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model import Model, Subgraph, parse_model
 from edgetpu_driver.weights import WeightTensor, weight_tensors
 
+_SAME_MULTIPLIER = 3e-7  # relative; two bits of float32
 _COLOUR_ROUTING = RoutingLayout(16)
 _COLOUR_BYTES = {64: 132_416, 128: 1_344}
 """Cached parameter bytes of colour trackers, by the side of their image."""
@@ -116,7 +117,7 @@ def _from_graph(model: CompiledModel, data: bytes) -> tuple[WeightPlace, ...]:
     layout = _compiler_layout(graph)
     blobs = _blobs(model)
     if layout is not None:
-        return _layers(layout, graph.subgraphs[0], tensors) if layout.encode() == blobs else ()
+        return _layers(layout, graph.subgraphs[0], tensors) if _encodes(layout, blobs) else ()
     plain = parameters_of(data)
     if plain != blobs.caching + blobs.execution or not plain:
         return ()
@@ -129,6 +130,22 @@ def _from_graph(model: CompiledModel, data: bytes) -> tuple[WeightPlace, ...]:
         )
         for name, start in weight_offsets(data).items()
         if name in tensors
+    )
+
+
+def _encodes(layout: ParameterLayout, blobs: ParameterBlobs) -> bool:
+    """Whether the blobs are of this layout and hold its weights; multipliers may differ in their last bit."""
+    if layout.encode() == blobs:
+        return True
+    try:
+        found = layout.decode(blobs).multipliers
+    except ModelFormatError:
+        return False
+    same = layout.with_multipliers(found).encode() == blobs
+    return same and all(
+        np.allclose(found[layer.tensor], layer.multipliers, rtol=_SAME_MULTIPLIER, atol=0)
+        for layer, _, _ in layout.layers()
+        if layer.multipliers is not None
     )
 
 

@@ -16,6 +16,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import Description, Direction, DmaHint, InstructionHint, InterruptHint
+from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.engines.stick import StickEngine
@@ -24,7 +25,7 @@ from edgetpu_driver.tflite.model import parse_model
 from edgetpu_driver.tflite.patch import replace_scales, replace_tensor
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.packer import pack
-from edgetpu_driver.weight_places import Companions
+from edgetpu_driver.weight_places import Companions, weight_places
 from edgetpu_driver.weights import choose, weight_tensors
 
 StickOf = Callable[..., tuple[StickEngine, list[bytes]]]
@@ -172,3 +173,19 @@ def test_any_weights_change_only_their_bytes_and_give_what_litert_gives(
             expected_outputs = run(reference, x)
             assert np.abs(run(engine, x) - expected_outputs).max() <= 1
             assert np.abs(run(on_cpu, x) - expected_outputs).max() <= 1
+
+
+@pytest.mark.parametrize(("change", "name"), [(1.0 + 1.2e-7, "tfl.pseudo_qconst"), (1.001, "weights")])
+def test_multipliers_that_differ_in_their_last_bit_are_still_those_of_the_graph(
+    golden: Path, change: float, name: str
+) -> None:
+    """Otherwise the headers alone say what the scales are, and the matrix has no name."""
+    model = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+    assert model.caching is not None
+    blob = np.frombuffer(model.caching.parameters, np.uint8).copy()
+    multipliers = DenseLayout(256).decode_multipliers(blob)
+    multipliers[7] *= np.float32(change)
+    DenseLayout(256).encode_multipliers(multipliers, blob)
+    companions = Companions((golden / "models" / "dense_256.tflite").read_bytes())
+    (place,) = weight_places(model.with_parameters(caching=blob.tobytes()), companions)
+    assert place.tensor.name == name
