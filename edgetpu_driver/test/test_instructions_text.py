@@ -40,6 +40,8 @@ def test_lines_show_offset_fields_and_meaning() -> None:
         (Instruction(enable_scalar=1, s_op=0x2C, s_x=1, s_y=4, imm_scalar=16), "p1 = s4 < 0x10"),
         (Instruction(enable_scalar=1, s_op=0x0B, s_x=1, s_y=4, imm_scalar=2), "p1 = s4 > (signed) s2"),
         (Instruction(enable_scalar=1, s_op=0x0F, s_x=1, imm_scalar=2), "s1 = s2"),
+        (Instruction(enable_scalar=1), ""),
+        (Instruction(enable_scalar=1, s_op=0x20, imm_scalar=1), ""),  # NOP with an operand
         (Instruction(enable_scalar=1, s_op=0x34), "scalar operation not documented"),
     ],
 )

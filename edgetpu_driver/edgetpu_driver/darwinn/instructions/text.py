@@ -77,12 +77,14 @@ def _comment(instruction: Instruction) -> str:
     if instruction.enable_scalar and not instruction.enable_vector and instruction.branch in _FRAME:
         name = _FRAME[Branch(instruction.branch)]
         return name if instruction.branch == Branch.HALT else f"{name}, {instruction.length_bits} bits"
-    if not is_scalar(instruction) or not instruction.s_op:
+    if not is_scalar(instruction):
         return ""
     mnemonic = scalar_mnemonic(instruction.s_op)
     if mnemonic is None:
         return "scalar operation not documented"
     operation = ScalarOp(instruction.s_op & ~IMMEDIATE)
+    if operation is ScalarOp.NOP:
+        return ""
     immediate = bool(instruction.s_op & IMMEDIATE)
     second = f"{instruction.imm_scalar:#x}" if immediate else f"s{instruction.imm_scalar % 32}"
     if operation is ScalarOp.MOV:
