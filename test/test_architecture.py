@@ -64,7 +64,7 @@ FORBIDDEN = {
 ROS_PARTS = (DRIVER / "ros", PERCEPTION / "nodes", MATRIX / "nodes")
 
 # The one place that may reach for the virtual device, and only when it is asked for.
-VIRTUAL_IMPORTERS = ("ros/driver_node.py", "__init__.py", "backends.py")
+VIRTUAL_IMPORTERS = ("ros/driver_node.py", "__init__.py", "backends.py", "stick_backend.py")
 
 
 def imports(module: Path) -> set[str]:

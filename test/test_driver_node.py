@@ -24,9 +24,9 @@ from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_srvs.srv import Trigger
 
-from edgetpu_driver.backends import VirtualStickBackend
 from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.ros import driver_node
+from edgetpu_driver.stick_backend import VirtualStickBackend
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.faults import Fault, Transfer
 from edgetpu_driver.virtual.packer import pack

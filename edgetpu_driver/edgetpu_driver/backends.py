@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel, caching_token
 from edgetpu_driver.engines.engine import MatrixEngine
-from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.model_files import is_compiled, plain_stem
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weight_places import Companions
 
 if TYPE_CHECKING:
-    from edgetpu_driver.device import EdgeTpu
-    from edgetpu_driver.engines.stick import StickEngine
     from edgetpu_driver.usb.connector import OnPhase
 
 SRAM_BYTES = 8 * 2**20
@@ -110,10 +106,11 @@ class Backend(Protocol):
         """Release the device; engines attached before are of no use any more."""
         ...
 
-    def attach(self, model: ParsedModel) -> MatrixEngine:
+    def attach(self, model: ParsedModel, *, own_place: bool = False) -> MatrixEngine:
         """Make a parsed model ready to run on the open device; ModelUnsupportedError if it cannot run.
 
-        Called again, it makes another engine, which has weights of its own.
+        Called again, it makes another engine, which has weights of its own. own_place: these are to stay in
+        the device's memory beside those of other engines, where that can be done.
         """
         ...
 
@@ -169,7 +166,7 @@ class CpuBackend:
     def close(self) -> None:
         """Nothing is held."""
 
-    def attach(self, model: ParsedModel) -> MatrixEngine:
+    def attach(self, model: ParsedModel, *, own_place: bool = False) -> MatrixEngine:  # noqa: ARG002
         """Give an engine for the graph."""
         from edgetpu_driver.engines.cpu import CpuEngine
 
@@ -191,166 +188,6 @@ class CpuBackend:
         return ()
 
 
-class StickBackend:
-    """A stick on USB; what `open_device` opens."""
-
-    name = "usb"
-    compiled = True
-    uncompiled = False
-    simulated = False
-    """Whether it runs what is packed for the virtual stick, whose instructions no chip understands."""
-
-    def __init__(self, open_device: Callable[[OnPhase | None], EdgeTpu]) -> None:
-        self._open_device = open_device
-        self._tpu: EdgeTpu | None = None
-        self._engines: dict[CompiledModel, list[StickEngine]] = {}
-        self._earlier = Readings()
-        self._last = Readings()
-
-    def parse(self, path: Path, data: bytes) -> ParsedModel:
-        """Read a compiled model."""
-        model = replace(CompiledModel.parse(data, plain_stem(path)), path=path)
-        return ParsedModel(
-            inputs=model.inputs,
-            outputs=model.outputs,
-            placement=Placement.CACHED if model.is_cached else Placement.STREAMED,
-            parameter_bytes=model.parameter_bytes,
-            caching_token=model.parameter_caching_token,
-            source=model,
-            problem=_complaint(model.check_runnable) or self._packed_problem(model),
-        )
-
-    def _packed_problem(self, model: CompiledModel) -> str:
-        if self.simulated or model.compiler != VIRTUAL_COMPILER:
-            return ""
-        return (
-            f"'{model.name}' is packed for the virtual stick, a real one cannot run it; run edgetpu_compiler "
-            f"on {model.name}.tflite"
-        )
-
-    def open(self, on_phase: OnPhase | None = None) -> None:
-        """Find the stick and bring it up."""
-        self._tpu = self._open_device(on_phase)
-
-    def close(self) -> None:
-        """Shut the stick down and release it."""
-        tpu, self._tpu = self._tpu, None
-        self._engines.clear()
-        if tpu is not None:
-            tpu.close()
-        # A stick counts from its opening on; the backend counts from its making on.
-        self._earlier = self._last = replace(self._last, temperature=float("nan"), sram_used=0, warm=False)
-
-    def attach(self, model: ParsedModel) -> MatrixEngine:
-        """Prepare the model's transfers; its parameters are uploaded by the first run that needs them."""
-        from edgetpu_driver.engines.stick import StickEngine
-
-        if model.problem:
-            raise ModelUnsupportedError(model.problem)
-        engine = StickEngine(self._opened(), model.source, model.companions)
-        self._engines.setdefault(model.source, []).append(engine)
-        return engine
-
-    def forget(self, model: ParsedModel) -> None:
-        """Drop the prepared transfers."""
-        for engine in self._engines.pop(model.source, ()):
-            engine.forget()
-
-    def is_resident(self, model: ParsedModel) -> bool:
-        """Whether the model's parameters are in the stick's memory now."""
-        return any(engine.resident for engine in self._engines.get(model.source, ()))
-
-    def read(self) -> Readings:
-        """Read thermometer and counters."""
-        if self._tpu is not None:
-            info, earlier = self._tpu.info(), self._earlier
-            thermal_warnings = earlier.thermal_warnings + info.thermal_warnings
-            self._last = Readings(
-                serial=info.serial,
-                bus_path=info.bus_path,
-                link_speed=info.link_speed,
-                firmware=info.firmware,
-                clock_preset=info.clock_preset.value,
-                temperature=info.temperature,
-                sram_used=info.parameter_bytes,
-                sram_total=SRAM_BYTES,
-                uploads=earlier.uploads + info.uploads,
-                bytes_sent=earlier.bytes_sent + info.bytes_sent,
-                bytes_received=earlier.bytes_received + info.bytes_received,
-                retries=earlier.retries + info.retries,
-                recoveries=earlier.recoveries + info.recoveries,
-                thermal_warnings=thermal_warnings,
-                warm=thermal_warnings > self._last.thermal_warnings,
-            )
-        return self._last
-
-    def registers(self) -> tuple[RegisterValue, ...]:
-        """Read the error and status registers."""
-        values = self._opened().registers()
-        return tuple(RegisterValue(r.name, r.value, value) for r, value in values.items())
-
-    def _opened(self) -> EdgeTpu:
-        if self._tpu is None:
-            raise DeviceLostError("the device is not open")
-        return self._tpu
-
-
-class VirtualStickBackend(StickBackend):
-    """A virtual stick, which is taught what each model computes; it runs plain graphs too, packed for it."""
-
-    name = "virtual"
-    uncompiled = True
-    simulated = True
-
-    def __init__(
-        self,
-        open_device: Callable[[OnPhase | None], EdgeTpu],
-        teach: Callable[[CompiledModel, bytes], object],
-        pack: Callable[..., bytes],
-    ) -> None:
-        super().__init__(open_device)
-        self._teach = teach
-        self._pack = pack
-
-    def parse(self, path: Path, data: bytes) -> ParsedModel:
-        """Read a compiled model, to run as the graph beside it computes, or pack a plain graph."""
-        if not is_compiled(path):
-            parsed = super().parse(path, self._pack(data, name=plain_stem(path)))
-            self._teach(parsed.source, data)
-            return replace(parsed, companions=Companions(data))
-        parsed = super().parse(path, data)
-        problem = parsed.problem or _complaint(lambda: self._teach_from(path, parsed.source))
-        return replace(parsed, problem=problem)
-
-    def _teach_from(self, path: Path, model: CompiledModel) -> None:
-        graph = path.with_name(f"{plain_stem(path)}.tflite")
-        if not graph.is_file():
-            raise ModelUnsupportedError(
-                f"the virtual stick runs {path.name} only with its graph beside it; there is no {graph}"
-            )
-        self._teach(model, graph.read_bytes())
-
-
-def _complaint(work: Callable[[], object]) -> str:
-    """Do the work; what an error of ours says against it, or an empty string."""
-    try:
-        work()
-    except EdgeTpuError as error:
-        return str(error)
-    return ""
-
-
-def pack_for_virtual_stick(graphs: Mapping[str, bytes], *, together: bool) -> dict[str, bytes]:
-    """Compiled models of plain graphs, by name, for the virtual stick.
-
-    together: to be in the chip's memory together. Raises ModelFormatError and ModelUnsupportedError.
-    """
-    from edgetpu_driver.virtual.packer import pack
-
-    token = caching_token(b"".join(graphs[name] for name in sorted(graphs))) if together else None
-    return {name: pack(graph, name=name, token=token) for name, graph in graphs.items()}
-
-
 BACKENDS = ("usb", "virtual", "cpu")
 """Names `make_backend` knows."""
 
@@ -369,6 +206,7 @@ def make_backend(
         return CpuBackend()
 
     from edgetpu_driver.device import EdgeTpu
+    from edgetpu_driver.stick_backend import StickBackend, VirtualStickBackend
     from edgetpu_driver.usb.bringup import ClockPreset
 
     image = Path(firmware).expanduser() if firmware else None

@@ -28,6 +28,9 @@ VIRTUAL_COMPILER = "edgetpu_driver.virtual"
 _CHIP = "beagle"
 _SEVERAL_CHIPS = -1
 
+PARAMETER_MEMORY_BYTES = 8_000_000
+"""Of the chip's 8 MiB, about what edgetpu_compiler reports as free for parameters of small models."""
+
 
 @dataclass(frozen=True, eq=False)
 class CompiledModel:

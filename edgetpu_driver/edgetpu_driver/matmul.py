@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from edgetpu_driver.compiled_model import PARAMETER_MEMORY_BYTES
+from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.engines.engine import MatrixEngine
 from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError, ModelUnsupportedError
 from edgetpu_driver.weights import WeightSwap
-
-MEMORY_BYTES = 8 * 2**20
-"""Of the chip, for the tiles of one matrix."""
 
 _INPUT_CREST = 3.5
 """Range of the inputs over their root mean square for which rows are scaled."""
@@ -31,7 +30,6 @@ _OUTPUT_CREST = 4.2
 _COARSER = 1.5  # scale of the next attempt where outputs left their range
 _DITHER = 0.25  # by how much input scales of later passes differ
 _GOLDEN_RATIO = (sqrt(5) - 1) / 2
-_HEADER_BYTES_PER_ROW = 8
 
 
 @dataclass(frozen=True)
@@ -137,8 +135,7 @@ class MatMul:
     @property
     def most_tiles(self) -> int:
         """How many tiles a matrix may have."""
-        rows, columns = self.tile_shape
-        fit = MEMORY_BYTES // (rows * columns + _HEADER_BYTES_PER_ROW * rows)
+        fit = PARAMETER_MEMORY_BYTES // DenseLayout.bytes_of(*self.tile_shape)
         return max(1, fit) if self._another is not None else 1
 
     @property

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -342,7 +343,8 @@ class ModelHost:
 
     def _matrix(self, entry: Entry, engine: MatrixEngine) -> HostedMatrix:
         if entry.matrix is None or entry.matrix.engine is not engine:
-            entry.matrix = HostedMatrix(engine, lambda: self._backend.attach(entry.model.parsed))
+            another = partial(self._backend.attach, entry.model.parsed, own_place=True)
+            entry.matrix = HostedMatrix(engine, another)
         return entry.matrix
 
     def _refusal(self, name: str, entry: Entry) -> EdgeTpuError:

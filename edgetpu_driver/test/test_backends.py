@@ -10,13 +10,14 @@ import pytest
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
-from edgetpu_driver.backends import SRAM_BYTES, CpuBackend, Placement, VirtualStickBackend, make_backend
+from edgetpu_driver.backends import SRAM_BYTES, CpuBackend, Placement, make_backend
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.errors import DeviceLostError, ModelUnsupportedError, TransferError, UnavailableError
 from edgetpu_driver.host_records import State
 from edgetpu_driver.model_files import is_compiled
 from edgetpu_driver.model_host import ModelHost
+from edgetpu_driver.stick_backend import VirtualStickBackend
 from edgetpu_driver.tflite.builder import GraphBuilder
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu

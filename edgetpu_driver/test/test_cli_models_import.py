@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from edgetpu_driver.backends import pack_for_virtual_stick
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER
 from edgetpu_driver.graphs import dense
 from edgetpu_driver.model_files import ModelFiles
+from edgetpu_driver.stick_backend import pack_for_virtual_stick
 
 DENSE_64: dict[str, Any] = {
     "matrix_size": 64,

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
-from edgetpu_driver.backends import CpuBackend, VirtualStickBackend
+from edgetpu_driver.backends import CpuBackend
 from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.errors import (
     ClippingError,
@@ -27,6 +27,7 @@ from edgetpu_driver.graphs import dense
 from edgetpu_driver.host_records import Inference, State, WeightRequest
 from edgetpu_driver.hosted_matrix import ProductRequest
 from edgetpu_driver.model_host import ModelHost
+from edgetpu_driver.stick_backend import VirtualStickBackend, pack_for_virtual_stick
 from edgetpu_driver.tflite.builder import GraphBuilder
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
@@ -51,6 +52,7 @@ def in_force(inference: Inference) -> float:
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     (tmp_path / "dense.tflite").write_bytes(dense.build(SIZE))
+    (tmp_path / "other.tflite").write_bytes(dense.build(2 * SIZE))
     graph = GraphBuilder()
     x = graph.input("x", (1, 4), np.int8, scale=1, zero_point=0)
     graph.output(graph.add(x, x, scale=1, zero_point=0, name="y"))
@@ -278,3 +280,41 @@ class TestProducts:
         host.load("sum")
         with pytest.raises(ModelUnsupportedError):
             host.multiply("sum", ProductRequest(np.ones(4)))
+
+    def test_tiles_of_a_packed_graph_stay_in_memory_until_another_model_runs(
+        self, stick_host: ModelHost
+    ) -> None:
+        def uploads() -> int:
+            stick_host.refresh()
+            return stick_host.status().readings.uploads
+
+        matrix, vector = np.tile(self.MATRIX, (2, 3)), np.tile(self.VECTOR, 3)
+        stick_host.set_weights("dense", WeightRequest(matrix, rescale_rows=True))
+        assert uploads() == 6
+        for _ in range(2):
+            assert self.error(stick_host, matrix, vector) < 0.02
+        assert uploads() == 6
+        stick_host.load("other")
+        stick_host.invoke("other", {"x": np.zeros((1, 2 * SIZE), np.uint8)})
+        assert self.error(stick_host, matrix, vector) < 0.02
+        assert uploads() == 6 + 1 + 6
+
+    @pytest.mark.parametrize("copies", [0, 1, 3])
+    def test_a_compiled_model_keeps_as_many_tiles_in_memory_as_it_was_compiled_with_copies(
+        self, stick_host: ModelHost, models: Path, copies: int
+    ) -> None:
+        stems = ["compiled", *(f"compiled_copy{number + 2}" for number in range(copies))]
+        together = pack_for_virtual_stick(dict.fromkeys(stems, dense.build(SIZE)), together=True)
+        for stem in stems:
+            (models / f"{stem}.tflite").write_bytes(dense.build(SIZE))
+            (models / f"{stem}_edgetpu.tflite").write_bytes(together[stem])
+        stick_host.load("compiled_edgetpu", "compiled")
+        matrix = np.tile(self.MATRIX, (2, 2))
+        stick_host.set_weights("compiled", WeightRequest(matrix, rescale_rows=True))
+        for _ in range(3):
+            product = stick_host.multiply("compiled", ProductRequest(np.tile(self.VECTOR, 2), passes=2))
+            expected = matrix @ np.tile(self.VECTOR, 2)
+            assert np.linalg.norm(product.outputs - expected) < 0.02 * np.linalg.norm(expected)
+        stick_host.refresh()
+        displaced = 4 - copies if copies < 3 else 0  # each tile beyond the copies takes the model's place
+        assert stick_host.status().readings.uploads == 4 + 3 * 2 * displaced

@@ -188,9 +188,9 @@ def test_a_matrix_beyond_the_models_range_is_refused_without_rescaling(product: 
 
 def test_a_matrix_of_too_many_tiles_is_refused_with_the_size_that_would_fit(on_cpu: MatMul) -> None:
     tile_bytes = SIZE * SIZE + 8 * SIZE
-    assert on_cpu.most_tiles == 8 * 2**20 // tile_bytes
-    assert on_cpu.largest_shape == (42 * SIZE, 42 * SIZE)
-    message = r"at most 1820 tiles of 64 x 64, such as \[2688, 2688\]; got \[3000, 3000\]"
+    assert on_cpu.most_tiles == 8_000_000 // tile_bytes
+    assert on_cpu.largest_shape == (41 * SIZE, 41 * SIZE)
+    message = r"at most 1736 tiles of 64 x 64, such as \[2624, 2624\]; got \[3000, 3000\]"
     with pytest.raises(InputError, match=message):
         on_cpu.set_weights(np.zeros((3000, 3000)))
     with pytest.raises(InputError, match=r"at most 64 x 64; got \[65, 1\]"):

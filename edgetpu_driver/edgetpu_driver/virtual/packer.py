@@ -18,6 +18,7 @@ from edgetpu_driver.compiled_model import (
     CUSTOM_OP,
     FURTHER_PACKAGES_KEY,
     PACKAGE_KEY,
+    PARAMETER_MEMORY_BYTES,
     VIRTUAL_COMPILER,
     caching_token,
 )
@@ -45,9 +46,6 @@ from edgetpu_driver.tflite.model import Subgraph, parse_model
 from edgetpu_driver.virtual.program import bitstream
 from edgetpu_driver.virtual.tile_layout import output_layout, padded_elements, round_up
 
-PARAMETER_MEMORY_BYTES = 8_000_000
-"""Of the chip's 8 MiB, about what edgetpu_compiler reports as free for parameters of small models."""
-
 _MIN_RUNTIME_VERSION = 14
 _CHIP_ID = 18  # what edgetpu_compiler writes for the chip "beagle"
 _WIRE_WORD_BYTES = 8
@@ -66,11 +64,12 @@ def pack(graph: bytes, *, name: str, token: int | None = None) -> bytes:
     """The compiled model of a quantised .tflite graph, for the virtual device; always the same bytes.
 
     Inputs and outputs keep name, shape, dtype and quantisation. The instruction stream that runs depends on
-    everything in the graph but the values of its weights; the one that caches the parameters, on their number
-    only. The parameters are laid out as edgetpu_compiler does where that is known (parameter_blob), otherwise
-    as in `weights.parameters_of`. `token`: the caching token of models that are to be in the chip's memory
-    together; each then has a place of its own there. Raises ModelFormatError for a malformed graph and
-    ModelUnsupportedError for one whose inputs and outputs the chip cannot have.
+    everything in the graph but the values of its weights, and on the place of the parameters; the one that
+    caches these, on their number and place only. The parameters are laid out as edgetpu_compiler does where
+    that is known (parameter_blob), otherwise as in `plain_parameters.parameters_of`. `token`: the caching
+    token of models that are to be in the chip's memory together; each then has a place of its own there.
+    Raises ModelFormatError for a malformed graph and ModelUnsupportedError for one whose inputs and outputs
+    the chip cannot have.
     """
     subgraph = parse_model(graph).subgraphs[0]
     _check(subgraph)
@@ -122,8 +121,10 @@ def _executables(
     parameters = _parameters(graph)
     inputs = tuple(_input_layer(spec) for spec in subgraph.input_specs)
     outputs = tuple(_output_layer(spec) for spec in subgraph.output_specs)
+    place = name if shared_token else ""
+    shape = with_parameters(graph, bytes(len(parameters_of(graph))))
     program = bitstream(
-        hashlib.sha256(with_parameters(graph, bytes(len(parameters_of(graph))))).digest(),
+        hashlib.sha256(shape + place.encode()).digest(),
         _BASE_INSTRUCTIONS + _INSTRUCTIONS_PER_OPERATOR * len(subgraph.operators),
         [layer.name for layer in inputs],
         [layer.name for layer in outputs],
@@ -148,7 +149,7 @@ def _executables(
     )
     if not parameters.caching:
         return (execution,)
-    return execution, _caching_executable(parameters.caching, token, name if shared_token else "")
+    return execution, _caching_executable(parameters.caching, token, place)
 
 
 def _parameters(graph: bytes) -> ParameterBlobs:

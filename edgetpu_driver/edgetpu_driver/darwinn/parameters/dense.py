@@ -61,7 +61,13 @@ class DenseLayout:
         self._cells = -(-columns // INPUTS_PER_CELL)
         self._group_words = _HEADER_WORDS + GROUP_ROWS * self._cells
         self._full = rows // GROUP_ROWS
-        self.size = 4 * self._groups * self._group_words
+        self.size = self.bytes_of(rows, columns)
+
+    @staticmethod
+    def bytes_of(rows: int, columns: int) -> int:
+        """How many bytes a matrix takes, fewer than 64 rows as much as 64."""
+        cells = -(-columns // INPUTS_PER_CELL)
+        return -(-rows // GROUP_ROWS) * (HEADER_BYTES + GROUP_ROWS * INPUTS_PER_CELL * cells)
 
     def new_blob(self, multipliers: NDArray[Any]) -> NDArray[np.uint8]:
         """uint8[size] with complete headers; the weights are still to be encoded into it."""

@@ -1,0 +1,241 @@
+"""The backends over USB: a stick, and a virtual one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgetpu_driver.backends import SRAM_BYTES, ParsedModel, Placement, Readings, RegisterValue
+from edgetpu_driver.compiled_model import (
+    PARAMETER_MEMORY_BYTES,
+    VIRTUAL_COMPILER,
+    CompiledModel,
+    caching_token,
+)
+from edgetpu_driver.engines.engine import MatrixEngine
+from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.model_files import COMPILED_SUFFIX, is_compiled, plain_stem
+from edgetpu_driver.weight_places import Companions
+
+if TYPE_CHECKING:
+    from edgetpu_driver.device import EdgeTpu
+    from edgetpu_driver.engines.stick import StickEngine
+    from edgetpu_driver.usb.connector import OnPhase
+
+
+class StickBackend:
+    """A stick on USB; what `open_device` opens."""
+
+    name = "usb"
+    compiled = True
+    uncompiled = False
+    simulated = False
+    """Whether it runs what is packed for the virtual stick, whose instructions no chip understands."""
+
+    def __init__(self, open_device: Callable[[OnPhase | None], EdgeTpu]) -> None:
+        self._open_device = open_device
+        self._tpu: EdgeTpu | None = None
+        self._engines: dict[CompiledModel, list[StickEngine]] = {}
+        self._copies: dict[tuple[str, int], CompiledModel] = {}
+        self._places_taken: Counter[str] = Counter()
+        self._earlier = Readings()
+        self._last = Readings()
+
+    def parse(self, path: Path, data: bytes) -> ParsedModel:
+        """Read a compiled model."""
+        model = replace(CompiledModel.parse(data, plain_stem(path)), path=path)
+        return ParsedModel(
+            inputs=model.inputs,
+            outputs=model.outputs,
+            placement=Placement.CACHED if model.is_cached else Placement.STREAMED,
+            parameter_bytes=model.parameter_bytes,
+            caching_token=model.parameter_caching_token,
+            source=model,
+            problem=_complaint(model.check_runnable) or self._packed_problem(model),
+        )
+
+    def _packed_problem(self, model: CompiledModel) -> str:
+        if self.simulated or model.compiler != VIRTUAL_COMPILER:
+            return ""
+        return (
+            f"'{model.name}' is packed for the virtual stick, a real one cannot run it; run edgetpu_compiler "
+            f"on {model.name}.tflite"
+        )
+
+    def open(self, on_phase: OnPhase | None = None) -> None:
+        """Find the stick and bring it up."""
+        self._tpu = self._open_device(on_phase)
+
+    def close(self) -> None:
+        """Shut the stick down and release it."""
+        tpu, self._tpu = self._tpu, None
+        self._engines.clear()
+        self._places_taken.clear()
+        if tpu is not None:
+            tpu.close()
+        # A stick counts from its opening on; the backend counts from its making on.
+        self._earlier = self._last = replace(self._last, temperature=float("nan"), sram_used=0, warm=False)
+
+    def attach(self, model: ParsedModel, *, own_place: bool = False) -> MatrixEngine:
+        """Prepare the model's transfers; its parameters are uploaded by the first run that needs them.
+
+        own_place: run a copy that was compiled together with the model, as long as there are any. Such copies
+        stay in the chip's memory side by side; in one place other weights displace the ones before.
+        """
+        from edgetpu_driver.engines.stick import StickEngine
+
+        if model.problem:
+            raise ModelUnsupportedError(model.problem)
+        source = self._next_copy(model) if own_place else model.source
+        engine = StickEngine(self._opened(), source, model.companions)
+        self._engines.setdefault(model.source, []).append(engine)
+        return engine
+
+    def _next_copy(self, model: ParsedModel) -> CompiledModel:
+        """One of a place of its own; the model itself where there are no more."""
+        key = model.source.sha256, self._places_taken[model.source.sha256] + 1
+        copy = self._copies.get(key) or self._find_copy(model, key[1])
+        if copy is None:
+            source: CompiledModel = model.source
+            return source
+        self._places_taken[key[0]] += 1
+        return self._copies.setdefault(key, copy)
+
+    def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
+        """The copy of that number, from 1, compiled together with the model from the same graph, if any."""
+        source: CompiledModel = model.source
+        path = copy_path(source.path, number) if source.path is not None else None
+        if path is None or not path.is_file():
+            return None
+        copy = CompiledModel.load(path)
+        same = [
+            (each.compiler, each.parameter_caching_token, each.inputs, each.outputs)
+            for each in (source, copy)
+        ]
+        if same[0] != same[1] or not source.parameter_caching_token:
+            return None
+        return replace(copy, path=source.path)  # what lies beside that file says where the weights are
+
+    def forget(self, model: ParsedModel) -> None:
+        """Drop the prepared transfers."""
+        self._places_taken.pop(model.source.sha256, None)
+        for engine in self._engines.pop(model.source, ()):
+            engine.forget()
+
+    def is_resident(self, model: ParsedModel) -> bool:
+        """Whether the model's parameters are in the stick's memory now."""
+        return any(engine.resident for engine in self._engines.get(model.source, ()))
+
+    def read(self) -> Readings:
+        """Read thermometer and counters."""
+        if self._tpu is not None:
+            info, earlier = self._tpu.info(), self._earlier
+            thermal_warnings = earlier.thermal_warnings + info.thermal_warnings
+            self._last = Readings(
+                serial=info.serial,
+                bus_path=info.bus_path,
+                link_speed=info.link_speed,
+                firmware=info.firmware,
+                clock_preset=info.clock_preset.value,
+                temperature=info.temperature,
+                sram_used=info.parameter_bytes,
+                sram_total=SRAM_BYTES,
+                uploads=earlier.uploads + info.uploads,
+                bytes_sent=earlier.bytes_sent + info.bytes_sent,
+                bytes_received=earlier.bytes_received + info.bytes_received,
+                retries=earlier.retries + info.retries,
+                recoveries=earlier.recoveries + info.recoveries,
+                thermal_warnings=thermal_warnings,
+                warm=thermal_warnings > self._last.thermal_warnings,
+            )
+        return self._last
+
+    def registers(self) -> tuple[RegisterValue, ...]:
+        """Read the error and status registers."""
+        values = self._opened().registers()
+        return tuple(RegisterValue(r.name, r.value, value) for r, value in values.items())
+
+    def _opened(self) -> EdgeTpu:
+        if self._tpu is None:
+            raise DeviceLostError("the device is not open")
+        return self._tpu
+
+
+class VirtualStickBackend(StickBackend):
+    """A virtual stick, which is taught what each model computes; it runs plain graphs too, packed for it."""
+
+    name = "virtual"
+    uncompiled = True
+    simulated = True
+
+    def __init__(
+        self,
+        open_device: Callable[[OnPhase | None], EdgeTpu],
+        teach: Callable[[CompiledModel, bytes], object],
+        pack: Callable[..., bytes],
+    ) -> None:
+        super().__init__(open_device)
+        self._teach = teach
+        self._pack = pack
+
+    def parse(self, path: Path, data: bytes) -> ParsedModel:
+        """Read a compiled model, to run as the graph beside it computes, or pack a plain graph."""
+        if not is_compiled(path):
+            parsed = super().parse(path, self._pack(data, name=plain_stem(path)))
+            self._teach(parsed.source, data)
+            return replace(parsed, companions=Companions(data))
+        parsed = super().parse(path, data)
+        problem = parsed.problem or _complaint(lambda: self._teach_from(path, parsed.source))
+        return replace(parsed, problem=problem)
+
+    def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
+        """A packed graph has as many copies as fit into the chip's memory."""
+        source: CompiledModel = model.source
+        if model.companions is None:
+            copy = super()._find_copy(model, number)
+            if copy is not None and copy.path is not None:
+                self._teach_from(copy.path, copy)
+            return copy
+        token, needed = source.parameter_caching_token, (number + 1) * model.parameter_bytes
+        if not token or needed > PARAMETER_MEMORY_BYTES:
+            return None
+        graph, name = model.companions.graph, f"{source.name}_copy{number + 1}"
+        copy = CompiledModel.parse(self._pack(graph, name=name, token=token), source.name)
+        self._teach(copy, graph)
+        return replace(copy, path=source.path)
+
+    def _teach_from(self, path: Path, model: CompiledModel) -> None:
+        graph = path.with_name(f"{plain_stem(path)}.tflite")
+        if not graph.is_file():
+            raise ModelUnsupportedError(
+                f"the virtual stick runs {path.name} only with its graph beside it; there is no {graph}"
+            )
+        self._teach(model, graph.read_bytes())
+
+
+def copy_path(path: Path, number: int) -> Path:
+    """Where a copy of a compiled model is: x_copy2_edgetpu.tflite is the first one of x_edgetpu.tflite."""
+    return path.with_name(f"{plain_stem(path)}_copy{number + 1}{COMPILED_SUFFIX}.tflite")
+
+
+def _complaint(work: Callable[[], object]) -> str:
+    """Do the work; what an error of ours says against it, or an empty string."""
+    try:
+        work()
+    except EdgeTpuError as error:
+        return str(error)
+    return ""
+
+
+def pack_for_virtual_stick(graphs: Mapping[str, bytes], *, together: bool) -> dict[str, bytes]:
+    """Compiled models of plain graphs, by name, for the virtual stick.
+
+    together: to be in the chip's memory together. Raises ModelFormatError and ModelUnsupportedError.
+    """
+    from edgetpu_driver.virtual.packer import pack
+
+    token = caching_token(b"".join(graphs[name] for name in sorted(graphs))) if together else None
+    return {name: pack(graph, name=name, token=token) for name, graph in graphs.items()}
