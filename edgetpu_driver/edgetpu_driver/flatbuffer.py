@@ -14,7 +14,7 @@ An absent field gives the default of its type; ModelFormatError is the only exce
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,15 @@ from edgetpu_driver.errors import ModelFormatError
 Fields = Mapping[str, int]
 """The index of each field of a table by its name."""
 
-_TABLE_COST = (
-    8  # the fewest bytes a table takes in an honest file: its own offset and the one that leads to it
-)
-_SHARING = 4  # honest files store some vectors and tables once and refer to them often
+# A file may hand out its bytes a few times, as honest ones store some vectors and tables once and refer to
+# them often. A table counts as more bytes than it has, for what is made of it takes hundreds.
+_SHARING = 3
+_TABLE_COST = 96
 
 _read_int32 = struct.Struct("<i").unpack_from
 _read_uint16 = struct.Struct("<H").unpack_from
-_read_uint32 = struct.Struct("<I").unpack_from
+_OFFSET = struct.Struct("<I")
+_read_uint32 = _OFFSET.unpack_from
 _SCALARS: dict[type[np.generic], struct.Struct] = {
     np.bool_: struct.Struct("<?"),
     np.int8: struct.Struct("<b"),
@@ -175,15 +176,14 @@ class Table:
         position = self._find(field)
         return self._items(self._follow(position, field), item_size, field) if position else memoryview(b"")
 
-    def _targets(self, field: str) -> list[int]:
+    def _targets(self, field: str) -> Iterator[int]:
         """Where the offsets in a vector of offsets lead."""
         position = self._find(field)
-        if not position:
-            return []
-        start = self._follow(position, field)
-        items = self._items(start, 4, field)
-        offsets = struct.unpack(f"<{len(items) // 4}I", items)
-        return [start + 4 + 4 * index + offset for index, offset in enumerate(offsets)]
+        if position:
+            start = self._follow(position, field)
+            items = self._items(start, 4, field)
+            for place, (offset,) in enumerate(_OFFSET.iter_unpack(items)):
+                yield start + 4 + 4 * place + offset
 
     def _items(self, position: int, item_size: int, field: str) -> memoryview:
         """The items of the vector at a position."""

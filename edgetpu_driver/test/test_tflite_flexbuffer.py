@@ -116,6 +116,17 @@ def test_a_small_buffer_that_unfolds_into_a_huge_value_is_refused() -> None:
         decode(bytes(data))
 
 
+def test_an_empty_string_that_is_in_a_vector_very_often_is_refused() -> None:
+    data, count = bytearray(2), 30_000
+    data += count.to_bytes(2, "little")
+    for index in range(count):
+        data += (3 + 2 * index).to_bytes(2, "little")
+    data += bytes([5 << 2]) * count
+    data += (len(data) - 4).to_bytes(4, "little") + bytes([10 << 2 | 1, 4])
+    with pytest.raises(ModelFormatError, match="too often"):
+        decode(bytes(data))
+
+
 def test_changed_bytes_give_nothing_but_format_errors() -> None:
     data = encode(VALUES[-1] | {"4": bytes(20), "list": [1, 2.5, b"abc", True, None]})
     rng = random.Random(1)

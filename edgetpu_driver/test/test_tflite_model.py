@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import tracemalloc
 from pathlib import Path
 
 import flatbuffers
@@ -160,9 +161,10 @@ def test_an_error_names_the_place() -> None:
         parse_model(bytes(file))
 
 
-def test_a_small_file_that_unfolds_into_a_huge_model_is_refused_at_once() -> None:
+@pytest.mark.parametrize("length", [0, 50_000])
+def test_a_small_file_that_unfolds_into_a_huge_model_is_refused_at_once(length: int) -> None:
     builder = flatbuffers.Builder(0)
-    text = builder.CreateString("x" * 50_000)
+    text = builder.CreateString("x" * length)
     schema.OperatorCodeStart(builder)
     schema.OperatorCodeAddCustomCode(builder, text)
     schema.OperatorCodeAddBuiltinCode(builder, enums.BuiltinOperator.CUSTOM)
@@ -175,7 +177,12 @@ def test_a_small_file_that_unfolds_into_a_huge_model_is_refused_at_once() -> Non
     schema.ModelAddVersion(builder, 3)
     schema.ModelAddOperatorCodes(builder, codes)
     builder.Finish(schema.ModelEnd(builder), file_identifier=b"TFL3")
+    file = bytes(builder.Output())
+    tracemalloc.start()
     started = time.perf_counter()
     with pytest.raises(ModelFormatError, match="refers to the same bytes too often"):
-        parse_model(bytes(builder.Output()))
+        parse_model(file)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert time.perf_counter() - started < 2.0
+    assert peak < 16 * len(file)

@@ -56,6 +56,9 @@ _POINTED_TO = {
 }
 _SIGNED = {1: struct.Struct("<b"), 2: struct.Struct("<h"), 4: struct.Struct("<i"), 8: struct.Struct("<q")}
 _UNSIGNED = {1: struct.Struct("<B"), 2: struct.Struct("<H"), 4: struct.Struct("<I"), 8: struct.Struct("<Q")}
+_OBJECT_COST = 8  # an empty string or vector is still an object
+_COST = {_Type.KEY: 3, **dict.fromkeys(_INLINE, 1)}
+_FLOOR = 1024
 _ZERO = re.compile(b"\0")
 _FLOATS = {2: struct.Struct("<e"), 4: struct.Struct("<f"), 8: struct.Struct("<d")}
 _LAYOUTS = {_Type.INT: _SIGNED, _Type.FLOAT: _FLOATS}
@@ -78,7 +81,8 @@ def encode(value: Value) -> bytes:
 class _Decoder:
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = data
-        self._allowance = 2 * len(data)  # what shares bytes with others must not unfold into a huge value
+        # What shares bytes with others must not unfold into a huge value.
+        self._allowance = 2 * len(data) + _FLOOR
 
     def root(self) -> Any:
         if len(self._data) < 3:
@@ -95,7 +99,7 @@ class _Decoder:
             raise ModelFormatError(f"FlexBuffer: unknown type {packed_type >> 2} at byte {position}")
         if depth > _MAX_DEPTH:
             raise ModelFormatError(f"FlexBuffer: nested deeper than {_MAX_DEPTH}")
-        self._spend(1)
+        self._spend(_COST.get(kind, _OBJECT_COST))
         if kind in _INLINE:
             return self._number(kind, position, width)
         target, child_width = self._follow(position, width), 1 << (packed_type & 3)
