@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,14 @@ from bench.timing import milliseconds
 from edgetpu_driver import CompiledModel, EdgeTpu, MatMul, VirtualEdgeTpu
 from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.graphs import dense
+from edgetpu_driver.stick_backend import VirtualStickBackend
 from edgetpu_driver.virtual.packer import pack
 from edgetpu_driver.weight_places import Companions
 from measure.rows import Row
 
 AREA = "weights"
 _SWAPS = 2000
+_TILE = 256
 _VECTORS = 30
 _SWAP_REACH = {256: 1.5, 512: None, 1024: 4.0}  # ms
 _KNOWN_SWAP = {256: 0.94, 512: None, 1024: 22.9}
@@ -32,6 +36,7 @@ def rows() -> Iterator[Row]:
         yield from _exactness(size)
     for size, reach in _SWAP_REACH.items():
         yield _swap(size, reach)
+    yield _tiles()
     yield _swaps_in_a_row()
 
 
@@ -85,6 +90,29 @@ def _swap(size: int, reach: float | None) -> Row:
     return Row(
         AREA, f"swap to first result, N = {size}", "time", value, "ms", reach, "lower", _KNOWN_SWAP[size]
     )
+
+
+def _tiles() -> Row:
+    """A matrix in tiles that stay in memory; baseline: uploaded in turn."""
+    case = f"product, 16 tiles of {_TILE} x {_TILE}, one vector"
+    value, baseline = _tiled_product(own_place=True), _tiled_product(own_place=False)
+    return Row(AREA, case, "simulated time", value, "ms", None, "lower", baseline)
+
+
+def _tiled_product(*, own_place: bool) -> float:
+    """Simulated milliseconds on a USB 3 port."""
+    stick = VirtualEdgeTpu()
+    backend = VirtualStickBackend(lambda _: EdgeTpu.open(stick), stick.teach, pack)
+    backend.open()
+    model = backend.parse(Path("dense.tflite"), dense.build(_TILE))
+    attach = partial(backend.attach, model, own_place=own_place)
+    product = MatMul(attach(), another=attach)
+    product.set_weights(np.ones((4 * _TILE, 4 * _TILE)), rescale_rows=True)
+    start = stick.clock.monotonic()
+    product.multiply(np.ones(4 * _TILE), input_scale=1.0, accept_clipping=True)
+    elapsed = stick.clock.monotonic() - start
+    backend.close()
+    return 1e3 * elapsed
 
 
 def _swaps_in_a_row() -> Row:
