@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -209,27 +210,23 @@ def make_backend(
     from edgetpu_driver.stick_backend import StickBackend, VirtualStickBackend
     from edgetpu_driver.usb.bringup import ClockPreset
 
-    image = Path(firmware).expanduser() if firmware else None
-    clock = ClockPreset(preset)
+    opened = partial(
+        EdgeTpu.open,
+        serial=serial or None,
+        firmware=Path(firmware).expanduser() if firmware else None,
+        bus_path=bus_path or None,
+        preset=ClockPreset(preset),
+        resets=resets,
+    )
     if name == "usb":
-        return StickBackend(
-            lambda on_phase: EdgeTpu.open(
-                None,
-                serial or None,
-                image,
-                bus_path=bus_path or None,
-                preset=clock,
-                resets=resets,
-                on_phase=on_phase,
-            )
-        )
+        return StickBackend(lambda on_phase: opened(on_phase=on_phase))
 
     from edgetpu_driver.virtual import VirtualEdgeTpu
     from edgetpu_driver.virtual.packer import pack
 
     stick = VirtualEdgeTpu()
     return VirtualStickBackend(
-        lambda on_phase: EdgeTpu.open(stick, preset=clock, resets=resets, on_phase=on_phase),
+        lambda on_phase: opened(stick, on_phase=on_phase),
         stick.teach,
         pack,
     )

@@ -106,6 +106,12 @@ def test_registers_are_read_from_the_stick_at_a_port(plug: Plug, capsys: pytest.
     assert main(["registers", "--port", "7-7"]) == 3
 
 
+def test_the_virtual_stick_is_not_taken_for_another(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["registers", "--backend", "virtual", "--port", "2-1"]) == 0
+    assert main(["registers", "--backend", "virtual", "--port", "7-7"]) == 3
+    assert "no Edge TPU at 7-7 is on the bus" in capsys.readouterr().err
+
+
 def test_a_real_stick_tests_its_computation_only_with_a_model(
     plug: Plug, capsys: pytest.CaptureFixture[str]
 ) -> None:
