@@ -104,6 +104,15 @@ class TestWeightServices:
         assert product.input_scale == pytest.approx(0.1)
         assert len(product.pass_rms) == 1
 
+    def test_what_a_given_scale_cannot_hold_is_refused_or_counted(self, graph: Any) -> None:
+        self.set_weights(graph, 100.0, 100.0, 0.0, 0.0)
+        request = {"model": "mine", "inputs": [1.0, 2.0], "input_scale": 0.01}
+        refused = graph.call(MatMul, "/edgetpu/matmul", **request)
+        assert (refused.success, refused.error.value) == (False, ErrorCode.REFUSED)
+        assert "1 inputs are out of range, and 1 outputs" in refused.message
+        accepted = graph.call(MatMul, "/edgetpu/matmul", accept_clipping=True, **request)
+        assert (accepted.success, accepted.clipped, accepted.saturated) == (True, 1, 1)
+
     @pytest.mark.parametrize(
         ("weights", "fields", "code"),
         [
@@ -392,6 +401,41 @@ class TestRealModels:
 
 
 class TestAFault:
+    @pytest.mark.parametrize("transfer", range(2))
+    def test_a_stick_unplugged_in_mid_swap_comes_back_with_the_old_weights(
+        self, graph: Any, model_dir: Path, monkeypatch: pytest.MonkeyPatch, transfer: int
+    ) -> None:
+        stick = VirtualEdgeTpu()
+        backend = VirtualStickBackend(lambda _: EdgeTpu.open(stick, resets=False), stick.teach, pack)
+        monkeypatch.setattr(driver_node, "make_backend", lambda *_, **__: backend)
+        values = {"backend": "virtual", "model_dirs": [str(model_dir)], "models": ["sums"]}
+        overrides = [Parameter(name, value=value) for name, value in values.items()]
+        driver = driver_node.DriverNode(parameter_overrides=overrides, namespace="/pulled")
+        graph.add_node(driver)
+
+        def swap(weight: float) -> SetWeights.Response:
+            request = {"model": "sums", "weights": [weight], "shape": [1, 1]}
+            return graph.call(SetWeights, "/pulled/edgetpu/set_weights", **request)
+
+        def result() -> tuple[int, int]:
+            answer = graph.call(Invoke, "/pulled/edgetpu/invoke", model="sums", inputs=[numbers(5, 0, 0, 0)])
+            return answer.outputs[0].data[0], answer.weights_version
+
+        try:
+            states = graph.collect(DeviceStatus, "/pulled/edgetpu/status", LATCHED)
+            graph.spin_until(lambda: bool(states) and states[-1].state == DeviceStatus.READY)
+            assert swap(2.0).success
+            stick.fail(Fault.UNPLUG, Transfer.BULK_OUT, after=transfer)
+            assert outcome(swap(-2.0))[:2] == (False, ErrorCode.DEVICE)
+            assert outcome(swap(-2.0))[:2] == (False, ErrorCode.UNAVAILABLE)
+            stick.plug()
+            graph.spin_until(lambda: states[-1].state == DeviceStatus.READY)
+            assert result() == (2 * 5 + 3, 1)
+            assert swap(-2.0).success
+            assert result() == ((-2 * 5 + 3) % 256, 2)
+        finally:
+            driver.destroy_node()
+
     def test_the_driver_answers_while_the_stick_is_reset_and_says_what_it_does(
         self, graph: Any, model_dir: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -43,7 +43,7 @@ class Product:
     input_scale: float
     """Real value of one input step in the first pass; the coarsest of a batch."""
     pass_rms: NDArray[np.float32]
-    """[passes]: root mean square of what each pass added to the outputs."""
+    """[passes]: root mean square of what each pass changed in the outputs."""
     weights_version: int
     """Of the weights; see WeightSwap."""
     saturated: int = 0

@@ -81,6 +81,7 @@ def fill_product(response: MatMul.Response, product: Product) -> None:
     response.outputs = array("f", product.outputs.tobytes())
     response.rows = product.outputs.shape[-1]
     response.weights_version = product.weights_version
-    response.clipped = product.clipped + product.saturated
+    response.clipped = product.clipped
+    response.saturated = product.saturated
     response.input_scale = product.input_scale
     response.pass_rms = array("f", product.pass_rms.tobytes())
