@@ -1,10 +1,8 @@
-"""What the model host keeps and tells: models, inferences, weights, its state and its counters."""
+"""What the model host keeps and tells: models, inferences, weights and its state."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections import deque
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -15,14 +13,12 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.backends import ParsedModel, Readings
 from edgetpu_driver.engines.engine import MatrixEngine, SwappableEngine
+from edgetpu_driver.tally import Period
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weights import WeightSwap
 
 if TYPE_CHECKING:
     from edgetpu_driver.hosted_matrix import HostedMatrix
-
-LATENCIES_KEPT = 4096
-"""Inferences of one period whose latencies are remembered."""
 
 
 class State(IntEnum):
@@ -65,17 +61,6 @@ class Inference:
     duration: float
     weights_version: int = 0
     """Of the weights it was made with; see WeightSwap."""
-
-
-@dataclass(frozen=True)
-class Period:
-    """What happened between two calls of `end_period`."""
-
-    utilisation: float = 0.0
-    """Share of the time spent in engines, 0..1."""
-    latency_p50: float = float("nan")
-    latency_p99: float = float("nan")
-    """Seconds; NaN when nothing ran."""
 
 
 @dataclass(frozen=True)
@@ -146,15 +131,3 @@ class Entry:
     def last_weights(self) -> WeightRequest | None:
         """The weights that were set last; None while those of the file are in force."""
         return next(reversed(self.weights.values()), None)
-
-
-@dataclass
-class Tally:
-    """What is counted."""
-
-    inferences: int = 0
-    dropped: int = 0
-    reopened: int = 0
-    busy: float = 0.0
-    since: float = field(default_factory=time.monotonic)
-    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCIES_KEPT))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.engine import MatrixEngine
+from edgetpu_driver.errors import InputError
 from edgetpu_driver.host_records import LoadedModel, WeightRequest
 from edgetpu_driver.matmul import MatMul, Product
 from edgetpu_driver.weights import WeightSwap
@@ -22,6 +23,15 @@ def needs_tiles(model: LoadedModel, request: WeightRequest) -> bool:
         return False
     rows, columns = request.weights.shape
     return bool(rows > prod(model.outputs[0].shape) or columns > prod(model.inputs[0].shape))
+
+
+def refuse_tiles(model: LoadedModel, request: WeightRequest | None) -> None:
+    """InputError where the weights in force are a matrix that no single inference multiplies by."""
+    if request is not None and needs_tiles(model, request):
+        raise InputError(
+            f"model '{model.name}' holds a matrix {list(request.weights.shape)} in tiles, which only "
+            "~/matmul multiplies by"
+        )
 
 
 @dataclass(frozen=True)

@@ -34,14 +34,13 @@ from edgetpu_driver.host_records import (
     HostStatus,
     Inference,
     LoadedModel,
-    Period,
     State,
-    Tally,
     WeightRequest,
 )
-from edgetpu_driver.hosted_matrix import HostedMatrix, ProductRequest, needs_tiles
+from edgetpu_driver.hosted_matrix import HostedMatrix, ProductRequest, needs_tiles, refuse_tiles
 from edgetpu_driver.matmul import Product
 from edgetpu_driver.model_files import ModelFiles, plain_stem
+from edgetpu_driver.tally import Tally
 from edgetpu_driver.tensor import check_inputs
 from edgetpu_driver.weights import WeightSwap
 
@@ -80,7 +79,7 @@ class ModelHost:
         self._message = UNCONFIGURED.message
         self._readings = Readings()
         self._tally = Tally()
-        self._period = Period()
+        self._reopened = 0
         self._opening = 0
         self._mending = False
 
@@ -168,11 +167,11 @@ class ModelHost:
             entry = self._entry(name)
             engine, opening = entry.engine, self._opening
             if engine is None:
-                self._tally.dropped += 1
+                self._tally.drop()
                 raise self._refusal(name, entry)
         check_inputs(entry.model.inputs, inputs)
         with entry.running, self._timed(opening) as timing:
-            _refuse_tiled(entry)
+            refuse_tiles(entry.model, entry.last_weights)
             outputs = engine.run(inputs)
             version = entry.weights_version
         return Inference(outputs, timing.duration, version)
@@ -185,7 +184,7 @@ class ModelHost:
             with self._lock:
                 engine, opening = entry.engine, self._opening
                 if engine is None:
-                    self._tally.dropped += 1
+                    self._tally.drop()
                     raise self._refusal(name, entry)
             with self._timed(opening):
                 matmul = self._matrix(entry, engine).product(entry.model, entry.last_weights)
@@ -258,7 +257,7 @@ class ModelHost:
                         self._attach(entry)
                 except DeviceError as error:
                     return self._detach(State.RECOVERING, str(error))
-                self._tally.reopened += self._mending
+                self._reopened += self._mending
                 self._mending = False
                 self._opening += 1
                 return self._set_state(State.READY, "")
@@ -292,28 +291,21 @@ class ModelHost:
 
     def end_period(self) -> None:
         """End the period over which latencies and utilisation are taken."""
-        now = time.monotonic()
-        with self._lock:
-            tally = self._tally
-            latencies, busy, elapsed = list(tally.latencies), tally.busy, now - tally.since
-            tally.latencies.clear()
-            tally.busy, tally.since = 0.0, now
-        p50, p99 = np.percentile(latencies, (50, 99)) if latencies else (np.nan, np.nan)
-        self._period = Period(min(busy / elapsed, 1.0) if elapsed > 0 else 0.0, float(p50), float(p99))
+        self._tally.end_period()
 
     def status(self) -> HostStatus:
         """Give the state now, the figures of the last period and the counters."""
         resident = tuple(model.name for model in self.models() if self.is_resident(model))
+        tally = self._tally
         with self._lock:
-            tally = self._tally
             return HostStatus(
                 state=self._state,
                 message=self._message,
                 readings=self._readings,
                 resident=resident,
-                period=self._period,
+                period=tally.period,
                 inferences=tally.inferences,
-                recoveries=tally.reopened + self._readings.recoveries,
+                recoveries=self._reopened + self._readings.recoveries,
                 dropped=tally.dropped,
             )
 
@@ -332,14 +324,11 @@ class ModelHost:
         try:
             yield timing
         except DeviceError as error:
-            self._tally.dropped += 1
+            self._tally.drop()
             self._lose(error, opening)
             raise
         timing.duration = time.perf_counter() - start
-        with self._lock:
-            self._tally.inferences += 1
-            self._tally.busy += timing.duration
-            self._tally.latencies.append(timing.duration)
+        self._tally.add(timing.duration)
 
     def _matrix(self, entry: Entry, engine: MatrixEngine) -> HostedMatrix:
         if entry.matrix is None or entry.matrix.engine is not engine:
@@ -400,12 +389,3 @@ class ModelHost:
         self._state, self._message = state, message
         if changed:
             self._on_change()
-
-
-def _refuse_tiled(entry: Entry) -> None:
-    request = entry.last_weights
-    if request is not None and needs_tiles(entry.model, request):
-        raise InputError(
-            f"model '{entry.model.name}' holds a matrix {list(request.weights.shape)} in tiles, which only "
-            "~/matmul multiplies by"
-        )
