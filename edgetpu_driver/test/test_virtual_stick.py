@@ -80,6 +80,30 @@ def test_real_models_are_within_one_step_of_their_source_graphs(golden: Path, na
             assert largest_difference(tpu, model, cpu, random_inputs(cpu, rng)) <= 1
 
 
+@pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")
+def test_a_model_whose_last_operators_stay_on_the_cpu_gives_what_is_inside_its_source_graph(
+    golden: Path,
+) -> None:
+    name = "deeplabv3_mnv2_pascal_quant"
+    compiled, source = golden / "models" / f"{name}_edgetpu.tflite", golden / "models" / f"{name}.tflite"
+    model = CompiledModel.load(compiled)
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="needs LiteRT")
+    whole = litert.Interpreter(str(source), experimental_preserve_all_tensors=True)
+    whole.allocate_tensors()
+    (spec,) = model.inputs
+    x = np.random.default_rng(0).integers(0, 256, spec.shape, spec.dtype)
+    whole.set_tensor(whole.get_input_details()[0]["index"], x)
+    whole.invoke()
+    indices = {each["name"]: each["index"] for each in whole.get_tensor_details()}
+    with EdgeTpu.open(usb_backend=VirtualEdgeTpu().teach(compiled, source)) as tpu:
+        outputs = tpu.run(model, {spec.name: x})
+    assert len(outputs) == 2
+    for output, y in outputs.items():
+        inside = whole.get_tensor(indices[output])
+        assert np.abs(y.astype(int) - inside.astype(int)).max() <= 1
+        assert np.ptp(inside) > 50
+
+
 @pytest.mark.parametrize("name", GOLDEN_MODELS)
 def test_nor_does_usb_2_change_anything(golden: Path, name: str) -> None:
     compiled, source = golden / "models" / f"{name}_edgetpu.tflite", golden / "models" / f"{name}.tflite"

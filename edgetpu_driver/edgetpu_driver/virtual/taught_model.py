@@ -13,10 +13,11 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.host_convention import input_from_wire
 from edgetpu_driver.darwinn.output_tiles import TileGather
 from edgetpu_driver.engines.cpu import CpuEngine
-from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.errors import EdgeTpuError, GraphError, ModelUnsupportedError
 from edgetpu_driver.parameter_blob import DecodedParameters, ParameterBlobs, ParameterLayout, parameter_layout
 from edgetpu_driver.plain_parameters import parameters_of, with_parameters
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.extract import extract
 from edgetpu_driver.tflite.model import parse_model
 from edgetpu_driver.tflite.patch import replace_tensor
 from edgetpu_driver.virtual.timing import compute_cycles
@@ -39,7 +40,11 @@ class TaughtModel:
     """
 
     def __init__(self, compiled: CompiledModel, source: bytes) -> None:
-        """ModelUnsupportedError unless inputs and outputs of the two correspond one to one, in order."""
+        """ModelUnsupportedError unless inputs and outputs of the two correspond one to one, in order.
+
+        Where operators of the graph were left to the CPU, tensors within it may correspond by name instead.
+        """
+        source = _compiled_part(compiled, source)
         self._model = parse_model(source)
         graph = self._model.subgraphs[0]
         inputs, outputs = graph.input_specs, graph.output_specs
@@ -177,6 +182,18 @@ def _parameters(compiled: CompiledModel) -> tuple[bytes, bytes]:
     """A model's own parameters: those kept on the chip, those sent with every inference."""
     cached = compiled.caching.parameters if compiled.caching else b""
     return bytes(cached), bytes(compiled.execution.parameters)
+
+
+def _compiled_part(compiled: CompiledModel, source: bytes) -> bytes:
+    """The part of a graph that was compiled for the chip, if it does not have all operators."""
+    if not compiled.cpu_operators:
+        return source
+    try:
+        return extract(
+            source, [spec.name for spec in compiled.inputs], [spec.name for spec in compiled.outputs]
+        )
+    except GraphError:
+        return source
 
 
 def _check_same(kind: str, compiled: Sequence[TensorSpec], source: Sequence[TensorSpec]) -> None:
