@@ -235,7 +235,8 @@ class MatMul:
     def _assign(self, matrix: NDArray[np.float32], flags: _Flags) -> tuple[tuple[_Tile, ...], WeightSwap]:
         tiles, swaps = [], []
         scales = np.zeros(matrix.shape[0], np.float32)
-        for index, (rows, columns) in enumerate(_cut(matrix.shape, self.tile_shape)):
+        # The first comes last: until then its engine holds the model's own weights, which nothing else does.
+        for index, (rows, columns) in reversed([*enumerate(_cut(matrix.shape, self.tile_shape))]):
             part = matrix[rows, columns]
             tile = self._tile(index, part, rows, columns, flags.rescale_rows)
             swap = tile.engine.set_weights(
@@ -255,7 +256,7 @@ class MatMul:
             rms_error=sqrt(sum(swap.rms_error**2 * size for swap, size in swaps) / matrix.size),
             shape=self.largest_shape,
         )
-        return tuple(tiles), total
+        return tuple(reversed(tiles)), total
 
     def _tile(
         self, index: int, part: NDArray[np.float32], rows: slice, columns: slice, rescale: bool

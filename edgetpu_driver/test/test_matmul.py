@@ -73,7 +73,10 @@ def on_stick(stick: VirtualEdgeTpu) -> Iterator[MatMul]:
 
 @pytest.fixture(params=["cpu", "stick"])
 def product(request: pytest.FixtureRequest) -> MatMul:
-    matmul: MatMul = request.getfixturevalue(f"on_{request.param}")
+    """With the model's own weights."""
+    if request.param == "cpu":
+        return MatMul(size=SIZE)
+    matmul: MatMul = request.getfixturevalue("on_stick")
     return matmul
 
 
@@ -235,6 +238,16 @@ def test_a_swap_that_fails_in_a_later_tile_leaves_the_whole_old_matrix(
     after = on_stick.multiply(vector)
     np.testing.assert_array_equal(before.outputs, after.outputs)
     assert after.weights_version == before.weights_version
+
+
+def test_a_first_swap_that_fails_in_a_later_tile_leaves_the_models_own_weights(product: MatMul) -> None:
+    vector = gaussian(SIZE, seed=1)
+    before = product.multiply(vector)
+    with pytest.raises(ClippingError):
+        product.set_weights(np.repeat([0.5, 3.0], SIZE)[:, np.newaxis])
+    after = product.multiply(vector)
+    np.testing.assert_array_equal(before.outputs, after.outputs)
+    assert (after.weights_version, product.shape) == (0, (SIZE, SIZE))
 
 
 def test_a_model_that_is_no_matrix_is_refused() -> None:
