@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,6 +43,20 @@ def test_run_refuses_an_input_of_another_size(graph: Path, capsys: pytest.Captur
     arguments = ["run", graph, "--input", graph.parent / "x.raw", "--backend", "cpu"]
     assert main(list(map(str, arguments))) == 1
     assert "expected 2 bytes for 'x' uint8[1, 2]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz"])
+@pytest.mark.parametrize("content", ["nothing", "text", "objects", "the other kind"])
+def test_files_that_hold_no_numbers_are_refused(tmp_path: Path, name: str, content: str) -> None:
+    save: Any = np.save if (name == "x.npy") == (content == "objects") else np.savez
+    path = tmp_path / name
+    with path.open("wb") as file:
+        if content == "text":
+            file.write(b"a, b")
+        elif content != "nothing":
+            save(file, np.array([{}] if content == "objects" else [1.0]))
+    with pytest.raises(InputError, match=rf"x\{path.suffix} is no \{path.suffix} file of numbers"):
+        read_inputs([IMAGE], [str(path)])
 
 
 def test_run_refuses_a_plain_graph_on_a_stick_before_it_looks_for_one(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,10 +95,17 @@ def _image(spec: TensorSpec, path: Path) -> NDArray[Any]:
 
 
 def _load(path: Path) -> Any:
+    """The array of a .npy file; of a .npz file a dictionary of all."""
     try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
+        content = np.load(path, allow_pickle=False)
+        loaded = content if isinstance(content, np.ndarray) else dict(content)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, EOFError, BadZipFile):
+        loaded = None
+    if not isinstance(loaded, dict if path.suffix == ".npz" else np.ndarray):
+        raise InputError(f"{path} is no {path.suffix} file of numbers")
+    return loaded
 
 
 def _bytes(path: Path) -> bytes:
