@@ -76,7 +76,7 @@ def bring_up(link: UsbLink, preset: ClockPreset) -> None:
     link.write_register(Register.multi_bo_ep, 0)
     link.write_register(Register.outfeed_chunk_length, _outfeed_chunk_length(link))
     _control_engines(link, _RUN)
-    _enable_interrupts(link)
+    _set_interrupts(link, True)
 
 
 def shut_down(link: UsbLink) -> None:
@@ -85,7 +85,7 @@ def shut_down(link: UsbLink) -> None:
     A chip that does not answer is given up at once: whoever closes it does not want to wait.
     """
     with link.impatient():
-        _disable_interrupts(link)
+        _set_interrupts(link, False)
         _control_engines(link, _HALT)
         _sleep(link)
 
@@ -131,31 +131,18 @@ def _control_engines(link: UsbLink, command: int) -> None:
         link.write_register(register, command)
 
 
-def _enable_interrupts(link: UsbLink) -> None:
+def _set_interrupts(link: UsbLink, enabled: bool) -> None:
+    on = int(enabled)
     for register in INTERRUPT_CONTROLS:
-        link.write_register(register, 1)
-    link.change_register(Register.omc0_d4, (THERMAL_WARNING_ENABLE, 1))
-    link.change_register(Register.rambist_ctrl_1, (MBIST_STATUS, 0), (MBIST_MASK, 0))
+        link.write_register(register, on)
+    link.change_register(Register.omc0_d4, (THERMAL_WARNING_ENABLE, on))
+    link.change_register(Register.rambist_ctrl_1, (MBIST_STATUS, 0), (MBIST_MASK, 0 if enabled else 7))
+    failure_mask = 0 if enabled else 3
     link.change_register(
-        Register.scu_ctr_7, (PLL_LOCK_FAILURE, 0), (USB_SELECT_FAILURE, 0), (BOOT_FAILURE_MASK, 0)
+        Register.scu_ctr_7, (PLL_LOCK_FAILURE, 0), (USB_SELECT_FAILURE, 0), (BOOT_FAILURE_MASK, failure_mask)
     )
-    link.write_register(Register.slv_abm_en, 1)
-    link.write_register(Register.mst_abm_en, 1)
-    link.write_register(Register.slv_err_resp_isr_mask, 3)
-    link.write_register(Register.mst_err_resp_isr_mask, 3)
-    link.change_register(Register.omc0_d8, (THERMAL_SHUTDOWN_ENABLE, 1))
-
-
-def _disable_interrupts(link: UsbLink) -> None:
-    for register in INTERRUPT_CONTROLS:
-        link.write_register(register, 0)
-    link.change_register(Register.omc0_d4, (THERMAL_WARNING_ENABLE, 0))
-    link.change_register(Register.rambist_ctrl_1, (MBIST_STATUS, 0), (MBIST_MASK, 7))
-    link.change_register(
-        Register.scu_ctr_7, (PLL_LOCK_FAILURE, 0), (USB_SELECT_FAILURE, 0), (BOOT_FAILURE_MASK, 3)
-    )
-    link.write_register(Register.slv_abm_en, 0)
-    link.write_register(Register.mst_abm_en, 0)
-    link.write_register(Register.slv_err_resp_isr_mask, 0)
-    link.write_register(Register.mst_err_resp_isr_mask, 0)
-    link.change_register(Register.omc0_d8, (THERMAL_SHUTDOWN_ENABLE, 0))
+    for register in (Register.slv_abm_en, Register.mst_abm_en):
+        link.write_register(register, on)
+    for register in (Register.slv_err_resp_isr_mask, Register.mst_err_resp_isr_mask):
+        link.write_register(register, 3 if enabled else 0)
+    link.change_register(Register.omc0_d8, (THERMAL_SHUTDOWN_ENABLE, on))
