@@ -16,7 +16,8 @@ from edgetpu_perception.camera import CameraError, Pinhole
 from edgetpu_perception.eye import Frame, ImageInput, ImageLike, ModelEye, camera_image
 from edgetpu_perception.graphs import features
 from edgetpu_perception.heading.features import CompassFeatures, compass_features
-from edgetpu_perception.heading.filter import Heading, HeadingFilter
+from edgetpu_perception.heading.filter import HeadingFilter
+from edgetpu_perception.heading.poses import Heading
 from edgetpu_perception.heading.rotation_alignment import RotationAligner, View
 
 _NO_VECTOR = (math.nan,) * 3

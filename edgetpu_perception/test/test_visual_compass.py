@@ -193,6 +193,23 @@ def test_after_being_lost_for_long_the_heading_goes_on_and_says_how_unsure_it_is
     assert result.yaw_sigma < 0.01
 
 
+def test_past_a_blank_wall_the_camera_is_taken_to_go_on_turning_until_a_known_view_corrects_it() -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    yaws = np.arange(0, 370, 3)
+    wall = (yaws > 60) & (yaws < 110)
+    results = []
+    for index, (yaw, blank) in enumerate(zip(yaws, wall, strict=True)):
+        image = world.random.normal(128, 2, (64, 64)).astype(np.uint8) if blank else world.image(yaw)
+        results.append(compass.update(image, index * FRAME))
+    errors, sigmas = degrees(results, "yaw") - yaws, degrees(results, "yaw_sigma")
+    assert not any(result.valid for result, blank in zip(results, wall, strict=True) if blank)
+    after = np.flatnonzero(yaws == 300)[0]
+    assert abs(errors[after]) < 2  # deg: one frame's rate, carried on over 17 frames
+    assert 20 < sigmas[after] < 60
+    assert abs(errors[-1]) < 0.05
+    assert sigmas[-1] < 0.1
+
+
 def test_the_heading_of_a_walking_camera_is_that_of_its_own_orientation_track() -> None:
     if not WALK.is_file():
         pytest.skip(f"the walking camera's clip is not at {WALK}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.heading.keyframes import Keyframe, Keyframes
+from edgetpu_perception.heading.poses import Fix, Heading, Loss, Pose, Sighting
 from edgetpu_perception.heading.rotation import (
     Matrix,
     Vector,
@@ -37,13 +37,16 @@ WORN = 0.75
 """A keyframe is worn when views are less similar to it than this share of what they were when it was new."""
 
 FAMILIAR = 0.85
-"""Share of that from which on a view is recognised as one from before."""
+"""Share of that from which on a view is recognised as one from before, where the camera should see it."""
+
+UNMISTAKABLE = 0.97
+"""The same where the heading does not tell what the camera should see: other places look alike."""
 
 RETRY_INTERVAL = 0.2
 """Least time between two attempts to recognise a view from before, s."""
 
 RETRIES = 3
-"""Keyframes to look at in one view when the camera does not know where it looks."""
+"""Keyframes to look at in one view when the camera is lost."""
 
 TEXTURE = 0.5
 """Root mean square of the features, grey levels, below which there is nothing to be seen."""
@@ -58,47 +61,36 @@ SYSTEMATIC = 0.004
 """Sigma of a turn between two views as a share of it, beside what residuals tell: no focal length is known
 better, nor how much features are ahead of a turn (`compass_features.Grid.blur`)."""
 
-GAP = 0.5
-"""After so long without a view, s, the angular velocity from before tells nothing about what happened."""
-
 LOST = 1.0
-"""After so long without knowing a view, s, start anew from the last heading."""
+"""So long after the last known view, s, what is seen meanwhile is taken for the scene that stands still."""
+
+COAST = 1.0
+"""A camera that sees nothing is taken to go on turning for so long, s."""
 
 UNKNOWN_RATE = 1.0
 """One sigma of the angular velocity while lost, rad/s: robots turn no faster."""
 
+LEAST_CONTRAST = 0.35
+"""Share of the keyframe's contrast in view below which the next keyframe is due."""
+
+LEFT_BEHIND = 0.6
+"""Share of the keyframe's contrast in view below which one that is lost went out of view. Otherwise something
+has changed, and nobody knows what turned by how much."""
+
+UNSURE = math.radians(10.0)
+"""Sigma of the way to views from before from which on one alone does not prove that it is known."""
+
+SPREAD = 0.4
+"""Spread of contrast over the picture below which that is so: a corner alone may be anywhere."""
+
+WITNESSES = 5
+"""Views that have to agree then."""
+
+CERTAIN = math.radians(2.0)
+"""Two orientations closer than that are the same one."""
+
 SURPRISE = 4.0
-"""A known view is believed when it corrects the heading by up to so many sigmas, and 2 deg."""
-
-
-@dataclass(frozen=True)
-class Heading:
-    """What one view tells."""
-
-    confidence: float
-    previous_stamp: float
-    """When the view was taken since which the rates are means, s."""
-    yaw: float
-    """rad, unwrapped, counter-clockwise seen from above."""
-    yaw_sigma: float
-    yaw_rate: float
-    """rad/s"""
-    yaw_rate_sigma: float
-    velocity: Vector
-    """Angular velocity in the optical frame, rad/s."""
-    velocity_covariance: Matrix
-
-
-@dataclass(frozen=True)
-class _Pose:
-    """The camera's orientation at one view, as measured against one keyframe."""
-
-    stamp: float
-    orientation: Matrix
-    """From the optical frame to the world."""
-    keyframe: Keyframe
-    influence: NDArray[np.float64]
-    """By how much each block of residuals has turned it about the world's axes, rad: [3, blocks]."""
+"""A known view is believed when it corrects the heading by up to so many sigmas, and CERTAIN."""
 
 
 class HeadingFilter:
@@ -111,11 +103,12 @@ class HeadingFilter:
         self._span = max(SPAN * aligner.field_of_view, LEAST_SPAN / aligner.cells_per_radian)
         self._keyframes = Keyframes()
         self._next_try = -math.inf
-        self._lost_since = math.nan
+        self._chain = 0
+        self._loss: Loss | None = None
+        self._sighting: Sighting | None = None
         self._tries = 0
-        self._pose: _Pose | None = None
-        self._yaw = 0.0
-        self._velocity = np.zeros(3)
+        self._last: Fix | None = None
+        self._last_seen: Fix | None = None
         self.reference_stamp = math.nan
         """When the first view was taken, s."""
 
@@ -126,70 +119,107 @@ class HeadingFilter:
         """
         if view.texture < TEXTURE:
             return None
-        pose = self._pose
-        if pose is None or stamp < pose.stamp - LOST:
+        last = self._last
+        if last is None or stamp < last.pose.stamp - LOST:
             self._start(view, stamp)
             return None
-        if stamp <= pose.stamp:
+        if stamp <= last.pose.stamp:
             return None
-        located = self._locate(view, pose, stamp)
-        if located is None:
-            self._lost_since = stamp if math.isnan(self._lost_since) else self._lost_since
-            if stamp - self._lost_since > LOST:
-                self._start_from(pose, view, stamp)
+        keyframe = last.pose.keyframe
+        alignment = self._track(view, last, stamp)
+        confidence = self._confidence(alignment)
+        if confidence:
+            if math.isnan(keyframe.similarity):
+                keyframe.similarity = alignment.similarity
+            found = self._pose_of(stamp, keyframe, alignment)
+            return self._settle(last, found, self._renew_keyframe(view, found, alignment), confidence)
+        if math.isnan(self._keyframes.first.similarity):
+            self._start(view, stamp)  # nothing was ever recognised: the first view was none to compare with
             return None
-        keyframe, alignment = located
-        self._lost_since = math.nan
-        if math.isnan(keyframe.similarity):
-            keyframe.similarity = alignment.similarity
-        found = self._pose_of(stamp, keyframe, alignment)
-        self._pose = self._renew_keyframe(view, found, alignment)
-        heading = self._heading(pose, found, self._pose, self._confidence(alignment))
-        self._yaw, self._velocity = heading.yaw, heading.velocity
-        return heading
+        if self._loss is None:
+            ahead = _ahead(last, stamp).T @ keyframe.orientation
+            left_behind = self._aligner.contrast_in_view(keyframe.key, ahead) < LEFT_BEHIND
+            self._loss = Loss(last.pose.stamp, self._chain, left_behind)
+        blind = self._go_on_blind(view, stamp)
+        known = self._recognise(view, blind.pose, RETRIES)
+        if known is None:
+            self._last = blind
+            return None
+        assert self._last_seen is not None
+        return self._settle(self._last_seen, known, known, 1.0)
 
     def _start(self, view: View, stamp: float) -> None:
         """Make a view the reference of all others."""
         first = Keyframe(self._aligner.key(view), stamp, np.eye(3), np.zeros((3, 3)))
         self._keyframes = Keyframes()
         self._keyframes.add(first)
-        self._pose = self._pose_at(first)
-        self._yaw, self._velocity, self._lost_since = 0.0, np.zeros(3), math.nan
+        self._last = self._last_seen = Fix(self._pose_at(first), 0.0, np.zeros(3))
+        self._chain, self._loss, self._sighting = 0, None, None
         self.reference_stamp = stamp
 
-    def _start_from(self, pose: _Pose, view: View, stamp: float) -> None:
-        """Go on from the last orientation, not knowing what happened since."""
-        if math.isnan(self._keyframes.first.similarity):
-            self._start(view, stamp)  # nothing was ever recognised: the first view was none to compare with
-            return
-        covariance = pose.keyframe.covariance + np.eye(3) * (UNKNOWN_RATE * (stamp - pose.stamp)) ** 2
-        keyframe = Keyframe(self._aligner.key(view), stamp, pose.orientation, covariance)
-        self._keyframes.add(keyframe)
-        self._pose, self._velocity, self._lost_since = self._pose_at(keyframe), np.zeros(3), math.nan
+    def _track(self, view: View, last: Fix, stamp: float) -> Alignment:
+        """Align a view to the present keyframe."""
+        held, keyframe = last.pose.orientation, last.pose.keyframe
+        guess = _ahead(last, stamp).T @ keyframe.orientation
+        alignment = self._aligner.align(keyframe.key, view, guess)
+        if _good(alignment, keyframe):
+            return alignment
+        guesses = held.T @ keyframe.orientation, self._aligner.search(keyframe.key, view)
+        tries = [self._aligner.align(keyframe.key, view, guess) for guess in guesses]
+        return max(alignment, *tries, key=lambda each: each.similarity)
 
-    def _locate(self, view: View, pose: _Pose, stamp: float) -> tuple[Keyframe, Alignment] | None:
-        """Align a view to the present keyframe, or to another where that fails."""
-        gap = stamp - pose.stamp
-        held = pose.orientation
-        ahead = held @ to_matrix(self._velocity * gap) if gap < GAP else held
-        keyframe = pose.keyframe
-        alignment = self._aligner.align(keyframe.key, view, ahead.T @ keyframe.orientation)
-        if not _good(alignment, keyframe):
-            guesses = held.T @ keyframe.orientation, self._aligner.search(keyframe.key, view)
-            tries = [self._aligner.align(keyframe.key, view, guess) for guess in guesses]
-            alignment = max(alignment, *tries, key=lambda each: each.similarity)
-        if self._confidence(alignment):
-            return keyframe, alignment
-        others = self._keyframes.nearest(held)
-        for _ in range(min(RETRIES, len(others))):
+    def _go_on_blind(self, view: View, stamp: float) -> Fix:
+        """Start a chain of keyframes with a view that shows nothing known, turned as it would be by now."""
+        last, seen = self._last, self._last_seen
+        assert last is not None
+        assert seen is not None
+        if last is not seen:
+            self._keyframes.discard(last.pose.keyframe)  # nothing was like it
+        gap = stamp - seen.pose.stamp
+        # About the vertical only: cameras turn on, but do not topple.
+        rate = float(self._up @ seen.pose.orientation @ seen.velocity)
+        turn = rate * min(gap, COAST) * self._up
+        orientation = orthonormal(to_matrix(turn) @ seen.pose.orientation)
+        covariance = self._covariance_of(seen.pose) + np.eye(3) * (UNKNOWN_RATE * gap) ** 2
+        self._chain += 1
+        root = Keyframe(self._aligner.key(view), stamp, orientation, covariance, chain=self._chain)
+        root.root_variance = root.variance
+        self._keyframes.add(root)
+        return Fix(self._pose_at(root), seen.yaw + float(turn @ self._up), seen.velocity)
+
+    def _settle(self, before: Fix, found: Pose, settled: Pose, confidence: float) -> Heading | None:
+        """Go on from a view that was measured; None while what it was measured against is not believed."""
+        loss = self._loss
+        if loss is not None and settled.keyframe.chain <= loss.chain:
+            self._keyframes.discard_chains(loss.chain)
+            self._loss = loss = None
+        elif loss is not None and found.stamp - loss.stamp > LOST:
+            if not loss.left_behind:
+                variance = (UNKNOWN_RATE * (found.stamp - loss.stamp)) ** 2
+                self._keyframes.doubt_chains(loss.chain, np.eye(3) * variance)
+            self._loss = loss = None
+        heading = self._heading(before, found, settled, confidence)
+        self._last = self._last_seen = Fix(settled, heading.yaw, heading.velocity)
+        return heading if loss is None else None
+
+    def _recognise(self, view: View, found: Pose, tries: int) -> Pose | None:
+        """Look for a view from before the camera was lost, where it may be looking; None if there is none."""
+        chain = self._loss.chain + 1 if self._loss else found.keyframe.chain
+        reach = (
+            SURPRISE * math.sqrt(float(np.trace(self._covariance_of(found)))) + self._aligner.field_of_view
+        )
+        others = self._keyframes.older(chain, found.orientation, reach)
+        for _ in range(min(tries, len(others))):
             self._tries += 1
-            other = others[self._tries % len(others)]
-            alignment = self._aligner.align(other.key, view, self._aligner.search(other.key, view))
-            if _good(alignment, other) and self._confidence(alignment):
-                return other, alignment
+            known = self._sighting.known if self._sighting else others[self._tries % len(others)]
+            pose = self._return_to(known, view, found)
+            if pose is not None:
+                return pose
+            if self._sighting:
+                break
         return None
 
-    def _renew_keyframe(self, view: View, found: _Pose, alignment: Alignment) -> _Pose:
+    def _renew_keyframe(self, view: View, found: Pose, alignment: Alignment) -> Pose:
         """Go on with a keyframe from before that shows this view, or with this view where need be.
 
         Returns the pose as measured against that keyframe.
@@ -197,7 +227,11 @@ class HeadingFilter:
         keyframe = found.keyframe
         turned = angle_between(found.orientation, keyframe.orientation)
         worn = alignment.similarity < WORN * keyframe.similarity
-        due = worn or turned > self._span
+        due = worn or turned > self._span or alignment.contrast < LEAST_CONTRAST
+        if self._loss or keyframe.root_variance > UNSURE**2:
+            pose = self._recognise(view, found, 1)
+            if pose is not None:
+                return pose
         if not due and found.stamp < self._next_try:
             return found
         for known in self._keyframes.surest(found.orientation, self._span if due else turned):
@@ -214,29 +248,48 @@ class HeadingFilter:
         if not due:
             return found
         new = Keyframe(self._aligner.key(view), found.stamp, found.orientation, self._covariance_of(found))
+        new.chain, new.root_variance = keyframe.chain, keyframe.root_variance
         self._keyframes.add(new)
         return self._pose_at(new)
 
-    def _return_to(self, known: Keyframe, view: View, found: _Pose) -> _Pose | None:
+    def _return_to(self, known: Keyframe, view: View, found: Pose) -> Pose | None:
         """Measure a view against a keyframe from before; None if that is not what it shows."""
-        alignment = self._aligner.align(known.key, view, found.orientation.T @ known.orientation)
-        if alignment.similarity < FAMILIAR * _when_new(known):
+        sighting, self._sighting = self._sighting, None
+        expected = sighting.correction @ found.orientation if sighting else found.orientation
+        doubt = self._variance_between(found, known)
+        least = (UNMISTAKABLE if doubt > UNSURE**2 else FAMILIAR) * _when_new(known)
+        alignment = self._aligner.align(known.key, view, expected.T @ known.orientation)
+        if alignment.similarity < least:
             alignment = self._aligner.align(known.key, view, self._aligner.search(known.key, view))
-        if alignment.similarity < FAMILIAR * _when_new(known) or not self._confidence(alignment):
+        if alignment.similarity < least or not self._confidence(alignment):
             return None
         pose = self._pose_of(found.stamp, known, alignment)
         correction = pose.orientation @ found.orientation.T
         covariance = self._covariance_of(found)
         variance = float(np.trace(covariance))
-        expected = SURPRISE * math.sqrt(variance + known.variance) + math.radians(2.0)
-        if angle_between(correction, np.eye(3)) > expected:
+        if angle_between(correction, np.eye(3)) > SURPRISE * math.sqrt(doubt) + CERTAIN:
             return None
+        if doubt > UNSURE**2 and known.key.spread < SPREAD:
+            agrees = sighting and angle_between(correction, sighting.correction) < CERTAIN
+            witnesses = sighting.witnesses + 1 if sighting and agrees else 1
+            if witnesses < WITNESSES:
+                self._sighting = Sighting(known, correction, witnesses)
+                return None
         if known.variance < variance:
             self._keyframes.close_loop(correction, covariance, known)
         return pose
 
-    def _heading(self, before: _Pose, found: _Pose, settled: _Pose, confidence: float) -> Heading:
+    def _variance_between(self, found: Pose, known: Keyframe) -> float:
+        """Of the rotation from a keyframe from before to a view, rad^2."""
+        own = float(np.trace(self._covariance_of(found))) - found.keyframe.variance
+        loss = self._loss
+        if loss and not loss.left_behind:
+            own += 3.0 * (UNKNOWN_RATE * (found.stamp - loss.stamp)) ** 2
+        return own + found.keyframe.variance_to(known)
+
+    def _heading(self, last: Fix, found: Pose, settled: Pose, confidence: float) -> Heading:
         """What the step from one pose to the next says; `settled` is what is held for true of the latter."""
+        before = last.pose
         interval = found.stamp - before.stamp
         turn = to_vector(found.orientation @ before.orientation.T)
         # Errors of the keyframe are common to both, block by block, and not part of the turn between them.
@@ -245,7 +298,7 @@ class HeadingFilter:
         covariance = self._covariance_of(settled)
         back = found.orientation.T
         up = self._up
-        near = self._yaw + float(turn @ up)
+        near = last.yaw + float(turn @ up)
         return Heading(
             confidence=confidence,
             previous_stamp=before.stamp,
@@ -258,19 +311,19 @@ class HeadingFilter:
             velocity_covariance=back @ turn_covariance @ back.T,
         )
 
-    def _pose_of(self, stamp: float, keyframe: Keyframe, alignment: Alignment) -> _Pose:
+    def _pose_of(self, stamp: float, keyframe: Keyframe, alignment: Alignment) -> Pose:
         orientation = orthonormal(keyframe.orientation @ alignment.rotation.T)
-        return _Pose(stamp, orientation, keyframe, -keyframe.orientation @ alignment.influence)
+        return Pose(stamp, orientation, keyframe, -keyframe.orientation @ alignment.influence)
 
-    def _pose_at(self, keyframe: Keyframe) -> _Pose:
-        return _Pose(keyframe.stamp, keyframe.orientation, keyframe, np.zeros((3, self._aligner.blocks)))
+    def _pose_at(self, keyframe: Keyframe) -> Pose:
+        return Pose(keyframe.stamp, keyframe.orientation, keyframe, np.zeros((3, self._aligner.blocks)))
 
     def _covariance(self, influence: NDArray[np.float64], turn: Vector) -> Matrix:
         """Of a measured turn, from what residuals had to do with it and from its size, rad^2."""
         covariance: Matrix = self._aligner.covariance(influence) + SYSTEMATIC**2 * np.outer(turn, turn)
         return covariance
 
-    def _covariance_of(self, pose: _Pose) -> Matrix:
+    def _covariance_of(self, pose: Pose) -> Matrix:
         """Of a pose's orientation, about the world's axes, rad^2."""
         turn = to_vector(pose.orientation @ pose.keyframe.orientation.T)
         covariance: Matrix = pose.keyframe.covariance + self._covariance(pose.influence, turn)
@@ -282,6 +335,11 @@ class HeadingFilter:
         )
         sharp = 1.0 - ramp(sigma, *BLUNT)
         return ramp(alignment.similarity, *SIMILAR) * ramp(alignment.overlap, *OVERLAP) * sharp
+
+
+def _ahead(last: Fix, stamp: float) -> Matrix:
+    """Orientation at a later time, when the camera goes on turning."""
+    return last.pose.orientation @ to_matrix(last.velocity * min(stamp - last.pose.stamp, COAST))
 
 
 def _when_new(keyframe: Keyframe) -> float:

@@ -27,11 +27,20 @@ class Keyframe:
     """Of the orientation: of a small rotation about the world's axes, rad^2."""
     similarity: float = math.nan
     """Of the first view that was aligned to it: what noise leaves of 1."""
+    chain: int = 0
+    """Counts up when the camera was lost: within a chain each one was measured against another."""
+    root_variance: float = 0.0
+    """Variance of the first one of its chain, rad^2: it is common to all of them."""
 
     @property
     def variance(self) -> float:
         """Sum of the variances about all axes, rad^2."""
         return float(np.trace(self.covariance))
+
+    def variance_to(self, other: Keyframe) -> float:
+        """Of the rotation from here to another keyframe, rad^2; at most so much."""
+        common = self.root_variance + other.root_variance if self.chain == other.chain else 0.0
+        return max(self.variance + other.variance - common, 0.0)
 
 
 class Keyframes:
@@ -61,15 +70,31 @@ class Keyframes:
             self._frames.remove(keyframe)
             self._index()
 
+    def discard_chains(self, after: int) -> None:
+        """Take out the keyframes of all chains after one."""
+        self._frames = [each for each in self._frames if each.chain <= after]
+        self._index()
+
+    def doubt_chains(self, after: int, covariance: Matrix) -> None:
+        """Make the keyframes of all chains after one less sure, all in common."""
+        for each in self._frames:
+            if each.chain > after:
+                each.covariance = each.covariance + covariance
+                each.root_variance += float(np.trace(covariance))
+        self._index()
+
+    def older(self, chain: int, orientation: Matrix, reach: float) -> list[Keyframe]:
+        """Keyframes of the chains before one turned by less than `reach` rad against an orientation."""
+        near = self._cosines(orientation) >= math.cos(min(reach, math.pi))
+        return [
+            each for each, is_near in zip(self._frames, near, strict=True) if is_near and each.chain < chain
+        ]
+
     def surest(self, orientation: Matrix, reach: float) -> list[Keyframe]:
         """Keyframes turned by less than `reach` rad against an orientation, the surest one first."""
         cosines = self._cosines(orientation)
         near = np.flatnonzero(cosines > math.cos(reach))
         return [self._frames[index] for index in near[np.argsort(self._variances[near], kind="stable")]]
-
-    def nearest(self, orientation: Matrix) -> list[Keyframe]:
-        """All keyframes, the one turned least against an orientation first."""
-        return [self._frames[index] for index in np.argsort(-self._cosines(orientation), kind="stable")]
 
     def close_loop(self, correction: Matrix, covariance: Matrix, known: Keyframe) -> None:
         """Spread what was found wrong with an orientation over the keyframes made since a known one.
@@ -80,7 +105,10 @@ class Keyframes:
         vector = to_vector(correction)
         total = float(np.trace(covariance)) - known.variance
         for keyframe in self._frames[self._frames.index(known) + 1 :]:
-            share = min(max((keyframe.variance - known.variance) / total, 0.0), 1.0) if total > 0 else 0.0
+            share = _share(keyframe.variance - known.variance, total)
+            root = keyframe.root_variance - known.variance
+            if root > 0.0:
+                keyframe.root_variance = known.variance + (1.0 - _share(root, total)) * root
             keyframe.orientation = orthonormal(to_matrix(share * vector) @ keyframe.orientation)
             added = keyframe.covariance - known.covariance
             # Known from both ends of the chain now, as of a Brownian bridge.
@@ -95,3 +123,7 @@ class Keyframes:
         """Of the angle of the rotation to each keyframe: the trace of a rotation is 1 + 2 cos."""
         cosines: NDArray[np.float64] = (self._orientations @ orientation.ravel() - 1.0) / 2.0
         return cosines
+
+
+def _share(part: float, total: float) -> float:
+    return min(max(part / total, 0.0), 1.0) if total > 0.0 else 0.0

@@ -32,6 +32,13 @@ MAX_ITERATIONS = 8
 CONVERGED = 0.03
 """Step, px, after which the next one would be too small to matter."""
 
+LEVERAGE = 0.9
+"""The fit bends to a block's residuals by the share that the block has in what is known. Those of a block
+that alone tells everything would vanish; they count ten times then."""
+
+LEAST_SIMILARITY = 0.2
+"""Below, similarity is no measure of how much of a view is noise."""
+
 RIDGE = 1e-3
 """Share of the strongest axis that is added to all: one that the picture tells nothing of stays put."""
 
@@ -66,6 +73,12 @@ class Key:
     jacobian: Floats
     """By how much features at the points change when the view turns by 1 rad about x, y and z, and when the
     contrast falls to nothing: [4, channels * points]."""
+    leverage: Floats
+    """By how much residuals of each block are larger than the fit leaves them: [4, blocks]."""
+    contrast: float
+    """Sum of the squares of all features at the points."""
+    spread: float
+    """How evenly contrast is spread over the blocks of points, 0..1: the share that would hold it all."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,8 @@ class Alignment:
     """Normalised correlation of what both views show, -1..1."""
     overlap: float
     """Share of the key that is in view, 0..1."""
+    contrast: float
+    """Share of the key's contrast, squared, that is in view, 0..1."""
     converged: bool
 
 
@@ -115,7 +130,7 @@ class RotationAligner:
 
     def covariance(self, influence: NDArray[np.float64]) -> Matrix:
         """Covariance of a turn with these influences, [3, blocks], rad^2."""
-        covariance: Matrix = influence @ influence.T * (self.blocks / (self.blocks - 4))
+        covariance: Matrix = influence @ influence.T
         covariance.flat[::4] += self._floor
         return covariance
 
@@ -126,7 +141,18 @@ class RotationAligner:
         np.multiply(self._motion[:, 0], points[1], out=jacobian[:3])
         jacobian[:3] += self._motion[:, 1] * points[2]
         np.negative(points[0], out=jacobian[3])
-        return Key(view, points, jacobian.reshape(4, -1))
+        jacobian = jacobian.reshape(4, -1)
+        told = self._by_block(jacobian * jacobian, len(points[0]))
+        leverage = 1.0 / (1.0 - LEVERAGE * told / (told.sum(axis=1, keepdims=True) + np.float32(1e-9)))
+        told = told[3]
+        contrast = float(told.sum()) + 1e-9
+        spread = contrast**2 / (float(told @ told) * self.blocks + 1e-9)
+        return Key(view, points, jacobian, leverage, contrast, spread)
+
+    def _by_block(self, values: Floats, channels: int) -> Floats:
+        """Sums over the points of each block and all channels: [4, blocks] of [4, channels * points]."""
+        sums = np.add.reduceat(values.reshape(4, channels, -1), self._starts, axis=2)
+        return sums.sum(axis=1) if channels > 1 else sums[:, 0]
 
     def search(self, key: Key, view: View) -> Matrix:
         """Guess the rotation from the key's optical frame to the view's where nothing is known of it.
@@ -152,6 +178,13 @@ class RotationAligner:
         sine = float(np.linalg.norm(axis))
         return to_matrix(axis * (math.asin(min(sine, 1.0)) / sine)) if sine else np.eye(3)
 
+    def contrast_in_view(self, key: Key, rotation: Matrix) -> float:
+        """Share of a key's contrast, squared, that is in a view turned like this, 0..1."""
+        x, y = self._projection.cells(rotation, self._rays)
+        inside = self._inside(np.rint(x), np.rint(y))
+        contrast = (key.points[0] ** 2).sum(axis=0)
+        return float(contrast[inside].sum()) / key.contrast
+
     def align(self, key: Key, view: View, guess: Matrix) -> Alignment:
         """Find the rotation from the key's optical frame to the view's, starting from a guess.
 
@@ -176,10 +209,12 @@ class RotationAligner:
             if converged:
                 break
             near = size < NEAR
-        scores = key.jacobian * pull.ravel()
-        blocks = np.add.reduceat(scores.reshape(4, *value.shape), self._starts, axis=2).sum(axis=1)
+        blocks = self._by_block(key.jacobian * pull.ravel(), len(value)) * key.leverage
         influence = cv2.solve(normal, -blocks.astype(np.float64))[1][:3]
-        return Alignment(rotation, influence, *_similarity(key.points[0], value, inside), converged)
+        similarity, overlap, contrast = _similarity(key, value, inside)
+        # Noise of the key's gradients, too, makes them look steeper than they are.
+        influence /= max(similarity, LEAST_SIMILARITY)
+        return Alignment(rotation, influence, similarity, overlap, contrast, converged)
 
     def _compare(self, key: Key, view: View, rotation: Matrix) -> tuple[Floats, Floats]:
         """Which points of the key are in view, 1 or 0, and the view's features there."""
@@ -187,7 +222,7 @@ class RotationAligner:
         column, row = np.rint(x), np.rint(y)
         x -= column
         y -= row
-        in_view = (column >= 0) & (column < self._columns) & (row >= 0) & (row < self._rows)
+        in_view = self._inside(column, row)
         index = ((row * np.float32(self._columns) + column) * in_view).astype(np.intp)
         there = view.planes.take(index, axis=2, mode="clip")  # clipping is faster than checking
         there[1:] += key.points[1:]
@@ -198,6 +233,10 @@ class RotationAligner:
         value *= np.float32(0.5)
         value += there[0]
         return in_view.astype(np.float32), value
+
+    def _inside(self, column: Floats, row: Floats) -> NDArray[np.bool_]:
+        inside: NDArray[np.bool_] = (column >= 0) & (column < self._columns) & (row >= 0) & (row < self._rows)
+        return inside
 
     def _motion_of_rays(self) -> Floats:
         """Image motion of each point when the view turns about x, y and z, cells/rad: [3, 2, 1, points].
@@ -324,10 +363,11 @@ def _robust(residual: Floats, inside: Floats, near: bool) -> tuple[Floats, Float
     return pull, stiffness
 
 
-def _similarity(expected: Floats, value: Floats, inside: Floats) -> tuple[float, float]:
-    """Normalised correlation over what is in view, and the share that is."""
-    seen = (expected * inside).ravel()
+def _similarity(key: Key, value: Floats, inside: Floats) -> tuple[float, float, float]:
+    """Normalised correlation over what is in view, and the shares of points and of contrast that are."""
+    seen = (key.points[0] * inside).ravel()
     there = (value * inside).ravel()
-    energy = float(seen @ seen) * float(there @ there)
-    overlap = float(inside.mean())
-    return (float(seen @ there) / math.sqrt(energy) if energy > 0 else 0.0), overlap
+    contrast = float(seen @ seen)
+    energy = contrast * float(there @ there)
+    similarity = float(seen @ there) / math.sqrt(energy) if energy > 0 else 0.0
+    return similarity, float(inside.mean()), contrast / key.contrast

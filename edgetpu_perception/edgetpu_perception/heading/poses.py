@@ -1,0 +1,72 @@
+"""What the heading filter knows at a time, and what it tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.heading.keyframes import Keyframe
+from edgetpu_perception.heading.rotation import Matrix, Vector
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What one view tells."""
+
+    confidence: float
+    previous_stamp: float
+    """When the view was taken since which the rates are means, s."""
+    yaw: float
+    """rad, unwrapped, counter-clockwise seen from above."""
+    yaw_sigma: float
+    yaw_rate: float
+    """rad/s"""
+    yaw_rate_sigma: float
+    velocity: Vector
+    """Angular velocity in the optical frame, rad/s."""
+    velocity_covariance: Matrix
+
+
+@dataclass(frozen=True)
+class Pose:
+    """The camera's orientation at one view, as measured against one keyframe."""
+
+    stamp: float
+    orientation: Matrix
+    """From the optical frame to the world."""
+    keyframe: Keyframe
+    influence: NDArray[np.float64]
+    """By how much each block of residuals has turned it about the world's axes, rad: [3, blocks]."""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A pose, the unwrapped yaw, rad, and the angular velocity in the optical frame, rad/s."""
+
+    pose: Pose
+    yaw: float
+    velocity: Vector
+
+
+@dataclass(frozen=True)
+class Loss:
+    """How the camera was lost."""
+
+    stamp: float
+    """Of the last view that was known, s."""
+    chain: int
+    """The latest one when it was lost; later ones are not believed yet."""
+    left_behind: bool
+    """Whether the keyframe went out of view, so that what comes into view is the scene's next part."""
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A view from before that seems to be there again."""
+
+    known: Keyframe
+    correction: Matrix
+    """What it makes of the present orientation, in the world."""
+    witnesses: int
