@@ -9,7 +9,7 @@ weights remains. (Splitting numbers into high and low bytes does not help: each 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isqrt, prod, sqrt
 from typing import Any, NamedTuple
@@ -21,12 +21,16 @@ from edgetpu_driver.compiled_model import PARAMETER_MEMORY_BYTES
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.engines.engine import MatrixEngine
 from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError, ModelUnsupportedError
+from edgetpu_driver.matrix_tiles import (
+    OUTPUT_CREST,
+    Tile,
+    cut,
+    rescaled_tile,
+    symmetric_steps,
+    tile_as_compiled,
+)
 from edgetpu_driver.weights import WeightSwap
 
-_INPUT_CREST = 3.5
-"""Range of the inputs over their root mean square for which rows are scaled."""
-_OUTPUT_CREST = 4.2
-"""Range of the outputs over their root mean square, for inputs that know nothing of the rows."""
 _COARSER = 1.5  # scale of the next attempt where outputs left their range
 _DITHER = 0.25  # by how much input scales of later passes differ
 _GOLDEN_RATIO = (sqrt(5) - 1) / 2
@@ -48,19 +52,6 @@ class Product:
     """Of the weights; see WeightSwap."""
     saturated: int = 0
     """Number of outputs that reached the end of their range, and may be farther out; 0 unless accepted."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Tile:
-    """What one model multiplies by."""
-
-    engine: MatrixEngine
-    rows: slice
-    columns: slice
-    gains: NDArray[np.float64] | None
-    """What outputs come multiplied by, per row; None for 1."""
-    reach: float
-    """Largest root mean square of an output, over random inputs of length 1; 0 if unknown."""
 
 
 class _Flags(NamedTuple):
@@ -117,7 +108,7 @@ class MatMul:
                 f"{tensor.operator} with weights {list(tensor.shape)}"
             )
         (self._input,), (self._output,) = engine.inputs, engine.outputs
-        self._in_steps, self._out_steps = (_symmetric_steps(spec) for spec in (self._input, self._output))
+        self._in_steps, self._out_steps = (symmetric_steps(spec) for spec in (self._input, self._output))
         self.tile_shape = prod(self._output.shape), prod(self._input.shape)
         """Rows and columns of the model."""
         self._engines = [engine]
@@ -125,7 +116,7 @@ class MatMul:
         self._lock = threading.Lock()
         self._version = 0
         whole = slice(0, self.tile_shape[0]), slice(0, self.tile_shape[1])
-        self._tiles: tuple[_Tile, ...] = (_Tile(engine, *whole, None, 0.0),)
+        self._tiles: tuple[Tile, ...] = (tile_as_compiled(engine, *whole, None),)
         self._matrix: NDArray[np.float32] | None = None
         self._flags = _Flags(accept_clipping=False, rescale_rows=False)
         self._stale = False
@@ -154,7 +145,7 @@ class MatMul:
         values. Raises InputError, ClippingError, ModelUnsupportedError as SwappableEngine.set_weights, and
         DeviceError; the old matrix then stays in force.
         """
-        values = np.array(matrix, np.float32, ndmin=1)
+        values = _real(matrix, "a matrix")
         if values.ndim != 2 or 0 in values.shape:
             raise InputError(f"expected a matrix [M, K]; got shape {list(np.shape(matrix))}")
         self._check_fits((values.shape[0], values.shape[1]))
@@ -217,8 +208,8 @@ class MatMul:
         """Take note of what somebody else put on the only engine, without rescaling; None: not known."""
         with self._lock:
             rows, columns = self.tile_shape if matrix is None else (matrix.shape[0], matrix.shape[1])
-            reach = 0.0 if matrix is None else _reach(matrix)
-            self._tiles = (_Tile(self._engines[0], slice(0, rows), slice(0, columns), None, reach),)
+            place = slice(0, rows), slice(0, columns)
+            self._tiles = (tile_as_compiled(self._engines[0], *place, matrix),)
             self.shape = rows, columns
 
     def _check_fits(self, shape: tuple[int, int]) -> None:
@@ -232,11 +223,11 @@ class MatMul:
             )
             raise InputError(f"expected a matrix of at most {limit}; got {list(shape)}")
 
-    def _assign(self, matrix: NDArray[np.float32], flags: _Flags) -> tuple[tuple[_Tile, ...], WeightSwap]:
+    def _assign(self, matrix: NDArray[np.float32], flags: _Flags) -> tuple[tuple[Tile, ...], WeightSwap]:
         tiles, swaps = [], []
         scales = np.zeros(matrix.shape[0], np.float32)
         # The first comes last: until then its engine holds the model's own weights, which nothing else does.
-        for index, (rows, columns) in reversed([*enumerate(_cut(matrix.shape, self.tile_shape))]):
+        for index, (rows, columns) in reversed([*enumerate(cut(matrix.shape, self.tile_shape))]):
             part = matrix[rows, columns]
             tile = self._tile(index, part, rows, columns, flags.rescale_rows)
             swap = tile.engine.set_weights(
@@ -260,19 +251,12 @@ class MatMul:
 
     def _tile(
         self, index: int, part: NDArray[np.float32], rows: slice, columns: slice, rescale: bool
-    ) -> _Tile:
+    ) -> Tile:
         while len(self._engines) <= index:
             assert self._another is not None
             self._engines.append(self._another())
-        engine = self._engines[index]
-        lengths = np.sqrt(np.einsum("ij,ij->i", part, part, dtype=np.float32).astype(np.float64))
-        if not rescale:
-            return _Tile(engine, rows, columns, None, float(lengths.max()) / sqrt(part.shape[1]))
-        typical = lengths * (self._input.scale * self._in_steps / _INPUT_CREST)
-        wanted = self._output.scale * self._out_steps / _OUTPUT_CREST
-        gains = np.divide(wanted, typical, out=np.ones_like(typical), where=typical > 0)
-        reach = float((lengths * gains).max()) / sqrt(part.shape[1])
-        return _Tile(engine, rows, columns, gains, reach)
+        make = rescaled_tile if rescale else tile_as_compiled
+        return make(self._engines[index], rows, columns, part)
 
     def _restore(self, raising: bool = False) -> None:
         """Put the matrix in force on the engines again, some of which may hold parts of another one."""
@@ -288,13 +272,13 @@ class MatMul:
             self._stale = False
 
     def _vectors(self, inputs: ArrayLike, input_scale: float | None, passes: int) -> NDArray[np.float64]:
-        vectors = np.asarray(inputs, np.float64)
+        vectors = _real(inputs, "inputs").astype(np.float64)
         if vectors.ndim not in (1, 2) or vectors.shape[-1] != self.shape[1] or not vectors.size:
             raise InputError(
                 f"expected inputs [{self.shape[1]}] or a batch of them; got shape {list(vectors.shape)}"
             )
         if not np.all(np.isfinite(vectors)):
-            raise InputError("expected finite inputs; got NaN or infinity")
+            raise InputError("expected inputs that are finite as float32; got others")
         if input_scale is not None and not 0 < input_scale < np.inf:
             raise InputError(f"expected an input scale above 0; got {input_scale}")
         if passes < 1:
@@ -308,7 +292,7 @@ class MatMul:
         for tile in self._tiles:
             lengths = np.linalg.norm(batch[:, tile.columns], axis=1)
             np.maximum(needed, tile.reach * lengths, out=needed)
-        for_outputs = needed * (_OUTPUT_CREST * self._input.scale / (self._output.scale * self._out_steps))
+        for_outputs = needed * (OUTPUT_CREST * self._input.scale / (self._output.scale * self._out_steps))
         scales: NDArray[np.float64] = np.maximum(largest / self._in_steps, for_outputs)
         scales[largest == 0.0] = self._input.scale
         return scales[:, np.newaxis]
@@ -359,26 +343,16 @@ class MatMul:
         return outputs, beyond
 
 
-def _symmetric_steps(spec: Any) -> int:
-    """Steps on either side of zero."""
-    if spec.dtype not in (np.uint8, np.int8) or not spec.scale > 0:
-        raise ModelUnsupportedError(f"expected a model with 8-bit quantised tensors; got {spec}")
-    limits = np.iinfo(spec.dtype)
-    return int(min(limits.max - spec.zero_point, spec.zero_point - limits.min))
-
-
-def _cut(shape: tuple[int, ...], tile: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
-    """Rows and columns of each tile."""
-    for row in range(0, shape[0], tile[0]):
-        for column in range(0, shape[1], tile[1]):
-            yield (
-                slice(row, min(row + tile[0], shape[0])),
-                slice(column, min(column + tile[1], shape[1])),
-            )
-
-
-def _reach(matrix: NDArray[np.floating[Any]]) -> float:
-    return float(np.linalg.norm(matrix, axis=1).max()) / sqrt(matrix.shape[1])
+def _real(values: ArrayLike, what: str) -> NDArray[np.float32]:
+    """A copy; InputError for anything but real numbers. What is beyond float32 becomes infinite."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"expected {what} of real numbers; {error}") from None
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"expected {what} of real numbers; got {array.dtype.name}")
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32)
 
 
 def _cpu_engines(size: int) -> Callable[[], MatrixEngine]:

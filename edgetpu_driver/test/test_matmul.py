@@ -120,9 +120,9 @@ def test_one_vector_gives_one_vector(on_cpu: MatMul) -> None:
     assert not on_cpu.multiply(np.zeros(4)).outputs.any()
 
 
-@pytest.mark.parametrize("factor", [1e-12, 1e12])
-def test_rescaled_matrices_and_inputs_may_have_any_size(on_cpu: MatMul, factor: float) -> None:
-    matrix, vector = factor * gaussian(SIZE, SIZE), factor * gaussian(SIZE, seed=1)
+@pytest.mark.parametrize(("size", "inputs"), [(1e-24, 1e-6), (1e-12, 1e-12), (1e12, 1e12), (1e36, 1e-30)])
+def test_rescaled_matrices_and_inputs_may_have_any_size(on_cpu: MatMul, size: float, inputs: float) -> None:
+    matrix, vector = size * gaussian(SIZE, SIZE), inputs * gaussian(SIZE, seed=1)
     on_cpu.set_weights(matrix, rescale_rows=True)
     assert relative_error(on_cpu.multiply(vector).outputs, matrix @ vector) < 0.03
 
@@ -201,6 +201,20 @@ def test_a_matrix_of_too_many_tiles_is_refused_with_the_size_that_would_fit(on_c
 
 
 @pytest.mark.parametrize(
+    "matrix", [[["a"]], [[None]], [[1, 2], [3]], np.eye(2) * 1j, [], 1.0, [[np.nan]], [[1e300]], [[[1.0]]]]
+)
+@pytest.mark.parametrize("rescale_rows", [False, True])
+def test_what_is_no_matrix_is_refused(on_cpu: MatMul, matrix: Any, rescale_rows: bool) -> None:
+    with pytest.raises(InputError):
+        on_cpu.set_weights(matrix, rescale_rows=rescale_rows)
+
+
+def test_a_matrix_that_is_clipped_is_multiplied_by_as_it_is_then(on_cpu: MatMul) -> None:
+    on_cpu.set_weights(np.diag([3e38, -2.0, 0.5]), accept_clipping=True)
+    assert on_cpu.multiply([1.0, 1.0, 1.0]).outputs == pytest.approx([1.0, -1.0, 0.5], abs=0.05)
+
+
+@pytest.mark.parametrize(
     ("inputs", "options"),
     [
         (np.zeros(5), {}),
@@ -208,6 +222,8 @@ def test_a_matrix_of_too_many_tiles_is_refused_with_the_size_that_would_fit(on_c
         (np.zeros((0, 4)), {}),
         ([np.nan, 0, 0, 0], {}),
         ([np.inf, 0, 0, 0], {}),
+        ([1e300, 0, 0, 0], {}),
+        (["a", "b", "c", "d"], {}),
         (np.zeros(4), {"passes": 0}),
         (np.zeros(4), {"input_scale": -1.0}),
         (np.zeros(4), {"input_scale": np.nan}),

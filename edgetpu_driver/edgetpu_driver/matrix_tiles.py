@@ -1,0 +1,87 @@
+"""The tiles of a matrix: how it is cut for Dense models, and how each fills the range of its output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.engine import MatrixEngine
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.weights import STEPS
+
+INPUT_CREST = 3.5
+"""Range of the inputs over their root mean square for which rows are scaled."""
+
+OUTPUT_CREST = 4.2
+"""Range of the outputs over their root mean square, for inputs that know nothing of the rows."""
+
+_SMALLEST_ROW = 1e-26  # in length; what is below has outputs of 0
+_SMALL_SQUARE = 1e-30  # below it float32 loses digits
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """What one model multiplies by."""
+
+    engine: MatrixEngine
+    rows: slice
+    columns: slice
+    gains: NDArray[np.float64] | None
+    """What outputs come multiplied by, per row; None for 1."""
+    reach: float
+    """Largest root mean square of an output, over random inputs of length 1; 0 if unknown."""
+
+
+def cut(shape: tuple[int, ...], tile: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns of each tile."""
+    for row in range(0, shape[0], tile[0]):
+        for column in range(0, shape[1], tile[1]):
+            yield (
+                slice(row, min(row + tile[0], shape[0])),
+                slice(column, min(column + tile[1], shape[1])),
+            )
+
+
+def tile_as_compiled(
+    engine: MatrixEngine, rows: slice, columns: slice, part: NDArray[np.floating[Any]] | None
+) -> Tile:
+    """One with the scales of the model, which may clip; None for weights that are not known."""
+    if part is None:
+        return Tile(engine, rows, columns, None, 0.0)
+    width = sqrt(part.shape[1])
+    most = STEPS * float(engine.weight_tensor().scales.max()) * width
+    return Tile(engine, rows, columns, None, min(float(_row_lengths(part).max()), most) / width)
+
+
+def rescaled_tile(engine: MatrixEngine, rows: slice, columns: slice, part: NDArray[np.floating[Any]]) -> Tile:
+    """One whose rows each have the gain that makes random inputs use the range of the output."""
+    (source,), (result,) = engine.inputs, engine.outputs
+    lengths = _row_lengths(part)
+    typical = lengths * (source.scale * symmetric_steps(source) / INPUT_CREST)
+    wanted = result.scale * symmetric_steps(result) / OUTPUT_CREST
+    gains = np.divide(wanted, typical, out=np.ones_like(typical), where=lengths > _SMALLEST_ROW)
+    with np.errstate(invalid="ignore"):  # the engine refuses NaN and infinity
+        reach = float((lengths * gains).max()) / sqrt(part.shape[1])
+    return Tile(engine, rows, columns, gains, reach)
+
+
+def symmetric_steps(spec: TensorSpec) -> int:
+    """Steps on either side of zero; ModelUnsupportedError for a tensor that is not quantised to 8 bits."""
+    if spec.dtype not in (np.uint8, np.int8) or not spec.scale > 0:
+        raise ModelUnsupportedError(f"expected a model with 8-bit quantised tensors; got {spec}")
+    limits = np.iinfo(spec.dtype)
+    return int(min(limits.max - spec.zero_point, spec.zero_point - limits.min))
+
+
+def _row_lengths(matrix: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):
+        squares = np.einsum("ij,ij->i", matrix, matrix, dtype=np.float32)
+    if squares.min() > _SMALL_SQUARE and np.isfinite(squares.max()):
+        return np.asarray(np.sqrt(squares.astype(np.float64)))
+    return np.asarray(np.linalg.norm(matrix.astype(np.float64), axis=1))
