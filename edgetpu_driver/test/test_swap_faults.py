@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 
 from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.engines.cpu import CpuEngine
-from edgetpu_driver.errors import DeviceError, ModelUnsupportedError, UnavailableError
+from edgetpu_driver.errors import DeviceError, ModelNotFoundError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.graphs import dense
 from edgetpu_driver.host_records import Inference, State, WeightRequest
 from edgetpu_driver.hosted_matrix import ProductRequest, needs_tiles
@@ -169,7 +170,7 @@ def test_results_tell_their_weights_while_swaps_fail_and_the_stick_comes_and_goe
             with suppress(*FAULTS):
                 inferences.append(host.invoke("dense", X))
 
-    threads = [threading.Thread(target=keep_asking) for _ in range(2)]
+    threads = [threading.Thread(target=keep_asking, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     for number in range(60):
@@ -187,6 +188,38 @@ def test_results_tell_their_weights_while_swaps_fail_and_the_stick_comes_and_goe
     assert len({each.weights_version for each in inferences}) > 5
     for each in inferences:
         np.testing.assert_array_equal(each.outputs["y"], expected[in_force[each.weights_version]])
+
+
+@pytest.mark.parametrize("weights", [NEW, NEW_TILES], ids=["one tile", "four tiles"])
+def test_weights_for_a_model_that_comes_and_goes_are_in_force_or_refused(
+    make_host: Any, expected: Any, weights: NDArray[Any]
+) -> None:
+    host = make_host(resets=False)
+    done, outcomes = threading.Event(), []
+
+    def keep_loading() -> None:
+        while not done.is_set():
+            host.load("dense")
+            time.sleep(0.001)
+            host.unload("dense")
+
+    loader = threading.Thread(target=keep_loading, daemon=True)
+    loader.start()
+    for _ in range(2000):
+        try:
+            version = host.set_weights("dense", WeightRequest(weights)).version
+            inference = host.invoke("dense", X) if weights is NEW else None
+        except ModelNotFoundError:
+            outcomes.append("refused")
+        else:
+            outcomes.append("in force")
+            if inference is not None and inference.weights_version == version:
+                np.testing.assert_array_equal(inference.outputs["y"], expected[True])
+        if min(outcomes.count("in force"), outcomes.count("refused")) >= 5:
+            break
+    done.set()
+    loader.join()
+    assert set(outcomes) == {"in force", "refused"}
 
 
 @pytest.mark.parametrize("weights", [NEW, NEW_TILES], ids=["one tile", "four tiles"])
