@@ -92,6 +92,7 @@ class PreparedExecutable:
 
     def run(self, link: UsbLink) -> None:
         """Everything the executable puts on and takes off the wire, in the order of its hints."""
+        self._scratch.fill(0)  # what is sent back before it came must not be of an earlier run
         for step in self._steps:
             step(link)
 
@@ -237,34 +238,19 @@ def _check_complete(executable: Executable) -> None:
         missing.append("there are no instructions")
     if not any(isinstance(hint, InterruptHint) for hint in executable.hints):
         missing.append("no interrupt says that it is done")
-    missing += _unfilled_scratch(executable.hints)
     if missing:
         raise ModelUnsupportedError(
             f"the DMA hints of executable '{executable.name}' are incomplete: {'; '.join(missing)}"
         )
 
 
-def _unfilled_scratch(hints: Iterable[Hint]) -> list[str]:
-    """Scratch transfers to the chip of bytes that the chip did not send before."""
-    missing: list[str] = []
-    filled: list[DmaHint] = []
-    for hint in _transfers(hints, Description.SCRATCH):
-        if hint.direction is Direction.OUTFEED:
-            filled.append(hint)
-            continue
-        end = hint.offset + hint.size
-        if _covered(filled, hint.offset) < end:
-            missing.append(f"scratch bytes {hint.offset} to {end} are sent back before all of them came")
-    return missing
-
-
 def _used_bytes(layer: Layer) -> int:
     return layer.element_count * layer.data_type.size
 
 
-def _covered(transfers: Iterable[DmaHint], start: int = 0) -> int:
-    """Where the bytes end that the transfers move from the start on without a gap."""
-    covered = start
+def _covered(transfers: Iterable[DmaHint]) -> int:
+    """Bytes from the start that the transfers move without a gap."""
+    covered = 0
     for hint in sorted(transfers, key=lambda hint: hint.offset):
         if hint.offset > covered:
             break

@@ -31,6 +31,8 @@ from edgetpu_driver.matrix_tiles import (
 )
 from edgetpu_driver.weights import WeightSwap
 
+MAX_PASSES = 64
+
 _COARSER = 1.5  # scale of the next attempt where outputs left their range
 _DITHER = 0.25  # by how much input scales of later passes differ
 _GOLDEN_RATIO = (sqrt(5) - 1) / 2
@@ -174,7 +176,8 @@ class MatMul:
 
         input_scale: real value of one input step; by default, for each vector, the finest that clips neither
         inputs nor outputs. accept_clipping: clip what a given scale cannot hold, not refuse it. passes:
-        repetitions that average out what rounding takes. Raises InputError, ClippingError, DeviceError.
+        repetitions that average out what rounding takes, at most 64. Raises InputError, ClippingError,
+        DeviceError.
         """
         vectors = self._vectors(inputs, input_scale, passes)
         batch = np.atleast_2d(vectors)
@@ -281,8 +284,8 @@ class MatMul:
             raise InputError("expected inputs that are finite as float32; got others")
         if input_scale is not None and not 0 < input_scale < np.inf:
             raise InputError(f"expected an input scale above 0; got {input_scale}")
-        if passes < 1:
-            raise InputError(f"expected at least 1 pass; got {passes}")
+        if not 1 <= passes <= MAX_PASSES:
+            raise InputError(f"expected 1 to {MAX_PASSES} passes; got {passes}")
         return vectors
 
     def _fitting_scales(self, batch: NDArray[np.float64]) -> NDArray[np.float64]:

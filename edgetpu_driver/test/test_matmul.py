@@ -225,6 +225,7 @@ def test_a_matrix_that_is_clipped_is_multiplied_by_as_it_is_then(on_cpu: MatMul)
         ([1e300, 0, 0, 0], {}),
         (["a", "b", "c", "d"], {}),
         (np.zeros(4), {"passes": 0}),
+        (np.zeros(4), {"passes": 65}),
         (np.zeros(4), {"input_scale": -1.0}),
         (np.zeros(4), {"input_scale": np.nan}),
     ],

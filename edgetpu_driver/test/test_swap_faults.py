@@ -40,6 +40,7 @@ VECTOR = RNG.standard_normal(2 * SIZE)
 OLD, NEW = (RNG.uniform(-1, 1, (SIZE, SIZE)).astype(np.float32) for _ in range(2))
 OLD_TILES, NEW_TILES = (np.tile(matrix, (2, 2)) for matrix in (OLD, NEW))
 FAULTS = DeviceError, UnavailableError
+PATIENCE = 30.0
 TRANSFERS = {Transfer.BULK_OUT: 2, Transfer.EVENT: 1}
 """Of an upload: instructions and parameters, and the event that they are in place."""
 STRIKES = [
@@ -205,7 +206,8 @@ def test_weights_for_a_model_that_comes_and_goes_are_in_force_or_refused(
 
     loader = threading.Thread(target=keep_loading, daemon=True)
     loader.start()
-    for _ in range(2000):
+    end = time.monotonic() + PATIENCE
+    while min(outcomes.count("in force"), outcomes.count("refused")) < 5 and time.monotonic() < end:
         try:
             version = host.set_weights("dense", WeightRequest(weights)).version
             inference = host.invoke("dense", X) if weights is NEW else None
@@ -215,11 +217,9 @@ def test_weights_for_a_model_that_comes_and_goes_are_in_force_or_refused(
             outcomes.append("in force")
             if inference is not None and inference.weights_version == version:
                 np.testing.assert_array_equal(inference.outputs["y"], expected[True])
-        if min(outcomes.count("in force"), outcomes.count("refused")) >= 5:
-            break
     done.set()
     loader.join()
-    assert set(outcomes) == {"in force", "refused"}
+    assert min(outcomes.count("in force"), outcomes.count("refused")) >= 5
 
 
 @pytest.mark.parametrize("weights", [NEW, NEW_TILES], ids=["one tile", "four tiles"])

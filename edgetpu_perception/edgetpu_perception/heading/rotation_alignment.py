@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.camera import Pinhole
+from edgetpu_perception.confidence import ramp
 from edgetpu_perception.heading.features import Grid
 from edgetpu_perception.heading.rotation import Matrix, to_matrix
 
@@ -23,9 +24,14 @@ others are so alike that they would add little."""
 BLOCKS = 4
 """Blocks of residuals along each side that are taken as independent; features reach 13 px."""
 
-OUTLIER = 1.25
-"""Residuals of so many deviations count a quarter (Geman and McClure). When the camera is carried along, much
-of the picture is near and moves otherwise than in a rotation: that must count as good as nothing."""
+OUTLIER = (4.0, 1.25)
+"""Residuals of so many deviations count a quarter (Geman and McClure): the first number where they are those
+of noise, the second where some are far larger. When the camera is carried along, much of the picture is near
+and moves otherwise than in a rotation: that must count as good as nothing."""
+
+TAIL = (1.2, 1.5)
+"""Standard deviation of residuals over what their median tells of it: just noise up to the first, with parts
+that move otherwise from the second on. About 1.1 where a camera only turns, 2 where a person carries it."""
 
 MAX_ITERATIONS = 8
 
@@ -350,8 +356,10 @@ def _robust(residual: Floats, inside: Floats, near: bool) -> tuple[Floats, Float
     which converges slowly but from anywhere. The scale is the median absolute residual.
     """
     size = np.abs(residual)[:, inside > 0].ravel()
-    middle = float(np.partition(size, size.size // 2)[size.size // 2]) if size.size else 0.0
-    ratio = residual * np.float32(1.0 / (OUTLIER * _MAD * middle + 1e-3))
+    middle = _MAD * float(np.partition(size, size.size // 2)[size.size // 2]) if size.size else 0.0
+    tail = math.sqrt(float(size @ size) / size.size) / (middle + 1e-3) if size.size else 0.0
+    outlier = OUTLIER[0] + (OUTLIER[1] - OUTLIER[0]) * ramp(tail, *TAIL)
+    ratio = residual * np.float32(1.0 / (outlier * middle + 1e-3))
     np.multiply(ratio, ratio, out=ratio)
     reach = np.reciprocal(ratio + 1.0)
     stiffness = reach * reach

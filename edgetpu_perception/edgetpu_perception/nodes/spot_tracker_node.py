@@ -75,6 +75,8 @@ class SpotTrackerNode(EyeNode):
         """Whether the driver has been asked for that."""
         self._without_color = False
         """The model is loaded and does not have the weights of `_color` yet."""
+        self._turning = False
+        """The graph for a colour, in place of the one for brightness, is being loaded."""
         self._refused = ""
         super().__init__("spot_tracker", SETTINGS, **options)
 
@@ -140,9 +142,10 @@ class SpotTrackerNode(EyeNode):
 
     def _on_model(self) -> None:
         """Give a model that has just been loaded the weights of the present colour before any image."""
-        self._without_color = self._color is not None
+        self._without_color, self._turning = self._color is not None, False
         super()._on_model()
         if self._color is None or self._bound is None or self._client is None:
+            self._send_asked()
             return
 
         def done(swap: WeightSwap | EdgeTpuError) -> None:
@@ -188,12 +191,13 @@ class SpotTrackerNode(EyeNode):
         name = graph.name(color)
         data = models.build(name)
         self._tracker.set_color(color)
+        self._turning = True
         self.run_model(name, data)
 
     def _ask_for(self, color: Color) -> Future:
         """Have the model's weights replaced once no image is under way; a WeightSwap or the error."""
         answer = Future()
-        if self._client is None or not self._client.ready:
+        if self._client is None or not (self._client.ready or self._turning):
             answer.set_result(
                 UnavailableError(self._client.problem if self._client else "the node is ending")
             )
@@ -206,7 +210,7 @@ class SpotTrackerNode(EyeNode):
 
     def _send_asked(self) -> None:
         """Ask the driver for the weights of the colour that waits, if it has nothing else to do for us."""
-        if self._asked is None or self._sent or self._client is None or self._client.busy:
+        if self._asked is None or self._sent or self._turning or self._client is None or self._client.busy:
             return
         color, _ = self._asked
 
