@@ -338,6 +338,8 @@ class ModelHost:
 
     def _refusal(self, name: str, entry: Entry) -> EdgeTpuError:
         """Why a model without an engine does not run."""
+        if self._models.get(name) is not entry:
+            return ModelNotFoundError(f"model '{name}' was unloaded meanwhile")
         if entry.problem:
             return ModelUnsupportedError(f"model '{name}' cannot run here: {entry.problem}")
         return UnavailableError(f"no device: {self._message}")

@@ -211,7 +211,7 @@ def test_weights_for_a_model_that_comes_and_goes_are_in_force_or_refused(
         try:
             version = host.set_weights("dense", WeightRequest(weights)).version
             inference = host.invoke("dense", X) if weights is NEW else None
-        except ModelNotFoundError:
+        except ModelNotFoundError:  # noqa: PERF203
             outcomes.append("refused")
         else:
             outcomes.append("in force")
