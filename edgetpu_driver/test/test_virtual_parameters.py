@@ -153,3 +153,13 @@ def test_a_program_is_known_whatever_addresses_the_host_put_into_it(dense: Real)
     with EdgeTpu.open(usb_backend=dense.stick) as tpu:
         result = next(iter(tpu.run(other, {model.inputs[0].name: x}).values()))
     np.testing.assert_array_equal(result, dense.on_the_cpu(dense.graph, x))
+
+
+def test_a_model_taught_again_takes_the_place_of_itself(dense: Real) -> None:
+    assert dense.model.caching is not None
+    other = replace_tensor(dense.graph, dense.weights("FULLY_CONNECTED")[0], np.zeros((256, 256), np.int8))
+    for graph in (dense.graph, other, dense.graph):
+        dense.stick.teach(dense.model, graph)
+    program = dense.stick.library.find(dense.model.execution.bitstreams[0].data)
+    assert program is not None
+    assert len(program.models) == 2

@@ -91,7 +91,7 @@ class ProgramLibrary:
         if caching is not None:
             self._add(caching, b"")
         program = self._add(compiled.execution, _digest(caching) if caching is not None else b"")
-        program.models.insert(0, model)
+        program.models = [model, *(each for each in program.models if not each.computes_as(model))]
 
     def find(self, instructions: bytes) -> Program | None:
         """The program whose first bitstream this is, whatever addresses the host put into it."""

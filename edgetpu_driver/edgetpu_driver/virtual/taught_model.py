@@ -67,6 +67,11 @@ class TaughtModel:
         ]
         self._engines: dict[tuple[bytes, bytes], _Engine | None] = {}
 
+    def computes_as(self, other: TaughtModel) -> bool:
+        """Whether it is the same model, taught again."""
+        listed = self._places or other._places
+        return not listed and (self._source, self._own) == (other._source, other._own)
+
     def evaluate(
         self, inputs: Mapping[str, bytearray], cached: bytes, streamed: bytes
     ) -> dict[str, bytes] | None:
