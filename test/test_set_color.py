@@ -179,6 +179,17 @@ def test_a_tracker_for_brightness_turns_to_a_color(
     assert tracker.place() == near("red")
 
 
+def test_a_color_asked_for_while_the_graph_for_colors_is_loaded_comes_into_force(
+    graph: Any, start_node: Callable[..., Any], tmp_path: Path
+) -> None:
+    tracker = Tracker(graph, start_node, "hasty", "cpu", tmp_path).run()
+    tracker.place()
+    assert tracker.set(preset="blue").success
+    answer = tracker.set(preset="green")
+    assert answer.success, answer.message
+    assert tracker.place() == near("green")
+
+
 def test_the_parameter_takes_weights(graph: Any, start_node: Callable[..., Any], tmp_path: Path) -> None:
     tracker = Tracker(graph, start_node, "weights", "cpu", tmp_path).run(color="[-1.0, -1.0, 2.0]")
     assert tracker.place() == near("blue")

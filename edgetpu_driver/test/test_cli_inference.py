@@ -113,6 +113,12 @@ def test_an_array_of_another_shape_or_kind_is_refused() -> None:
         fitted(IMAGE, np.zeros((2, 2), np.int64))
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_numbers_that_are_not_finite_are_refused(number: float) -> None:
+    with pytest.raises(InputError, match=r"expected finite numbers for 'image'"):
+        fitted(IMAGE, np.array([0.0, 1.0, 2.0, number]).reshape(1, 2, 2, 1))
+
+
 def test_an_image_is_resized_to_the_input(tmp_path: Path) -> None:
     cv2 = pytest.importorskip("cv2", reason="OpenCV reads images")
     path = tmp_path / "grey.png"

@@ -64,6 +64,8 @@ def fitted(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
         raise InputError(f"expected {spec}; got {array.dtype.name}{list(array.shape)}")
     array = array.reshape(spec.shape)
     if array.dtype.kind == "f" and spec.dtype.kind in "iu" and spec.scale > 0:
+        if not np.isfinite(array).all():
+            raise InputError(f"expected finite numbers for {spec}; got NaN or infinity")
         return spec.quantise(array)
     if not np.can_cast(array.dtype, spec.dtype, "same_kind") or array.dtype.itemsize != spec.dtype.itemsize:
         raise InputError(f"expected {spec}, or real numbers; got {array.dtype.name}{list(array.shape)}")

@@ -48,6 +48,8 @@ def _write(text: str) -> None:
 def _complain(error: Exception, as_json: bool) -> int:
     """Say in one line what went wrong; with --json on standard output too."""
     message = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        message = f"{error.filename}: {error.strerror}"
     if as_json:
         _write(to_json({"error": {"kind": type(error).__name__, "message": message}}))
     print(f"edgetpu: {message}", file=sys.stderr)
