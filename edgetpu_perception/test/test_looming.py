@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_perception.approach.brightness import variance_of
 from edgetpu_perception.approach.plane_slant import PlaneSlant
 from edgetpu_perception.approach.relative_depth import RelativeDepth
 from edgetpu_perception.approach.second_motion import MotionSearch
@@ -286,10 +287,12 @@ class TestNoApproach:
 
         assert claimed(watch(looming, view, 2.0)) == 0
 
-    def test_of_a_blank_view(self, looming: Looming) -> None:
-        random = np.random.default_rng(6)
-        noise = watch(looming, lambda _: np.rint(random.normal(150, 4, (64, 64))).astype(np.uint8), 2.0)
-        assert claimed(noise) == 0
+    @pytest.mark.parametrize("size", [64, 128])
+    @pytest.mark.parametrize("noise", [0.5, 1, 2, 4])
+    def test_of_a_blank_view(self, size: int, noise: float) -> None:
+        random, eye = np.random.default_rng(6), Looming(size=size)
+        results = watch(eye, lambda _: np.rint(random.normal(150, noise, (size, size))).astype(np.uint8), 2.0)
+        assert not any(result.valid for result in results)
 
     @pytest.mark.parametrize("level", [0, 128, 255])
     def test_of_a_perfectly_even_view(self, looming: Looming, level: int) -> None:
@@ -464,3 +467,9 @@ def test_a_camera_of_another_size_is_not_believed(engine: CpuEngine) -> None:
         watch(Looming(engine, camera), lambda t: wall.seen(t), 0.0) for camera in (odd, None)
     )
     assert with_odd == without
+
+
+@pytest.mark.parametrize("sigma", [0.4, 0.7, 1.5])
+def test_noise_is_measured_although_it_is_rounded_to_whole_levels(sigma: float) -> None:
+    rounded = np.rint(np.random.default_rng(9).normal(0, sigma, 20000)).astype(np.float32)
+    assert variance_of(rounded**2) == pytest.approx(sigma**2, rel=0.1)

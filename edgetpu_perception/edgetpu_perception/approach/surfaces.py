@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from edgetpu_perception.approach.brightness import Exposure, NoiseLevel
 from edgetpu_perception.approach.homography_alignment import (
     TILT,
     TURN,
@@ -55,8 +55,8 @@ EDGE_ERROR = 0.1
 IMAGE_NOISE = 0.85
 """Share of the variance of a difference, at most, that is the image's: warping smooths the keyframe's."""
 
-SMALLEST_NOISE = 0.1
-"""Variance of the difference of two maps, at least: their own quantum, grey levels squared."""
+ROUNDING = 1 / 12
+"""Variance of a slope that comes from rounding it to whole grey levels."""
 
 CLAIM_RATE = 0.15
 """A surface comes closer when its rate, 1/s, is above this ..."""
@@ -72,21 +72,6 @@ _FREE = np.array([0.15, 0.15, 0.05, 0.05, 0.03, 0.03, 0.1, 0.1]) ** -2.0
 
 _BESIDE = np.array([0.15, 0.15, 0.05, 0.01, 0.01, 0.01, 0.02, 0.02]) ** -2.0
 """... and of another one's: the camera, and so turn and tilt, is the same."""
-
-_FIRST_NOISE = 10.0
-"""Variance of the difference of two maps before it is measured, grey levels squared."""
-
-_MIDDLE_GREY = 128.0
-"""What a brightness of 0 stands for, grey levels."""
-
-_EXPOSURE_STEP = 0.04
-"""Relative change of the brightness of every quarter of the image, at least, that is not motion."""
-
-_DARK = 16.0
-"""Grey level below which a ratio tells nothing."""
-
-_MIDDLE = 118.0
-"""Brightness, from the middle, up to which noise is not clipped, grey levels."""
 
 _WINDOW = 7
 """Side of the neighbourhood over which residuals are averaged, elements."""
@@ -193,12 +178,10 @@ class SurfaceTracker:
         self.surfaces: list[Surface] = []
         self._keyframe: Map | None = None
         self._keyframe_stamp = self._stamp = math.nan
-        self._noise = _FIRST_NOISE
-        self._noise_known = False
+        self._noise = NoiseLevel()
         self.unexplained = 0.0
         self._next_trial = 4
-        self._quarters: Map = np.full((2, 2), np.nan, np.float32)
-        self._exposure = 1.0
+        self._exposure = Exposure()
 
     def update(self, brightness: Map, slope_x: Map, slope_y: Map, stamp: float) -> Surface | None:
         """Take one image; returns the surface of interest, None while there are too few images.
@@ -207,13 +190,13 @@ class SurfaceTracker:
         """
         if self._keyframe is None:
             self._keyframe, self._keyframe_stamp, self._stamp = brightness.copy(), stamp, stamp
-            self._follow_exposure(brightness)
+            self._exposure.follow(brightness)
             self.surfaces = [Surface(np.ones(self._grid.shape, np.float32))]
             return None
         seconds, self._stamp = stamp - self._stamp, stamp
         self._aligner.set_image(brightness, slope_x, slope_y)
         steepness = np.float32(EDGE_ERROR**2) * (slope_x**2 + slope_y**2)
-        self._follow_exposure(brightness)
+        self._exposure.follow(brightness)
         alignments = self._follow(steepness, seconds)
         if self.surfaces[0].overlap < LOST_OVERLAP:
             self.restart()
@@ -223,37 +206,29 @@ class SurfaceTracker:
         self._renew_keyframe(brightness)
         return surface if surface.frames > 1 else None
 
-    def _follow_exposure(self, brightness: Map) -> None:
-        """Notice when the camera changes its exposure: all quarters of the image change alike."""
-        quarters = cv2.resize(brightness, (2, 2), interpolation=cv2.INTER_AREA) + np.float32(_MIDDLE_GREY)
-        quarters = np.maximum(quarters, _DARK)
-        ratios = (quarters / self._quarters).ravel().tolist()
-        self._quarters = quarters
-        if min(ratios) > 1 + _EXPOSURE_STEP or max(ratios) < 1 - _EXPOSURE_STEP:
-            self._exposure *= sum(ratios) / len(ratios)
-
     def _follow(self, steepness: Map, seconds: float) -> list[Alignment]:
         """Align every surface, the main one, which comes first, first."""
         main = self.surfaces[0]
-        certainty = np.float32(CORRELATION**-2) / (np.float32(max(self._noise, SMALLEST_NOISE)) + steepness)
+        noise = np.float32(self._noise.variance)
+        certainty = np.float32(CORRELATION**-2) / (noise + steepness)
         alignments = []
         for surface in self.surfaces:
             predicted = surface.warp @ surface.motion
             others = np.zeros(5)
             if surface is main:
                 others[0] = parameters_of(predicted)[TURN]
-                expected = Expectation(predicted, others, _FREE, self._exposure)
+                expected = Expectation(predicted, others, _FREE, self._exposure.ratio)
             else:
                 known = parameters_of(main.warp)
                 others[0], others[TILT - TURN :] = known[TURN], known[TILT:]
-                expected = Expectation(predicted, others, _BESIDE, self._exposure)
+                expected = Expectation(predicted, others, _BESIDE, self._exposure.ratio)
             assert self._keyframe is not None
             steps = 2 if surface.frames > 3 else 4
             alignment = self._aligner.align(
                 self._keyframe,
                 certainty * surface.part,
                 expected,
-                self._slope_noise * IMAGE_NOISE * self._noise,
+                self._slope_noise * IMAGE_NOISE * self._noise.variance + ROUNDING,
                 steps,
             )
             self._advance(surface, alignment, seconds, surface is main)
@@ -287,13 +262,9 @@ class SurfaceTracker:
         """Divide the map among the surfaces, largest first; try another, drop one that explains nothing."""
         squares = [alignment.residual**2 for alignment in alignments]
         own = self._own(squares)
-        scale = np.float32(max(self._noise, SMALLEST_NOISE)) + steepness
-        sample = (own / scale)[self._unclipped(brightness, alignments[0].inside)][::3]
-        # The lower quartile of a squared normal variable is 0.1015 of its variance.
-        quartile = float(np.partition(sample, sample.size // 4)[sample.size // 4])
-        measured = quartile / 0.1015 * max(self._noise, SMALLEST_NOISE)
-        self._noise += (0.2 if self._noise_known else 1.0) * (measured - self._noise)
-        self._noise_known = True
+        noise = np.float32(self._noise.variance)
+        scale = noise + steepness
+        self._noise.measure(own * (noise / scale), brightness, alignments[0].inside)
         squares = [square / scale for square in squares]
         around = [cv2.blur(square, (_WINDOW, _WINDOW)) for square in squares]
         main = self.surfaces[0]
@@ -315,11 +286,6 @@ class SurfaceTracker:
             return maps[0]
         main, other = self.surfaces
         return np.where(main.part >= other.part, maps[0], maps[1])
-
-    def _unclipped(self, brightness: Map, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Where noise shows in full, which it does not at black and white."""
-        middle = inside & (np.abs(brightness) < _MIDDLE)
-        return middle if np.count_nonzero(middle) > 0.1 * self._size else inside
 
     def _try_another(self, alignment: Alignment, scale: Map) -> None:
         main = self.surfaces[0]
@@ -362,6 +328,7 @@ class SurfaceTracker:
             self.surfaces.reverse()
         if superfluous:
             del self.surfaces[1]
+            self.surfaces[0].established = True
             self._next_trial = self.surfaces[0].frames + _PAUSE
 
     def _alike(self) -> bool:
@@ -400,7 +367,7 @@ class SurfaceTracker:
             or main.overlap < SMALLEST_OVERLAP
         ):
             self._keyframe, self._keyframe_stamp = brightness.copy(), self._stamp
-            self._exposure = 1.0
+            self._exposure.ratio = 1.0
             for surface in self.surfaces:
                 surface.warp = np.eye(3)
                 surface.log_depth = 0.0

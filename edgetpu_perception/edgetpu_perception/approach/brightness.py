@@ -1,0 +1,95 @@
+"""What changes the brightness of an image without any motion: noise, and the exposure of the camera."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Map = NDArray[np.float32]
+
+SMALLEST_NOISE = 0.1
+"""Variance of the difference of two maps, at least: their own quantum, grey levels squared."""
+
+_FIRST_NOISE = 10.0
+"""The same before it is measured."""
+
+_NEWEST = 0.2
+"""Weight of the newest measurement of noise."""
+
+_QUARTILE = 0.1015
+"""Lower quartile of the square of a normal variable with variance 1."""
+
+_HALF_A_LEVEL = 0.25
+"""Square of half a grey level: a difference that is rounded away."""
+
+_MOST_EQUAL = 0.999
+"""Share of differences that are rounded away, at most, from which a variance can be told."""
+
+_NORMAL = NormalDist()
+
+_UNCLIPPED = 118.0
+"""Brightness, from the middle, up to which noise is not clipped, grey levels."""
+
+_MIDDLE_GREY = 128.0
+"""What a brightness of 0 stands for, grey levels."""
+
+_EXPOSURE_STEP = 0.04
+"""Relative change of the brightness of every quarter of the image, at least, that is not motion."""
+
+_DARK = 16.0
+"""Grey level below which a ratio tells nothing."""
+
+
+class NoiseLevel:
+    """Variance of the difference of two aligned maps, grey levels squared."""
+
+    def __init__(self) -> None:
+        self._variance = _FIRST_NOISE
+        self._known = False
+
+    @property
+    def variance(self) -> float:
+        """Never less than the quantum of the maps makes it."""
+        return max(self._variance, SMALLEST_NOISE)
+
+    def measure(self, squares: Map, brightness: Map, inside: NDArray[np.bool_]) -> None:
+        """Take the squared differences of two maps, one of them `brightness`, where there are any."""
+        middle = inside & (np.abs(brightness) < _UNCLIPPED)
+        counted = middle if np.count_nonzero(middle) > 0.1 * middle.size else inside
+        measured = variance_of(squares[counted][::3])
+        self._variance += (_NEWEST if self._known else 1.0) * (measured - self._variance)
+        self._known = True
+
+
+def variance_of(squares: Map) -> float:
+    """Variance of a normal variable from the lower quartile of its squares [n], or from more of them.
+
+    Whole grey levels that differ by less than half a level are mostly the same, so the quartile itself tells
+    nothing of a small variance.
+    """
+    quartile = float(np.partition(squares, squares.size // 4)[squares.size // 4])
+    if quartile >= _HALF_A_LEVEL:
+        return quartile / _QUARTILE
+    share = np.count_nonzero(squares < _HALF_A_LEVEL) / squares.size
+    return _HALF_A_LEVEL / _NORMAL.inv_cdf((1 + min(share, _MOST_EQUAL)) / 2) ** 2
+
+
+class Exposure:
+    """Notices when the camera changes its exposure: all quarters of the image change alike."""
+
+    def __init__(self) -> None:
+        self.ratio = 1.0
+        """Brightness of the present image over that of the keyframe; to be set to 1 at a new one."""
+        self._quarters: Map = np.full((2, 2), np.nan, np.float32)
+
+    def follow(self, brightness: Map) -> None:
+        """Take the next image."""
+        quarters = cv2.resize(brightness, (2, 2), interpolation=cv2.INTER_AREA) + np.float32(_MIDDLE_GREY)
+        quarters = np.maximum(quarters, _DARK)
+        ratios = (quarters / self._quarters).ravel().tolist()
+        self._quarters = quarters
+        if min(ratios) > 1 + _EXPOSURE_STEP or max(ratios) < 1 - _EXPOSURE_STEP:
+            self.ratio *= sum(ratios) / len(ratios)
