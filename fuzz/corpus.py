@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import PACKAGE_KEY, CompiledModel
 from edgetpu_driver.errors import ModelFormatError
@@ -26,12 +27,12 @@ class Sample:
     """A valid input and where in it something is to be found."""
 
     name: str
-    data: bytes
-    payloads: tuple[bytes, ...] = ()
+    data: bytes = field(repr=False)
+    payloads: tuple[bytes, ...] = field(default=(), repr=False)
     """Parts that may hold any bytes, so that changing them is of little use."""
 
     @cached_property
-    def structure(self) -> tuple[int, ...]:
+    def structure(self) -> NDArray[np.uint32]:
         """The positions that lie neither in a payload nor in a long run of zeros."""
         mask = np.ones(len(self.data), bool)
         for payload in (*self.payloads, bytes(_SHORTEST_PAYLOAD)):
@@ -39,7 +40,7 @@ class Sample:
             while start >= 0:
                 mask[start : start + len(payload)] = False
                 start = self.data.find(payload, start + len(payload))
-        return tuple(np.flatnonzero(mask).tolist())
+        return np.flatnonzero(mask).astype(np.uint32)
 
 
 def models() -> list[Sample]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
-from fuzz.mutations import mutated
+from fuzz.mutations import Mutant, mutants
 from fuzz.targets import Target
 
 SECONDS = 2.0
@@ -51,9 +51,9 @@ def fuzz(target: Target, inputs: int, number: int, tally: Tally, advance: Callab
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    @given(mutated(target.samples))
-    def one(data: bytes) -> None:
-        check(target, data, tally)
+    @given(mutants(target.samples))
+    def one(mutant: Mutant) -> None:
+        check(target, mutant.data(), tally)
         advance()
 
     one()

@@ -1,14 +1,16 @@
-"""Changes to valid inputs, as Hypothesis strategies, so that a finding shrinks to the few that matter."""
+"""Changes to valid inputs, as Hypothesis strategies, so that a finding shrinks to the few that matter.
+
+What is drawn is the changes, not the changed bytes: Hypothesis keeps what it draws for as long as it runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
 from fuzz.corpus import Sample
-
-Mutation = Callable[[bytearray], None]
 
 _COUNTS = (1, 1, 1, 2, 3, 8)
 _INTERESTING = (
@@ -30,59 +32,110 @@ _INTERESTING = (
 _LONGEST_BLOCK = 256
 
 
+@dataclass(frozen=True)
+class Replace:
+    """Put other bytes, of any number, in the place of some."""
+
+    position: int
+    length: int
+    value: bytes
+
+    def apply(self, data: bytearray) -> None:
+        """Change the data."""
+        data[self.position : self.position + self.length] = self.value
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copy a block over another one of the same length."""
+
+    position: int
+    source: int
+    length: int
+
+    def apply(self, data: bytearray) -> None:
+        """Change the data."""
+        block = data[self.source : self.source + self.length]
+        data[self.position : self.position + len(block)] = block[: max(len(data) - self.position, 0)]
+
+
+@dataclass(frozen=True)
+class Add:
+    """Change a little-endian 32-bit number: an offset to a neighbouring place, a length by one."""
+
+    position: int
+    amount: int
+
+    def apply(self, data: bytearray) -> None:
+        """Change the data."""
+        place = slice(self.position, self.position + 4)
+        number = int.from_bytes(data[place], "little") + self.amount
+        data[place] = (number % (1 << 32)).to_bytes(4, "little")[: len(data[place])]
+
+
+Edit = Replace | Copy | Add
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A sample after one to eight changes."""
+
+    sample: Sample
+    edits: tuple[Edit, ...]
+
+    def data(self) -> bytes:
+        """The changed bytes."""
+        data = bytearray(self.sample.data)
+        for edit in self.edits:
+            edit.apply(data)
+        return bytes(data)
+
+
 @st.composite
-def mutated(draw: st.DrawFn, samples: Sequence[Sample]) -> bytes:
-    """One of the samples after one to eight changes, most of them where its structure stands."""
+def mutants(draw: st.DrawFn, samples: Sequence[Sample]) -> Mutant:
+    """Any of the samples, changed mostly where its structure stands."""
     sample = draw(st.sampled_from(samples))
-    data = bytearray(sample.data)
-    for _ in range(draw(st.sampled_from(_COUNTS))):
-        position = draw(_positions(sample))
-        draw(st.sampled_from(_KINDS))(draw, data, min(position, max(len(data) - 1, 0)))
-    return bytes(data)
+    kinds = (draw(st.sampled_from(_KINDS)) for _ in range(draw(st.sampled_from(_COUNTS))))
+    return Mutant(sample, tuple(kind(draw, len(sample.data), draw(_positions(sample))) for kind in kinds))
 
 
 def _positions(sample: Sample) -> st.SearchStrategy[int]:
-    anywhere = st.integers(0, len(sample.data) - 1)
-    return st.sampled_from(sample.structure) if sample.structure else anywhere
+    structure = sample.structure
+    if not len(structure):
+        return st.integers(0, len(sample.data) - 1)
+    return st.integers(0, len(structure) - 1).map(lambda index: int(structure[index]))
 
 
-def _set_byte(draw: st.DrawFn, data: bytearray, position: int) -> None:
-    data[position : position + 1] = bytes([draw(st.integers(0, 255))])
+def _set_byte(draw: st.DrawFn, size: int, position: int) -> Edit:  # noqa: ARG001
+    return Replace(position, 1, bytes([draw(st.integers(0, 255))]))
 
 
-def _set_number(draw: st.DrawFn, data: bytearray, position: int) -> None:
+def _set_number(draw: st.DrawFn, size: int, position: int) -> Edit:
     """Write a little-endian number, at its natural alignment as the format has it."""
     width = draw(st.sampled_from((1, 2, 4, 8)))
-    limits = st.sampled_from((*_INTERESTING, len(data), len(data) - position)) | st.integers(0, 2**32 - 1)
-    start = position - position % width
+    limits = st.sampled_from((*_INTERESTING, size, size - position)) | st.integers(0, 2**32 - 1)
     value = draw(limits) % (1 << 8 * width)
-    data[start : start + width] = value.to_bytes(width, "little")[: len(data) - start]
+    return Replace(position - position % width, width, value.to_bytes(width, "little"))
 
 
-def _add(draw: st.DrawFn, data: bytearray, position: int) -> None:
-    """Change a 32-bit number by a little: an offset to a neighbouring place, a length by one."""
-    start = position - position % 4
-    word = int.from_bytes(data[start : start + 4], "little") + draw(st.integers(-64, 64))
-    data[start : start + 4] = (word % (1 << 32)).to_bytes(4, "little")[: len(data) - start]
+def _add(draw: st.DrawFn, size: int, position: int) -> Edit:  # noqa: ARG001
+    return Add(position - position % 4, draw(st.integers(-64, 64)))
 
 
-def _copy(draw: st.DrawFn, data: bytearray, position: int) -> None:
-    """Copy a block over another one of the same length."""
-    source = draw(st.integers(0, max(len(data) - 1, 0)))
-    block = data[source : source + draw(st.integers(1, _LONGEST_BLOCK))]
-    data[position : position + len(block)] = block[: len(data) - position]
+def _copy(draw: st.DrawFn, size: int, position: int) -> Edit:
+    return Copy(position, draw(st.integers(0, size - 1)), draw(st.integers(1, _LONGEST_BLOCK)))
 
 
-def _delete(draw: st.DrawFn, data: bytearray, position: int) -> None:
-    del data[position : position + draw(st.integers(1, _LONGEST_BLOCK))]
+def _delete(draw: st.DrawFn, size: int, position: int) -> Edit:  # noqa: ARG001
+    return Replace(position, draw(st.integers(1, _LONGEST_BLOCK)), b"")
 
 
-def _insert(draw: st.DrawFn, data: bytearray, position: int) -> None:
-    data[position:position] = draw(st.binary(min_size=1, max_size=_LONGEST_BLOCK))
+def _insert(draw: st.DrawFn, size: int, position: int) -> Edit:  # noqa: ARG001
+    return Replace(position, 0, draw(st.binary(min_size=1, max_size=_LONGEST_BLOCK)))
 
 
-def _truncate(draw: st.DrawFn, data: bytearray, position: int) -> None:  # noqa: ARG001
-    del data[position:]
+def _truncate(draw: st.DrawFn, size: int, position: int) -> Edit:  # noqa: ARG001
+    return Replace(position, size, b"")
 
 
 _KINDS = (_set_byte, _set_number, _set_number, _set_number, _add, _add, _copy, _delete, _insert, _truncate)
