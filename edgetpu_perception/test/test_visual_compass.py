@@ -113,12 +113,12 @@ def test_rates_and_yaw_of_a_turn_are_right_to_a_fraction_of_a_degree(rate: int) 
     assert all(result.valid for result in results)
     assert rms(errors) < 0.42
     assert rms(np.convolve(errors, np.full(5, 0.2), "valid")) < 0.16
-    assert np.abs(degrees(results, "yaw") - yaws[1:]).max() < 0.08
+    assert np.abs(degrees(results, "yaw") - yaws[1:]).max() < 0.2
 
 
 def test_a_full_turn_ends_where_it_began_once_the_first_view_is_recognised() -> None:
     results = play(np.arange(0, 361, 3).tolist())
-    assert abs(math.degrees(results[-8].yaw) - 339) < 0.1
+    assert abs(math.degrees(results[-8].yaw) - 339) < 0.25
     assert math.degrees(results[-1].yaw) == pytest.approx(360, abs=0.02)
     assert results[-1].yaw_sigma < 0.2 * results[-8].yaw_sigma
 

@@ -17,6 +17,7 @@ from edgetpu_perception.heading.rotation import (
     orthonormal,
     to_matrix,
     to_vector,
+    trace,
     twist_angle,
 )
 from edgetpu_perception.heading.rotation_alignment import Alignment, RotationAligner, View
@@ -69,6 +70,9 @@ COAST = 1.0
 
 UNKNOWN_RATE = 1.0
 """One sigma of the angular velocity while lost, rad/s: robots turn no faster."""
+
+ACCELERATION = 1.0
+"""One sigma of the angular acceleration, rad/s^2: no more is read into a view that tells rates worse."""
 
 LEAST_CONTRAST = 0.35
 """Share of the keyframe's contrast in view below which the next keyframe is due."""
@@ -177,7 +181,7 @@ class HeadingFilter:
             self._keyframes.discard(last.pose.keyframe)  # nothing was like it
         gap = stamp - seen.pose.stamp
         # About the vertical only: cameras turn on, but do not topple.
-        rate = float(self._up @ seen.pose.orientation @ seen.velocity)
+        rate = float(self._up @ seen.pose.orientation @ seen.turning)
         turn = rate * min(gap, COAST) * self._up
         orientation = orthonormal(to_matrix(turn) @ seen.pose.orientation)
         covariance = self._covariance_of(seen.pose) + np.eye(3) * (UNKNOWN_RATE * gap) ** 2
@@ -185,7 +189,7 @@ class HeadingFilter:
         root = Keyframe(self._aligner.key(view), stamp, orientation, covariance, chain=self._chain)
         root.root_variance = root.variance
         self._keyframes.add(root)
-        return Fix(self._pose_at(root), seen.yaw + float(turn @ self._up), seen.velocity)
+        return Fix(self._pose_at(root), seen.yaw + float(turn @ self._up), seen.turning)
 
     def _settle(self, before: Fix, found: Pose, settled: Pose, confidence: float) -> Heading | None:
         """Go on from a view that was measured; None while what it was measured against is not believed."""
@@ -199,15 +203,13 @@ class HeadingFilter:
                 self._keyframes.doubt_chains(loss.chain, np.eye(3) * variance)
             self._loss = loss = None
         heading = self._heading(before, found, settled, confidence)
-        self._last = self._last_seen = Fix(settled, heading.yaw, heading.velocity)
+        self._last = self._last_seen = Fix(settled, heading.yaw, heading.turning, heading)
         return heading if loss is None else None
 
     def _recognise(self, view: View, found: Pose, tries: int) -> Pose | None:
         """Look for a view from before the camera was lost, where it may be looking; None if there is none."""
         chain = self._loss.chain + 1 if self._loss else found.keyframe.chain
-        reach = (
-            SURPRISE * math.sqrt(float(np.trace(self._covariance_of(found)))) + self._aligner.field_of_view
-        )
+        reach = SURPRISE * math.sqrt(trace(self._covariance_of(found))) + self._aligner.field_of_view
         others = self._keyframes.older(chain, found.orientation, reach)
         for _ in range(min(tries, len(others))):
             self._tries += 1
@@ -266,7 +268,7 @@ class HeadingFilter:
         pose = self._pose_of(found.stamp, known, alignment)
         correction = pose.orientation @ found.orientation.T
         covariance = self._covariance_of(found)
-        variance = float(np.trace(covariance))
+        variance = trace(covariance)
         if angle_between(correction, np.eye(3)) > SURPRISE * math.sqrt(doubt) + CERTAIN:
             return None
         if doubt > UNSURE**2 and known.key.spread < SPREAD:
@@ -281,7 +283,7 @@ class HeadingFilter:
 
     def _variance_between(self, found: Pose, known: Keyframe) -> float:
         """Of the rotation from a keyframe from before to a view, rad^2."""
-        own = float(np.trace(self._covariance_of(found))) - found.keyframe.variance
+        own = trace(self._covariance_of(found)) - found.keyframe.variance
         loss = self._loss
         if loss and not loss.left_behind:
             own += 3.0 * (UNKNOWN_RATE * (found.stamp - loss.stamp)) ** 2
@@ -295,9 +297,11 @@ class HeadingFilter:
         # Errors of the keyframe are common to both, block by block, and not part of the turn between them.
         common = before.influence if before.keyframe is found.keyframe else 0.0
         turn_covariance = self._covariance(found.influence - common, turn) / interval**2
+        back, up = found.orientation.T, self._up
+        measured = back @ turn / interval
+        velocity, velocity_covariance = _combined(last, measured, back @ turn_covariance @ back.T, interval)
+        axis = back @ up
         covariance = self._covariance_of(settled)
-        back = found.orientation.T
-        up = self._up
         near = last.yaw + float(turn @ up)
         return Heading(
             confidence=confidence,
@@ -305,10 +309,11 @@ class HeadingFilter:
             # Of all its full turns the one nearest to what is expected.
             yaw=near + math.remainder(twist_angle(settled.orientation, up) - near, 2.0 * math.pi),
             yaw_sigma=math.sqrt(float(up @ covariance @ up)),
-            yaw_rate=float(turn @ up) / interval,
-            yaw_rate_sigma=math.sqrt(float(up @ turn_covariance @ up)),
-            velocity=back @ turn / interval,
-            velocity_covariance=back @ turn_covariance @ back.T,
+            yaw_rate=float(velocity @ axis),
+            yaw_rate_sigma=math.sqrt(float(axis @ velocity_covariance @ axis)),
+            velocity=velocity,
+            velocity_covariance=velocity_covariance,
+            turning=measured,
         )
 
     def _pose_of(self, stamp: float, keyframe: Keyframe, alignment: Alignment) -> Pose:
@@ -320,7 +325,7 @@ class HeadingFilter:
 
     def _covariance(self, influence: NDArray[np.float64], turn: Vector) -> Matrix:
         """Of a measured turn, from what residuals had to do with it and from its size, rad^2."""
-        covariance: Matrix = self._aligner.covariance(influence) + SYSTEMATIC**2 * np.outer(turn, turn)
+        covariance: Matrix = self._aligner.covariance(influence) + SYSTEMATIC**2 * turn * turn[:, np.newaxis]
         return covariance
 
     def _covariance_of(self, pose: Pose) -> Matrix:
@@ -337,9 +342,24 @@ class HeadingFilter:
         return ramp(alignment.similarity, *SIMILAR) * ramp(alignment.overlap, *OVERLAP) * sharp
 
 
+def _combined(last: Fix, velocity: Vector, covariance: Matrix, interval: float) -> tuple[Vector, Matrix]:
+    """A measured angular velocity and what is to be expected after the one before, by their covariances."""
+    before = last.heading
+    if before is None:
+        return velocity, covariance
+    expected = before.velocity_covariance.copy()
+    expected.flat[::4] += (ACCELERATION * interval) ** 2
+    prior, change = trace(expected), velocity - before.velocity
+    total = prior + trace(covariance)
+    if float(change @ change) > SURPRISE**2 * total:
+        return velocity, covariance
+    gain = prior / total
+    return before.velocity + gain * change, (1.0 - gain) ** 2 * expected + gain**2 * covariance
+
+
 def _ahead(last: Fix, stamp: float) -> Matrix:
     """Orientation at a later time, when the camera goes on turning."""
-    return last.pose.orientation @ to_matrix(last.velocity * min(stamp - last.pose.stamp, COAST))
+    return last.pose.orientation @ to_matrix(last.turning * min(stamp - last.pose.stamp, COAST))
 
 
 def _when_new(keyframe: Keyframe) -> float:

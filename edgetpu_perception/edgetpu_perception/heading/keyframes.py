@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.heading.rotation import Matrix, orthonormal, to_matrix, to_vector
+from edgetpu_perception.heading.rotation import Matrix, orthonormal, to_matrix, to_vector, trace
 from edgetpu_perception.heading.rotation_alignment import Key
 
 CAPACITY = 200
@@ -35,7 +35,7 @@ class Keyframe:
     @property
     def variance(self) -> float:
         """Sum of the variances about all axes, rad^2."""
-        return float(np.trace(self.covariance))
+        return trace(self.covariance)
 
     def variance_to(self, other: Keyframe) -> float:
         """Of the rotation from here to another keyframe, rad^2; at most so much."""
@@ -80,7 +80,7 @@ class Keyframes:
         for each in self._frames:
             if each.chain > after:
                 each.covariance = each.covariance + covariance
-                each.root_variance += float(np.trace(covariance))
+                each.root_variance += trace(covariance)
         self._index()
 
     def older(self, chain: int, orientation: Matrix, reach: float) -> list[Keyframe]:
@@ -103,7 +103,7 @@ class Keyframes:
         a chain of measurements grow with its variance, so each keyframe takes its share in proportion.
         """
         vector = to_vector(correction)
-        total = float(np.trace(covariance)) - known.variance
+        total = trace(covariance) - known.variance
         for keyframe in self._frames[self._frames.index(known) + 1 :]:
             share = _share(keyframe.variance - known.variance, total)
             root = keyframe.root_variance - known.variance

@@ -27,6 +27,8 @@ class Heading:
     velocity: Vector
     """Angular velocity in the optical frame, rad/s."""
     velocity_covariance: Matrix
+    turning: Vector
+    """The angular velocity by this view and the one before alone."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,15 @@ class Pose:
 
 @dataclass(frozen=True)
 class Fix:
-    """A pose, the unwrapped yaw, rad, and the angular velocity in the optical frame, rad/s."""
+    """A pose, how the camera turns there, and what was told of it."""
 
     pose: Pose
     yaw: float
-    velocity: Vector
+    """rad, unwrapped"""
+    turning: Vector
+    """Angular velocity in the optical frame by this view and the one before alone, rad/s."""
+    heading: Heading | None = None
+    """None where the view was compared with none before."""
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,12 @@ others are so alike that they would add little."""
 BLOCKS = 4
 """Blocks of residuals along each side that are taken as independent; features reach 13 px."""
 
-OUTLIER = (4.0, 1.25)
+OUTLIER = (3.0, 1.1)
 """Residuals of so many deviations count a quarter (Geman and McClure): the first number where they are those
 of noise, the second where some are far larger. When the camera is carried along, much of the picture is near
 and moves otherwise than in a rotation: that must count as good as nothing."""
 
-TAIL = (1.2, 1.5)
+TAIL = (1.2, 1.6)
 """Standard deviation of residuals over what their median tells of it: just noise up to the first, with parts
 that move otherwise from the second on. About 1.1 where a camera only turns, 2 where a person carries it."""
 
@@ -355,9 +355,12 @@ def _robust(residual: Floats, inside: Floats, near: bool) -> tuple[Floats, Float
     The stiffness is psi'(r), kept from being negative, for Newton steps near the solution; else psi(r) / r,
     which converges slowly but from anywhere. The scale is the median absolute residual.
     """
-    size = np.abs(residual)[:, inside > 0].ravel()
-    middle = _MAD * float(np.partition(size, size.size // 2)[size.size // 2]) if size.size else 0.0
-    tail = math.sqrt(float(size @ size) / size.size) / (middle + 1e-3) if size.size else 0.0
+    size = np.abs(residual * inside).ravel()
+    count = int(inside.sum()) * len(residual)
+    # What is out of view is 0 and comes before all others.
+    place = size.size - count + count // 2
+    middle = _MAD * float(np.partition(size, place)[place]) if count else 0.0
+    tail = math.sqrt(float(size @ size) / count) / (middle + 1e-3) if count else 0.0
     outlier = OUTLIER[0] + (OUTLIER[1] - OUTLIER[0]) * ramp(tail, *TAIL)
     ratio = residual * np.float32(1.0 / (outlier * middle + 1e-3))
     np.multiply(ratio, ratio, out=ratio)
@@ -378,4 +381,4 @@ def _similarity(key: Key, value: Floats, inside: Floats) -> tuple[float, float, 
     contrast = float(seen @ seen)
     energy = contrast * float(there @ there)
     similarity = float(seen @ there) / math.sqrt(energy) if energy > 0 else 0.0
-    return similarity, float(inside.mean()), contrast / key.contrast
+    return similarity, float(inside.sum()) / inside.size, contrast / key.contrast
