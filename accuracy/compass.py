@@ -25,6 +25,7 @@ from accuracy.panoramas import (
     nodding,
     orientation,
     pinhole,
+    walled,
 )
 from edgetpu_driver.engines.engine import Engine
 from edgetpu_perception.camera import Pinhole
@@ -43,6 +44,9 @@ SETTLED = 5
 DISTORTION = (-0.25, 0.06, 0.001, -0.001)
 """k1 k2 p1 p2 of an ordinary wide lens."""
 
+WALL = 110.0
+"""Width of a wall without texture, deg: wider than any view."""
+
 CLIP = FOLDER.parent / "max-heromode.mp4"
 CLIP_FOCAL = 205.7 / 424
 """Focal length of the walking camera over the width of its picture; inferred, not calibrated."""
@@ -60,6 +64,8 @@ class Turn:
     distortion: tuple[float, ...] = ()
     kept: float = 1.0
     """Share of the frames that arrive."""
+    wall: float = 0.0
+    """Width of a wall without texture half way round, deg."""
 
     @property
     def seed(self) -> int:
@@ -120,6 +126,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         turns = [Turn(*each) for each in itertools.product(names, fields, rates)]
         rows += _turn_rows(run, turns, "full turns", asked=True)
         rows += _disturbed_rows(run, names[:1] if quick else names)
+        rows += _wall_rows(run, names[:1] if quick else names)
     settings = [(75.0, -60.0)] if quick else [(60.0, 30.0), (75.0, -60.0), (90.0, -90.0), (90.0, 10.0)]
     held_out = [Turn(name, *each) for name in PHOTOGRAPHS for each in settings]
     rows += _turn_rows(run, held_out, "held-out: full turns in wrapped photographs", asked=False)
@@ -205,7 +212,9 @@ def _stage(
     start = float(random.uniform(0.0, 360.0))
 
     def frames() -> Iterator[tuple[float, NDArray[np.uint8]]]:
-        table = Turntable(load(turn.panorama), camera)
+        opposite = start + math.copysign(180.0, turn.rate)
+        scene = walled(turn.panorama, opposite, turn.wall) if turn.wall else load(turn.panorama)
+        table = Turntable(scene, camera)
         for time in times:
             yield time, table.image(orientation(start + time * turn.rate, nodding(time)), random)
 
@@ -281,6 +290,26 @@ def _disturbed_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
             unit = "deg" if "yaw error" in metric else "deg/s"
             rows.append(Row("compass", case, metric, value, unit, reach, "lower", None, bound))
     return rows
+
+
+def _wall_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
+    """Rows of turns in which nothing at all is seen for a while."""
+    case = f"turns past a blank wall {WALL:.0f} deg wide, FOV 75 deg, 30 and 90 deg/s"
+    turns = [Turn(name, 75.0, rate, wall=WALL) for name in names for rate in (30.0, -90.0)]
+    tracks = [follow(engine, turn) for turn in turns]
+    over_sigma = [_finite((t.yaw - t.true_yaw) / t.yaw_sigma)[SETTLED:] for t in tracks]
+    rows = []
+    for metric, value, unit, reach in (
+        ("yaw error past the wall, worst", max(t.open_error for t in tracks), "deg", None),
+        ("yaw error over its sigma, 95 % of frames", _most(np.concatenate(over_sigma)), "", 3.0),
+        ("yaw error, first view recognised, worst", max(t.end_error for t in tracks), "deg", 0.5),
+    ):
+        rows.append(Row("compass", case, metric, value, unit, reach, "lower"))
+    return rows
+
+
+def _most(errors: Floats) -> float:
+    return float(np.percentile(np.abs(errors), 95))
 
 
 def _walk_rows(engine: Engine) -> list[Row]:

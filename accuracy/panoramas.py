@@ -75,11 +75,22 @@ def load(name: str) -> Panorama:
     return Panorama(np.hstack((photo, photo[:, ::-1])))
 
 
+def walled(name: str, yaw: float, width: float) -> Panorama:
+    """The same with a grey wall, soft at its edges, `width` deg wide around a direction to the left, deg."""
+    photo = load(name).photo
+    columns = photo.shape[1]
+    away = np.abs((np.arange(columns) + 0.5 - (0.5 - yaw / 360.0) * columns) % columns)
+    inside = width / 2.0 - np.minimum(away, columns - away) * 360.0 / columns
+    wall = np.clip(inside / 5.0 + 0.5, 0.0, 1.0)
+    return Panorama(as_pixels(photo * (1.0 - wall) + 128.0 * wall))
+
+
 class Panorama:
     """An equirectangular photograph, uint8 grey, its middle ahead of a camera at rest."""
 
     def __init__(self, photo: NDArray[np.uint8]) -> None:
         """`photo`: grey, [H, 2 H]."""
+        self.photo = photo
         self.height, self.width = photo.shape
         # One column more on each side, so that interpolation goes round.
         self._texels = cv2.copyMakeBorder(photo, 0, 0, 1, 1, cv2.BORDER_WRAP).astype(np.float32)

@@ -58,15 +58,21 @@ OVERLAP = (0.2, 0.4)
 BLUNT = (0.05, 0.3)
 """Sigma of an alignment, cells: no doubt below the first, no use above the second."""
 
-SYSTEMATIC = 0.004
+SYSTEMATIC = 0.0037
 """Sigma of a turn between two views as a share of it, beside what residuals tell: no focal length is known
 better, nor how much features are ahead of a turn (`compass_features.Grid.blur`)."""
+
+EVEN = 0.5
+"""Spread of contrast over the picture below which such errors no longer cancel out; they grow, squared."""
 
 LOST = 1.0
 """So long after the last known view, s, what is seen meanwhile is taken for the scene that stands still."""
 
-COAST = 1.0
+COAST = 2.0
 """A camera that sees nothing is taken to go on turning for so long, s."""
+
+PACE_TIME = 0.2
+"""The mean yaw rate over so long, s, is what it goes on with: the last one before a loss is often wrong."""
 
 UNKNOWN_RATE = 1.0
 """One sigma of the angular velocity while lost, rad/s: robots turn no faster."""
@@ -111,6 +117,7 @@ class HeadingFilter:
         self._loss: Loss | None = None
         self._sighting: Sighting | None = None
         self._tries = 0
+        self._pace = 0.0
         self._last: Fix | None = None
         self._last_seen: Fix | None = None
         self.reference_stamp = math.nan
@@ -158,7 +165,7 @@ class HeadingFilter:
         self._keyframes = Keyframes()
         self._keyframes.add(first)
         self._last = self._last_seen = Fix(self._pose_at(first), 0.0, np.zeros(3))
-        self._chain, self._loss, self._sighting = 0, None, None
+        self._chain, self._loss, self._sighting, self._pace = 0, None, None, 0.0
         self.reference_stamp = stamp
 
     def _track(self, view: View, last: Fix, stamp: float) -> Alignment:
@@ -181,8 +188,7 @@ class HeadingFilter:
             self._keyframes.discard(last.pose.keyframe)  # nothing was like it
         gap = stamp - seen.pose.stamp
         # About the vertical only: cameras turn on, but do not topple.
-        rate = float(self._up @ seen.pose.orientation @ seen.turning)
-        turn = rate * min(gap, COAST) * self._up
+        turn = self._pace * min(gap, COAST) * self._up
         orientation = orthonormal(to_matrix(turn) @ seen.pose.orientation)
         covariance = self._covariance_of(seen.pose) + np.eye(3) * (UNKNOWN_RATE * gap) ** 2
         self._chain += 1
@@ -203,6 +209,8 @@ class HeadingFilter:
                 self._keyframes.doubt_chains(loss.chain, np.eye(3) * variance)
             self._loss = loss = None
         heading = self._heading(before, found, settled, confidence)
+        weight = min((found.stamp - before.pose.stamp) / PACE_TIME, 1.0)
+        self._pace += weight * (heading.yaw_rate - self._pace)
         self._last = self._last_seen = Fix(settled, heading.yaw, heading.turning, heading)
         return heading if loss is None else None
 
@@ -296,7 +304,7 @@ class HeadingFilter:
         turn = to_vector(found.orientation @ before.orientation.T)
         # Errors of the keyframe are common to both, block by block, and not part of the turn between them.
         common = before.influence if before.keyframe is found.keyframe else 0.0
-        turn_covariance = self._covariance(found.influence - common, turn) / interval**2
+        turn_covariance = self._covariance(found.influence - common, turn, found.keyframe) / interval**2
         back, up = found.orientation.T, self._up
         measured = back @ turn / interval
         velocity, velocity_covariance = _combined(last, measured, back @ turn_covariance @ back.T, interval)
@@ -323,15 +331,16 @@ class HeadingFilter:
     def _pose_at(self, keyframe: Keyframe) -> Pose:
         return Pose(keyframe.stamp, keyframe.orientation, keyframe, np.zeros((3, self._aligner.blocks)))
 
-    def _covariance(self, influence: NDArray[np.float64], turn: Vector) -> Matrix:
+    def _covariance(self, influence: NDArray[np.float64], turn: Vector, keyframe: Keyframe) -> Matrix:
         """Of a measured turn, from what residuals had to do with it and from its size, rad^2."""
-        covariance: Matrix = self._aligner.covariance(influence) + SYSTEMATIC**2 * turn * turn[:, np.newaxis]
+        share = SYSTEMATIC * max(EVEN / keyframe.key.spread, 1.0) ** 2
+        covariance: Matrix = self._aligner.covariance(influence) + share**2 * turn * turn[:, np.newaxis]
         return covariance
 
     def _covariance_of(self, pose: Pose) -> Matrix:
         """Of a pose's orientation, about the world's axes, rad^2."""
         turn = to_vector(pose.orientation @ pose.keyframe.orientation.T)
-        covariance: Matrix = pose.keyframe.covariance + self._covariance(pose.influence, turn)
+        covariance: Matrix = pose.keyframe.covariance + self._covariance(pose.influence, turn, pose.keyframe)
         return covariance
 
     def _confidence(self, alignment: Alignment) -> float:

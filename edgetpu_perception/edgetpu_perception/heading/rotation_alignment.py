@@ -152,7 +152,7 @@ class RotationAligner:
         leverage = 1.0 / (1.0 - LEVERAGE * told / (told.sum(axis=1, keepdims=True) + np.float32(1e-9)))
         told = told[3]
         contrast = float(told.sum()) + 1e-9
-        spread = contrast**2 / (float(told @ told) * self.blocks + 1e-9)
+        spread = max(contrast**2 / (float(told @ told) * self.blocks + 1e-9), 1.0 / self.blocks)
         return Key(view, points, jacobian, leverage, contrast, spread)
 
     def _by_block(self, values: Floats, channels: int) -> Floats:
