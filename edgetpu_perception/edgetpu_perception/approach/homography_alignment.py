@@ -186,7 +186,7 @@ class Aligner:
         # Slopes that are noise look like information.
         found = np.maximum(products.diagonal()[:PARAMETERS], 1e-12)
         share = (self._grid.power @ used) * slope_noise / found
-        honest = np.sqrt(np.clip(1 - share, 1e-6, 1.0))
+        honest = np.sqrt(np.clip(1 - share, 0.001, 1.0))
         covariance = cv2.invert(information * np.outer(honest, honest) + prior, flags=cv2.DECOMP_CHOLESKY)[1]
         # The filter over growth must not take what was expected for a measurement.
         measured = 1 / covariance[GROWTH, GROWTH] - expected.precision[GROWTH]

@@ -223,10 +223,12 @@ class SurfaceTracker:
                 others[0], others[TILT - TURN :] = known[TURN], known[TILT:]
                 expected = Expectation(predicted, others, _BESIDE, self._exposure.ratio)
             assert self._keyframe is not None
+            # The much larger rest of the image would count for as much as a small part, even at a tenth.
+            part = surface.part if surface is main else surface.part * (surface.part > 0.5)
             steps = 2 if surface.frames > 3 else 4
             alignment = self._aligner.align(
                 self._keyframe,
-                certainty * surface.part,
+                certainty * part,
                 expected,
                 self._slope_noise * IMAGE_NOISE * self._noise.variance + ROUNDING,
                 steps,
@@ -313,7 +315,7 @@ class SurfaceTracker:
         share = cv2.blur(other.part / (main.part + other.part + 1e-6), (3, 3))
         share = np.clip(share, 0.03, 0.97)
         favour = np.clip((around[0] - around[1]) * np.float32(_WINDOW**2 / 12), -8.0, 8.0)
-        odds = (share / (1 - share)) ** 0.95 * np.exp(favour)
+        odds = share / (1 - share) * np.exp(favour)
         share = odds / (1 + odds)
         other.part = share / (1 + (around[1] / _OUTLIER) ** 2)
         rest = 1 - share if other.established else np.float32(1)
