@@ -18,8 +18,9 @@ def open_engine(engine: str, name: str, graph: bytes) -> Engine:
     from edgetpu_driver.engines.stick import StickEngine
     from edgetpu_driver.virtual import VirtualEdgeTpu
     from edgetpu_driver.virtual.packer import pack
+    from edgetpu_driver.weight_places import Companions
 
     model = CompiledModel.parse(pack(graph, name=name))
     stick = VirtualEdgeTpu()
     stick.teach(model, graph)
-    return StickEngine(EdgeTpu.open(stick), model)
+    return StickEngine(EdgeTpu.open(stick), model, Companions(graph))

@@ -16,9 +16,7 @@ from accuracy.engines import open_engine
 from accuracy.pattern_scenes import NOTHING, Change, Scene, scenes
 from accuracy.photographs import DEVELOPMENT, held_out
 from edgetpu_driver.engines.cpu import CpuEngine
-from edgetpu_driver.engines.engine import Engine
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite.patch import replace_tensor
 from edgetpu_perception.graphs import pattern
 from edgetpu_perception.pattern_tracker import MatchResult, PatternTracker
 from measure.rows import Row
@@ -33,8 +31,6 @@ SHIFTED = Change(shift=1.0)
 CHANGED = Change(shift=1.0, turn=5.0, growth=0.05, gain=0.2, offset=20.0, noise=4.0)
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
-GOLDEN_WEIGHTS = "tfl.pseudo_qconst3"
-"""The template in the models of GOLDEN."""
 
 
 class ExactResponse:
@@ -60,9 +56,9 @@ class ExactResponse:
         response = cv2.filter2D(cells, cv2.CV_64F, self.weights, anchor=(0, 0))[:height, :width]
         return {"response": response[np.newaxis, :, :, np.newaxis] / self.outputs[0].scale}
 
-    def upload(self, weights: NDArray[np.int8]) -> None:
-        """Take other weights."""
-        self.weights = weights.astype(np.float64)
+    def set_weights(self, weights: NDArray[np.float64]) -> None:
+        """Take other weights, [1, h, w, 1]."""
+        self.weights = weights[0, :, :, 0]
 
 
 @dataclass(frozen=True)
@@ -124,14 +120,9 @@ def tracker_on(engine: str, search: int, side: int) -> PatternTracker:
     """A tracker whose model runs on "cpu" or "virtual", or in float64 on "exact"."""
     sizes = (search, search), (side, side)
     if engine == "exact":
-        exact = ExactResponse(search, side)
-        return PatternTracker(exact, template=sizes[1], upload=exact.upload)
-
-    def upload(weights: NDArray[np.int8]) -> Engine:
-        return open_engine(engine, pattern.name(*sizes), pattern.build(*sizes, weights))
-
-    first = open_engine(engine, pattern.name(*sizes), pattern.build(*sizes))
-    return PatternTracker(first, template=sizes[1], upload=upload)
+        return PatternTracker(ExactResponse(search, side), template=sizes[1])
+    running = open_engine(engine, pattern.name(*sizes), pattern.build(*sizes))
+    return PatternTracker(running, template=sizes[1])
 
 
 @dataclass(frozen=True)
@@ -267,11 +258,7 @@ def _golden_rows(count: int) -> list[Row]:
 def tracker_on_golden(path: Path, side: int) -> PatternTracker:
     """A tracker with one of LibrEdgeTPU's models on the CPU."""
     graph = path.read_bytes()
-
-    def upload(weights: NDArray[np.int8]) -> Engine:
-        return CpuEngine(replace_tensor(graph, GOLDEN_WEIGHTS, weights.reshape(1, side, side, 1)))
-
-    return PatternTracker(CpuEngine(graph), template=(side, side), upload=upload)
+    return PatternTracker(CpuEngine(graph), template=(side, side))
 
 
 def plots(engine: str) -> dict[str, Any]:

@@ -306,10 +306,11 @@ def test_a_template_is_found_where_it_is(show: Callable[..., Any], graph: Any) -
     assert math.isnan(result.x)
 
 
-def test_only_the_present_template_is_loaded_on_the_driver(graph: Any, models: Path) -> None:
-    loaded = [info.name for info in graph.call(ListModels, "/edgetpu/list_models").models]
-    (template,) = (name for name in loaded if name.startswith("pattern_64x64_16x16_"))
-    assert (models / f"{template}.tflite").is_file()
+def test_templates_are_weights_of_a_model_of_the_nodes_own(graph: Any) -> None:
+    versions = {
+        info.name: info.weights_version for info in graph.call(ListModels, "/edgetpu/list_models").models
+    }
+    assert versions["pattern_tracker/pattern_64x64_16x16"] == 2
 
 
 def test_a_template_can_come_from_a_file(

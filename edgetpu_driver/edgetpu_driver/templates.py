@@ -33,9 +33,9 @@ SPOT = Kind("spot", "spot_tracker: two coordinates of the brightest spot")
 SPOT_COLOR = Kind(
     "spot_color", "spot_tracker: two coordinates of a colour, which can be replaced at run time"
 )
-LOOMING = Kind("looming", "~/invoke: edge energy in zones; the looming node needs the suite's own graph")
-GABOR = Kind("gabor", "~/invoke: Gabor features; the flow and compass nodes need the suite's own graph")
-PATTERN = Kind("pattern", "~/invoke: two coordinates of a template; its sidecar tells where its weights are")
+LOOMING = Kind("looming", "looming: edge energy in zones, without a time to contact")
+GABOR = Kind("gabor", "optical_flow and visual_compass: Gabor features")
+PATTERN = Kind("pattern", "pattern_tracker: two coordinates of a template, which can be replaced at run time")
 OTHER = Kind("other", "~/invoke and edgetpu run")
 
 # What only the sidecar of that kind has, and what it must say of the image; the first match counts.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.engines.engine import Engine, SwappableEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.camera import Pinhole
@@ -31,8 +31,6 @@ from edgetpu_perception.pattern.template import Template, TemplateOutcome, View,
 
 FLAT = 0.01
 """Contrast, grey levels, that is none."""
-
-Upload = Callable[[NDArray[np.int8]], "Engine | None"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +73,19 @@ class MatchResult:
     bearing_y_sigma: float = math.nan
 
 
+@dataclass(frozen=True, eq=False)
+class JudgedTemplate:
+    """A patch that was made a template, and what is thought of it."""
+
+    outcome: TemplateOutcome
+    template: Template
+    matcher: Matcher | None
+    """None for a template without contrast."""
+    weights: NDArray[np.float64] | None
+    """Values of the model's filter with which it looks for the template, [1, h, w, channels]; None when it
+    was not accepted."""
+
+
 class PatternTracker:
     """Finds a template in images, turned by up to about 5 degrees and scaled by up to 5 %.
 
@@ -84,9 +95,11 @@ class PatternTracker:
 
     The model correlates the template with the whole image; the few best places are then aligned and compared
     with what can be expected of this very template. `update` runs the model on `engine`; without one the
-    suite's own graph runs on the CPU. Where inference is somebody else's, `bind` tells what model it is, it
-    must be given the `weights` after each `set_template`, and `prepare` and `interpret` are the two halves
-    of `update`.
+    suite's own graph runs on the CPU.
+
+    Where inference is somebody else's, `bind` tells what model it is, and `prepare` and `interpret` are the
+    two halves of `update`; `judge_template` and `use_template` those of `set_template`, between which the
+    model is given the weights.
     """
 
     def __init__(
@@ -96,23 +109,18 @@ class PatternTracker:
         *,
         search: pattern.Size = (64, 64),
         template: pattern.Size = (16, 16),
-        upload: Upload | None = None,
         min_confidence: float = 0.2,
     ) -> None:
         """`search`: height and width images are resized to; `template`: those of the template, px of them.
 
-        `camera`: intrinsics of the images, for bearings. `upload`: puts weights, int8 [h, w], into the model
-        that `engine` runs, and returns the engine to run from now on if that is another one. Results below
-        `min_confidence` are not valid. Raises GraphError for sizes without a graph and ModelUnsupportedError
-        for an engine with another model.
+        `camera`: intrinsics of the images, for bearings. Results below `min_confidence` are not valid. Raises
+        GraphError for sizes without a graph and ModelUnsupportedError for an engine with another model.
         """
         self.camera = camera
         self.region = WHOLE
         self.min_confidence = min_confidence
         self._template_size = template
         self._engine = engine
-        self._upload = upload
-        self._fixed = engine is not None
         self._template: Template | None = None
         self._matcher: Matcher | None = None
         self._locator: Locator | None = None
@@ -132,11 +140,13 @@ class PatternTracker:
 
     @property
     def weights(self) -> NDArray[np.int8] | None:
-        """The template as the model wants it, int8 [h, w]; None until one is accepted.
-
-        In the suite's own graph it is the constant pattern.WEIGHTS; a model of RGB images has it three times.
-        """
+        """The template as steps of the model's filter, int8 [h, w]; None until one is accepted."""
         return None if self._locator is None else self._locator.weights
+
+    @property
+    def model_weights(self) -> NDArray[np.float64] | None:
+        """The template as values of the model's filter, [1, h, w, channels]: see SwappableEngine."""
+        return None if self._locator is None else self._values_of(self._locator)
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
         """Say what model the inference runs; ModelUnsupportedError when it is not one for patterns.
@@ -174,23 +184,45 @@ class PatternTracker:
         any view the patch is resized to the template, and nobody knows what looks like it. A patch larger
         than the template is used up to its size.
 
-        `accept_ambiguous` takes whatever has any contrast. Raises ImageError for other arrays and
-        ModelUnsupportedError where an engine was given but no way to upload.
+        `accept_ambiguous` takes whatever has any contrast. The engine's model gets the template as weights,
+        on a stick without a compiler; when that fails the tracker goes on looking for the pattern before.
+        Raises ImageError for other arrays, ModelUnsupportedError for an engine whose weights cannot be
+        replaced or lie nobody knows where, and DeviceError.
         """
-        if self._fixed and self._upload is None:
+        if self._engine is not None and not hasattr(self._engine, "set_weights"):
             raise ModelUnsupportedError(
-                "expected a way to put a template into the given engine's model, upload=; there is none"
+                f"expected an engine whose weights can be replaced; got {type(self._engine).__name__}"
             )
+        judged = self.judge_template(patch, mask, accept_ambiguous, view=view)
+        if judged.weights is not None:
+            if self._engine is not None:
+                cast(SwappableEngine, self._engine).set_weights(judged.weights)
+            self.use_template(judged)
+        return judged.outcome
+
+    def judge_template(
+        self,
+        patch: Pixels,
+        mask: NDArray[Any] | None = None,
+        accept_ambiguous: bool = False,
+        *,
+        view: Pixels | None = None,
+    ) -> JudgedTemplate:
+        """First half of `set_template`, with the same arguments: nothing changes yet."""
         seen = self._view if view is None else self._look(camera_image(view))
         template = fit(patch, mask, seen, self._template_size)
         if template.contrast < FLAT:
-            return judge(template, None, None, accept_ambiguous)
+            return JudgedTemplate(judge(template, None, None, accept_ambiguous), template, None, None)
         matcher = Matcher(template.values, template.mask, pattern.pooling(self._template_size))
         matches = None if seen is None else self._matches_in(seen, template, matcher)
         outcome = judge(template, matcher, matches, accept_ambiguous)
-        if outcome.accepted:
-            self._install(template, matcher)
-        return outcome
+        weights = self._values_of(self._make_locator(template)) if outcome.accepted else None
+        return JudgedTemplate(outcome, template, matcher, weights)
+
+    def use_template(self, judged: JudgedTemplate) -> None:
+        """Second half of `set_template`: the model has the weights from now on."""
+        self._template, self._matcher, self._last = judged.template, judged.matcher, None
+        self._locator = self._make_locator(judged.template)
 
     def update(self, image: ImageLike, stamp: float = 0.0) -> MatchResult:
         """Find the template in an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
@@ -254,13 +286,10 @@ class PatternTracker:
             return Matches(None, matches.best.score)
         return matches
 
-    def _install(self, template: Template, matcher: Matcher) -> None:
-        self._template, self._matcher, self._last = template, matcher, None
-        self._locator = self._make_locator(template)
-        if self._upload is not None:
-            self._engine = self._upload(self._locator.weights) or self._engine
-        elif not self._fixed:
-            self._engine = None
+    def _values_of(self, locator: Locator) -> NDArray[np.float64]:
+        channels = self._input.channels
+        values = locator.weights * locator.weight_scale
+        return np.repeat(values[np.newaxis, :, :, np.newaxis], channels, axis=3)
 
     def _make_locator(self, template: Template) -> Locator:
         if len(self._outputs[0].shape) == 4:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +11,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.engines.cpu import CpuEngine
-from edgetpu_driver.engines.engine import Engine
-from edgetpu_driver.errors import GraphError, ModelUnsupportedError
+from edgetpu_driver.engines.stick import StickEngine
+from edgetpu_driver.errors import DeviceLostError, GraphError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model import parse_model
-from edgetpu_driver.tflite.patch import replace_tensor
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.weight_places import Companions
 from edgetpu_perception.camera import Pinhole
 from edgetpu_perception.graphs import pattern
 from edgetpu_perception.images import ImageError
@@ -422,21 +427,59 @@ def test_the_two_halves_of_an_update_are_the_update(trained: tuple[PatternTracke
     assert half.interpret(frame, engine.run(frame.inputs)) == tracker.update(image, 2.0)
 
 
-def test_a_given_engine_gets_its_weights_by_upload() -> None:
+class Immutable:
+    """An engine with the weights of its file."""
+
+    def __init__(self, graph: bytes) -> None:
+        engine = CpuEngine(graph)
+        self.inputs, self.outputs, self.run = engine.inputs, engine.outputs, engine.run
+
+
+def test_the_template_of_an_engine_without_a_way_to_replace_weights_cannot_be_set() -> None:
+    with pytest.raises(ModelUnsupportedError, match="weights can be replaced; got Immutable"):
+        PatternTracker(Immutable(pattern.build())).set_template(texture(1, 16))
+
+
+def test_a_swap_that_fails_leaves_the_template_before(monkeypatch: pytest.MonkeyPatch) -> None:
     image = texture(1)
-    graph = pattern.build()
-
-    def upload(weights: NDArray[np.int8]) -> Engine:
-        return CpuEngine(replace_tensor(graph, pattern.WEIGHTS, weights.reshape(1, 16, 16, 1)))
-
-    tracker = PatternTracker(CpuEngine(graph), upload=upload)
+    engine = CpuEngine(pattern.build())
+    tracker = PatternTracker(engine)
     tracker.set_template(cut(image, 20, 30), view=image)
-    assert (tracker.update(image).x, tracker.update(image).y) == pytest.approx((27.5, 37.5), abs=1e-4)
+    before = tracker.update(image)
+
+    def fail(*_: object, **__: object) -> None:
+        raise DeviceLostError("unplugged")
+
+    monkeypatch.setattr(engine, "set_weights", fail)
+    with pytest.raises(DeviceLostError):
+        tracker.set_template(cut(image, 40, 8), view=image)
+    assert tracker.update(image) == before
 
 
-def test_without_an_upload_the_template_of_a_given_engine_cannot_be_set() -> None:
-    with pytest.raises(ModelUnsupportedError, match="upload"):
-        PatternTracker(CpuEngine(pattern.build())).set_template(texture(1, 16))
+@contextmanager
+def on_a_stick(graph: bytes) -> Iterator[StickEngine]:
+    model = CompiledModel.parse(pack(graph, name="pattern"))
+    stick = VirtualEdgeTpu()
+    stick.teach(model, graph)
+    with EdgeTpu.open(stick) as tpu:
+        yield StickEngine(tpu, model, Companions(graph))
+
+
+@pytest.mark.parametrize(("search", "side"), SIZES)
+def test_a_stick_gives_the_responses_of_the_cpu_to_every_template(search: int, side: int) -> None:
+    graph = pattern.build((search, search), (side, side))
+    with on_a_stick(graph) as on_stick:
+        engines = CpuEngine(graph), on_stick
+        trackers = [PatternTracker(engine, template=(side, side)) for engine in engines]
+        image = texture(1, search)
+        for x, y in ((20, 30), (9, 5)):
+            for tracker in trackers:
+                assert tracker.set_template(cut(image, x, y, side), view=image).accepted
+            given = {"image": image.reshape(1, search, search, 1)}
+            responses = [engine.run(given)["response"].astype(int) for engine in engines]
+            assert np.abs(responses[1] - responses[0]).max() <= 1
+            results = [tracker.update(image) for tracker in trackers]
+            assert (results[1].x, results[1].y) == pytest.approx((results[0].x, results[0].y), abs=1e-3)
 
 
 def test_a_model_for_templates_of_another_size_is_refused() -> None:
@@ -461,19 +504,17 @@ def test_arrays_that_are_no_patch_are_refused() -> None:
 
 
 @pytest.mark.parametrize("side", [8, 16])
-def test_models_that_give_two_coordinates_are_understood(golden: Path, side: int) -> None:
+@pytest.mark.parametrize("engine", ["cpu", "stick"])
+def test_models_that_give_two_coordinates_are_understood(golden: Path, side: int, engine: str) -> None:
     graph = (golden / "models" / f"pattern_64x64_{side}x{side}_1ch.tflite").read_bytes()
-
-    def upload(weights: NDArray[np.int8]) -> Engine:
-        return CpuEngine(replace_tensor(graph, "tfl.pseudo_qconst3", weights.reshape(1, side, side, 1)))
-
-    tracker = PatternTracker(CpuEngine(graph), template=(side, side), upload=upload)
-    # Their response is not normalised: the pattern must have the highest contrast in the image.
-    image = pixels(128 + (texture(1).astype(float) - 128) / 3)
-    target = texture(2, side)
-    image[30 : 30 + side, 22 : 22 + side] = target
-    assert tracker.set_template(target, view=image).accepted
-    result: MatchResult = tracker.update(image)
-    assert result.valid
-    assert (result.x, result.y) == pytest.approx((22 + (side - 1) / 2, 30 + (side - 1) / 2), abs=0.02)
-    assert not tracker.update(texture(5)).valid
+    with nullcontext(CpuEngine(graph)) if engine == "cpu" else on_a_stick(graph) as running:
+        tracker = PatternTracker(running, template=(side, side))
+        # Their response is not normalised: the pattern must have the highest contrast in the image.
+        image = pixels(128 + (texture(1).astype(float) - 128) / 3)
+        target = texture(2, side)
+        image[30 : 30 + side, 22 : 22 + side] = target
+        assert tracker.set_template(target, view=image).accepted
+        result: MatchResult = tracker.update(image)
+        assert result.valid
+        assert (result.x, result.y) == pytest.approx((22 + (side - 1) / 2, 30 + (side - 1) / 2), abs=0.02)
+        assert not tracker.update(texture(5)).valid

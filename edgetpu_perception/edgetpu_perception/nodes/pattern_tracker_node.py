@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
+import functools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from rclpy.callback_groups import ReentrantCallbackGroup
 from std_msgs.msg import Header
 
-from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError, PathRefusedError
+from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError
 from edgetpu_driver.ros.error_codes import code_of
 from edgetpu_driver.ros.parameters import Setting
 from edgetpu_driver.ros.spin import FatalError, run
 from edgetpu_msgs.msg import ErrorCode, PatternMatch, ServoError
 from edgetpu_msgs.srv import SetTemplate
 from edgetpu_perception.debug_images import match_picture
-from edgetpu_perception.graphs import pattern
 from edgetpu_perception.images import ImageError, Pixels, decode_compressed
-from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
+from edgetpu_perception.nodes.eye_node import QOS_RESULTS
 from edgetpu_perception.nodes.image_messages import image_from_message
-from edgetpu_perception.pattern.template import TemplateOutcome
-from edgetpu_perception.pattern_tracker import MatchResult, PatternTracker
+from edgetpu_perception.nodes.own_weights_node import OwnWeightsNode
+from edgetpu_perception.pattern_tracker import JudgedTemplate, MatchResult, PatternTracker
 
 SETTINGS = (
     Setting(
@@ -45,7 +47,7 @@ SETTINGS = (
 )
 
 
-class PatternTrackerNode(EyeNode):
+class PatternTrackerNode(OwnWeightsNode):
     """Publishes where a pattern is in the image."""
 
     def __init__(self, **options: Any) -> None:
@@ -57,7 +59,9 @@ class PatternTrackerNode(EyeNode):
         """Make the tracker for the parameters `search_size` and `template_size`."""
         self._match = self.create_publisher(PatternMatch, "~/match", QOS_RESULTS)
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
-        self.create_service(SetTemplate, "~/set_template", self._on_set_template)
+        # While this awaits the driver the callback with the driver's answer must run.
+        group = ReentrantCallbackGroup()
+        self.create_service(SetTemplate, "~/set_template", self._on_set_template, callback_group=group)
         search, template = self.values["search_size"], self.values["template_size"]
         try:
             self._tracker = PatternTracker(search=(search, search), template=(template, template))
@@ -66,10 +70,14 @@ class PatternTrackerNode(EyeNode):
         return self._tracker
 
     def problems(self) -> list[str]:
-        """Say that there is nothing to look for."""
+        """Say that there is nothing to look for, or that the model did not take it."""
         if self._tracker.weights is not None:
-            return []
+            return super().problems()
         return ["no template; ~/set_template takes one"]
+
+    def own_weights(self) -> NDArray[np.float64] | None:
+        """Those of the template."""
+        return self._tracker.model_weights
 
     def publish(self, header: Header, result: MatchResult) -> None:
         """Publish the result on ~/match and ~/servo_error."""
@@ -113,53 +121,43 @@ class PatternTrackerNode(EyeNode):
         """Take the template of a file; FatalError with the reason when it is none."""
         try:
             patch = decode_compressed(path.read_bytes(), path.suffix)
-            outcome = self._set_template(patch, None, None, self.values["accept_ambiguous"])
+            judged = self._tracker.judge_template(patch, None, self.values["accept_ambiguous"])
         except (OSError, EdgeTpuError) as error:
             raise FatalError(f"parameter 'template': {error}") from None
-        if not outcome.accepted:
-            raise FatalError(f"parameter 'template': {path}: {outcome.message}")
-        self.get_logger().info(f"template {path}: {outcome.message}")
+        if not judged.outcome.accepted:
+            raise FatalError(f"parameter 'template': {path}: {judged.outcome.message}")
+        self._tracker.use_template(judged)
+        self.get_logger().info(f"template {path}: {judged.outcome.message}")
 
-    def _set_template(
-        self, patch: Pixels, view: Pixels | None, mask: Pixels | None, accept_ambiguous: bool
-    ) -> TemplateOutcome:
-        """Have the tracker and, if it takes the template, the driver's model look for it.
-
-        The template is weights of the model: a graph with them goes to the driver under a name of its own.
-        """
-        if self.values["model"]:
-            raise PathRefusedError(
-                "expected the suite's own graph to put a template into; the parameter `model` asks for "
-                f"'{self.values['model']}'"
-            )
-        outcome = self._tracker.set_template(patch, mask, accept_ambiguous, view=view)
-        weights = self._tracker.weights
-        if outcome.accepted and weights is not None:
-            search, template = self.values["search_size"], self.values["template_size"]
-            graph = pattern.build((search, search), (template, template), weights)
-            self.run_model(f"{self._tracker.model}_{hashlib.sha256(graph).hexdigest()[:12]}", graph)
-        return outcome
-
-    def _on_set_template(
+    async def _on_set_template(
         self, request: SetTemplate.Request, response: SetTemplate.Response
     ) -> SetTemplate.Response:
         response.runner_up_score = float("nan")
         try:
-            patch = image_from_message(request.patch)
-            view, mask = (
-                image_from_message(image) if image.width or image.height else None
-                for image in (request.view, request.mask)
-            )
-            outcome = self._set_template(patch, view, mask, request.accept_ambiguous)
+            judged = self._judge(request)
+            outcome = judged.outcome
+            if judged.weights is not None:
+                use = functools.partial(self._tracker.use_template, judged)
+                swap = await self.change_weights(judged.weights, use)
+                if isinstance(swap, EdgeTpuError):
+                    raise swap
         except ImageError as error:
             response.message, response.error = str(error), code_of(InputError(str(error)))
-        except (OSError, EdgeTpuError) as error:
+        except EdgeTpuError as error:
             response.message, response.error = str(error), code_of(error)
         else:
             response.success, response.message = outcome.accepted, outcome.message
             response.ambiguous, response.runner_up_score = outcome.ambiguous, outcome.runner_up_score
             response.error.value = ErrorCode.NONE if outcome.accepted else ErrorCode.REFUSED
         return response
+
+    def _judge(self, request: SetTemplate.Request) -> JudgedTemplate:
+        patch = image_from_message(request.patch)
+        view, mask = (
+            image_from_message(image) if image.width or image.height else None
+            for image in (request.view, request.mask)
+        )
+        return self._tracker.judge_template(patch, mask, request.accept_ambiguous, view=view)
 
 
 def main() -> int:

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rclpy.callback_groups import ReentrantCallbackGroup
-from rclpy.task import Future
 from std_msgs.msg import Header
 
-from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, UnavailableError
+from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError
 from edgetpu_driver.ros.error_codes import code_of
 from edgetpu_driver.ros.parameters import Setting
 from edgetpu_driver.ros.spin import run
-from edgetpu_driver.ros.transport import InferenceResult
-from edgetpu_driver.weights import WeightSwap
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import SetColor
 from edgetpu_perception import drawing, models
-from edgetpu_perception.camera_image import CameraImage
 from edgetpu_perception.debug_images import spot_picture
-from edgetpu_perception.eye import Frame
 from edgetpu_perception.graphs import spot as graph
 from edgetpu_perception.images import Pixels
-from edgetpu_perception.nodes.camera_stream import SharedImage
-from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
+from edgetpu_perception.nodes.eye_node import QOS_RESULTS
+from edgetpu_perception.nodes.own_weights_node import OwnWeightsNode
 from edgetpu_perception.spot_tracker import SpotResult, SpotTracker
 
 Color = str | Sequence[float]
@@ -58,26 +55,13 @@ SETTINGS = (
 )
 
 
-class SpotTrackerNode(EyeNode):
-    """Publishes where the brightest spot of the image is, or the strongest one of a colour.
-
-    Its colour is weights of the model, which the driver has under a name of this node's own: ~/set_color
-    replaces them between two images.
-    """
+class SpotTrackerNode(OwnWeightsNode):
+    """Publishes where the brightest spot of the image is, or the strongest one of a colour."""
 
     def __init__(self, **options: Any) -> None:
         self._trail: deque[tuple[float, float]] = deque(maxlen=TRAIL_LENGTH)
         self._color: Color | None = None
-        """To be set whenever the driver has loaded the model, which is made for another one."""
-        self._asked: tuple[Color, Future] | None = None
-        """What ~/set_color waits for."""
-        self._sent = False
-        """Whether the driver has been asked for that."""
-        self._without_color = False
-        """The model is loaded and does not have the weights of `_color` yet."""
-        self._turning = False
-        """The graph for a colour, in place of the one for brightness, is being loaded."""
-        self._refused = ""
+        """What the model, which is made for another colour, is given the weights of; None: nothing."""
         super().__init__("spot_tracker", SETTINGS, **options)
 
     def make_eye(self) -> SpotTracker:
@@ -97,11 +81,11 @@ class SpotTrackerNode(EyeNode):
         """One of this node's own, for weights of its own."""
         if self._tracker.color is None and not self.values["model"]:
             return ""
-        return f"{self.get_fully_qualified_name().lstrip('/')}/{model}"
+        return super().name_for(model)
 
-    def problems(self) -> list[str]:
-        """Say that the model did not take the colour."""
-        return [self._refused] if self._refused else []
+    def own_weights(self) -> NDArray[np.float64] | None:
+        """Those of the colour."""
+        return None if self._color is None else graph.color_filter(self._color)
 
     def publish(self, header: Header, result: SpotResult) -> None:
         """Publish the result on ~/servo_error."""
@@ -129,36 +113,6 @@ class SpotTrackerNode(EyeNode):
             self._trail.clear()
         return spot_picture(image, result, self._trail)
 
-    def _start(self, shared: SharedImage) -> bool:
-        """Begin the work on an image; False while the model's weights are being replaced."""
-        self._send_asked()
-        return self._asked is None and not self._without_color and super()._start(shared)
-
-    def _on_answer(
-        self, shared: SharedImage, image: CameraImage, frame: Frame, answer: InferenceResult
-    ) -> None:
-        super()._on_answer(shared, image, frame, answer)
-        self._send_asked()
-
-    def _on_model(self) -> None:
-        """Give a model that has just been loaded the weights of the present colour before any image."""
-        self._without_color, self._turning = self._color is not None, False
-        super()._on_model()
-        if self._color is None or self._bound is None or self._client is None:
-            self._send_asked()
-            return
-
-        def done(swap: WeightSwap | EdgeTpuError) -> None:
-            if isinstance(swap, EdgeTpuError):
-                self._refused = f"model '{self._model_name()}' does not take the colour: {swap}"
-                self.get_logger().error(self._refused)
-            else:
-                self._without_color, self._refused = False, ""
-            self._send_asked()
-            self._gate.resume()
-
-        self._client.set_weights(graph.color_filter(self._color), done)
-
     async def _on_set_color(
         self, request: SetColor.Request, response: SetColor.Response
     ) -> SetColor.Response:
@@ -168,7 +122,7 @@ class SpotTrackerNode(EyeNode):
             if self._is_grey():
                 self._turn_to_color(color)
             else:
-                swap = await self._ask_for(color)
+                swap = await self.change_weights(weights, functools.partial(self._use_color, color))
                 if isinstance(swap, EdgeTpuError):
                     raise swap
                 step = swap.row_scales[0]
@@ -191,46 +145,11 @@ class SpotTrackerNode(EyeNode):
         name = graph.name(color)
         data = models.build(name)
         self._tracker.set_color(color)
-        self._turning = True
         self.run_model(name, data)
 
-    def _ask_for(self, color: Color) -> Future:
-        """Have the model's weights replaced once no image is under way; a WeightSwap or the error."""
-        answer = Future()
-        if self._client is None or not (self._client.ready or self._turning):
-            answer.set_result(
-                UnavailableError(self._client.problem if self._client else "the node is ending")
-            )
-        elif self._asked is not None:
-            answer.set_result(UnavailableError("another colour is being set"))
-        else:
-            self._asked = color, answer
-            self._send_asked()
-        return answer
-
-    def _send_asked(self) -> None:
-        """Ask the driver for the weights of the colour that waits, if it has nothing else to do for us."""
-        if self._asked is None or self._sent or self._turning or self._client is None or self._client.busy:
-            return
-        color, _ = self._asked
-
-        def done(swap: WeightSwap | EdgeTpuError) -> None:
-            self._sent = False
-            if isinstance(swap, WeightSwap):
-                self._color, self._without_color, self._refused = color, False, ""
-                self._tracker.set_color(color)
-            self._answer_asked(swap)
-            self._gate.resume()
-
-        self._sent = True
-        if not self._client.set_weights(graph.color_filter(color), done):
-            self._sent = False
-            self._answer_asked(UnavailableError(self._client.problem))
-
-    def _answer_asked(self, outcome: WeightSwap | EdgeTpuError) -> None:
-        if self._asked is not None:
-            (_, answer), self._asked = self._asked, None
-            answer.set_result(outcome)
+    def _use_color(self, color: Color) -> None:
+        self._color = color
+        self._tracker.set_color(color)
 
 
 def main() -> int:

@@ -18,6 +18,10 @@ MARGIN = 1
 """Cells around the coordinates that are looked at: their steps are a third of a cell, their sum is not 1."""
 
 
+WEIGHT_SCALE = 1 / 127
+"""Of these models' filters, whose weights lie between -1 and 1."""
+
+
 class CoordinateLocator:
     """Looks where the two coordinates say.
 
@@ -34,7 +38,7 @@ class CoordinateLocator:
     ) -> None:
         """`template`: grey levels, [h, w]; `search`: height and width of the model's image."""
         # The responses' scale is inside the model and fits all templates: weights use all of int8.
-        self.weights = quantise(template, mask)
+        self.weights, self.weight_scale = quantise(template, mask), WEIGHT_SCALE
         self._windows = WindowScores(template, mask)
         self._outputs = tuple(outputs)
         self._last = search[1] - template.shape[1], search[0] - template.shape[0]

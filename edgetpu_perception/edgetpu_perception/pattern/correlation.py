@@ -41,7 +41,9 @@ class Locator(Protocol):
     """Finds candidates in the outputs of one model."""
 
     weights: NDArray[np.int8]
-    """The template as the model's weights, [h, w]."""
+    """The template as steps of the model's weights, [h, w]."""
+    weight_scale: float
+    """Value of a step."""
 
     def find(self, cells: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]]) -> list[Candidate]:
         """Candidates in the outputs for the model's cells [H, W], those with the highest score first."""
@@ -104,7 +106,7 @@ class CorrelationLocator:
 
         `most`: how many candidates to give.
         """
-        self.weights = quantise(template, mask, LAST_STEP * output.scale)
+        self.weights, self.weight_scale = quantise(template, mask, LAST_STEP * output.scale), 1.0
         self._windows = WindowScores(template, mask)
         self._scale = output.scale
         self._score_per_step = output.scale / max(float(np.linalg.norm(self.weights.astype(float))), 1.0)

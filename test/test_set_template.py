@@ -1,0 +1,214 @@
+"""~/set_template of the pattern tracker node, over the CPU engine and over a virtual stick."""
+
+from __future__ import annotations
+
+import array
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+from builtin_interfaces.msg import Time
+from sensor_msgs.msg import Image
+from std_msgs.msg import Header
+
+from edgetpu_msgs.msg import ErrorCode, PatternMatch
+from edgetpu_msgs.srv import SetTemplate
+
+GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
+
+
+def texture(seed: int) -> NDArray[np.uint8]:
+    smooth = cv2.GaussianBlur(np.random.default_rng(seed).normal(size=(64, 64)), (0, 0), 1.5)
+    return np.clip(np.rint(128 + 45 * smooth / smooth.std()), 0, 255).astype(np.uint8)
+
+
+VIEW = texture(1)
+CORNERS = {"first": (20, 30), "second": (40, 8), "third": (6, 11)}
+"""Of three patches of VIEW, column and row."""
+
+
+def message(second: int, pixels: NDArray[np.uint8]) -> Image:
+    height, width = pixels.shape
+    return Image(
+        header=Header(stamp=Time(sec=second), frame_id="camera"),
+        height=height,
+        width=width,
+        encoding="mono8",
+        step=width,
+        data=array.array("B", pixels.tobytes()),
+    )
+
+
+def patch(name: str, side: int = 16) -> NDArray[np.uint8]:
+    x, y = CORNERS[name]
+    return VIEW[y : y + side, x : x + side].copy()
+
+
+def near(name: str, side: int = 16, tolerance: float = 1e-3) -> Any:
+    """The centre of a patch, px."""
+    return pytest.approx([corner + (side - 1) / 2 for corner in CORNERS[name]], abs=tolerance)
+
+
+class Tracker:
+    """A tracker beside a driver of its own, shown one image after the other."""
+
+    def __init__(
+        self, graph: Any, start_node: Callable[..., Any], name: str, backend: str, models: Path
+    ) -> None:
+        self._graph, self.name, self._start, self._second = graph, name, start_node, 100_000
+        self.start_driver = lambda: start_node(
+            "edgetpu_driver",
+            "edgetpu_node",
+            *("-r", f"__node:={name}_driver"),
+            backend=backend,
+            model_dirs=f"['{models}', '{GOLDEN}']",
+        )
+        self.driver = self.start_driver()
+        self._models = models
+        self.results = graph.collect(PatternMatch, f"/{name}/match")
+        self.images = graph.node.create_publisher(Image, f"/{name}_camera", 10)
+
+    def run(self, **parameters: Any) -> Tracker:
+        """Start the node."""
+        self.process = self._start(
+            "edgetpu_perception",
+            "pattern_tracker",
+            *("-r", f"__node:={self.name}", "-r", f"image:=/{self.name}_camera"),
+            **{"driver": f"{self.name}_driver", "model_dir": self._models} | parameters,
+        )
+        self._graph.spin_until(lambda: self.images.get_subscription_count() == 1)
+        return self
+
+    def look(self, view: NDArray[np.uint8] = VIEW) -> PatternMatch:
+        """What comes of the next image that the tracker works on."""
+        first = self._second = self._second + 1
+
+        def answered() -> bool:
+            self._second += 1
+            self.images.publish(message(self._second, view))
+            self._graph.spin_for(0.05)
+            return any(result.header.stamp.sec >= first for result in self.results)
+
+        self._graph.spin_until(answered)
+        return next(result for result in self.results if result.header.stamp.sec >= first)
+
+    def place(self) -> tuple[float, float]:
+        result = self.look()
+        return result.x, result.y
+
+    def set(self, pixels: NDArray[np.uint8], **fields: Any) -> SetTemplate.Response:
+        """Call ~/set_template."""
+        fields = {"patch": message(0, pixels), "view": message(0, VIEW)} | fields
+        return self._graph.call(SetTemplate, f"/{self.name}/set_template", **fields)
+
+
+@pytest.fixture(scope="module", params=["cpu", "virtual"])
+def tracker(
+    request: Any, graph: Any, start_node: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Tracker:
+    models = tmp_path_factory.mktemp("models")
+    tracker = Tracker(graph, start_node, f"templates_{request.param}", request.param, models).run()
+    assert not tracker.look().valid
+    return tracker
+
+
+def test_the_images_after_the_answer_are_searched_for_the_new_template(tracker: Tracker) -> None:
+    for name in CORNERS:
+        answer = tracker.set(patch(name))
+        assert (answer.success, answer.error.value) == (True, ErrorCode.NONE)
+        assert "it can be told from other things" in answer.message
+        assert tracker.place() == near(name)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "error", "reason"),
+    [
+        (np.full((16, 16), 90, np.uint8), ErrorCode.REFUSED, "it has no contrast"),
+        (np.zeros((0, 0), np.uint8), ErrorCode.BAD_INPUT, "expected at least one pixel; got 0x0"),
+    ],
+)
+def test_a_bad_template_is_refused_and_the_old_one_stays(
+    tracker: Tracker, pixels: NDArray[np.uint8], error: int, reason: str
+) -> None:
+    assert tracker.set(patch("first")).success
+    answer = tracker.set(pixels)
+    assert (answer.success, answer.error.value) == (False, error)
+    assert reason in answer.message
+    assert tracker.place() == near("first")
+
+
+def test_no_image_is_searched_for_a_mixture_of_templates(tracker: Tracker, graph: Any) -> None:
+    stop = threading.Event()
+    tracker.place()
+    tracker.results.clear()
+    publisher = threading.Thread(target=_publish, args=(tracker.images, stop))
+    publisher.start()
+    try:
+        for name in tuple(CORNERS) * 5:
+            assert tracker.set(patch(name)).success
+            count = len(tracker.results)
+            graph.spin_until(lambda: len(tracker.results) > count + 2)  # noqa: B023 - within the turn
+            # One result may have been under way to us when the answer came.
+            after = tracker.results[count + 1]
+            assert (after.x, after.y) == near(name)
+    finally:
+        stop.set()
+        publisher.join()
+    assert all(any((result.x, result.y) == near(name) for name in CORNERS) for result in tracker.results)
+
+
+def _publish(images: Any, stop: threading.Event) -> None:
+    second = 0
+    while not stop.wait(0.005):
+        second += 1
+        images.publish(message(second, VIEW))
+
+
+def test_a_driver_started_anew_gets_the_template_again(tracker: Tracker) -> None:
+    assert tracker.set(patch("second")).success
+    tracker.driver.kill()
+    tracker.driver = tracker.start_driver()
+    assert tracker.place() == near("second")
+
+
+def test_while_the_driver_is_away_a_template_is_refused(tracker: Tracker) -> None:
+    assert tracker.set(patch("third")).success
+    tracker.driver.kill()
+    answer = tracker.set(patch("first"))
+    while answer.success:  # the node had not noticed
+        answer = tracker.set(patch("first"))
+    assert answer.error.value == ErrorCode.UNAVAILABLE
+    tracker.driver = tracker.start_driver()
+    assert tracker.place() == near("third")
+
+
+@pytest.mark.parametrize("backend", ["cpu", "virtual"])
+def test_a_model_made_by_others_looks_for_a_template_from_a_file(
+    graph: Any, start_node: Callable[..., Any], tmp_path: Path, backend: str
+) -> None:
+    if not GOLDEN.is_dir():
+        pytest.skip(f"golden data is not at {GOLDEN}")
+    cv2.imwrite(str(tmp_path / "pattern.png"), patch("first", 8))
+    tracker = Tracker(graph, start_node, f"others_{backend}", backend, tmp_path)
+    tracker.run(
+        model="pattern_64x64_8x8_1ch",
+        template=tmp_path / "pattern.png",
+        template_size=8,
+        accept_ambiguous=True,
+        min_confidence=0.01,
+    )
+    # It sees where the response is highest: all but the pattern has less contrast.
+    x, y = CORNERS["first"]
+    dim = np.rint(128 + (texture(3) - 128.0) / 3).astype(np.uint8)
+    dim[y : y + 8, x : x + 8] = patch("first", 8)
+    result = tracker.look(dim)
+    assert (result.x, result.y) == near("first", 8, tolerance=0.1)
