@@ -128,8 +128,8 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         rows += _disturbed_rows(run, names[:1] if quick else names)
         rows += _wall_rows(run, names[:1] if quick else names)
     settings = [(75.0, -60.0)] if quick else [(60.0, 30.0), (75.0, -60.0), (90.0, -90.0), (90.0, 10.0)]
-    held_out = [Turn(name, *each) for name in PHOTOGRAPHS for each in settings]
-    rows += _turn_rows(run, held_out, "held-out: full turns in wrapped photographs", asked=False)
+    wrapped = [Turn(name, *each) for name in PHOTOGRAPHS for each in settings]
+    rows += _turn_rows(run, wrapped, "full turns in wrapped photographs", asked=False)
     if CLIP.is_file():
         rows += _walk_rows(run)
     return rows + _gabor_rows(engine)

@@ -35,7 +35,7 @@ PHOTOGRAPHS = (
     "retina.jpg",
     "rocket.jpg",
 )
-"""Looked at only after all settings were chosen; the last two are largely without texture."""
+"""They had a part in the choice of settings, too; the last two are largely without texture."""
 
 SAMPLES = 4
 """Samples per pixel and direction, for images as coarse as the model's input."""
