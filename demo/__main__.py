@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import DemoError
-from .graph import CONFIG
+from .graph import PARAMETERS
 
 EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
 
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--hfov", type=float, default=90.0, help="deg across the image, for a bag without camera_info"
     )
-    parser.add_argument("--params-file", type=Path, default=CONFIG / "edgetpu.yaml")
+    parser.add_argument("--params-file", type=Path, default=PARAMETERS)
     parser.add_argument("--output", type=Path, default=Path("build", "demo"))
     parser.add_argument("--timeout", type=float, default=5.0, help="s to wait for the result of an image")
     parser.add_argument("--startup-timeout", type=float, default=30.0, help="s to wait for the graph")

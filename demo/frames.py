@@ -42,14 +42,15 @@ def read_frames(bag: ImageBag, wanted: int = 12) -> Iterator[Frame]:
         if number not in numbers:
             continue
         try:
-            pixels = _decode(record)
+            pixels = decode_record(record)
         except ImageError:
             continue
         height, width = pixels.shape[:2]
         yield Frame(number, record.stamp_ns, width, height, _data_url(pixels))
 
 
-def _decode(record: Record) -> Pixels:
+def decode_record(record: Record) -> Pixels:
+    """The image of a record, RGB; ImageError for a malformed one."""
     try:
         message: Any = get_typestore(Stores.ROS2_JAZZY).deserialize_cdr(record.cdr, record.type)
     except Exception as error:  # whatever the parser meets in a damaged message

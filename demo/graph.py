@@ -16,6 +16,7 @@ from typing import IO
 from .errors import GraphError
 
 CONFIG = Path(__file__).resolve().parents[1] / "config"  # what the launch file uses too
+PARAMETERS = CONFIG / "edgetpu.yaml"
 PROFILE_VARIABLES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
 STOP_TIMEOUT = 2.7  # s between the interrupt and the kill
 

@@ -66,9 +66,10 @@ def plot(node: PerceptionNode, results: NodeResults, truth: Truth | None) -> str
 
 
 def column(rows: Sequence[Row], field: str) -> Array:
-    """One field of all rows as float64, NaN where it is not a number."""
-    values = [row.get(field) for row in rows]
-    return np.array([math.nan if isinstance(v, list) or v is None else v for v in values], np.float64)
+    """One field of all rows as float64, NaN where it is not a finite number."""
+    values = (row.get(field) for row in rows)
+    finite = [v if isinstance(v, int | float) and math.isfinite(v) else math.nan for v in values]
+    return np.array(finite, np.float64)
 
 
 def _value(panel: Axes, value: Value, times: Array, rows: Sequence[Row]) -> None:

@@ -9,11 +9,12 @@ import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .bag import ImageBag, ImageTopic
+from .bag import ImageBag
 from .errors import GraphError, UsageError
 from .frames import read_frames
-from .graph import Graph, Process, isolate
+from .graph import PARAMETERS, Graph, Process, isolate
 from .nodes import PerceptionNode, select
+from .pattern import write_pattern
 from .replay import DRIVER, Replay
 from .report import write_report
 from .results import NodeResults, summary, write_json
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
 def _replay(
     options: argparse.Namespace, terminal: Terminal, bag: ImageBag, nodes: Sequence[PerceptionNode]
 ) -> Mapping[str, NodeResults]:
-    processes = _processes(options, bag.topic, nodes)
+    processes = _processes(options, bag, nodes)
     names = ", ".join(process.name for process in processes)
     terminal.say(f"starting {names} (backend {options.backend}, ROS domain {os.environ['ROS_DOMAIN_ID']})")
     with Graph(processes, options.output / "log") as graph:
@@ -81,10 +82,9 @@ def _replay(
     return results
 
 
-def _processes(
-    options: argparse.Namespace, topic: ImageTopic, nodes: Sequence[PerceptionNode]
-) -> list[Process]:
+def _processes(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[PerceptionNode]) -> list[Process]:
     """The processes that bringup.launch.py starts, with this bag as the camera."""
+    topic = bag.topic
     driver = Process(
         name=DRIVER,
         package="edgetpu_driver",
@@ -107,12 +107,20 @@ def _processes(
             package=node.package,
             executable=node.executable,
             parameters_file=options.params_file,
-            parameters=tuple(parameters),
+            parameters=(*parameters, *_pattern(options, bag, node)),
             remappings=tuple(remappings),
         )
         for node in nodes
     ]
     return [driver, *eyes]
+
+
+def _pattern(options: argparse.Namespace, bag: ImageBag, node: PerceptionNode) -> tuple[tuple[str, str], ...]:
+    """What the pattern tracker is to look for, unless somebody's own parameters say it."""
+    path = options.output.resolve() / "pattern.png"
+    if node.name != "pattern_tracker" or options.params_file != PARAMETERS or not write_pattern(bag, path):
+        return ()
+    return ("template", str(path)), ("accept_ambiguous", "true")
 
 
 def _settings(options: argparse.Namespace, bag: ImageBag) -> dict[str, str]:

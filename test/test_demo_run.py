@@ -105,3 +105,4 @@ def test_a_recorded_bag_gives_every_eye_the_same_rows_again(tmp_path: Path) -> N
     assert {name: node["rows"] for name, node in again.items()} == {
         name: node["rows"] for name, node in first.items()
     }
+    assert first["pattern_tracker"]["rows"][1]["valid"]  # it looks for a part of the first image

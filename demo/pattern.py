@@ -1,0 +1,43 @@
+"""Cuts a pattern out of the first image of a bag, for the pattern tracker to look for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from edgetpu_perception.images import ImageError, Pixels, to_grey
+
+from .bag import ImageBag
+from .frames import decode_record
+
+PART = 4
+"""The image's width and height over the pattern's, like those of the tracker's search image and template."""
+
+
+def write_pattern(bag: ImageBag, path: Path) -> bool:
+    """Write the place of most contrast in the first good image as a PNG; False when there is none."""
+    for record in bag.records():
+        if record.topic != bag.topic.name:
+            continue
+        try:
+            pixels = to_grey(decode_record(record))
+        except ImageError:
+            continue
+        pattern = _strongest(pixels)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return bool(pattern.std() > 1.0 and cv2.imwrite(str(path), pattern))
+    return False
+
+
+def _strongest(pixels: Pixels) -> Pixels:
+    """The part of a grey image, clear of its border, whose grey levels differ most."""
+    height, width = (max(size // PART, 1) for size in pixels.shape)
+    corners = [
+        (top, left)
+        for top in np.linspace(height // 2, pixels.shape[0] - height * 3 // 2, 5).astype(int)
+        for left in np.linspace(width // 2, pixels.shape[1] - width * 3 // 2, 5).astype(int)
+    ]
+    parts = [pixels[max(top, 0) :, max(left, 0) :][:height, :width] for top, left in corners]
+    return max(parts, key=lambda part: float(part.std()))
