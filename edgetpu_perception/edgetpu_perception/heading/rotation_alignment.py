@@ -111,6 +111,7 @@ class RotationAligner:
     def __init__(self, camera: Pinhole, height: int, width: int, grid: Grid) -> None:
         """`height`, `width`: size of the model's input, px, which shows the whole image of the camera."""
         self._rows, self._columns = grid.rows, grid.columns
+        self._ends = np.array([[grid.columns], [grid.rows]], np.float32)
         self._projection = _Projection(camera, height, width, grid)
         step = max(round(min(self._rows, self._columns) / POINTS), 1)
         y, x = np.mgrid[: self._rows : step, : self._columns : step]
@@ -186,8 +187,7 @@ class RotationAligner:
 
     def contrast_in_view(self, key: Key, rotation: Matrix) -> float:
         """Share of a key's contrast, squared, that is in a view turned like this, 0..1."""
-        x, y = self._projection.cells(rotation, self._rays)
-        inside = self._inside(np.rint(x), np.rint(y))
+        inside = self._inside(np.rint(self._projection.cells(rotation, self._rays)))
         contrast = (key.points[0] ** 2).sum(axis=0)
         return float(contrast[inside].sum()) / key.contrast
 
@@ -204,7 +204,8 @@ class RotationAligner:
             pull, stiffness = _robust(value - gain * key.points[0], inside, near)
             normal = ((key.jacobian * stiffness.ravel()) @ key.jacobian.T).astype(np.float64)
             # Keeps an axis that nothing tells of from running away.
-            normal.flat[:12:5] += RIDGE * (1.0 + normal.flat[:12:5].max())
+            rotational = normal.reshape(-1)[:12:5]
+            rotational += RIDGE * (1.0 + rotational.max())
             normal[3, 3] += 1.0
             # For four unknowns OpenCV takes a fifth of the time of NumPy's solve.
             step = cv2.solve(normal, -(key.jacobian @ pull.ravel()).astype(np.float64))[1].ravel()
@@ -224,24 +225,25 @@ class RotationAligner:
 
     def _compare(self, key: Key, view: View, rotation: Matrix) -> tuple[Floats, Floats]:
         """Which points of the key are in view, 1 or 0, and the view's features there."""
-        x, y = self._projection.cells(rotation, self._rays)
-        column, row = np.rint(x), np.rint(y)
-        x -= column
-        y -= row
-        in_view = self._inside(column, row)
-        index = ((row * np.float32(self._columns) + column) * in_view).astype(np.intp)
+        offset = self._projection.cells(rotation, self._rays)
+        place = np.rint(offset)
+        offset -= place
+        in_view = self._inside(place)
+        index = ((place[1] * np.float32(self._columns) + place[0]) * in_view).astype(np.intp)
         there = view.planes.take(index, axis=2, mode="clip")  # clipping is faster than checking
         there[1:] += key.points[1:]
         value = there[1]
-        value *= x
-        there[2] *= y
+        value *= offset[0]
+        there[2] *= offset[1]
         value += there[2]
         value *= np.float32(0.5)
         value += there[0]
         return in_view.astype(np.float32), value
 
-    def _inside(self, column: Floats, row: Floats) -> NDArray[np.bool_]:
-        inside: NDArray[np.bool_] = (column >= 0) & (column < self._columns) & (row >= 0) & (row < self._rows)
+    def _inside(self, place: Floats) -> NDArray[np.bool_]:
+        """Whether columns and rows, whole numbers [2, n], are those of a feature."""
+        within = (place >= 0) & (place < self._ends)
+        inside: NDArray[np.bool_] = within[0] & within[1]
         return inside
 
     def _motion_of_rays(self) -> Floats:
@@ -253,8 +255,8 @@ class RotationAligner:
         small = 1e-3
         motion = np.empty((3, 2, 1, self._rays.shape[1]), np.float32)
         for axis, vector in enumerate(np.eye(3) * small):
-            ahead = np.array(self._projection.cells(to_matrix(vector), self._rays, np.float64))
-            behind = np.array(self._projection.cells(to_matrix(-vector), self._rays, np.float64))
+            ahead = self._projection.cells(to_matrix(vector), self._rays, np.float64)
+            behind = self._projection.cells(to_matrix(-vector), self._rays, np.float64)
             motion[axis, :, 0] = (ahead - behind) / (2 * small)
         return motion
 
@@ -291,22 +293,21 @@ class _Projection:
 
     def cells(
         self, rotation: Matrix, rays: Floats, dtype: type[np.float32] | type[np.float64] = np.float32
-    ) -> tuple[Floats, Floats]:
-        """Columns and rows, with fractions, where turned rays [3, n] meet the features."""
+    ) -> Floats:
+        """Columns and rows, with fractions, where turned rays [3, n] meet the features: [2, n]."""
         plain = not self._distortion.any()
         matrix: NDArray[Any] = (self._matrix @ rotation if plain else rotation).astype(dtype)
-        x, y, z = matrix @ rays
-        np.maximum(z, 0.1, out=z)  # a ray that points backwards does not meet them
+        turned: Floats = matrix @ rays
+        plane, depth = turned[:2], turned[2]
+        np.maximum(depth, 0.1, out=depth)  # a ray that points backwards does not meet them
+        plane /= depth
         if plain:
-            x /= z
-            y /= z
-            return x, y
-        x *= dtype(self._widening[0]) / z
-        y *= dtype(self._widening[1]) / z
+            return plane
+        x, y = plane * self._widening[:, np.newaxis].astype(dtype)
         far = x * x + y * y > self._reach
-        x, y = self._distorted(x, y)
-        x[far] = -1.0e3  # far out of view distortion can fold back into it
-        return x, y
+        places = np.stack(self._distorted(x, y))
+        places[0, far] = -1.0e3  # far out of view distortion can fold back into it
+        return places
 
     def _distorted(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
         """Columns and rows of points of the plane z = 1, through the lens as OpenCV models it."""
@@ -355,12 +356,16 @@ def _robust(residual: Floats, inside: Floats, near: bool) -> tuple[Floats, Float
     The stiffness is psi'(r), kept from being negative, for Newton steps near the solution; else psi(r) / r,
     which converges slowly but from anywhere. The scale is the median absolute residual.
     """
-    size = np.abs(residual * inside).ravel()
-    count = int(inside.sum()) * len(residual)
-    # What is out of view is 0 and comes before all others.
-    place = size.size - count + count // 2
-    middle = _MAD * float(np.partition(size, place)[place]) if count else 0.0
-    tail = math.sqrt(float(size @ size) / count) / (middle + 1e-3) if count else 0.0
+    size = (residual * inside).ravel()
+    np.abs(size, out=size)
+    count = int(inside @ inside) * len(residual)
+    middle = tail = 0.0
+    if count:
+        # What is out of view is 0 and comes before all others.
+        place = size.size - count + count // 2
+        size.partition(place)
+        middle = _MAD * float(size[place])
+        tail = math.sqrt(float(size @ size) / count) / (middle + 1e-3)
     outlier = OUTLIER[0] + (OUTLIER[1] - OUTLIER[0]) * ramp(tail, *TAIL)
     ratio = residual * np.float32(1.0 / (outlier * middle + 1e-3))
     np.multiply(ratio, ratio, out=ratio)
