@@ -1,4 +1,7 @@
-"""The figures of a quick run that are on record, so that a test notices when one gets worse."""
+"""The figures of a quick run that are on record, so that a test notices when one gets worse.
+
+Only those that something is asked of: others may hang on a single scene.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ PERCENT_MARGIN = 3.0
 """By how many points a percentage may be worse: with few scenes to a figure, one of them may tip over."""
 
 RELATIVE_MARGIN = 0.1
-"""By how much of itself any other figure may be worse: processors add up floats in different orders."""
+"""By how much of itself any other figure may be worse ..."""
 
-LEAST_MARGIN = 0.005
-"""What figures near zero may be worse by, in their units."""
+SHARE_OF_REACH = 0.05
+"""... or by how much of what is asked: processors add up floats in different orders."""
 
 Record = dict[str, dict[str, float]]
 
@@ -33,14 +36,14 @@ def write_record(rows: Iterable[Row]) -> None:
     record = read_record() if PATH.exists() else {}
     rows = list(rows)
     record |= {row.area: {} for row in rows}
-    for row in rows:
-        record[row.area][_name(row)] = float(f"{row.value:.4g}")
+    for name, row in _asked(rows).items():
+        record[row.area][name] = float(f"{row.value:.4g}")
     PATH.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
 
 
 def regressions(rows: Iterable[Row], record: Mapping[str, float]) -> list[str]:
     """What is worse than on record by more than the margin, or on one side only: a line for each."""
-    values = {_name(row): row for row in rows}
+    values = _asked(rows)
     found = [f"{name}: not measured any more" for name in record.keys() - values.keys()]
     for name, row in values.items():
         if name not in record:
@@ -52,10 +55,11 @@ def regressions(rows: Iterable[Row], record: Mapping[str, float]) -> list[str]:
 
 def _margin(row: Row, recorded: float) -> float:
     """By how much a figure may be worse than the recorded one."""
+    assert row.reach is not None
     if row.unit == "%":
         return PERCENT_MARGIN
-    return max(RELATIVE_MARGIN * abs(recorded), LEAST_MARGIN)
+    return max(RELATIVE_MARGIN * abs(recorded), SHARE_OF_REACH * abs(row.reach))
 
 
-def _name(row: Row) -> str:
-    return f"{row.case}, {row.metric}"
+def _asked(rows: Iterable[Row]) -> dict[str, Row]:
+    return {f"{row.case}, {row.metric}": row for row in rows if row.reach is not None}

@@ -39,6 +39,14 @@ def test_figures_beyond_the_margins_are_named() -> None:
     ]
 
 
+def test_a_figure_near_zero_is_measured_by_what_is_asked() -> None:
+    assert regressions([replace(RMSE, value=0.0049)], {"discs, rmse": 0.001}) == []
+
+
+def test_figures_of_which_nothing_is_asked_do_not_count() -> None:
+    assert regressions([replace(RMSE, value=9.0, reach=None)], {}) == []
+
+
 def test_figures_on_one_side_only_are_named() -> None:
     assert regressions([RMSE, replace(SHARE, metric="lost")], RECORD) == [
         "discs, lost: not on record",
