@@ -224,9 +224,24 @@ def _listed(model: CompiledModel, sidecar: Mapping[str, Any]) -> WeightPlace:
         raise InputError("expected weights in pc_params or eo_params with a scale and zero point 0")
     streamed = blob == "eo_params"
     blobs = _blobs(model)
-    size = len(blobs.execution if streamed else blobs.caching)
-    layout = ScatteredLayout(shape, np.asarray(sidecar["conv_weight_offsets"], np.intp), size)
+    data = np.frombuffer(blobs.execution if streamed else blobs.caching, np.uint8)
+    offsets = np.asarray(sidecar["conv_weight_offsets"], np.intp)
+    layout = ScatteredLayout(shape, offsets, data.size)
+    _check_form(shape, offsets, data)
     return WeightPlace(_kernel(shape, scale), layout, 0, streamed)
+
+
+def _check_form(shape: tuple[int, ...], offsets: NDArray[np.intp], data: NDArray[np.uint8]) -> None:
+    """InputError where offsets are those of a layout that is known, and the parameters not of its form."""
+    try:
+        known = convolution_layout(*shape[1:])
+    except ModelUnsupportedError:
+        return  # nothing but the offsets is known
+    if np.array_equal(known.weight_offsets.ravel(), offsets):
+        try:
+            known.decode(data[: known.size])
+        except ModelFormatError as error:
+            raise InputError(f"it is of another model than these parameters: {error}") from None
 
 
 def _colour(model: CompiledModel, scale: float) -> tuple[WeightPlace, ...]:

@@ -241,6 +241,16 @@ def test_a_sidecar_tells_where_a_kernel_is(golden: Path, tmp_path: Path) -> None
         np.testing.assert_array_equal(run(engine, x), run(on_cpu, x))
 
 
+def test_a_sidecar_of_a_model_that_was_compiled_otherwise_is_refused(golden: Path) -> None:
+    """The offsets are those of Google's compiler; the packer puts the weights elsewhere."""
+    graph = (golden / "models" / "pattern_64x64_8x8_1ch.tflite").read_bytes()
+    sidecar = json.loads((golden / "models" / "pattern_64x64_8x8_1ch_edgetpu.json").read_text())
+    with stick_for(graph, packed(graph)) as tpu:
+        engine = StickEngine(tpu, packed(graph), Companions(sidecar=sidecar))
+        with pytest.raises(ModelUnsupportedError, match="it is of another model than these parameters"):
+            engine.set_weights(np.zeros((1, 8, 8, 1)))
+
+
 @pytest.mark.parametrize(
     "change",
     [
