@@ -95,17 +95,19 @@ def _swap(size: int, reach: float | None) -> Row:
 def _tiles() -> Row:
     """A matrix in tiles that stay in memory; baseline: uploaded in turn."""
     case = f"product, 16 tiles of {_TILE} x {_TILE}, one vector"
-    value, baseline = _tiled_product(own_place=True), _tiled_product(own_place=False)
+    value, baseline = _tiled_product(own_places=True), _tiled_product(own_places=False)
     return Row(AREA, case, "simulated time", value, "ms", None, "lower", baseline)
 
 
-def _tiled_product(*, own_place: bool) -> float:
+def _tiled_product(*, own_places: bool) -> float:
     """Simulated milliseconds on a USB 3 port."""
     stick = VirtualEdgeTpu()
-    backend = VirtualStickBackend(lambda _: EdgeTpu.open(stick), stick.teach, pack)
+    tpu = EdgeTpu.open(stick)
+    backend = VirtualStickBackend(lambda _: tpu, stick.teach, pack)
     backend.open()
     model = backend.parse(Path("dense.tflite"), dense.build(_TILE))
-    attach = partial(backend.attach, model, own_place=own_place)
+    shared = partial(StickEngine, tpu, model.source, model.companions)
+    attach = partial(backend.attach, model) if own_places else shared
     product = MatMul(attach(), another=attach)
     product.set_weights(np.ones((4 * _TILE, 4 * _TILE)), rescale_rows=True)
     for _ in range(2):  # the second finds in memory what the first left there

@@ -20,10 +20,14 @@ from sensor_msgs.msg import Imu
 from std_msgs.msg import Float32MultiArray, Header
 from std_srvs.srv import Trigger
 
+from edgetpu_driver.graphs import dense
+from edgetpu_matrix import EchoStateNetwork
+from edgetpu_matrix.nodes.matrix_client import MatrixClient, ProductResult
 from edgetpu_msgs.msg import ErrorCode, PlaceMatch, Prediction, Spectrum
 from edgetpu_msgs.srv import (
     AddPlace,
     FindPlace,
+    GetDeviceInfo,
     ListModels,
     ListPlaces,
     LoadFile,
@@ -285,6 +289,29 @@ class TestReservoir:
         assert not answer.success
         assert answer.error.value == ErrorCode.BAD_INPUT
         assert reason in answer.message
+
+    def test_a_matrix_of_several_tiles_is_uploaded_once(
+        self, reservoir: Talk, forecast: Talk, graph: Any, home: Path
+    ) -> None:
+        def uploads() -> int:
+            return int(graph.call(GetDeviceInfo, "/edgetpu/get_device_info").status.uploads)
+
+        (home / "dense_256.tflite").write_bytes(dense.build(256))
+        network = EchoStateNetwork(512)
+        reservoir.ask(self.sample(0))  # the nodes have set weights of their own
+        forecast.ask(numbers(0.0))
+        client = MatrixClient(graph.node, "dense_256", name="wide")
+        client.set_matrix(network.matrix)
+        graph.spin_until(lambda: client.ready)
+        results: list[ProductResult] = []
+        counted = []
+        for count in range(1, 5):
+            assert client.multiply(random.normal(size=512), results.append)
+            graph.spin_until(lambda count=count: len(results) == count)
+            counted.append(uploads())
+        client.close()
+        assert [result.error for result in results] == [None] * 4
+        assert counted == counted[:1] * 4
 
 
 @pytest.mark.usefixtures("places")

@@ -107,11 +107,11 @@ class Backend(Protocol):
         """Release the device; engines attached before are of no use any more."""
         ...
 
-    def attach(self, model: ParsedModel, *, own_place: bool = False) -> MatrixEngine:
+    def attach(self, model: ParsedModel) -> MatrixEngine:
         """Make a parsed model ready to run on the open device; ModelUnsupportedError if it cannot run.
 
-        Called again, it makes another engine, which has weights of its own. own_place: these are to stay in
-        the device's memory beside those of other engines, where that can be done.
+        Called again, it makes another engine, which has weights of its own. These stay in the device's memory
+        beside those of other engines, where that can be done.
         """
         ...
 
@@ -167,7 +167,7 @@ class CpuBackend:
     def close(self) -> None:
         """Nothing is held."""
 
-    def attach(self, model: ParsedModel, *, own_place: bool = False) -> MatrixEngine:  # noqa: ARG002
+    def attach(self, model: ParsedModel) -> MatrixEngine:
         """Give an engine for the graph."""
         from edgetpu_driver.engines.cpu import CpuEngine
 

@@ -332,7 +332,7 @@ class ModelHost:
 
     def _matrix(self, entry: Entry, engine: MatrixEngine) -> HostedMatrix:
         if entry.matrix is None or entry.matrix.engine is not engine:
-            another = partial(self._backend.attach, entry.model.parsed, own_place=True)
+            another = partial(self._backend.attach, entry.model.parsed)
             entry.matrix = HostedMatrix(engine, another)
         return entry.matrix
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from edgetpu_driver.backends import SRAM_BYTES, ParsedModel, Placement, Readings, RegisterValue
@@ -40,7 +41,8 @@ class StickBackend:
         self._tpu: EdgeTpu | None = None
         self._engines: dict[CompiledModel, list[StickEngine]] = {}
         self._copies: dict[tuple[str, int], CompiledModel] = {}
-        self._places_taken: Counter[str] = Counter()
+        self._places: dict[tuple[str, int], CompiledModel] = {}
+        self._lock = Lock()
         self._earlier = Readings()
         self._last = Readings()
 
@@ -73,36 +75,40 @@ class StickBackend:
         """Shut the stick down and release it."""
         tpu, self._tpu = self._tpu, None
         self._engines.clear()
-        self._places_taken.clear()
+        self._places.clear()
         if tpu is not None:
             tpu.close()
         # A stick counts from its opening on; the backend counts from its making on.
         self._earlier = self._last = replace(self._last, temperature=float("nan"), sram_used=0, warm=False)
 
-    def attach(self, model: ParsedModel, *, own_place: bool = False) -> MatrixEngine:
+    def attach(self, model: ParsedModel) -> MatrixEngine:
         """Prepare the model's transfers; its parameters are uploaded by the first run that needs them.
 
-        own_place: run a copy that was compiled together with the model, as long as there are any. Such copies
-        stay in the chip's memory side by side; in one place other weights displace the ones before.
+        Where the same file is attached already, a copy that was compiled together with it is run, as long as
+        there are any. Such copies stay in the chip's memory side by side; in one place other weights displace
+        the ones before.
         """
         from edgetpu_driver.engines.stick import StickEngine
 
         if model.problem:
             raise ModelUnsupportedError(model.problem)
-        source = self._next_copy(model) if own_place else model.source
-        engine = StickEngine(self._opened(), source, model.companions)
+        engine = StickEngine(self._opened(), self._take_place(model), model.companions)
         self._engines.setdefault(model.source, []).append(engine)
         return engine
 
-    def _next_copy(self, model: ParsedModel) -> CompiledModel:
-        """One of a place of its own; the model itself where there are no more."""
-        key = model.source.sha256, self._places_taken[model.source.sha256] + 1
-        copy = self._copies.get(key) or self._find_copy(model, key[1])
-        if copy is None:
-            source: CompiledModel = model.source
-            return source
-        self._places_taken[key[0]] += 1
-        return self._copies.setdefault(key, copy)
+    def _take_place(self, model: ParsedModel) -> CompiledModel:
+        """The model, or the first copy of it whose place is free; the model again where there are no more."""
+        source: CompiledModel = model.source
+        with self._lock:
+            number = next(n for n in count() if (source.sha256, n) not in self._places)
+            key = source.sha256, number
+            copy = self._copies.get(key) or self._find_copy(model, number) if number else source
+            if copy is None:
+                return source
+            self._places[key] = source
+            if number:
+                self._copies[key] = copy
+            return copy
 
     def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
         """The copy of that number, from 1, compiled together with the model from the same graph, if any."""
@@ -121,7 +127,8 @@ class StickBackend:
 
     def forget(self, model: ParsedModel) -> None:
         """Drop the prepared transfers."""
-        self._places_taken.pop(model.source.sha256, None)
+        with self._lock:
+            self._places = {key: source for key, source in self._places.items() if source is not model.source}
         for engine in self._engines.pop(model.source, ()):
             engine.forget()
 

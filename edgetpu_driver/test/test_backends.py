@@ -159,12 +159,12 @@ def test_a_stick_that_is_pulled_out_and_put_back_runs_the_same_models(
     assert stick_host.status().recoveries == 1
 
 
-def test_two_names_of_one_file_share_what_is_in_the_memory(stick_host: ModelHost) -> None:
+def test_two_names_of_one_file_are_in_the_memory_side_by_side(stick_host: ModelHost) -> None:
     stick_host.load("sums", "again")
     for name in ("sums", "again", "sums", "again"):
         stick_host.invoke(name, NUMBERS)
     stick_host.refresh()
-    assert stick_host.status().readings.uploads == 1
+    assert stick_host.status().readings.uploads == 2
 
 
 def test_a_fault_that_takes_a_reset_is_left_to_whoever_connects(

@@ -77,7 +77,7 @@ class FakeBackend:
     def close(self) -> None:
         pass
 
-    def attach(self, model: ParsedModel, *, own_place: bool = False) -> PlusOneEngine:  # noqa: ARG002
+    def attach(self, model: ParsedModel) -> PlusOneEngine:
         if model.source == b"too large":
             raise ModelUnsupportedError("does not fit")
         return PlusOneEngine(self)
