@@ -201,7 +201,7 @@ def test_weights_for_a_model_that_comes_and_goes_are_in_force_or_refused(
     def keep_loading() -> None:
         while not done.is_set():
             host.load("dense")
-            time.sleep(0.001)
+            time.sleep(0.01)
             host.unload("dense")
 
     loader = threading.Thread(target=keep_loading, daemon=True)
@@ -213,6 +213,7 @@ def test_weights_for_a_model_that_comes_and_goes_are_in_force_or_refused(
             inference = host.invoke("dense", X) if weights is NEW else None
         except ModelNotFoundError:  # noqa: PERF203
             outcomes.append("refused")
+            time.sleep(0.001)  # lets the loader run
         else:
             outcomes.append("in force")
             if inference is not None and inference.weights_version == version:
