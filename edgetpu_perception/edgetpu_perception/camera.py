@@ -103,6 +103,19 @@ class Pinhole:
 
         All four are NaN where the lens model gives the pixel, or its neighbours half a px away, no direction.
         """
+        if not any(self.distortion):
+            x, x_half, y, y_half = (
+                (u - self.cx) / self.fx,
+                0.5 / self.fx,
+                (v - self.cy) / self.fy,
+                0.5 / self.fy,
+            )
+            return (
+                math.atan(x),
+                math.atan(y),
+                u_sigma * (math.atan(x + x_half) - math.atan(x - x_half)),
+                v_sigma * (math.atan(y + y_half) - math.atan(y - y_half)),
+            )
         points = self._normalised([(u, v), (u - 0.5, v), (u + 0.5, v), (u, v - 0.5), (u, v + 0.5)])
         (x, y), (x0, _), (x1, _), (_, y0), (_, y1) = points
         if any(math.isnan(x) for x, _ in points):
