@@ -26,8 +26,9 @@ _TAIL_LINES = 4  # of what a failed run said
 _SECONDS_TO_DIE = 5.0
 
 _VERSION = re.compile(r"^Edge TPU Compiler version (\S+)", re.MULTILINE)
-_OPERATOR = re.compile(r"^([A-Za-z]\w*) +(\d+) +(\S.*?)\s*$", re.MULTILINE)
+_OPERATOR = re.compile(r"^([A-Za-z]\w*)[ \t]+(\d+)[ \t]+(\S.*?)\s*$", re.MULTILINE)
 _INPUT = re.compile(r"^Input model: ", re.MULTILINE)
+_OUTPUT = re.compile(r"^Output model: (\S.*?)\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,8 @@ def _sections(output: str, count: int) -> list[str]:
 
 
 def _compilation(graph: Path, directory: Path, section: str, output: str) -> Compilation:
-    compiled = directory / f"{graph.stem}_edgetpu.tflite"
+    named = _OUTPUT.search(section)
+    compiled = directory / (Path(named.group(1)).name if named else f"{graph.stem}_edgetpu.tflite")
     if not compiled.is_file():
         raise CompilerError(f"{PROGRAM} wrote no model for {graph.name}: {_tail(output)}")
     log, report = compiled.with_suffix(".log"), parse_report(section)

@@ -156,6 +156,14 @@ def test_operators_that_are_not_mapped_are_named_with_the_reason(
     assert value["models"][0]["fully_mapped"] is False
 
 
+def test_a_compiler_that_says_nothing_of_operators_is_not_taken_to_have_mapped_none(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_compiler(rows="")
+    assert main(["models", "compile", str(models / "dense_64.tflite")]) == 0
+    assert "which operators are mapped it did not say" in capsys.readouterr().out
+
+
 def test_a_graph_of_which_nothing_is_mapped_is_a_failure(
     models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,6 +181,23 @@ def test_models_compiled_together_stay_in_memory_together(
     code, value = answer(capsys, "--co-compile", *sorted(models.glob("*.tflite")))
     assert (code, value["resident_together"]) == (0, True)
     assert len({row["caching_token"] for row in value["models"]}) == 1
+
+
+def test_the_compiled_model_is_the_one_the_compiler_names(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = make_compiler()
+    renamed = program.read_text().replace(
+        'out / (model.stem + "_edgetpu.tflite")\n    result.write_bytes((here / "compiled" / result.name)',
+        'out / (model.stem + "_1_edgetpu.tflite")\n    '
+        'result.write_bytes((here / "compiled" / (model.stem + "_edgetpu.tflite"))',
+    )
+    assert renamed != program.read_text()
+    program.write_text(renamed)
+    code, _ = answer(capsys, "--co-compile", *sorted(models.glob("*.tflite")))
+    assert code == 0
+    for size in (64, 128):
+        assert CompiledModel.load(models / f"dense_{size}_edgetpu.tflite").inputs[0].shape == (1, size)
 
 
 def test_models_of_different_caching_tokens_do_not_stay(
@@ -327,6 +352,11 @@ def test_older_versions_call_the_memory_available() -> None:
     assert (report.version, report.cached_bytes, report.free_bytes) == ("2.0.267685300", 10240, 1814036)
     assert (report.streamed_bytes, report.subgraphs, report.operators) == (-1, -1, ())
     assert report.fully_mapped is False
+
+
+def test_columns_may_be_set_with_tabs() -> None:
+    (operator,) = parse_report("CONV_2D\t2\tMapped to Edge TPU\r\n").operators
+    assert (operator.name, operator.count, operator.mapped) == ("CONV_2D", 2, True)
 
 
 def test_graphs_of_one_name_cannot_go_to_one_place(

@@ -116,6 +116,16 @@ def test_damaged_files_are_refused(
     assert reason in models["dense_64"]["refused"]
 
 
+def test_a_name_behind_which_is_no_file_is_refused(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source / "gone.tflite").symlink_to(tmp_path / "nowhere")
+    (source / "folder_edgetpu.tflite").mkdir()
+    code, models = take_over(capsys, source, tmp_path / "models")
+    assert code == 1
+    assert all("expected a file" in models[name]["refused"] for name in ("gone", "folder"))
+
+
 def test_other_files_of_that_name_are_kept_unless_told_otherwise(
     source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

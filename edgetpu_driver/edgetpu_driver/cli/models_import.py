@@ -59,6 +59,8 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
 def _take_over(files: _Files, directory: Path, overwrite: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"name": files.name, "files": [path.name for path in files.present]}
     try:
+        if not files.present:
+            raise ModelNotFoundError("expected a file; there is a directory or a broken link")
         contents = {path.name: read_model(path) for path in files.present}
         row |= _examine(files, contents)
         if not overwrite:
