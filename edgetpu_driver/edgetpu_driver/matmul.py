@@ -198,6 +198,9 @@ class MatMul:
                     f"inputs are out of range, and {saturated} outputs",
                     clipped + saturated,
                 )
+            largest = float(np.abs(sums.outputs).max(initial=0.0))
+            if largest > float(np.finfo(np.float32).max):
+                raise InputError(f"expected a product that float32 holds; it is up to {largest:.3g}")
             return Product(
                 sums.outputs.astype(np.float32).reshape((*vectors.shape[:-1], self.shape[0])),
                 clipped,

@@ -127,6 +127,12 @@ def test_rescaled_matrices_and_inputs_may_have_any_size(on_cpu: MatMul, size: fl
     assert relative_error(on_cpu.multiply(vector).outputs, matrix @ vector) < 0.03
 
 
+def test_a_product_beyond_float32_is_refused(on_cpu: MatMul) -> None:
+    on_cpu.set_weights(1e30 * gaussian(SIZE, SIZE), rescale_rows=True)
+    with pytest.raises(InputError, match=r"a product that float32 holds; it is up to \d\.\d+e\+\d+"):
+        on_cpu.multiply(1e20 * gaussian(SIZE))
+
+
 def test_inputs_along_a_row_do_not_saturate_the_output(on_cpu: MatMul) -> None:
     matrix = gaussian(SIZE, SIZE)
     on_cpu.set_weights(matrix, rescale_rows=True)
