@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,8 +78,12 @@ class EdgeTpu:
         self._resident: dict[bytes, PreparedModel] = {}
         self._token = 0
         self._inferences = self._uploads = self._thermal_warnings = 0
-        self._link = ResilientLink(connector, self._forget_residents, resets=resets)
-        atexit.register(self.close)
+        self._link = ResilientLink(connector, self._resident.clear, resets=resets)
+        # It knows the link but not this object, which it would keep from being collected. Registered by
+        # hand, to run before what pyusb has collected at the end: weakref runs all of its own in one go.
+        self._release = weakref.finalize(self, _close, self._lock, self._link)
+        self._release.atexit = False
+        atexit.register(self._release)
 
     @classmethod
     def open(
@@ -116,8 +121,8 @@ class EdgeTpu:
     def close(self) -> None:
         """Halt the chip, put it to sleep, release it; harmless when called again."""
         with self._lock:
-            atexit.unregister(self.close)
-            self._link.close()
+            atexit.unregister(self._release)
+            self._release()
 
     def run(self, model: CompiledModel, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Run a model once, after uploading its parameters where they are not in the chip's memory.
@@ -238,7 +243,7 @@ class EdgeTpu:
     def _make_resident(self, link: UsbLink, prepared: PreparedModel) -> None:
         """Only models of one caching token can be in memory together; token 0 is never kept."""
         if prepared.token == 0 or prepared.token != self._token:
-            self._forget_residents()
+            self._resident.clear()
             self._token = prepared.token
         if prepared.caching is None or self._holds(prepared):
             return
@@ -252,6 +257,7 @@ class EdgeTpu:
         resident = self._resident.get(prepared.place)
         return resident is not None and resident.content == prepared.content
 
-    def _forget_residents(self) -> None:
-        self._resident.clear()
-        self._token = 0
+
+def _close(lock: threading.RLock, link: ResilientLink) -> None:
+    with lock:
+        link.close()

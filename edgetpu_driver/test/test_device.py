@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -260,6 +262,20 @@ def test_a_closed_stick_can_be_opened_again(stick: VirtualEdgeTpu, dense: Dense)
     EdgeTpu.open(usb_backend=stick).close()
     with EdgeTpu.open(usb_backend=stick) as tpu:
         assert run(tpu, dense, ramp()) == dense.expected(ramp())
+
+
+def test_a_device_that_nobody_closes_or_uses_any_more_is_put_to_sleep_and_collected(
+    stick: VirtualEdgeTpu, dense: Dense
+) -> None:
+    tpu = EdgeTpu.open(usb_backend=stick)
+    run(tpu, dense, ramp())
+    dropped = weakref.ref(tpu)
+    assert not stick._silicon._registers.asleep
+    del tpu
+    gc.collect()
+    assert dropped() is None
+    assert stick._silicon._registers.asleep
+    EdgeTpu.open(usb_backend=stick).close()
 
 
 def test_threads_get_their_own_results(stick: VirtualEdgeTpu, dense: Dense, other: Dense) -> None:
