@@ -99,14 +99,21 @@ class Graph:
             self._executor.spin_once(timeout_sec=0.01)
 
     def call(self, kind: Any, service: str, **fields: Any) -> Any:
-        """Call a service once it is there; the response."""
+        """Call a service once it is there; the response.
+
+        Asks once more where none comes: Fast DDS drops a response when the server has not yet discovered who
+        is to read it (ros2/rmw_fastrtps issue 842).
+        """
         client = self._clients.get(service)
         if client is None:
             client = self._clients[service] = self.node.create_client(kind, service)
         self.spin_until(client.service_is_ready)
-        future = client.call_async(kind.Request(**fields))
-        self.spin_until(future.done)
-        return future.result()
+        first = client.call_async(kind.Request(**fields))
+        resend_at = time.monotonic() + PATIENCE / 2
+        self.spin_until(lambda: first.done() or time.monotonic() > resend_at)
+        future = first if first.done() else client.call_async(kind.Request(**fields))
+        self.spin_until(lambda: first.done() or future.done())
+        return (first if first.done() else future).result()
 
     def collect(self, kind: Any, topic: str, qos: Any = 10) -> list[Any]:
         """Subscribe; the list fills while the graph spins."""

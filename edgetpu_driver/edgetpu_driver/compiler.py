@@ -65,12 +65,15 @@ class CompilationReport:
 
 @dataclass(frozen=True)
 class Compilation:
-    """One model as the compiler wrote it."""
+    """What the compiler made of one graph."""
 
     graph: Path
     compiled: Path
+    """Where its model is to be; a compiler that ends well may still have written none."""
     log: Path | None
     report: CompilationReport
+    last_words: str
+    """Of the compiler, on all graphs."""
 
 
 def find_compiler(program: str | None = None) -> str | None:
@@ -89,8 +92,8 @@ def compile_graphs(
 ) -> tuple[Compilation, ...]:
     """Compile graphs together; what the compiler writes goes to a directory, which must exist.
 
-    timeout: seconds. Raises CompilerError, with the compiler's own words, when it fails, writes no model or
-    takes longer; its processes are gone then, as they are after an interruption.
+    timeout: seconds. Raises CompilerError, with the compiler's own words, when it fails, which it does for all
+    together, or takes longer; its processes are gone then, as they are after an interruption.
     """
     stems = [graph.stem for graph in graphs]
     if len(set(stems)) != len(stems):
@@ -145,14 +148,12 @@ def _sections(output: str, count: int) -> list[str]:
 def _compilation(graph: Path, directory: Path, section: str, output: str) -> Compilation:
     named = _OUTPUT.search(section)
     compiled = directory / (Path(named.group(1)).name if named else f"{graph.stem}_edgetpu.tflite")
-    if not compiled.is_file():
-        raise CompilerError(f"{PROGRAM} wrote no model for {graph.name}: {_tail(output)}")
     log, report = compiled.with_suffix(".log"), parse_report(section)
     if not log.is_file():
-        return Compilation(graph, compiled, None, report)
+        return Compilation(graph, compiled, None, report, _tail(output))
     # The log has all operators; what is printed may leave out those that were mapped.
-    logged = parse_report(log.read_text(errors="replace"))
-    return Compilation(graph, compiled, log, replace(report, operators=logged.operators or report.operators))
+    operators = parse_report(log.read_text(errors="replace")).operators or report.operators
+    return Compilation(graph, compiled, log, replace(report, operators=operators), _tail(output))
 
 
 def _run(command: Sequence[str], timeout: float) -> str:

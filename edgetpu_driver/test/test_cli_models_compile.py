@@ -23,6 +23,7 @@ from edgetpu_driver.errors import CompilerError
 from edgetpu_driver.graphs import dense
 from edgetpu_driver.model_files import ModelFiles
 from edgetpu_driver.stick_backend import pack_for_virtual_stick
+from edgetpu_driver.tflite.builder import GraphBuilder
 
 # Options, text and files as those of the real one; it writes what stands under `compiled` beside it.
 FAKE = """#!{python}
@@ -222,6 +223,36 @@ def test_a_failure_is_told_in_the_compilers_words_and_costs_only_its_own_model(
     assert (models / "dense_64_edgetpu.tflite").read_bytes() == b"older"
 
 
+def test_a_graph_that_fails_among_those_compiled_together_has_an_error_of_its_own(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unmapped = (
+        make_compiler()
+        .read_text()
+        .replace(repr(MAPPED), f'({UNMAPPED!r} if "64" in model.stem else {MAPPED!r})')
+    )
+    (models.parent / "bin" / "edgetpu_compiler").write_text(unmapped)
+    code, value = answer(capsys, "--co-compile", *sorted(models.glob("*.tflite")))
+    fine, failed = value["models"]
+    assert (code, value["resident_together"]) == (1, False)
+    assert fine["fully_mapped"] is True
+    assert "mapped no operator of dense_64.tflite" in failed["error"]
+    assert not (models / "dense_64_edgetpu.tflite").exists()
+
+
+def test_what_fails_for_all_that_are_compiled_together_is_told_once(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_compiler(mishap=FAILURE)
+    small, large = models / "dense_64.tflite", models / "dense_128.tflite"
+    assert main(["models", "compile", "--co-compile", str(small), str(large)]) == 1
+    text = capsys.readouterr().out
+    assert text.count("Model failed in Tflite interpreter") == 1
+    assert f"{small}, {large}: FAILED: edgetpu_compiler failed" in text
+    _, value = answer(capsys, "--co-compile", small, large)
+    assert all("Model failed in Tflite interpreter" in row["error"] for row in value["models"])
+
+
 def test_a_compiler_that_ends_well_without_a_model_is_a_failure(
     models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -324,6 +355,24 @@ def test_models_packed_together_are_in_the_virtual_sticks_memory_together(
         engine.run({"x": np.full(engine.inputs[0].shape, 140, np.uint8)})
     assert backend.read().uploads == 2
     backend.close()
+
+
+def test_a_graph_that_cannot_be_packed_does_not_keep_those_beside_it_from_it(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = GraphBuilder("pair")
+    x = graph.input("x", (2, 4), np.uint8, scale=1.0, zero_point=0)
+    graph.output(graph.quantize(x, np.int8, scale=1.0, zero_point=-128))
+    (models / "pair.tflite").write_bytes(graph.build())
+    compiler = make_compiler()
+    answer(capsys, models / "dense_64.tflite")
+    compiler.unlink()
+    code, value = answer(capsys, "--co-compile", *sorted(models.glob("*[!u].tflite")))
+    assert (code, value["resident_together"]) == (1, False)
+    fine, kept, pair = value["models"]
+    assert fine["written"]
+    assert "was made by edgetpu_compiler and is kept" in kept["error"]
+    assert "expected a batch of 1" in pair["error"]
 
 
 @pytest.mark.parametrize("files", [["dense_64_edgetpu.tflite"], ["absent.tflite"]])

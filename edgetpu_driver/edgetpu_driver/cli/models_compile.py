@@ -72,7 +72,11 @@ def _rows(
             return _compile(group, graphs, compiler, options)
         return _pack(group, graphs, options)
     except EdgeTpuError as error:
-        return [{"graph": path, "error": str(error)} for path in group]
+        return [_failed(path, error) for path in group]
+
+
+def _failed(graph: Path, error: EdgeTpuError) -> _Row:
+    return {"graph": graph, "error": str(error)}
 
 
 def _compile(
@@ -80,17 +84,23 @@ def _compile(
 ) -> list[_Row]:
     with tempfile.TemporaryDirectory(prefix="edgetpu_compile_") as scratch:
         made = compile_graphs(compiler, group, Path(scratch), options.timeout)
-        models = [_load(each) for each in made]
-        return [
-            _row(each.graph, model, options.output)
-            | _reported(each)
-            | _write(each.graph, graphs[each.graph], model.file, options.output, each.log)
-            for each, model in zip(made, models, strict=True)
-        ]
+        return [_taken_over(each, graphs[each.graph], options.output) for each in made]
+
+
+def _taken_over(made: Compilation, source: bytes, output: Path | None) -> _Row:
+    """The row of a graph whose model, if it is of use, was put where it belongs."""
+    try:
+        model = _load(made)
+    except EdgeTpuError as error:
+        return _failed(made.graph, error)
+    row = _row(made.graph, model, output) | _reported(made)
+    return row | _write(made.graph, source, model.file, output, made.log)
 
 
 def _load(made: Compilation) -> CompiledModel:
-    """The model the compiler wrote; CompilerError when nothing in it runs on the Edge TPU."""
+    """The model the compiler wrote; CompilerError for none, and when nothing in it runs on the Edge TPU."""
+    if not made.compiled.is_file():
+        raise CompilerError(f"{PROGRAM} wrote no model for {made.graph.name}: {made.last_words}")
     if not any(operator.mapped for operator in made.report.operators) and made.report.operators:
         reasons = "; ".join(f"{each.name}: {each.status}" for each in made.report.operators)
         raise CompilerError(f"{PROGRAM} mapped no operator of {made.graph.name}: {reasons}")
@@ -98,22 +108,31 @@ def _load(made: Compilation) -> CompiledModel:
 
 
 def _pack(group: Sequence[Path], graphs: Mapping[Path, bytes], options: argparse.Namespace) -> list[_Row]:
-    for path in group:
-        _keep_compiled(_destination(path, options.output))
-    packed = pack_for_virtual_stick({path.stem: graphs[path] for path in group}, together=options.co_compile)
+    failed: dict[str, EdgeTpuError] = {}
+    sources = {path.stem: graphs[path] for path in group}
+    packed = pack_for_virtual_stick(sources, together=options.co_compile, refused=failed)
     rows = []
     for path in group:
-        model = CompiledModel.parse(packed[path.stem], path.stem)
-        operators = {
-            each.custom_code or each.name for each in parse_model(graphs[path]).subgraphs[0].operators
-        }
-        row = _row(path, model, options.output) | {
-            "cached_bytes": len(model.caching.parameters) if model.caching else 0,
-            "streamed_bytes": len(model.execution.parameters),
-            "unlisted_operators": sorted(operators - SUPPORTED_OPERATORS),
-        }
-        rows.append(row | _write(path, graphs[path], model.file, options.output, None))
+        try:
+            if path.stem in failed:
+                raise failed[path.stem]
+            rows.append(_packed_row(path, graphs[path], packed[path.stem], options.output))
+        except EdgeTpuError as error:
+            rows.append(_failed(path, error))
     return rows
+
+
+def _packed_row(path: Path, source: bytes, packed: bytes, output: Path | None) -> _Row:
+    """The row of a graph that was packed, and put where it belongs."""
+    _keep_compiled(_destination(path, output))
+    model = CompiledModel.parse(packed, path.stem)
+    operators = {each.custom_code or each.name for each in parse_model(source).subgraphs[0].operators}
+    row = _row(path, model, output) | {
+        "cached_bytes": len(model.caching.parameters) if model.caching else 0,
+        "streamed_bytes": len(model.execution.parameters),
+        "unlisted_operators": sorted(operators - SUPPORTED_OPERATORS),
+    }
+    return row | _write(path, source, model.file, output, None)
 
 
 def _keep_compiled(path: Path) -> None:
@@ -167,8 +186,14 @@ def _resident_together(rows: Sequence[_Row]) -> bool:
 
 def _text(value: Mapping[str, Any]) -> str:
     lines = [] if value["compiler"] else [_PACKED]
+    # A run that failed for all its graphs has one error.
+    causes: dict[str, list[str]] = {}
     for row in value["models"]:
-        lines += _row_lines(row)
+        if "error" in row:
+            causes.setdefault(row["error"], []).append(str(row["graph"]))
+        else:
+            lines += _row_lines(row)
+    lines += [f"{', '.join(files)}: FAILED: {error}" for error, files in causes.items()]
     if value["resident_together"] is not None:
         stay = "stay" if value["resident_together"] else "do NOT stay"
         lines.append(f"The {len(value['models'])} models {stay} in the chip's memory together.")
@@ -176,8 +201,6 @@ def _text(value: Mapping[str, Any]) -> str:
 
 
 def _row_lines(row: _Row) -> list[str]:
-    if "error" in row:
-        return [f"{row['graph']}: FAILED: {row['error']}"]
     lines = [f"{row['compiled']}"]
     memory = (
         f"{_bytes(row['cached_bytes'])} on the chip, {_bytes(row['streamed_bytes'])} with every inference"
