@@ -92,8 +92,8 @@ def compile_graphs(
 ) -> tuple[Compilation, ...]:
     """Compile graphs together; what the compiler writes goes to a directory, which must exist.
 
-    timeout: seconds. Raises CompilerError, with the compiler's own words, when it fails, which it does for all
-    together, or takes longer; its processes are gone then, as they are after an interruption.
+    timeout: seconds. Raises CompilerError, with the compiler's own words, when it fails, which it does for
+    all together, or takes longer; its processes are gone then, as they are after an interruption.
     """
     stems = [graph.stem for graph in graphs]
     if len(set(stems)) != len(stems):

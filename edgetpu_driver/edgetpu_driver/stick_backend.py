@@ -238,22 +238,15 @@ def _complaint(work: Callable[[], object]) -> str:
 
 
 def pack_for_virtual_stick(
-    graphs: Mapping[str, bytes], *, together: bool, refused: dict[str, EdgeTpuError] | None = None
+    graphs: Mapping[str, bytes], *, together: bool, beside: Mapping[str, bytes] | None = None
 ) -> dict[str, bytes]:
     """Compiled models of plain graphs, by name, for the virtual stick.
 
-    together: to be in the chip's memory together. refused: gets the errors of those that cannot be packed,
-    the others are packed then; without it the first such ModelFormatError or ModelUnsupportedError is raised.
+    together: to be in the chip's memory together, and with those of the graphs beside. Raises
+    ModelFormatError and ModelUnsupportedError.
     """
     from edgetpu_driver.virtual.packer import pack
 
-    token = caching_token(b"".join(graphs[name] for name in sorted(graphs))) if together else None
-    packed = {}
-    for name, graph in graphs.items():
-        try:
-            packed[name] = pack(graph, name=name, token=token)
-        except EdgeTpuError as error:
-            if refused is None:
-                raise
-            refused[name] = error
-    return packed
+    all_graphs = {**(beside or {}), **graphs}
+    token = caching_token(b"".join(all_graphs[name] for name in sorted(all_graphs))) if together else None
+    return {name: pack(graph, name=name, token=token) for name, graph in graphs.items()}

@@ -108,24 +108,19 @@ def _load(made: Compilation) -> CompiledModel:
 
 
 def _pack(group: Sequence[Path], graphs: Mapping[Path, bytes], options: argparse.Namespace) -> list[_Row]:
-    failed: dict[str, EdgeTpuError] = {}
     sources = {path.stem: graphs[path] for path in group}
-    packed = pack_for_virtual_stick(sources, together=options.co_compile, refused=failed)
-    rows = []
-    for path in group:
-        try:
-            if path.stem in failed:
-                raise failed[path.stem]
-            rows.append(_packed_row(path, graphs[path], packed[path.stem], options.output))
-        except EdgeTpuError as error:
-            rows.append(_failed(path, error))
-    return rows
+    return [_packed(path, sources, options.co_compile, options.output) for path in group]
 
 
-def _packed_row(path: Path, source: bytes, packed: bytes, output: Path | None) -> _Row:
-    """The row of a graph that was packed, and put where it belongs."""
-    _keep_compiled(_destination(path, output))
-    model = CompiledModel.parse(packed, path.stem)
+def _packed(path: Path, sources: Mapping[str, bytes], together: bool, output: Path | None) -> _Row:
+    """The row of a graph, packed to be in memory with all of the sources."""
+    source = sources[path.stem]
+    try:
+        _keep_compiled(_destination(path, output))
+        packed = pack_for_virtual_stick({path.stem: source}, together=together, beside=sources)
+    except EdgeTpuError as error:
+        return _failed(path, error)
+    model = CompiledModel.parse(packed[path.stem], path.stem)
     operators = {each.custom_code or each.name for each in parse_model(source).subgraphs[0].operators}
     row = _row(path, model, output) | {
         "cached_bytes": len(model.caching.parameters) if model.caching else 0,
