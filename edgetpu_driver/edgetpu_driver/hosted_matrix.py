@@ -56,8 +56,8 @@ class ProductRequest:
 class HostedMatrix:
     """What ~/matmul multiplies by, for one model on one opening of the device.
 
-    Rescaled weights take engines of their own: their multipliers bring outputs into range that are to come
-    unscaled from the model itself.
+    Weights that were set take engines of their own: MatMul gives every row a gain, while inferences of the
+    model itself are to give outputs without any.
     """
 
     def __init__(self, engine: MatrixEngine, another: Callable[[], MatrixEngine]) -> None:
@@ -79,10 +79,9 @@ class HostedMatrix:
         self._request = request
         return swap
 
-    def product(self, model: LoadedModel, request: WeightRequest | None) -> MatMul:
+    def product(self, request: WeightRequest | None) -> MatMul:
         """What multiplies by the weights in force; None: those of the file. Raises as MatMul.set_weights."""
-        if request is None or not (request.rescale_rows or needs_tiles(model, request)):
-            self._plain.assume(None if request is None else request.weights)
+        if request is None:
             return self._plain
         if self._request is not request:
             self.set_weights(request)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isqrt, prod, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,6 +59,7 @@ class Product:
 class _Flags(NamedTuple):
     accept_clipping: bool
     rescale_rows: bool
+    fill_rows: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +118,8 @@ class MatMul:
         self._another = another
         self._lock = threading.Lock()
         self._version = 0
-        whole = slice(0, self.tile_shape[0]), slice(0, self.tile_shape[1])
-        self._tiles: tuple[Tile, ...] = (tile_as_compiled(engine, *whole, None),)
+        rows, columns = self.tile_shape
+        self._tiles: tuple[Tile, ...] = (Tile(engine, slice(0, rows), slice(0, columns), None, 0.0),)
         self._matrix: NDArray[np.float32] | None = None
         self._flags = _Flags(accept_clipping=False, rescale_rows=False)
         self._stale = False
@@ -142,9 +143,10 @@ class MatMul:
     ) -> WeightSwap:
         """Multiply by this matrix from now on: [M, K], finite.
 
-        accept_clipping: clip values beyond the model's range, not refuse them. rescale_rows: rewrite the
-        model's multipliers, so that every row uses all of int8 and all of the outputs' range, whatever its
-        values. Raises InputError, ClippingError, ModelUnsupportedError as SwappableEngine.set_weights, and
+        accept_clipping: clip values beyond the model's range, not refuse them. Weights within it are
+        multiplied row by row to use more of it, and outputs divided again. rescale_rows: rewrite the model's
+        multipliers, so that every row uses all of int8 and all of the outputs' range, whatever its values.
+        Raises InputError, ClippingError, ModelUnsupportedError as SwappableEngine.set_weights, and
         DeviceError; the old matrix then stays in force.
         """
         values = _real(matrix, "a matrix")
@@ -187,6 +189,8 @@ class MatMul:
             fixed = np.full((len(batch), 1), input_scale or 0.0)
             scales = fixed if input_scale else self._fitting_scales(batch)
             sums = self._average(batch, scales, passes)
+            if input_scale and sums.saturated.any() and self._unfill():
+                sums = self._average(batch, scales, passes)
             while not input_scale and sums.saturated.any():
                 again = sums.saturated > 0
                 scales[again] *= _COARSER
@@ -210,14 +214,6 @@ class MatMul:
                 saturated,
             )
 
-    def assume(self, matrix: NDArray[np.floating[Any]] | None) -> None:
-        """Take note of what somebody else put on the only engine, without rescaling; None: not known."""
-        with self._lock:
-            rows, columns = self.tile_shape if matrix is None else (matrix.shape[0], matrix.shape[1])
-            place = slice(0, rows), slice(0, columns)
-            self._tiles = (tile_as_compiled(self._engines[0], *place, matrix),)
-            self.shape = rows, columns
-
     def _check_fits(self, shape: tuple[int, int]) -> None:
         count = prod(-(-size // most) for size, most in zip(shape, self.tile_shape, strict=True))
         if count > self.most_tiles:
@@ -235,7 +231,7 @@ class MatMul:
         # The first comes last: until then its engine holds the model's own weights, which nothing else does.
         for index, (rows, columns) in reversed([*enumerate(cut(matrix.shape, self.tile_shape))]):
             part = matrix[rows, columns]
-            tile = self._tile(index, part, rows, columns, flags.rescale_rows)
+            tile = self._tile(index, part, rows, columns, flags)
             swap = tile.engine.set_weights(
                 part,
                 accept_clipping=flags.accept_clipping,
@@ -256,13 +252,26 @@ class MatMul:
         return tuple(reversed(tiles)), total
 
     def _tile(
-        self, index: int, part: NDArray[np.float32], rows: slice, columns: slice, rescale: bool
+        self, index: int, part: NDArray[np.float32], rows: slice, columns: slice, flags: _Flags
     ) -> Tile:
         while len(self._engines) <= index:
             assert self._another is not None
             self._engines.append(self._another())
-        make = rescaled_tile if rescale else tile_as_compiled
-        return make(self._engines[index], rows, columns, part)
+        engine = self._engines[index]
+        if flags.rescale_rows:
+            return rescaled_tile(engine, rows, columns, part)
+        return tile_as_compiled(engine, rows, columns, part, filled=flags.fill_rows)
+
+    def _unfill(self) -> bool:
+        """Take gains back, so that a given input scale holds what it would without; whether there were any.
+
+        Raises DeviceError.
+        """
+        if self._matrix is None or self._flags.rescale_rows or not self._flags.fill_rows:
+            return False
+        self._flags, self._stale = self._flags._replace(fill_rows=False), True
+        self._restore(raising=True)
+        return True
 
     def _restore(self, raising: bool = False) -> None:
         """Put the matrix in force on the engines again, some of which may hold parts of another one."""
@@ -270,7 +279,7 @@ class MatMul:
             self._stale = False
             return
         try:
-            self._assign(self._matrix, self._flags)
+            self._tiles, _ = self._assign(self._matrix, self._flags)
         except EdgeTpuError:
             if raising:
                 raise

@@ -49,26 +49,41 @@ def cut(shape: tuple[int, ...], tile: tuple[int, int]) -> Iterator[tuple[slice, 
 
 
 def tile_as_compiled(
-    engine: MatrixEngine, rows: slice, columns: slice, part: NDArray[np.floating[Any]] | None
+    engine: MatrixEngine, rows: slice, columns: slice, part: NDArray[np.floating[Any]], *, filled: bool
 ) -> Tile:
-    """One with the scales of the model, which may clip; None for weights that are not known."""
-    if part is None:
-        return Tile(engine, rows, columns, None, 0.0)
-    width = sqrt(part.shape[1])
-    most = STEPS * float(engine.weight_tensor().scales.max()) * width
-    return Tile(engine, rows, columns, None, min(float(_row_lengths(part).max()), most) / width)
+    """One with the multipliers of the model.
+
+    filled: rows have gains that make them use more of the range of the weights, as far as that of the output
+    allows for random inputs; otherwise, and where they are beyond it, they are set as they are.
+    """
+    width, lengths = sqrt(part.shape[1]), _row_lengths(part)
+    limits = STEPS * engine.weight_tensor().scales[: len(part)].astype(float)
+    gains = np.ones_like(lengths)
+    usable = lengths > _SMALLEST_ROW
+    if filled:
+        largest = np.maximum(part.max(axis=1), -part.min(axis=1))
+        np.divide(limits, largest, out=gains, where=usable)
+        np.minimum(gains, _fitting_length(engine) / lengths, out=gains, where=usable)
+        np.maximum(gains, 1.0, out=gains)
+    reach = float(np.minimum(lengths * gains, limits * width).max()) / width
+    return Tile(engine, rows, columns, gains, reach)
 
 
 def rescaled_tile(engine: MatrixEngine, rows: slice, columns: slice, part: NDArray[np.floating[Any]]) -> Tile:
     """One whose rows each have the gain that makes random inputs use the range of the output."""
-    (source,), (result,) = engine.inputs, engine.outputs
     lengths = _row_lengths(part)
-    typical = lengths * (source.scale * symmetric_steps(source) / INPUT_CREST)
-    wanted = result.scale * symmetric_steps(result) / OUTPUT_CREST
-    gains = np.divide(wanted, typical, out=np.ones_like(typical), where=lengths > _SMALLEST_ROW)
+    gains = np.ones_like(lengths)
+    np.divide(_fitting_length(engine), lengths, out=gains, where=lengths > _SMALLEST_ROW)
     with np.errstate(invalid="ignore"):  # the engine refuses NaN and infinity
         reach = float((lengths * gains).max()) / sqrt(part.shape[1])
     return Tile(engine, rows, columns, gains, reach)
+
+
+def _fitting_length(engine: MatrixEngine) -> float:
+    """Length of a row whose output random inputs make fill its range."""
+    (source,), (result,) = engine.inputs, engine.outputs
+    typical = source.scale * symmetric_steps(source) / INPUT_CREST
+    return result.scale * symmetric_steps(result) / OUTPUT_CREST / typical
 
 
 def symmetric_steps(spec: TensorSpec) -> int:

@@ -187,7 +187,7 @@ class ModelHost:
                     self._tally.drop()
                     raise self._refusal(name, entry)
             with self._timed(opening):
-                matmul = self._matrix(entry, engine).product(entry.model, entry.last_weights)
+                matmul = self._matrix(entry, engine).product(entry.last_weights)
                 product = request.ask(matmul)
             return replace(product, weights_version=entry.weights_version)
 

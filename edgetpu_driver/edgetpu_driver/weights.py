@@ -138,19 +138,26 @@ class WeightQuantiser:
         self._scratch = np.empty((3, block * self._size[1]), np.float32)
 
     def quantise(
-        self, weights: NDArray[np.floating[Any]], *, accept_clipping: bool, rescale_rows: bool
+        self,
+        weights: NDArray[np.floating[Any]],
+        *,
+        accept_clipping: bool,
+        rescale_rows: bool,
+        row_gains: NDArray[np.floating[Any]] | None = None,
     ) -> QuantisedWeights:
         """Round to the nearest step, to even where two are as near; clip to -127..127 steps.
 
         weights: finite, of the tensor's shape; a matrix may be smaller. rescale_rows: with the finest scale
-        per row that clips nothing, not the tensor's. Raises InputError, or ClippingError where clipping is
-        needed and not accepted.
+        per row that clips nothing, not the tensor's. row_gains: [rows]; else what the tensor's scales are
+        divided by, positive. Raises InputError, or ClippingError where clipping is needed and not accepted.
         """
         real = self._rows(weights)
         rows, columns = real.shape
         scales = self.tensor.scales.copy()
         if rescale_rows:
             scales[:rows] = _fitting_scales(real, scales[:rows])
+        elif row_gains is not None:
+            scales[:rows] /= _checked_gains(row_gains, rows)
         if (rows, columns) != self._filled:
             self._values[:] = 0
             self._filled = rows, columns
@@ -160,7 +167,8 @@ class WeightQuantiser:
             lost = self._quantise_block(real[part], scales[part], self._values[part, :columns])
             clipped, worst, squares = clipped + lost[0], max(worst, lost[1]), squares + lost[2]
         if clipped and not accept_clipping:
-            finest, coarsest = STEPS * float(scales.min()), STEPS * float(scales.max())
+            own = self.tensor.scales
+            finest, coarsest = STEPS * float(own.min()), STEPS * float(own.max())
             limits = f"{finest:g}" if finest == coarsest else f"{finest:g} to {coarsest:g}, by row,"
             raise ClippingError(
                 f"expected weights of at most {limits} on either side of zero; {clipped} of {real.size} are "
@@ -227,10 +235,14 @@ def effective_scales(swap: WeightSwap, row_gains: NDArray[np.floating[Any]] | No
     """
     scales = swap.row_scales.copy()
     if row_gains is not None:
-        if row_gains.ndim != 1 or row_gains.size > scales.size or not np.all(row_gains > 0):
-            raise InputError(f"expected up to {scales.size} positive gains; got {row_gains}")
-        scales[: row_gains.size] *= row_gains.astype(np.float32)
+        scales[: row_gains.size] *= _checked_gains(row_gains, scales.size)
     return scales
+
+
+def _checked_gains(row_gains: NDArray[np.floating[Any]], most: int) -> NDArray[np.float32]:
+    if row_gains.ndim != 1 or row_gains.size > most or not np.all(row_gains > 0):
+        raise InputError(f"expected up to {most} positive gains; got {row_gains}")
+    return row_gains.astype(np.float32)
 
 
 def _fitting_scales(real: NDArray[np.floating[Any]], present: NDArray[np.float32]) -> NDArray[np.float32]:

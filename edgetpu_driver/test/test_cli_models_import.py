@@ -19,7 +19,7 @@ DENSE_64: dict[str, Any] = {
     "matrix_size": 64,
     "input_scale": 1 / 127,
     "input_zero_point": 128,
-    "output_scale": 8 / 4 / 127,
+    "output_scale": dense.output_scale(64),
     "output_zero_point": 128,
 }
 

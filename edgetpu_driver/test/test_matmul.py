@@ -36,17 +36,20 @@ def relative_error(outputs: NDArray[Any], expected: NDArray[Any]) -> float:
 
 
 def ideal_error(matrix: NDArray[np.float64], vectors: NDArray[np.float64]) -> float:
-    """With symmetric 8-bit weights, inputs and outputs, each at the static scale that is best for them."""
+    """With symmetric 8-bit weights, inputs and outputs, and the best static scale for each.
+
+    Which are one for all inputs, one for all outputs, and one for the weights of each row.
+    """
 
     def quantised(values: NDArray[np.float64]) -> NDArray[np.float64]:
         candidates = []
-        for crest in np.arange(3.0, 5.5, 0.1):
+        for crest in np.arange(2.0, 5.5, 0.1):
             scale = crest * values.std() / 127
             candidates.append(np.clip(np.rint(values / scale), -127, 127) * scale)
         return min(candidates, key=lambda each: float(np.mean((each - values) ** 2)))
 
-    outputs = quantised(quantised(vectors) @ quantised(matrix).T)
-    return relative_error(outputs, vectors @ matrix.T)
+    weights = np.array([quantised(row) for row in matrix])
+    return relative_error(quantised(quantised(vectors) @ weights.T), vectors @ matrix.T)
 
 
 @pytest.fixture(scope="module")
@@ -80,16 +83,28 @@ def product(request: pytest.FixtureRequest) -> MatMul:
     return matmul
 
 
-@pytest.mark.parametrize("size", [256, 512])
+@pytest.mark.parametrize(("size", "seed"), [(256, 0), (256, 3), (512, 0), (1024, 2)])
 @pytest.mark.parametrize("rescale_rows", [False, True])
-def test_it_is_as_exact_as_eight_bits_allow(size: int, rescale_rows: bool) -> None:
-    matrix, vectors = gaussian(size, size), gaussian(20, size, seed=1)
+def test_it_is_as_exact_as_eight_bits_allow(size: int, seed: int, rescale_rows: bool) -> None:
+    matrix, vectors = gaussian(size, size, seed=seed), gaussian(20, size, seed=100 + seed)
     ideal = ideal_error(matrix, vectors)
     if not rescale_rows:
         matrix /= np.abs(matrix).max()
     product = MatMul(size=size)
     product.set_weights(matrix, rescale_rows=rescale_rows)
     assert relative_error(product.multiply(vectors).outputs, vectors @ matrix.T) <= 1.2 * ideal
+
+
+def test_rows_are_as_exact_as_each_other_whatever_their_size(product: MatMul) -> None:
+    sizes = np.logspace(-6, 0, SIZE)
+    matrix, vectors = gaussian(SIZE, SIZE) * sizes[:, np.newaxis], gaussian(20, SIZE, seed=1)
+    matrix /= np.abs(matrix).max()
+    swap = product.set_weights(matrix)
+    outputs, expected = product.multiply(vectors).outputs, vectors @ matrix.T
+    errors = [relative_error(outputs[:, row], expected[:, row]) for row in range(SIZE)]
+    assert max(errors) < 0.04
+    assert swap.clipped == 0
+    assert np.all(swap.row_scales <= 1.5 * np.abs(matrix).max(axis=1) / dense.STEPS)
 
 
 def test_both_engines_multiply_alike(on_cpu: MatMul, on_stick: MatMul) -> None:
@@ -160,6 +175,14 @@ def test_outputs_that_saturate_are_told(on_cpu: MatMul) -> None:
     assert (accepted.clipped, accepted.saturated) == (0, 1)
     # A scale that holds the output leaves three steps for each input; passes make up for it.
     assert on_cpu.multiply(np.ones(SIZE), passes=8).outputs[0] == pytest.approx(SIZE, rel=0.02)
+
+
+def test_a_given_scale_holds_what_it_would_for_weights_as_they_are(product: MatMul) -> None:
+    product.set_weights(np.full((1, 16), 8 / dense.STEPS))
+    # Twelve times larger weights would use their range better, and have outputs of three times theirs.
+    result = product.multiply(np.ones(16), input_scale=1 / dense.STEPS)
+    assert result.outputs[0] == pytest.approx(16 * 8 / dense.STEPS, abs=0.02)
+    assert (result.saturated, result.weights_version) == (0, 1)
 
 
 def test_every_pass_lowers_the_error(on_cpu: MatMul) -> None:

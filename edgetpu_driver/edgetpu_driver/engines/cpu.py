@@ -98,11 +98,16 @@ class CpuEngine:
             operator = self._rescalable_user(chosen) if rescale_rows else None
             quantiser = self._quantiser(chosen)
             quantised = quantiser.quantise(
-                weights, accept_clipping=accept_clipping, rescale_rows=rescale_rows
+                weights,
+                accept_clipping=accept_clipping,
+                rescale_rows=rescale_rows,
+                row_gains=row_gains,
             )
             data = replace_tensor(self._data, chosen.name, quantised.values)
             if chosen.has_row_scales:  # without rescaling too: an earlier swap may have rescaled
-                scales = effective_scales(quantised.swap, row_gains if rescale_rows else None)
+                scales = chosen.scales.copy()
+                if rescale_rows:
+                    scales = effective_scales(quantised.swap, row_gains)
                 if operator is not None:
                     np.minimum(scales, self._saturating_scale(operator), out=scales)
                 data = replace_scales(data, chosen.name, scales)

@@ -77,5 +77,8 @@ class MatrixEngine(SwappableEngine, Protocol):
         rescale_rows: bool = False,
         row_gains: NDArray[np.floating[Any]] | None = None,
     ) -> WeightSwap:
-        """As SwappableEngine.set_weights; with `rescale_rows`, outputs come times row_gains, [rows]."""
+        """As SwappableEngine.set_weights; outputs come times row_gains, [rows], positive; None: as they are.
+
+        They are put into the multipliers with `rescale_rows`, else into the weights.
+        """
         ...

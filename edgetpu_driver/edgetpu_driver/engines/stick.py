@@ -86,7 +86,10 @@ class StickEngine:
                     f"'{self.model.name}' has none"
                 )
             quantised = quantiser.quantise(
-                weights, accept_clipping=accept_clipping, rescale_rows=rescale_rows
+                weights,
+                accept_clipping=accept_clipping,
+                rescale_rows=rescale_rows,
+                row_gains=row_gains,
             )
             scales = effective_scales(quantised.swap, row_gains) if rescale_rows else None
             self._put(place, quantised, scales)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from math import sqrt
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,8 @@ LARGEST = 2048
 STEPS = 127
 """Steps of an int8 on either side of zero."""
 
-CREST = 4.0
-"""Range of eight bits over the standard deviation of Gaussian values that lose least in them."""
+OUTPUT_CREST = 4.6
+"""Range of the outputs over their standard deviation: of Gaussian ones 1 in 240 000 is beyond."""
 
 _SPREAD = 1 / 128  # of the rows' scales: where all are the same, the compiler keeps no multiplier for each
 
@@ -38,8 +39,8 @@ def build(size: int) -> bytes:
 
     Input "x": uint8 [1, size], -1 to 1, zero point 128. Weights "y_steps/weights": int8 [size, size] with a
     scale for each row: -1 to 1 in the first row, 1/128 more in the last. Output "y": uint8 [1, size], zero
-    point 128, sqrt(size) / 4 to either side: where inputs and weights are Gaussian and their ranges four
-    times their standard deviation, so is the output's. Raises GraphError for any other size.
+    point 128, of a range that suits Gaussian inputs and weights the largest of which are 1, and never more
+    than size to either side. Raises GraphError for any other size.
     """
     if not 1 <= size <= LARGEST:
         raise GraphError(f"expected a matrix of 1 to {LARGEST} rows; got {size}")
@@ -61,7 +62,13 @@ def weight_scales(size: int) -> NDArray[np.float64]:
 
 def output_scale(size: int) -> float:
     """What a step of the output is worth."""
-    return sqrt(size) / CREST / STEPS
+    sigma = sqrt(size) / (_largest_gaussian(size) * _largest_gaussian(size * size))
+    return min(OUTPUT_CREST * sigma, size) / STEPS
+
+
+def _largest_gaussian(count: int) -> float:
+    """How many standard deviations the largest of so many Gaussian values is, in the median."""
+    return NormalDist().inv_cdf((1 + 0.5 ** (1 / count)) / 2)
 
 
 def _weights(size: int) -> NDArray[np.int8]:
