@@ -67,6 +67,11 @@ def test_other_names_are_refused(name: str) -> None:
         build_graph(name, (*dense.FAMILIES, WINGS))
 
 
+def test_a_size_without_end_is_refused_with_the_sizes_there_are() -> None:
+    with pytest.raises(ModelNameError, match=r"dense_<size>, with sizes from 1 to 9999; got 'dense_10{93}'"):
+        build_graph(f"dense_1{'0' * 5000}", dense.FAMILIES)
+
+
 def with_entry_points(monkeypatch: pytest.MonkeyPatch, **points: str) -> None:
     group = [EntryPoint(name, value, catalogue_module.GROUP) for name, value in points.items()]
     monkeypatch.setattr(catalogue_module, "entry_points", lambda **_: group)

@@ -42,7 +42,7 @@ FAMILIES = (
         tuple(spot.name(color) for color in spot.COLORS),
     ),
     GraphFamily(
-        "features<order>_<height>x<width>",
+        "features<order, 1 or 2>_<height>x<width>",
         re.compile(f"features([12])_{_SIZE}"),
         lambda order, height, width: features.build(int(height), int(width), int(order)),
         "optical_flow and visual_compass",

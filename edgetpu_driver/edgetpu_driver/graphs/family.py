@@ -16,7 +16,7 @@ class GraphFamily:
     form: str
     """How the names look: "dense_<size>"."""
     pattern: re.Pattern[str]
-    """What matches all of such a name."""
+    """What matches all of such a name; sizes from 1 to 9999, without leading zeros."""
     build: Callable[..., bytes]
     """Gives the .tflite file for the groups of `pattern`, always the same bytes; GraphError for sizes
     without a graph."""
@@ -41,4 +41,4 @@ def build_graph(name: str, families: Sequence[GraphFamily]) -> bytes:
                     f"expected the name of a graph that can be built; got '{name}': {error}"
                 ) from error
     forms = ", ".join(family.form for family in families)
-    raise ModelNameError(f"expected one of {forms}; got '{name}'")
+    raise ModelNameError(f"expected one of {forms}, with sizes from 1 to 9999; got '{name[:100]}'")
