@@ -118,6 +118,7 @@ def test_the_images_after_the_answer_are_looked_at_for_the_new_color(tracker: Tr
         ({"preset": "brown"}, "expected a colour of red, green, "),
         ({"rgb": [0.0, -1.0, 0.0]}, "expected at least one positive weight"),
         ({"rgb": [float("nan"), 0.0, 1.0]}, "expected three finite weights"),
+        ({"preset": "blue", "rgb": [0.0, 1.0, 0.0]}, "expected a preset or rgb; got both"),
     ],
 )
 def test_a_bad_color_is_refused_and_the_old_one_stays(

@@ -43,6 +43,14 @@ def _refusal(value: Any) -> str | None:
     return None
 
 
+def _requested(request: SetColor.Request) -> Color:
+    """The colour asked for; ColorError where both fields say one."""
+    rgb: list[float] = request.rgb.tolist()
+    if request.preset and any(rgb):
+        raise graph.ColorError(f"expected a preset or rgb; got both, '{request.preset}' and {rgb}")
+    return request.preset or rgb
+
+
 SETTINGS = (
     Setting(
         "color",
@@ -116,8 +124,8 @@ class SpotTrackerNode(OwnWeightsNode):
     async def _on_set_color(
         self, request: SetColor.Request, response: SetColor.Response
     ) -> SetColor.Response:
-        color = request.preset or request.rgb.tolist()
         try:
+            color = _requested(request)
             weights = graph.color_filter(color)
             if self._is_grey():
                 self._turn_to_color(color)
