@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.engines.engine import SwappableEngine
 from edgetpu_driver.errors import InputError
+from edgetpu_matrix.common_part import DIRECTIONS, CommonPart
 from edgetpu_matrix.scaling import DenseModel
 from edgetpu_matrix.tiles import RealProduct, Tile, TiledMatrix
 
@@ -22,23 +24,33 @@ class EngineMatrix:
 
     The engines are its own: nobody else may set their weights. With as many of them as tiles the weights stay
     where they are; with fewer they are swapped for every product. crest: see `scaling.fit`. rescale_rows:
-    rewrite the model's multipliers with the weights. Raises ModelUnsupportedError when the model is not a
-    Dense one.
+    rewrite the model's multipliers with the weights. host_directions: of what the vectors have in common that
+    many directions are multiplied on the host, see `CommonPart`; 0: none. By default, with a crest, which is
+    for the states of one network, those of `CommonPart`, else none. Raises ModelUnsupportedError when the
+    model is not a Dense one.
     """
 
     def __init__(
-        self, engines: Sequence[SwappableEngine], *, crest: float | None = None, rescale_rows: bool = False
+        self,
+        engines: Sequence[SwappableEngine],
+        *,
+        crest: float | None = None,
+        rescale_rows: bool = False,
+        host_directions: int | None = None,
     ) -> None:
         if not engines:
             raise InputError("expected at least one engine; got none")
         self._engines = engines
         self._rescale_rows = rescale_rows
+        self._directions = (DIRECTIONS if crest else 0) if host_directions is None else host_directions
+        self._common: CommonPart | None = None
         self._tiled = TiledMatrix(DenseModel.of(engines[0].inputs, engines[0].outputs), crest)
         self._held: list[Tile | None] = [None] * len(engines)
         self._row_scales: NDArray[np.float32] | None = None
         if not rescale_rows:
             # Any weights will do to learn what one step of them is.
-            self._row_scales = engines[0].set_weights(np.zeros((1, 1), np.float32)).row_scales
+            zeros = np.zeros((self._tiled.dense.rows, 1), np.float32)
+            self._row_scales = engines[0].set_weights(zeros).row_scales
 
     @property
     def in_force(self) -> NDArray[np.float64]:
@@ -53,12 +65,25 @@ class EngineMatrix:
         self._tiled.assign(matrix, self._row_scales, changed)
         for tile in self._tiled.tiles[: len(self._engines)]:
             self._hold(tile)
+        self._common = CommonPart(self.in_force, self._directions) if self._directions else None
 
     def multiply(self, vector: ArrayLike, passes: int = 1) -> RealProduct:
         """Multiply it by a vector, float [columns]; InputError for any other, DeviceError.
 
         passes: repetitions that average out what rounding takes from inputs and outputs.
         """
+        if self._common is None:
+            return self._multiply(vector, passes)
+        whole = self._tiled.check(vector)
+        split = self._common.split(whole)
+        product = self._multiply(split.rest, passes)
+        return replace(
+            product,
+            outputs=product.outputs + split.product,
+            inputs=product.inputs + (whole - split.rest),
+        )
+
+    def _multiply(self, vector: ArrayLike, passes: int) -> RealProduct:
         requests = self._tiled.requests(vector, passes)
         products = []
         for request in requests:

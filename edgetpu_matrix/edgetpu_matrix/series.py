@@ -18,13 +18,15 @@ def narma10(length: int, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np
     return inputs[:-1] * 4 - 1, outputs[1:]
 
 
-def mackey_glass(length: int, ahead: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def mackey_glass(
+    length: int, ahead: int, start: float = 1.2
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The series of Mackey and Glass (1977) of delay 17, and itself `ahead` samples later, each [length].
 
-    A sample per unit of time, tanh(x - 1), after a transient of 200 samples.
+    A sample per unit of time, tanh(x - 1), from a constant start after a transient of 200 samples.
     """
     step, every, delay = 0.1, 10, 170
-    series = np.full((length + ahead + 200) * every + delay, 1.2)
+    series = np.full((length + ahead + 200) * every + delay, start)
     for t in range(delay, len(series) - 1):
         late = series[t - delay]
         series[t + 1] = series[t] + step * (0.2 * late / (1 + late**10) - 0.1 * series[t])

@@ -123,11 +123,7 @@ class TiledMatrix:
         passes: repetitions, each with what rounding took from the inputs before and with another input scale,
         so that rounding averages out. Raises InputError for any other vector, NaN and infinity.
         """
-        values = np.asarray(vector, np.float64)
-        if values.shape != (self._size[1],):
-            raise InputError(f"expected a vector of {self._size[1]} values; got shape {list(values.shape)}")
-        if not np.isfinite(values).all():
-            raise InputError("expected a vector of finite values; got NaN or infinity")
+        values = self.check(vector)
         rounded: dict[int, list[tuple[NDArray[np.float64], float]]] = {}
         for tile in self.tiles:
             if tile.rows.start == 0:
@@ -139,6 +135,15 @@ class TiledMatrix:
             for tile in self.tiles
             for steps, scale in rounded[tile.columns.start]
         ]
+
+    def check(self, vector: ArrayLike) -> NDArray[np.float64]:
+        """Give the vector as float64 [columns]; InputError when it is none, or not finite."""
+        values = np.asarray(vector, np.float64)
+        if values.shape != (self._size[1],):
+            raise InputError(f"expected a vector of {self._size[1]} values; got shape {list(values.shape)}")
+        if not np.isfinite(values).all():
+            raise InputError("expected a vector of finite values; got NaN or infinity")
+        return values
 
     def combine(
         self, requests: Sequence[TileRequest], products: Sequence[NDArray[np.floating]]

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
+from edgetpu_matrix.common_part import CommonPart
 from edgetpu_matrix.echo_state import CREST, EchoStateNetwork, spectral_radius
 from edgetpu_matrix.readout import RidgeReadout
 from edgetpu_matrix.series import mackey_glass, narma10
@@ -121,6 +122,7 @@ def test_a_bad_sample_is_refused_and_the_state_kept(sample: Any) -> None:
 
 def error(network: EchoStateNetwork, multiply: Callable[[Array], Array], task: tuple[Array, Array]) -> float:
     """Error of the trained readout on the last third of a task / standard deviation of its targets."""
+    network.reset()
     inputs, targets = task
     features, trained = [], len(inputs) * 2 // 3
     for sample in inputs:
@@ -134,23 +136,37 @@ def error(network: EchoStateNetwork, multiply: Callable[[Array], Array], task: t
     return float(np.sqrt(np.mean((predicted - targets[trained:]) ** 2)) / targets[trained:].std())
 
 
-# The error that float64 may make, that eight bits may make, and the network.
-TASKS = {
-    "NARMA-10": (narma10(3000), 0.33, 0.42, {"spectral_radius": 0.9}),
-    "Mackey-Glass, 1 ahead": (mackey_glass(3000, 1), 0.005, 0.018, {"spectral_radius": 0.95, "leak": 0.5}),
-    "Mackey-Glass, 17 ahead": (mackey_glass(3000, 17), 0.03, 0.12, {"spectral_radius": 0.95, "leak": 0.5}),
+def as_defined(seed: int) -> tuple[Array, Array]:
+    """With inputs of 0 to 0.5: the states move little, around a mean that is far from 0."""
+    inputs, targets = narma10(3000, seed)
+    return (inputs + 1) / 4, targets
+
+
+# Series to take the mean over, the error that float64 may make, how many times that eight bits may.
+FAST, SLOW = {"spectral_radius": 0.9}, {"spectral_radius": 0.95, "leak": 0.5}
+TASKS: dict[str, tuple[list[tuple[Array, Array]], float, float, dict[str, float]]] = {
+    "NARMA-10": ([narma10(3000, seed) for seed in range(2)], 0.31, 1.05, FAST),
+    "NARMA-10, inputs as defined": ([as_defined(seed) for seed in (2, 3)], 0.24, 1.1, FAST),
+    "Mackey-Glass, 1 ahead": ([mackey_glass(3000, 1)], 0.005, 1.5, SLOW),
+    "Mackey-Glass, 17 ahead": ([mackey_glass(3000, 17, start) for start in (1.2, 0.9)], 0.03, 1.2, SLOW),
 }
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_eight_bits_cost_little(eight_bits: Any, name: str) -> None:
-    task, exact_reach, quantised_reach, arguments = TASKS[name]
+    series, exact_reach, factor, arguments = TASKS[name]
     network = EchoStateNetwork(256, **arguments)
-    exact = error(network, lambda state: network.matrix @ state, task)
-    network.reset()
+    exact = np.mean([error(network, lambda state: network.matrix @ state, each) for each in series])
     model = eight_bits(network.matrix, crest=CREST)
     network.bind(model.tiled.in_force)
-    quantised = error(network, lambda state: model.multiply(state).outputs, task)
+    common = CommonPart(model.tiled.in_force)
+
+    def multiply(state: Array) -> Array:
+        split = common.split(state)
+        product: Array = model.multiply(split.rest).outputs + split.product
+        return product
+
+    quantised = np.mean([error(network, multiply, each) for each in series])
     print(f"{name}: float64 {exact:.4f}, eight bits {quantised:.4f}")
     assert exact < exact_reach
-    assert quantised < quantised_reach
+    assert quantised < factor * exact

@@ -14,6 +14,7 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.graphs import dense
 from edgetpu_driver.tflite.builder import GraphBuilder
 from edgetpu_matrix import EngineMatrix, PlaceRecognition, SpectrumTransform
+from edgetpu_matrix.common_part import PERIOD
 
 random = np.random.default_rng(6)
 
@@ -39,6 +40,31 @@ def test_rescaled_rows_stay_within_their_bound_too(rescale_rows: bool) -> None:
     assert np.abs(matrix.in_force / weights - 1)[np.abs(weights) > 1e-3].mean() < 0.05
     product = matrix.multiply(random.normal(size=64))
     assert (np.abs(product.outputs - matrix.in_force @ product.inputs) <= product.bound).all()
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (20, 100)])
+def test_what_vectors_have_in_common_is_not_rounded(shape: tuple[int, int]) -> None:
+    matrix = EngineMatrix([engine(), engine()], crest=4.0, host_directions=3)
+    matrix.set(random.normal(size=shape))
+    basis, mean = random.normal(size=(3, shape[1])), random.normal(size=shape[1])
+    errors = []
+    for _ in range(2 * PERIOD):
+        vector = mean + random.normal(size=3) @ basis + 0.01 * random.normal(size=shape[1])
+        product = matrix.multiply(vector)
+        assert (np.abs(product.outputs - matrix.in_force @ product.inputs) <= product.bound + 1e-12).all()
+        errors.append(np.abs(product.outputs - matrix.in_force @ vector).max())
+    assert max(errors[PERIOD:]) < 0.05 * np.mean(errors[:PERIOD])
+
+
+def test_none_of_it_is_on_the_host_unless_asked_for_or_for_states() -> None:
+    plain, asked = EngineMatrix([engine()], crest=4.0, host_directions=0), EngineMatrix([engine()])
+    weights, vectors = random.normal(size=(64, 64)), np.ones((PERIOD + 1, 64))
+    for matrix in (plain, asked):
+        matrix.set(weights)
+        outputs = [matrix.multiply(vector).outputs for vector in vectors]
+        assert np.array_equal(outputs[0], outputs[-1])
+    with pytest.raises(InputError, match="at least one direction"):
+        EngineMatrix([engine()], host_directions=-1).set(weights)
 
 
 def test_the_graph_of_a_compiled_model_takes_a_matrix(golden: Path) -> None:

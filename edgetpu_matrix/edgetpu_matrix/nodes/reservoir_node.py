@@ -18,6 +18,7 @@ from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.ros.parameters import Setting
 from edgetpu_driver.ros.spin import FatalError, run
 from edgetpu_matrix import archive
+from edgetpu_matrix.common_part import DIRECTIONS, CommonPart, Split
 from edgetpu_matrix.echo_state import ACTIVATIONS, CREST, LARGEST_SIZE, EchoStateNetwork
 from edgetpu_matrix.errors import ArchiveError, NotTrainedError
 from edgetpu_matrix.nodes.matrix_client import ProductResult
@@ -47,6 +48,14 @@ SETTINGS = (
     Setting("input_scaling", 0.5, "Largest weight of an input. Default: 0.5.", 0.0, 1000.0),
     Setting("bias", 0.2, "Largest constant input of a neuron. Default: 0.2.", 0.0, 1000.0),
     Setting("seed", 0, "Of the random weights. Default: 0.", 0, 2**31 - 1),
+    Setting(
+        "host_directions",
+        DIRECTIONS,
+        "Directions along which the state moves most that are multiplied on the host, so that eight bits "
+        "only round the rest; 0: none. Default: 16.",
+        0,
+        LARGEST_SIZE,
+    ),
     Setting("washout", 100, "Inputs after a reset that are not trained on. Default: 100.", 0, 1000000),
     Setting(
         "horizon",
@@ -121,6 +130,7 @@ class ReservoirNode(MatrixNode):
         self.create_service(SaveFile, "~/save_readout", self._on_save)
         self.create_service(LoadFile, "~/load_readout", self._on_load)
         self.create_service(Trigger, "~/reset", self._on_reset)
+        self._common: CommonPart | None = None
         self.client = self.make_client(CREST)
         self.client.set_matrix(self._network.matrix)
         self.subscribe("signal", self._on_input)
@@ -131,6 +141,8 @@ class ReservoirNode(MatrixNode):
         """Learn what the weights have become, and work on the inputs that waited."""
         assert self.client is not None
         self._network.bind(self.client.in_force)
+        directions = self.values["host_directions"]
+        self._common = CommonPart(self.client.in_force, directions) if directions else None
         self._queue.resume()
 
     def problems(self) -> list[str]:
@@ -174,13 +186,14 @@ class ReservoirNode(MatrixNode):
     def _start(self, _step: _Step) -> bool:
         assert self.client is not None
         state = self._network.state
-        return self.client.multiply(state, functools.partial(self._on_product, state))
+        split = self._common.split(state) if self._common else Split(state, np.zeros(len(state)))
+        return self.client.multiply(split.rest, functools.partial(self._on_product, state, split))
 
-    def _on_product(self, state: NDArray[np.float64], result: ProductResult) -> None:
+    def _on_product(self, state: NDArray[np.float64], split: Split, result: ProductResult) -> None:
         assert self.client is not None
         step = self._queue.present
         if result.product is not None and state is self._network.state:
-            self._advance(step, result.product.outputs)
+            self._advance(step, result.product.outputs + split.product)
         elif result.error is None or not self.client.ready:
             # The state was reset meanwhile, or the driver has gone: this input is still to be worked on.
             self._queue.put_back()
