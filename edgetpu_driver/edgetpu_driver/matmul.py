@@ -238,7 +238,7 @@ class MatMul:
                 rescale_rows=flags.rescale_rows,
                 row_gains=tile.gains,
             )
-            scales[rows] = np.maximum(scales[rows], swap.row_scales[: part.shape[0]])
+            scales[rows] = np.maximum(scales[rows], swap.row_scales)
             tiles.append(tile)
             swaps.append((swap, part.size))
         total = WeightSwap(

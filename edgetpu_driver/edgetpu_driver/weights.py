@@ -28,7 +28,8 @@ class WeightSwap:
     version: int
     """Counts the swaps of this model, from 1; 0 stands for the weights it was loaded with."""
     row_scales: NDArray[np.float32]
-    """Real value of one step, float32[rows]; a row is what belongs to one output channel."""
+    """Real value of one step, float32[rows], for the rows that the weights had; a row is what belongs to one
+    output channel."""
     clipped: int
     """Number of values that were clipped."""
     worst_error: float
@@ -69,6 +70,8 @@ class QuantisedWeights:
 
     values: NDArray[np.int8]
     """Of the tensor's shape; overwritten by the next use of the quantiser they come from."""
+    scales: NDArray[np.float32]
+    """Real value of one step in every row of the tensor; a smaller matrix leaves the others' as they are."""
     swap: WeightSwap
     """With version 0: who stores them counts."""
 
@@ -177,7 +180,8 @@ class WeightQuantiser:
             )
         scales.setflags(write=False)
         rms = float(np.sqrt(squares / real.size))
-        return QuantisedWeights(self._shaped(), WeightSwap(0, scales, clipped, worst, rms, self.tensor.shape))
+        swap = WeightSwap(0, scales[:rows], clipped, worst, rms, self.tensor.shape)
+        return QuantisedWeights(self._shaped(), scales, swap)
 
     def _rows(self, weights: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """The weights as [rows, columns]."""
@@ -228,12 +232,14 @@ class WeightQuantiser:
         return self._values.reshape(self.tensor.shape)
 
 
-def effective_scales(swap: WeightSwap, row_gains: NDArray[np.floating[Any]] | None) -> NDArray[np.float32]:
-    """The scales that make outputs come multiplied by gains, as many as the weights had rows.
+def effective_scales(
+    quantised: QuantisedWeights, row_gains: NDArray[np.floating[Any]] | None
+) -> NDArray[np.float32]:
+    """The scales of all rows that make outputs come multiplied by gains, as many as the weights had rows.
 
     InputError for gains that are not positive, or of another number.
     """
-    scales = swap.row_scales.copy()
+    scales = quantised.scales.copy()
     if row_gains is not None:
         scales[: row_gains.size] *= _checked_gains(row_gains, scales.size)
     return scales

@@ -145,7 +145,7 @@ def test_a_swap_tells_what_was_lost(engine: SwappableEngine) -> None:
     swap = engine.set_weights(np.array([[0.0, 10.25 * scale, -3.0 * scale]], np.float32))
     assert swap.worst_error == pytest.approx(0.25 * scale, rel=1e-4)
     assert swap.rms_error == pytest.approx(0.25 * scale / np.sqrt(3), rel=1e-4)
-    np.testing.assert_allclose(swap.row_scales, dense.weight_scales(SIZE), rtol=1e-7)
+    np.testing.assert_allclose(swap.row_scales, dense.weight_scales(SIZE)[:1], rtol=1e-7)
 
 
 def test_values_out_of_range_are_refused_or_clipped_and_counted(engine: SwappableEngine) -> None:

@@ -107,7 +107,7 @@ class CpuEngine:
             if chosen.has_row_scales:  # without rescaling too: an earlier swap may have rescaled
                 scales = chosen.scales.copy()
                 if rescale_rows:
-                    scales = effective_scales(quantised.swap, row_gains)
+                    scales = effective_scales(quantised, row_gains)
                 if operator is not None:
                     np.minimum(scales, self._saturating_scale(operator), out=scales)
                 data = replace_scales(data, chosen.name, scales)

@@ -91,7 +91,7 @@ class StickEngine:
                 rescale_rows=rescale_rows,
                 row_gains=row_gains,
             )
-            scales = effective_scales(quantised.swap, row_gains) if rescale_rows else None
+            scales = effective_scales(quantised, row_gains) if rescale_rows else None
             self._put(place, quantised, scales)
             self._version += 1
             return replace(quantised.swap, version=self._version)

@@ -225,8 +225,8 @@ class MatrixClient:
             return False
         if self._row_scales is None and not self._rescale_rows:
             # Any weights will do to learn what one step of them is.
-            client = self._copies[0].client
-            return client.set_weights(np.zeros((1, 1), np.float32), self._on_row_scales) and not client.busy
+            client, zeros = self._copies[0].client, np.zeros((self._tiled.dense.rows, 1), np.float32)
+            return client.set_weights(zeros, self._on_row_scales) and not client.busy
         if not self._assigned:
             self._assign(self._tiled, self._matrix)
         if len(self._copies) < len(self._tiled.tiles):
