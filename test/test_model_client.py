@@ -269,7 +269,7 @@ class TestWeights:
     @pytest.mark.parametrize(
         ("weights", "error", "message"),
         [
-            (np.full((2, 4), np.nan), InputError, "expected finite weights; got 8 NaN"),
+            (np.full((2, 4), np.nan), InputError, "expected weights that are finite as float32; got 8 NaN"),
             (np.full((2, 4), 200.0), ClippingError, "8 of 8 are beyond, by up to 73"),
             (np.zeros(8), InputError, r"at most \[2, 4\]"),
         ],

@@ -19,6 +19,7 @@ STEPS = 127
 _KINDS = ("CONV_2D", "FULLY_CONNECTED", "DEPTHWISE_CONV_2D")
 _BLOCK_VALUES = 1 << 16  # what is worked on at once fits into the processor's cache
 _SMALLEST_SCALE = 1e-30
+_LARGE_ERROR = 1e15  # beyond it squares, and values in steps, may be more than float32 holds
 
 
 @dataclass(frozen=True)
@@ -196,8 +197,10 @@ class WeightQuantiser:
                 f"expected real weights of shape {at_most}{list(tensor.shape)} for '{tensor.name}'; got "
                 f"{array.dtype.name}{list(array.shape)}"
             )
-        if not np.all(np.isfinite(array)):
-            raise InputError(f"expected finite weights; got {_not_finite(array)}")
+        with np.errstate(over="ignore"):
+            single = array.astype(np.float32, copy=False)
+        if not np.all(np.isfinite(single)):
+            raise InputError(f"expected weights that are finite as float32; got {_not_finite(single)}")
         if tensor.is_matrix:
             return array
         return (array.reshape(-1, self._size[0]).T if tensor.rows_last else array).reshape(self._size)
@@ -218,13 +221,12 @@ class WeightQuantiser:
         out[...] = rounded
         np.subtract(exact, rounded, out=error)
         np.multiply(error, column, out=error)
-        flat = error.reshape(-1)
         worst = float(max(error.max(), -error.min()))
-        return (
-            clipped,
-            worst,
-            float(np.dot(flat, flat)) if worst < 1e15 else float(np.sum(error.astype(np.float64) ** 2)),
-        )
+        if worst < _LARGE_ERROR:
+            flat = error.reshape(-1)
+            return clipped, worst, float(np.dot(flat, flat))
+        lost = real.astype(np.float64) - rounded * column
+        return clipped, float(np.abs(lost).max()), float(np.sum(lost**2))
 
     def _shaped(self) -> NDArray[np.int8]:
         if self.tensor.rows_last:

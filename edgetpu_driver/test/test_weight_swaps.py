@@ -160,6 +160,14 @@ def test_values_out_of_range_are_refused_or_clipped_and_counted(engine: Swappabl
     assert swap.worst_error == pytest.approx(1.0, rel=1e-3)
 
 
+def test_what_was_lost_of_values_close_to_the_largest_is_told_too(engine: SwappableEngine) -> None:
+    weights = np.array([[3e38, 0.0, 0.0, 0.0]], np.float32)
+    with pytest.raises(ClippingError, match=r"1 of 4 are beyond, by up to 3e\+38"):
+        engine.set_weights(weights)
+    swap = engine.set_weights(weights, accept_clipping=True)
+    assert (swap.worst_error, swap.rms_error) == (pytest.approx(3e38), pytest.approx(1.5e38))
+
+
 def test_rescaled_rows_use_all_of_int8_whatever_their_size(engine: SwappableEngine) -> None:
     weights = RNG.standard_normal((SIZE, SIZE)).astype(np.float32)
     weights *= np.logspace(-2, 1, SIZE, dtype=np.float32)[:, np.newaxis]
@@ -171,8 +179,9 @@ def test_rescaled_rows_use_all_of_int8_whatever_their_size(engine: SwappableEngi
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.full((SIZE, SIZE), np.nan, np.float32), "expected finite weights; got 4096 NaN"),
+        (np.full((SIZE, SIZE), np.nan, np.float32), "weights that are finite as float32; got 4096 NaN"),
         (np.array([[np.inf, 0.0]]), "got 1 infinite"),
+        (np.array([[1e39, 0.0]]), "got 1 infinite"),
         (np.zeros((SIZE + 1, SIZE)), r"at most \[64, 64\].*got float64\[65, 64\]"),
         (np.zeros(SIZE), "got float64"),
         (np.zeros((0, SIZE)), "got float64"),
