@@ -68,10 +68,12 @@ class FittedMatrix:
     weights: NDArray[np.float32]
     """[rows, columns], to be set: whole numbers of quantisation steps, so that nothing is rounded again."""
     gains: NDArray[np.float64]
-    """[rows]: what each row of the real matrix was multiplied by."""
+    """[rows]: what each row of the real matrix has become times, as it was rounded."""
     dense: DenseModel
     reach: float
     """Largest |output| in the model's units that a vector of length 1 in its units can cause."""
+    lost: NDArray[np.float64]
+    """[rows]: length of the difference between the real row and the one in force."""
 
     @property
     def in_force(self) -> NDArray[np.float64]:
@@ -149,7 +151,21 @@ def fit(
         gains *= _balance(dense, float((lengths * gains).max()) * spread, float(steps.mean()), columns)
     weights = (np.rint(real * (gains / steps)[:, None]) * steps[:, None]).astype(np.float32)
     reach = float(np.linalg.norm(weights, axis=1).max()) * spread
-    return FittedMatrix(weights, gains, dense, reach)
+    gains = _gains_after_rounding(weights, real / largest[:, None], gains * largest) / largest
+    lost = np.linalg.norm(weights / gains[:, None] - real, axis=1)
+    return FittedMatrix(weights, gains, dense, reach, lost)
+
+
+def _gains_after_rounding(
+    weights: NDArray[np.float32], real: NDArray[np.float64], gains: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Gains with which a vector along a row has the product it is to have, although the row was rounded.
+
+    gains: for rows of zeros.
+    """
+    squares = np.einsum("ij,ij->i", real, real)
+    along = np.einsum("ij,ij->i", weights, real)
+    return np.asarray(np.divide(along, squares, out=gains, where=squares > 0))
 
 
 def _shortening(lengths: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -36,7 +36,8 @@ class AmplitudeSpectrum:
     frequency_step: float
     """Hz between two of them."""
     sigma: float
-    """One standard deviation of an amplitude, from rounding to eight bits."""
+    """One standard deviation of an amplitude, over all bins, from rounding to eight bits: a line that repeats
+    within the block has most of it at few of them."""
     peak_frequency: float
     """Hz of the strongest line above 0 Hz, between the bins by parabolic interpolation."""
     peak_amplitude: float
@@ -57,6 +58,7 @@ class SpectrumTransform:
         self.length = length
         self.bins = length // 2 + 1
         self._window = WINDOWS[window](length)
+        self._numbers = np.arange(length)
         # Negative frequencies carry the other half of a sine; 0 Hz and half the sample rate have none.
         factors = np.full(self.bins, 2.0)
         factors[[0, -1]] = 1.0
@@ -78,18 +80,24 @@ class SpectrumTransform:
     def interpret(
         self, samples: NDArray[np.float64], sample_rate: float, product: RealProduct
     ) -> AmplitudeSpectrum:
-        """Make the spectrum of a block of what the matrix made of `prepare(samples)`."""
+        """Make the spectrum of a block of what the matrix made of `prepare(samples)`.
+
+        What rounding took from the inputs is put back around the strongest line: that of a periodic signal is
+        periodic, and changes the line itself.
+        """
         real = product.outputs
         spectrum = np.zeros(self.bins, np.complex128)
         spectrum[1:] = real[: self.bins - 1]
         spectrum[1:-1] += 1j * real[self.bins - 1 :]
+        lost = self.prepare(samples) - product.inputs
+        peak = 1 + int(np.argmax((np.abs(spectrum) * self._factors)[1:]))
+        around = np.arange(max(peak - 1, 1), min(peak + 2, self.bins))
+        spectrum[around] += np.exp(-2j * np.pi / self.length * np.outer(around, self._numbers)) @ lost
         amplitudes = np.abs(spectrum) * self._factors
         amplitudes[0] = abs(float(samples.mean()))
-        rounded = product.inputs - self.prepare(samples)
-        rounding = np.mean(product.sigma**2) + np.dot(rounded, rounded) / 2
+        rounding = np.mean(product.sigma**2) + np.dot(lost, lost) / 2
         sigma = float(np.sqrt(rounding)) * float(self._factors[1])
         step = sample_rate / self.length
-        peak = 1 + int(np.argmax(amplitudes[1:]))
         return AmplitudeSpectrum(
             amplitudes, step, sigma, step * (peak + self._offset(amplitudes, peak)), float(amplitudes[peak])
         )

@@ -60,7 +60,7 @@ class RealProduct:
     outputs: NDArray[np.float64]
     """[rows]"""
     sigma: NDArray[np.float64]
-    """[rows]: one standard deviation of what rounding outputs to eight bits adds."""
+    """[rows]: one standard deviation of what rounding outputs and weights to eight bits adds."""
     bound: NDArray[np.float64]
     """[rows]: most that rounding outputs adds, and that devices differ by in doing so."""
     inputs: NDArray[np.float64]
@@ -157,10 +157,12 @@ class TiledMatrix:
             step = tile.fitted.output_step(request.input_scale) / passes
             outputs[tile.rows] += tile.fitted.outputs(product[: len(step)]) / passes
             variance[tile.rows] += step**2 / 12
+            vector = request.steps * request.input_scale
+            variance[tile.rows] += tile.fitted.lost**2 * np.dot(vector, vector) / len(vector) / passes
             # Half a step of rounding, and the one step that two implementations may differ by.
             bound[tile.rows] += 1.5 * step
             if tile.rows.start == 0:
-                inputs[tile.columns] += request.steps * request.input_scale / passes
+                inputs[tile.columns] += vector / passes
         return RealProduct(outputs, np.sqrt(variance), bound, inputs)
 
     def _fit(

@@ -95,6 +95,30 @@ def test_eight_bits_are_as_close_to_the_fft_as_they_can_be(eight_bits: Any, name
     assert "noise" not in name or rms > 0.7 * spectrum.sigma
 
 
+@pytest.mark.parametrize("rescale_rows", [False, True], ids=["compiled scales", "rescaled rows"])
+@pytest.mark.parametrize("window", ["rectangular", "hann"])
+@pytest.mark.parametrize("offset", [0.0, 0.5], ids=["on a bin", "anywhere"])
+def test_sigma_covers_what_is_wrong_with_a_line(
+    eight_bits: Any, rescale_rows: bool, window: str, offset: float
+) -> None:
+    length, generator = 64, np.random.default_rng(7)
+    transform = SpectrumTransform(length, window)
+    model = eight_bits(transform.matrix(), rescale_rows=rescale_rows)
+    at_the_line, over_all_bins = [], []
+    for _ in range(300):
+        frequency = generator.integers(2, 31) + generator.uniform(-offset, offset)
+        phase = generator.uniform(0, 2 * np.pi)
+        samples = np.cos(2 * np.pi * frequency / length * np.arange(length) + phase)
+        spectrum = transform.interpret(samples, RATE, model.multiply(transform.prepare(samples)))
+        exact = by_fft(samples, WINDOWS[window](length))
+        errors = (spectrum.amplitudes - exact)[1:] / spectrum.sigma
+        at_the_line.append(errors[exact[1:].argmax()])
+        over_all_bins.append(np.sqrt(np.mean(errors**2)))
+    assert 0.60 <= np.mean(np.abs(at_the_line) <= 1.0) <= 0.76
+    assert np.sqrt(np.mean(np.square(at_the_line))) == pytest.approx(0.9, abs=0.15)
+    assert np.mean(over_all_bins) <= 1.05
+
+
 @pytest.mark.parametrize("arguments", [(255,), (6,), (1026,), (256, "square")], ids=str)
 def test_bad_arguments_are_refused(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(InputError, match="expected"):
