@@ -106,6 +106,16 @@ def test_roughness_is_that_of_the_kernels() -> None:
     assert power_y / power == pytest.approx(features.ROUGHNESS, abs=0.005)
 
 
+def test_the_kernel_of_a_feature_is_both_convolutions() -> None:
+    dot = np.zeros((25, 25))
+    dot[12, 12] = 1
+    cv2 = pytest.importorskip("cv2")
+    band, (d, _, _) = features.kernels()
+    assert features.feature_kernel() == pytest.approx(
+        cv2.filter2D(cv2.filter2D(dot, -1, band), -1, d)[6:19, 6:19]
+    )
+
+
 def test_a_graph_for_no_derivatives_or_a_tiny_image_is_refused() -> None:
     with pytest.raises(GraphError, match="order 1 or 2; got 3"):
         features.build(order=3)

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.eye import ImageInput
+from edgetpu_perception.flow.image_noise import ImageNoise
 from edgetpu_perception.flow.registration import Floats, Registration, Texture
-from edgetpu_perception.graphs.features import ROUGHNESS, SCALE, FeatureReader
+from edgetpu_perception.graphs.features import ROUGHNESS, SCALE, FeatureReader, feature_kernel
 
 
 class FlowFeatures(Protocol):
@@ -48,14 +49,22 @@ class BandPass:
 
     cell = 1.0
     independent = 0.1
-    floor = 0.003
+    floor = 0.002
 
     def __init__(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         self._reader = FeatureReader.of(image.height, image.width, outputs)
         _, rows, columns, _ = outputs[0].shape
         # Half of the image, so that a shift beyond the reach of flow is seen for what it is.
         reach_x, reach_y = min(image.width // 2, columns - 1), min(image.height // 2, rows - 1)
-        self.search = Registration(rows, columns, reach_x, reach_y, noise=SCALE / 2, roughness=ROUGHNESS)
+        self.search = Registration(
+            rows,
+            columns,
+            reach_x,
+            reach_y,
+            noise=SCALE / 2,
+            roughness=ROUGHNESS,
+            image_noise=ImageNoise(rows, columns, feature_kernel(), SCALE),
+        )
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> Texture:
         """Features of one frame, from the model's outputs by name."""

@@ -11,12 +11,20 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.flow.image_noise import ImageNoise
+
 Floats = NDArray[np.float32]
 
 TINY = np.float32(1e-6)
 """Keeps empty maps from dividing by zero; far below what one step of an 8-bit output adds to an energy."""
 
-_DIAGONAL = np.diag_indices(3)
+_UNKNOWNS = 3
+"""Of the least squares: dx, dy, contrast."""
+
+_DIAGONAL = np.diag_indices(_UNKNOWNS)
+
+_IMAGES = 8
+"""So often the noise of one image is in a doubled difference of two: in variance."""
 
 MOST_NOISE = 0.7
 """Share of a sum of squares up to which it is believed to be noise."""
@@ -71,18 +79,21 @@ class Registration:
         noise: float,
         block: int = 12,
         roughness: float = 0.0,
+        image_noise: ImageNoise | None = None,
         levels: bool = False,
     ) -> None:
         """`reach_x`, `reach_y`: the largest shift looked at, px; less than the size of the maps.
 
         `noise`: standard deviation of a feature from rounding alone. `block`: distance at which errors of
         features are independent, px. `roughness`: variance of a derivative of the features per variance of
-        the features when the image is white noise; 0: not known.
+        the features when the image is white noise; 0: not known. `image_noise`: what such noise does to
+        features; None: not known.
         `levels`: the mean of a map changes with what is in view.
         """
         self.reach_x, self.reach_y = reach_x, reach_y
         self._noise = noise
         self._block, self._roughness, self._levels = block, roughness, levels
+        self._image_noise = image_noise
         self._dx, self._dy = np.arange(-reach_x, reach_x + 1), np.arange(-reach_y, reach_y + 1)
         # So much larger that no shift within reach wraps around.
         self._padded = np.zeros((_dft_size(rows + reach_y), _dft_size(columns + reach_x)), np.float32)
@@ -129,7 +140,9 @@ class Registration:
         the contrast may change by an unknown factor. Noise makes gradients look larger than they are, which
         is taken off by its amount in the residual (errors in variables). For the sigmas, residuals of
         neighbouring features are not taken for independent but summed over blocks first (a cluster-robust
-        covariance), so that what deforms or moves on its own counts as noise does.
+        covariance), so that what deforms or moves on its own counts as noise does. Often a few blocks have
+        most of the texture, and such a sum may be small by chance: the sigmas are at least those of noise as
+        large as the residual and everywhere alike.
         """
         terms, residual = _equations(first, second, dx, dy)
         if self._levels:
@@ -146,13 +159,16 @@ class Registration:
         inverse = np.linalg.inv(normal)
         step = inverse @ right
         residual += _third_order(terms, step)
+        influence = (inverse[:2].astype(np.float32) @ flat).reshape(terms[:2].shape)
         step = inverse @ (flat @ residual.ravel())
         residual -= (step.astype(np.float32) @ flat).reshape(residual.shape)
-        terms *= residual
-        variance = _spread(inverse @ _block_sums(terms, self._block))
-        # Where frames fit better than rounding lets them, it is by chance. 8: two frames, doubled equations.
-        rounding = 8 * self._noise**2 * np.diag(inverse)
-        dx_sigma, dy_sigma, _ = np.sqrt(np.maximum(variance, rounding)).tolist()
+        # Where frames fit better than rounding lets them, it is by chance.
+        least = _IMAGES * self._noise**2 * np.diag(inverse)[:2]
+        if self._image_noise is not None:
+            least = np.maximum(least, self._image_noise.variance(influence[:, 0], residual[0], _IMAGES))
+        influence *= residual
+        variance = np.maximum(_spread(_block_sums(influence, self._block)), least)
+        dx_sigma, dy_sigma = np.sqrt(variance).tolist()
         return Shift(dx + float(step[0]), dy + float(step[1]), dx_sigma, dy_sigma)
 
     def _energy(self, maps: Floats) -> Floats:
@@ -181,14 +197,14 @@ def _equations(first: Texture, second: Texture, dx: int, dy: int) -> tuple[Float
     return terms, difference
 
 
-def _spread(influence: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Variance of the sums of [terms, blocks], widened so that few blocks do not feign a small sigma."""
-    terms, blocks = influence.shape
-    freedom = max(blocks - terms, 1)
+def _spread(sums: Floats) -> NDArray[np.float64]:
+    """Variance of the totals of [2, blocks], widened so that few blocks do not feign a small sigma."""
+    blocks = sums.shape[1]
+    freedom = max(blocks - _UNKNOWNS, 1)
     # The quantile at one sigma of Student's t (Cornish and Fisher, 1938).
     student = 1 + 1 / (2 * freedom)
-    variance: NDArray[np.float64] = np.square(influence).sum(axis=1) * (blocks / freedom * student**2)
-    return variance
+    squares: NDArray[np.float64] = np.square(sums, dtype=np.float64).sum(axis=1)
+    return squares * (blocks / freedom * student**2)
 
 
 def _third_order(terms: Floats, step: NDArray[np.float64]) -> Floats:
@@ -208,7 +224,7 @@ def _overlap(size: int, shift: int) -> tuple[slice, slice]:
 
 
 def _block_sums(values: Floats, side: int) -> Floats:
-    """Sums of [terms, channels, rows, columns] over channels and blocks of side x side: [terms, blocks]."""
+    """Sums of [n, channels, rows, columns] over channels and blocks of side x side: [n, blocks]."""
     planes = values.sum(axis=1) if values.shape[1] > 1 else values[:, 0]
     down, across = _blocks(planes.shape[1], side), _blocks(planes.shape[2], side)
     sums: Floats = (down @ planes @ across.T).reshape(len(planes), -1)

@@ -149,6 +149,14 @@ def kernels(order: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return band, np.array([np.outer(along[y], along[x]) for x, y in powers])
 
 
+def feature_kernel() -> NDArray[np.float64]:
+    """Weights of the 13x13 px around a feature D: both convolutions in one, without rounding."""
+    band = np.pad(np.outer(_BINOMIAL, _BINOMIAL) - 1 / 49, BORDER)
+    windows = np.lib.stride_tricks.sliding_window_view(band, (7, 7))
+    weights: NDArray[np.float64] = windows @ _SPLINE @ _SPLINE
+    return weights
+
+
 def _band_weights() -> tuple[NDArray[np.int8], float]:
     """Weights that add up to nothing, exactly, and their scale."""
     band, _ = kernels()
