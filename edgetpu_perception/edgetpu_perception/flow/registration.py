@@ -203,8 +203,9 @@ def _spread(sums: Floats) -> NDArray[np.float64]:
     freedom = max(blocks - _UNKNOWNS, 1)
     # The quantile at one sigma of Student's t (Cornish and Fisher, 1938).
     student = 1 + 1 / (2 * freedom)
-    squares: NDArray[np.float64] = np.square(sums, dtype=np.float64).sum(axis=1)
-    return squares * (blocks / freedom * student**2)
+    squares = np.square(sums, dtype=np.float64).sum(axis=1)
+    variance: NDArray[np.float64] = squares * (blocks / freedom * student**2)
+    return variance
 
 
 def _third_order(terms: Floats, step: NDArray[np.float64]) -> Floats:
