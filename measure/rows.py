@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,13 +39,18 @@ class Row:
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write a JSON list of objects; `bound` only where there is one."""
+    """Write a JSON list of objects; `bound` only where there is one, null for figures that are not finite."""
     path.parent.mkdir(parents=True, exist_ok=True)
     objects = [
-        {key: value for key, value in asdict(row).items() if key != "bound" or value is not None}
+        {key: _finite(value) for key, value in asdict(row).items() if key != "bound" or value is not None}
         for row in rows
     ]
     path.write_text(json.dumps(objects, indent=1, allow_nan=False) + "\n")
+
+
+def _finite(value: object) -> object:
+    """JSON knows no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def line(row: Row) -> str:

@@ -14,7 +14,8 @@ from edgetpu_driver.engines.engine import Engine
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.approach.edge_energy import ZONES, ZoneEnergy, tau_of, thirds
 from edgetpu_perception.approach.homography_alignment import Grid
-from edgetpu_perception.approach.surfaces import CLAIM_RATE, Surface, SurfaceTracker
+from edgetpu_perception.approach.surface import CLAIM_RATE, Surface
+from edgetpu_perception.approach.surfaces import SurfaceTracker
 from edgetpu_perception.approach.zone_model import ZoneModelReader
 from edgetpu_perception.camera import Pinhole
 from edgetpu_perception.eye import Frame, ImageInput, ModelEye
@@ -26,18 +27,15 @@ LONGEST_GAP = 1.0
 USUAL_FOCAL_LENGTH = 0.7
 """Focal length over the width of the image where no camera is given; results hardly depend on it."""
 
-CAUTION, CAUTION_SHARED = 0.25, 0.7
-"""Standard deviation of the errors over the one the tracker assumes, which is to claim nothing wrongly, where
-edges are everywhere: of one surface, and of one of two ..."""
+SPREAD = 0.85
+"""Standard deviation of the errors over that of the filter over depth, measured at any noise and texture."""
 
-FAINTNESS = 4.0
-"""... and by how much it rises with that one over the rate, to 1 where there is little to go by."""
+DIVISION = 43.0
+"""What is added to it where the image is divided between two surfaces, over the root of the chi-square by
+which two explain it better than one."""
 
-STEEPNESS = 0.1
+STEEPNESS = 0.2
 """Relative error of the rate of a slanted surface, per tangent of the slant."""
-
-MIXTURE = 0.25
-"""Relative error of the rate per share of the image that moves in another way than the surfaces found."""
 
 _NO_ZONES = (math.nan,) * ZONES
 
@@ -156,13 +154,13 @@ class Looming(ModelEye[LoomingResult]):
             return LoomingResult(stamp, False, 0.0, tau=tau, zones=energies)
         rate, sigma = surface.rate, surface.rate_sigma
         relative = sigma / max(abs(rate), CLAIM_RATE)
-        confidence = max(1.0 - 2.0 * relative, 0.0) * (1 - tracker.unexplained)
+        confidence = float(max(1.0 - 2.0 * relative, 0.0) * (1 - tracker.unexplained))
         if confidence < self.min_confidence or surface.undecided:
             return LoomingResult(stamp, False, confidence, tau=tau, zones=energies)
-        caution = CAUTION_SHARED if len(tracker.surfaces) > 1 else CAUTION
-        caution = min(math.hypot(caution, FAINTNESS * relative), 1.0)
-        slanted, mixed = STEEPNESS * surface.slant.steepness, MIXTURE * tracker.unexplained
-        sigma = math.hypot(caution * sigma, slanted * rate, mixed * rate)
+        divided = DIVISION / math.sqrt(tracker.evidence) if tracker.evidence else 0.0
+        slanted = STEEPNESS * surface.slant.steepness * rate
+        spread = math.hypot(SPREAD, divided)
+        sigma = math.hypot(spread * surface.depth.rate_sigma, slanted, tracker.lead_over(surface))
         ttc, ttc_sigma = (1 / rate, sigma / rate**2) if surface.approaches else (math.inf, math.inf)
         return LoomingResult(stamp, True, confidence, ttc, ttc_sigma, rate, sigma, tau, energies)
 

@@ -8,6 +8,7 @@ keyframe; x and y are in units of the focal length, x right and y down. Its para
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,8 @@ _ROWS = 12
 _SMALL_STEP = np.array([0.004, 0.004, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02])
 """Steps that are so small are taken without another look."""
 
+_LEAST_SIGNAL = 0.05
+"""Share of the square of slopes that is taken for more than noise, at least."""
 
 _BRIGHTNESS_PRECISION = np.diag([1e-6, 0.01**-2])
 """Inverse variance of a change of offset, grey levels, and of gain: else noise would pass for a gain."""
@@ -115,8 +118,11 @@ class Alignment:
     """A warp from an image to the keyframe."""
 
     warp: Matrix
+    """Close to what was expected where the images tell little."""
+    measured: Matrix
+    """The warp without that."""
     covariance: Matrix
-    """Of the eight parameters; the variance of the growth is that of the images alone."""
+    """Of the eight parameters of `measured`."""
     residual: Map
     """Keyframe less image, offset and gain removed; 0 outside."""
     inside: NDArray[np.bool_]
@@ -168,7 +174,7 @@ class Aligner:
         warp, backward = expected.warp, inverse(expected.warp)
         prior = np.diag(expected.precision)
         design = self._design.reshape(_ROWS, -1)
-        for _ in range(steps):
+        for taken in itertools.count(1):
             inside = self._compare(keyframe, warp)
             used = (weights * inside).ravel()
             np.multiply(design, used, out=self._weighted)
@@ -181,20 +187,24 @@ class Aligner:
             step = cv2.solve(information + prior, wanted, flags=cv2.DECOMP_CHOLESKY)[1].ravel()
             warp = warp @ inverse(warp_of(step.tolist()))
             warp /= warp[2, 2]
-            if np.all(np.abs(step) < _SMALL_STEP):
+            if taken == steps or np.all(np.abs(step) < _SMALL_STEP):
                 break
-        # Slopes that are noise look like information.
         found = np.maximum(products.diagonal()[:PARAMETERS], 1e-12)
         share = (self._grid.power @ used) * slope_noise / found
-        honest = np.sqrt(np.clip(1 - share, 0.001, 1.0))
-        covariance = cv2.invert(information * np.outer(honest, honest) + prior, flags=cv2.DECOMP_CHOLESKY)[1]
-        # The filter over growth must not take what was expected for a measurement.
-        measured = 1 / covariance[GROWTH, GROWTH] - expected.precision[GROWTH]
-        covariance[GROWTH, GROWTH] = 1 / max(measured, 1e-3)
+        honest = np.sqrt(np.clip(1 - share, _LEAST_SIGNAL, 1.0))
+        signal = information * np.outer(honest, honest)
+        moved = parameters_of(backward @ warp)
+        measured, covariance = unbiased(moved, taken, information, signal, prior)
         explained = np.concatenate([step, nuisance[0] - nuisance[1] @ step]).astype(np.float32)
         residual = design[_RESIDUAL] - explained @ design[:_RESIDUAL]
         residual *= inside.ravel()
-        return Alignment(warp, covariance, residual.reshape(self._grid.shape), inside)
+        return Alignment(
+            warp,
+            expected.warp @ warp_of(measured.tolist()),
+            covariance,
+            residual.reshape(self._grid.shape),
+            inside,
+        )
 
     def _compare(self, keyframe: Map, warp: Matrix) -> NDArray[np.bool_]:
         """Put the difference of a warped keyframe to the image into the design; tell where there is one."""
@@ -211,6 +221,26 @@ class Aligner:
         inside: NDArray[np.bool_] = difference == difference
         difference[~inside] = 0.0
         return inside
+
+
+def unbiased(
+    moved: NDArray[np.float64], steps: int, information: Matrix, signal: Matrix, prior: Matrix
+) -> tuple[NDArray[np.float64], Matrix]:
+    """Parameters that the images alone tell, from those found in a number of steps, and their covariance.
+
+    Slopes that are noise look like `information` but are not `signal`. They make steps too short, yet turn
+    the noise of the image into steps all the same.
+    """
+    back = cv2.invert(information + prior, flags=cv2.DECOMP_CHOLESKY)[1]
+    gain = back @ (signal + prior)
+    rest = np.eye(PARAMETERS) - gain
+    left = np.linalg.matrix_power(rest, steps)
+    moved = cv2.solve(np.eye(PARAMETERS) - left, moved)[1].ravel()
+    # A filter over growth must not take what it expected for a measurement.
+    kept = prior.copy()
+    kept[GROWTH, GROWTH] = 1.0
+    free = cv2.invert(signal + kept, flags=cv2.DECOMP_CHOLESKY)[1]
+    return free @ ((signal + prior) @ moved), free @ (information + kept) @ free
 
 
 def _without_brightness(products: Matrix) -> tuple[Matrix, Matrix, tuple[Matrix, Matrix]]:

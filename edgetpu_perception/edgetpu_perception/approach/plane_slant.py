@@ -14,7 +14,7 @@ import numpy as np
 
 from edgetpu_perception.approach.homography_alignment import GROWTH, STRETCH, TILT, Matrix
 
-USUAL_SLANT = 0.09
+USUAL_SLANT = 0.15
 """Standard deviation of the slant of a plane of which nothing is known yet."""
 
 DRIFT = 0.01

@@ -8,7 +8,6 @@ explains more.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
@@ -22,14 +21,13 @@ from edgetpu_perception.approach.homography_alignment import (
     Expectation,
     Grid,
     Map,
-    Matrix,
     inverse,
     parameters_of,
     warp_of,
 )
-from edgetpu_perception.approach.plane_slant import PlaneSlant
 from edgetpu_perception.approach.relative_depth import RelativeDepth
 from edgetpu_perception.approach.second_motion import MotionSearch
+from edgetpu_perception.approach.surface import Surface
 
 LONGEST = 1.0
 """Age of a keyframe, s, after which a new one is taken, ..."""
@@ -52,20 +50,11 @@ CORRELATION = 1.8
 EDGE_ERROR = 0.1
 """Elements by which real images do not follow a warp; slopes make it an error of brightness."""
 
-IMAGE_NOISE = 0.85
-"""Share of the variance of a difference, at most, that is the image's: warping smooths the keyframe's."""
+IMAGE_NOISE = 0.55
+"""Share of the variance of a difference that is the image's: warping smooths the keyframe's."""
 
 ROUNDING = 1 / 12
 """Variance of a slope that comes from rounding it to whole grey levels."""
-
-CLAIM_RATE = 0.15
-"""A surface comes closer when its rate, 1/s, is above this ..."""
-
-CLAIM_SIGMAS = 4.5
-"""... and that many standard deviations above zero ..."""
-
-DOUBT_SIGMAS = 2.0
-"""... and may come closer when it is above this many."""
 
 _FREE = np.array([0.15, 0.15, 0.05, 0.05, 0.03, 0.03, 0.1, 0.1]) ** -2.0
 """Precision of what is expected of the main surface's warp ..."""
@@ -111,54 +100,6 @@ _NEARER_SIGMAS = 2.0
 
 _SHORT = 0.1
 """Seconds within which too little moves to tell anything but the position."""
-
-_FOLLOW = 0.5
-"""Share of the newest frame in the motion that is expected for the next one. The slope of fine textures is
-too small by up to a third, which makes steps too long; a motion that followed at once could swing up."""
-
-
-@dataclass
-class Surface:
-    """What is known about one surface."""
-
-    part: Map
-    """Share 0..1 to which each element belongs to it."""
-    warp: Matrix = field(default_factory=lambda: np.eye(3))
-    """From the present image to the keyframe."""
-    motion: Matrix = field(default_factory=lambda: np.eye(3))
-    """What the last frames added to the warp."""
-    depth: RelativeDepth = field(default_factory=RelativeDepth)
-    slant: PlaneSlant = field(default_factory=PlaneSlant)
-    log_depth: float = 0.0
-    slant_error: float = 0.0
-    """Standard deviation of the rate, 1/s, that comes from the slant."""
-    overlap: float = 1.0
-    evidence: float = 0.0
-    """By how much it explains the image better than the main surface, as a chi-square."""
-    established: bool = False
-    frames: int = 0
-    nearest: bool = False
-    """Whether it was found to come closer sooner than the main one."""
-
-    @property
-    def rate(self) -> float:
-        """Speed over depth, 1/s."""
-        return self.depth.rate
-
-    @property
-    def rate_sigma(self) -> float:
-        """One standard deviation."""
-        return math.hypot(self.depth.rate_sigma, self.slant_error)
-
-    @property
-    def approaches(self) -> bool:
-        """Whether it certainly comes closer."""
-        return self.rate > max(CLAIM_RATE, CLAIM_SIGMAS * self.rate_sigma)
-
-    @property
-    def undecided(self) -> bool:
-        """Whether it may come closer, but not certainly."""
-        return not self.approaches and self.rate > max(CLAIM_RATE, DOUBT_SIGMAS * self.rate_sigma)
 
 
 class SurfaceTracker:
@@ -206,6 +147,16 @@ class SurfaceTracker:
         self._renew_keyframe(brightness)
         return surface if surface.frames > 1 else None
 
+    @property
+    def evidence(self) -> float:
+        """Chi-square by which two surfaces explain the image better than one; 0 while there is one."""
+        two = len(self.surfaces) > 1 and all(each.established for each in self.surfaces)
+        return max(each.evidence for each in self.surfaces) if two else 0.0
+
+    def lead_over(self, surface: Surface) -> float:
+        """By how much, 1/s, another surface seems to come closer, which is not certain yet to be nearer."""
+        return max(other.rate - surface.rate if other.established else 0.0 for other in self.surfaces)
+
     def _follow(self, steepness: Map, seconds: float) -> list[Alignment]:
         """Align every surface, the main one, which comes first, first."""
         main = self.surfaces[0]
@@ -213,7 +164,7 @@ class SurfaceTracker:
         certainty = np.float32(CORRELATION**-2) / (noise + steepness)
         alignments = []
         for surface in self.surfaces:
-            predicted = surface.warp @ surface.motion
+            predicted = surface.warp @ surface.next_step(seconds)
             others = np.zeros(5)
             if surface is main:
                 others[0] = parameters_of(predicted)[TURN]
@@ -238,19 +189,17 @@ class SurfaceTracker:
         return alignments
 
     def _advance(self, surface: Surface, alignment: Alignment, seconds: float, main: bool) -> None:
-        motion = inverse(surface.warp) @ alignment.warp
-        surface.motion += _FOLLOW * (motion / motion[2, 2] - surface.motion)
-        surface.warp = alignment.warp
+        surface.move(alignment.warp, seconds)
         surface.overlap = np.count_nonzero(alignment.inside) / self._size
         surface.frames += 1
         covariance = alignment.covariance
         if main:
-            surface.log_depth, variance, slant = surface.slant.log_depth(alignment.warp, covariance)
+            surface.log_depth, variance, slant = surface.slant.log_depth(alignment.measured, covariance)
             since = self._stamp - self._keyframe_stamp
             if since > _SHORT or surface.frames < 2:
                 surface.slant_error = slant / max(since, _SHORT)
         else:
-            (a, b), (c, d) = alignment.warp[:2, :2].tolist()
+            (a, b), (c, d) = alignment.measured[:2, :2].tolist()
             surface.log_depth, variance = 0.5 * math.log(max(a * d - b * c, 1e-3)), float(covariance[2, 2])
         surface.depth.predict(seconds)
         surface.depth.update(surface.log_depth, variance)
