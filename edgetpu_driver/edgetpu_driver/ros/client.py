@@ -241,4 +241,5 @@ class ModelClient:
         if problem:
             self._node.get_logger().warning(f"model '{self._model}': {problem}")
         else:
-            self._node.get_logger().info(f"model '{self._model}' is loaded on {self._driver}")
+            own = f" as '{self._name}'" if self._name else ""
+            self._node.get_logger().info(f"model '{self._model}' is loaded on {self._driver}{own}")
