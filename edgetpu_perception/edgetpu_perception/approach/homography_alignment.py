@@ -38,6 +38,8 @@ _LEAST_SIGNAL = 0.05
 _BRIGHTNESS_PRECISION = np.diag([1e-6, 0.01**-2])
 """Inverse variance of a change of offset, grey levels, and of gain: else noise would pass for a gain."""
 
+_ONE = np.eye(PARAMETERS)
+
 
 def warp_of(parameters: Sequence[float]) -> Matrix:
     """The warp with these eight parameters."""
@@ -231,16 +233,19 @@ def unbiased(
     Slopes that are noise look like `information` but are not `signal`. They make steps too short, yet turn
     the noise of the image into steps all the same.
     """
-    back = cv2.invert(information + prior, flags=cv2.DECOMP_CHOLESKY)[1]
-    gain = back @ (signal + prior)
-    rest = np.eye(PARAMETERS) - gain
-    left = np.linalg.matrix_power(rest, steps)
-    moved = cv2.solve(np.eye(PARAMETERS) - left, moved)[1].ravel()
+    believed = information + prior
+    if steps > 1:
+        # One step goes from 0 to (1 - rest) of the way, several to (1 + rest + rest^2 + ..) times that.
+        rest = _ONE - cv2.solve(believed, signal + prior, flags=cv2.DECOMP_CHOLESKY)[1]
+        series = _ONE
+        for _ in range(steps - 1):
+            series = _ONE + rest @ series
+        moved = cv2.solve(series, moved)[1].ravel()
     # A filter over growth must not take what it expected for a measurement.
-    kept = prior.copy()
-    kept[GROWTH, GROWTH] = 1.0
-    free = cv2.invert(signal + kept, flags=cv2.DECOMP_CHOLESKY)[1]
-    return free @ ((signal + prior) @ moved), free @ (information + kept) @ free
+    prior = prior.copy()
+    prior[GROWTH, GROWTH] = 1.0
+    back = cv2.invert(signal + prior, flags=cv2.DECOMP_CHOLESKY)[1]
+    return back @ (believed @ moved), back @ (information + prior) @ back
 
 
 def _without_brightness(products: Matrix) -> tuple[Matrix, Matrix, tuple[Matrix, Matrix]]:

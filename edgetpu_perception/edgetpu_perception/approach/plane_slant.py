@@ -26,6 +26,8 @@ UNEVENNESS = 0.01
 STEEPEST = 1.5
 """Tangent of the largest slant that is believed."""
 
+_ONE = np.eye(3)
+
 
 class PlaneSlant:
     """Slant (p, q) of the plane 1 = depth * (p x + q y + 1) * constant, tracked over keyframes."""
@@ -92,7 +94,7 @@ def _motion(slant: complex, motion_and_tilt: complex, spread: float) -> tuple[fl
 
 def _logarithm(warp: Matrix) -> Matrix:
     """Logarithm of a matrix near a multiple of 1, less a multiple of 1."""
-    rest = warp / np.cbrt(cv2.determinant(warp)) - np.eye(3)
+    rest = warp / np.cbrt(cv2.determinant(warp)) - _ONE
     square = rest @ rest
     logarithm: Matrix = rest - square / 2 + square @ rest / 3
     return logarithm

@@ -27,6 +27,8 @@ too small by up to a third, which makes steps too long; a motion that followed a
 _LARGEST_RISE = 0.4
 """Share by which the growth may be expected to rise: noise must not swing up either."""
 
+_STILL = np.eye(3)
+
 
 @dataclass
 class Surface:
@@ -76,7 +78,7 @@ class Surface:
 
         The motion is an average, 1 / _FOLLOW frames old in the middle of the coming one.
         """
-        step: Matrix = np.eye(3) + seconds * self.motion
+        step: Matrix = _STILL + seconds * self.motion
         rise = min(max(self.rate * seconds / _FOLLOW, -_LARGEST_RISE), _LARGEST_RISE)
         growth = rise * seconds * (self.motion[0, 0] + self.motion[1, 1]) / 2
         step[0, 0] += growth
@@ -86,5 +88,5 @@ class Surface:
     def move(self, warp: Matrix, seconds: float) -> None:
         """Take the warp that was found so many seconds after the last one."""
         step = inverse(self.warp) @ warp
-        self.motion += _FOLLOW * ((step / step[2, 2] - np.eye(3)) / seconds - self.motion)
+        self.motion += _FOLLOW * ((step / step[2, 2] - _STILL) / seconds - self.motion)
         self.warp = warp
