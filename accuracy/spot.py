@@ -157,6 +157,7 @@ def _plain_rows(tracker: SpotTracker, exact: SpotTracker, count: int) -> list[Ro
     cases = (
         ("discs of radius 2-24", scenes.discs(count, 1), 0.08, None),
         ("discs of radius 2-4", scenes.discs(count, 2, 2.0, 4.0), 0.15, None),
+        ("discs with soft edges", scenes.covered(count, 15), 0.08, None),
         ("discs that touch the edge", scenes.touching(count, 3), 0.15, 3.0),
         ("smooth spots", scenes.gaussians(count, 4), 0.03, 0.66),
         ("noise 8 at amplitude 160", scenes.noisy(count, 5), 0.08, 0.81),

@@ -54,6 +54,17 @@ def discs(count: int, seed: int, low: float = 2.0, high: float = 24.0) -> Iterat
         yield Scene(image.astype(np.uint8), x, y, f"radius {radius:.1f}")
 
 
+def covered(count: int, seed: int) -> Iterator[Scene]:
+    """The same with cells on the edge as bright as the part of them that is covered, and noise of 0 to 4."""
+    random = np.random.default_rng(seed)
+    for _ in range(count):
+        radius = random.uniform(2.0, 24.0)
+        x, y = random.uniform(radius + 1, SIDE - 2 - radius, 2)
+        dark, height, noise = random.uniform(0, 60), random.uniform(80, 190), random.choice([0.0, 2.0, 4.0])
+        picture = dark + height * _coverage(x, y, radius) + random.normal(0, noise, (SIDE, SIDE))
+        yield Scene(as_pixels(picture), x, y, f"radius {radius:.1f}")
+
+
 def touching(count: int, seed: int) -> Iterator[Scene]:
     """Discs that touch one of the four borders."""
     random = np.random.default_rng(seed)
@@ -201,6 +212,14 @@ def nothing(count: int, seed: int) -> Iterator[Scene]:
 def _inside(x: float, y: float, radius: float) -> NDArray[np.bool_]:
     inside: NDArray[np.bool_] = (_X - x) ** 2 + (_Y - y) ** 2 <= radius**2
     return inside
+
+
+def _coverage(x: float, y: float, radius: float) -> NDArray[np.float64]:
+    """Part of each cell that a disc covers, from 8x8 samples of it."""
+    samples = np.arange(0.5, 8 * SIDE) / 8 - 0.5
+    fine = (samples - x) ** 2 + (samples[:, np.newaxis] - y) ** 2 <= radius**2
+    shares: NDArray[np.float64] = fine.reshape(SIDE, 8, SIDE, 8).mean(axis=(1, 3))
+    return shares
 
 
 def _bell(x: float, y: float, sigma: float) -> NDArray[np.float64]:

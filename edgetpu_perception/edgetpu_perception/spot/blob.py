@@ -43,6 +43,14 @@ class Blob:
         return slice(self.top, self.top + self.height), slice(self.left, self.left + self.width)
 
     @property
+    def cut(self) -> tuple[bool, bool]:
+        """Whether it touches the border along x and along y."""
+        return (
+            self.left == 0 or self.left + self.width == self.columns,
+            self.top == 0 or self.top + self.height == self.rows,
+        )
+
+    @property
     def compactness(self) -> float:
         """0 for what goes from one border to the other: a slope, a sky; 1 for what leaves a fifth free."""
         return ramp(-self.width / self.columns, -0.95, -0.8) * ramp(-self.height / self.rows, -0.95, -0.8)
@@ -116,8 +124,7 @@ def solidity(blob: Blob, outline: Mapping[str, float]) -> float:
 
 def hidden(x: float, y: float, blob: Blob) -> tuple[float, float]:
     """How far off the centroid of a blob cut by the border may be along each axis, if the blob is round."""
-    x_cut = blob.left == 0 or blob.left + blob.width == blob.columns
-    y_cut = blob.top == 0 or blob.top + blob.height == blob.rows
+    x_cut, y_cut = blob.cut
     if not (x_cut or y_cut):
         return 0.0, 0.0
     if x_cut and y_cut:

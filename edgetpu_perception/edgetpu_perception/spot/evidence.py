@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,16 +67,28 @@ RIVAL_SHARE = 0.75
 """A blob is a candidate when it reaches this share of the contrast."""
 
 EDGE_SIGMA = 0.16
-"""Sigma of the centroid of a disc of radius 1 with its edge between cells; it goes with radius**-0.5."""
+"""Sigma of the centroid of a disc of radius 1 whose edge goes between cells; it goes with radius**-0.5."""
 
-QUANTUM_SIGMA = 0.003
+SOFT_EDGE_SIGMA = 0.003
+"""The same where cells on the edge are as bright as the part of them that is covered ..."""
+
+BORDER_SIGMA = 0.27
+"""... and along the axis where the spot touches the border, where the map has no cells outside of it."""
+
+RIM = (-0.8, -0.2)
+"""Cells of half to 85 % of the height, per root of the cells above half: a soft edge, a hard one."""
+
+TEXTURE_SIGMA = 0.5
+"""Cells that a centroid is off when the background deviates by as much as the spot stands out."""
+
+QUANTUM_SIGMA = 0.0025
 """What rounding to grey levels does to the centroid of a smooth spot without noise."""
 
 FLAT_ENOUGH = 40
 """Cells of a spot in whose middle noise can be told from the curvature of the spot."""
 
-TEXTURE = 3.0
-"""A background's deviations that are not noise but texture reach a spot at its rim only: a third counts."""
+REAL_NOISE = 0.75
+"""What deviates in the background is noise, not texture, when the spot has this share of it."""
 
 LEAN = (-0.15, -0.04)
 """How far the centroid of a blob's outline may be off the weighted one, in radii (and one cell): no spot, no
@@ -115,7 +128,9 @@ class EvidenceDecoder:
             confidence = clarity * share * blob.compactness
             confidence *= ramp(contrast / noise * math.sqrt(blob.area) / 3.0, *CLEAR)
             if confidence > best.confidence:
-                spot = _measure(evidence, grey, background, threshold, blob, confidence, self._solid)
+                spot = _measure(
+                    evidence, grey, background, contrast, threshold, blob, confidence, self._solid
+                )
                 if spot.confidence > best.confidence:
                     best, best_blob = spot, blob
             if best.confidence >= SURE:
@@ -163,6 +178,7 @@ def _measure(
     evidence: NDArray[Any],
     grey: NDArray[np.uint8] | None,
     background: Background,
+    contrast: float,
     threshold: float,
     blob: Blob,
     confidence: float,
@@ -182,17 +198,28 @@ def _measure(
     confidence *= ramp(-lean / (1.0 + radius), *LEAN)
     confidence *= ramp(solidity(blob, outline), *solid)
     noise, hardness = _noise_and_hardness(grey, background, blob)
-    common = QUANTUM_SIGMA**2 + EDGE_SIGMA**2 * hardness / radius
+    spread = math.sqrt(max(background.spread_beside(blob.area) ** 2 - (noise / SMOOTHING) ** 2, 0.0))
+    common = QUANTUM_SIGMA**2 + (TEXTURE_SIGMA * spread / contrast) ** 2
     noise_gain = (noise / weight) ** 2
+    x_edge, y_edge = _edge_variances(blob, hardness, radius)
     x, y = x + blob.left, y + blob.top
     x_hidden, y_hidden = hidden(x, y, blob)
     return Spot(
         x,
         y,
-        math.sqrt(common + noise_gain * outline["mu20"] + x_hidden**2),
-        math.sqrt(common + noise_gain * outline["mu02"] + y_hidden**2),
+        math.sqrt(common + x_edge + noise_gain * outline["mu20"] + x_hidden**2),
+        math.sqrt(common + y_edge + noise_gain * outline["mu02"] + y_hidden**2),
         confidence,
     )
+
+
+def _edge_variances(blob: Blob, hardness: float, radius: float) -> tuple[float, float]:
+    """Of x and y, from the cells on the edge."""
+    x_cut, y_cut = blob.cut
+    hard, soft = hardness * EDGE_SIGMA**2, 1.0 - hardness
+    x_edge = hard + soft * (BORDER_SIGMA if x_cut else SOFT_EDGE_SIGMA) ** 2
+    y_edge = hard + soft * (BORDER_SIGMA if y_cut else SOFT_EDGE_SIGMA) ** 2
+    return x_edge / radius, y_edge / radius
 
 
 def _sharpened(spot: Spot, blob: Blob, evidence: NDArray[Any], image: NDArray[np.uint8]) -> Spot:
@@ -231,24 +258,37 @@ def _noise_and_hardness(
     A background at black shows no noise, and one of texture seems to have more than there is; then the spot
     itself is looked at, through a filter that passes no shape as smooth as a spot (Immerkaer 1996).
     """
-    noise = SMOOTHING * background.noise
+    least = SMOOTHING * ROUNDING
     if grey is None:
-        return max(noise / TEXTURE, SMOOTHING * ROUNDING), 1.0
+        return least, 1.0
+    noise = SMOOTHING * background.noise
     inside = blob.mask.view(bool)
     if blob.area >= FLAT_ENOUGH if background.clipped else noise >= 0.5:
         deviations = np.abs(cv2.filter2D(grey[blob.window], cv2.CV_16S, _SECOND_DIFFERENCES)[inside])
         deviations.sort()
         seen = 1.4826 / 6.0 * int(deviations[blob.area // 2])
-        noise = max(noise, seen) if background.clipped else min(max(seen, noise / TEXTURE), noise)
-    return noise, _hardness(grey[blob.window][inside], background, noise)
+        if background.clipped:
+            noise = max(noise, seen)
+        elif seen < REAL_NOISE * noise:
+            noise = max(seen, least)
+    return noise, _hardness(grey[blob.window][inside], background.level, noise)
 
 
 _SECOND_DIFFERENCES = np.outer([1.0, -2.0, 1.0], [1.0, -2.0, 1.0])
 
 
-def _hardness(cells: NDArray[np.uint8], background: Background, noise: float) -> float:
-    """1 for a flat spot with a sharp edge, 0 for a smooth one: how much of its upper half is its top."""
-    height = float(cv2.minMaxLoc(cells)[1]) - 2.0 * noise - background.level
-    half = int(np.count_nonzero(cells > background.level + 0.5 * height))
-    top = int(np.count_nonzero(cells > background.level + 0.85 * height))
-    return ramp(top / max(half, 1), 0.4, 0.8)
+def _hardness(cells: NDArray[np.uint8], level: float, noise: float) -> float:
+    """1 for a spot with a sharp edge between cells, 0 where cells on the edge are partly bright.
+
+    The cells, [n], get sorted.
+    """
+    cells.sort()
+    ordered, count = cells.tobytes(), len(cells)
+    height = ordered[-1] - 2.0 * noise - level
+    half = count - bisect_right(ordered, level + 0.5 * height)
+    # Noise makes cells of the middle seem to be of the rim.
+    top = min(0.85, 1.0 - 5.0 * noise / height) if height > 0.0 else 0.0
+    if top < 0.6:
+        return ramp((count - bisect_right(ordered, level + 0.85 * height)) / max(half, 1), 0.4, 0.8)
+    rim = half - (count - bisect_right(ordered, level + top * height))
+    return ramp(-rim / math.sqrt(max(half, 1)) * 0.35 / (top - 0.5), *RIM)

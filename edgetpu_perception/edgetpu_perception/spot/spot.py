@@ -59,6 +59,13 @@ class Background:
     """Standard deviation, at least ROUNDING."""
     clipped: bool
     """It is so dark that its noise cannot show in full."""
+    below: Sequence[float]
+    """What `cells_below` gives."""
+
+    def spread_beside(self, area: int) -> float:
+        """Half of the range that two thirds of the cells are in when a spot of so many cells is left out."""
+        share = 1.0 - area / self.below[-1]
+        return (_level(self.below, 0.84 * share) - _level(self.below, 0.16 * share)) / 2
 
 
 def cells_below(grey: NDArray[np.uint8]) -> list[float]:
@@ -76,7 +83,7 @@ def background_of(below: Sequence[float]) -> Background:
     low, middle = _level(below, 0.1), _level(below, 0.3)
     # The two quantiles of a normal distribution are 0.757 standard deviations apart; at black there is none.
     noise = 0.0 if middle < 0.5 else (middle - low) / 0.757
-    return Background(middle, max(noise, ROUNDING), clipped=low < 1.0)
+    return Background(middle, max(noise, ROUNDING), low < 1.0, below)
 
 
 def _level(below: Sequence[float], share: float) -> float:
