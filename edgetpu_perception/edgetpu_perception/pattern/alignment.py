@@ -34,7 +34,7 @@ STEPS = 8
 CONVERGED = 0.06
 """A step that moves no corner of the patch by more than this is the last one, px."""
 
-SIGMA_FLOOR = 0.015
+SIGMA_FLOOR = 0.018
 """What OpenCV's rounding of coordinates to 1/32 px and interpolation leave, px."""
 
 SIGMA_GAIN = 1.1
