@@ -330,8 +330,13 @@ class TestStarting:
         assert complaint in process.output.splitlines()[-1]
         assert "Traceback" not in process.output
 
-    def test_a_parameter_file_that_cannot_be_read_ends_it_with_status_2(self, start_node: Any) -> None:
-        process = start_node("edgetpu_driver", "edgetpu_node", "--params-file", "/no/such.yaml")
+    @pytest.mark.parametrize(
+        ("package", "name"), [("edgetpu_driver", "edgetpu_node"), ("edgetpu_perception", "single_process")]
+    )
+    def test_a_parameter_file_that_cannot_be_read_ends_it_with_status_2(
+        self, start_node: Any, package: str, name: str
+    ) -> None:
+        process = start_node(package, name, "--params-file", "/no/such.yaml")
         assert process.wait() == 2
         assert "/no/such.yaml" in process.output.splitlines()[-1]
         assert "Traceback" not in process.output

@@ -32,7 +32,7 @@ EYES = [name for name, place in NODES.items() if place.startswith("edgetpu_perce
 
 def main() -> int:
     """Run the nodes that --nodes asks for in one executor, beside the driver unless --no-driver is given."""
-    options = _arguments(remove_ros_args(sys.argv)[1:])
+    options = _arguments(_own_arguments())
     kinds: list[Callable[[], Node]] = [DriverNode] if options.driver else []
     cameras = Cameras()
     for name in options.nodes:
@@ -51,6 +51,13 @@ def main() -> int:
         return nodes
 
     return run(make_nodes)
+
+
+def _own_arguments() -> Sequence[str]:
+    try:
+        return remove_ros_args(sys.argv)[1:]
+    except RuntimeError:  # bad ROS arguments, of which `run` complains
+        return ()
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
