@@ -16,6 +16,9 @@ from edgetpu_perception.confidence import ramp
 RIVAL_WEIGHT = 0.3
 """A blob is as good as the heaviest one when it has this share of its weight."""
 
+ONE_OF_SEVERAL = 0.495
+"""The part of the weight that a blob has at most when others are as good."""
+
 ROUND_EDGE = 0.9
 """By so much, in cells, averaging widens the outline of a spot."""
 
@@ -98,8 +101,8 @@ def _choose(
     bright = np.zeros(count, bool)
     bright[labels[evidence >= rival]] = True
     chosen = int(np.argmax(weights * bright))
+    candidates = np.flatnonzero(bright & (weights >= RIVAL_WEIGHT * weights[chosen]))
     if near is not None:
-        candidates = np.flatnonzero(bright & (weights >= RIVAL_WEIGHT * weights[chosen]))
         distances = np.hypot(centroids[candidates, 0] - near[0], centroids[candidates, 1] - near[1])
         chosen = int(candidates[np.argmin(distances)])
     left, top, width, height, area = stats[chosen].tolist()
@@ -107,7 +110,8 @@ def _choose(
     mask = inside[top : top + height, left : left + width]
     rows, columns = inside.shape
     blob = Blob(mask, rows, columns, left, top, width, height, area)
-    return blob, inside ^ np.uint8(1), float(weights[chosen] / weights.sum())
+    share = float(weights[chosen] / weights.sum())
+    return blob, inside ^ np.uint8(1), min(share, ONE_OF_SEVERAL) if len(candidates) > 1 else share
 
 
 def solidity(blob: Blob, outline: Mapping[str, float]) -> float:

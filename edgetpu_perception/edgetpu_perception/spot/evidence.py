@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot.blob import Blob, find_blob, hidden, solidity
-from edgetpu_perception.spot.flat_target import FlatTarget, find_flat_target, flat_target_in
+from edgetpu_perception.spot.flat_target import FlatTarget, cells_like, find_flat_target, flat_target_in
+from edgetpu_perception.spot.round_target import MOST_CONFIDENCE, find_round_target
 from edgetpu_perception.spot.spot import (
     FULL_CONTRAST,
     NO_CONTRAST,
@@ -139,10 +140,7 @@ class EvidenceDecoder:
             return best
         if best.confidence >= SURE and best_blob is not None:
             return _sharpened(best, best_blob, evidence, image[0])
-        target = find_flat_target(image[0], peak, near)
-        if target is None or clarity * target.confidence <= best.confidence:
-            return best
-        return _flat_spot(target, clarity * target.confidence)
+        return _unsure(best, cells_like(image[0], peak), clarity, near)
 
     def _evidence(self, grid: NDArray[Any]) -> tuple[NDArray[Any], list[float]]:
         """The map in grey levels, and its `cells_below`; a map of floats has grey levels already."""
@@ -231,6 +229,18 @@ def _sharpened(spot: Spot, blob: Blob, evidence: NDArray[Any], image: NDArray[np
     if target.confidence < spot.confidence and target.area < WHOLE_SHARE * blob.area:
         return spot
     return _flat_spot(target, spot.confidence)
+
+
+def _unsure(best: Spot, flat: NDArray[np.uint8], clarity: float, near: tuple[float, float] | None) -> Spot:
+    """What looks most like a target among the cells of the brightest one's colour, if more so than `best`."""
+    target = find_flat_target(flat, near)
+    if target is not None and clarity * target.confidence > best.confidence:
+        best = _flat_spot(target, clarity * target.confidence)
+    if best.confidence < clarity * MOST_CONFIDENCE:
+        disc = find_round_target(flat)
+        if disc is not None and clarity * disc.confidence > best.confidence:
+            return Spot(disc.x, disc.y, disc.x_sigma, disc.y_sigma, clarity * disc.confidence)
+    return best
 
 
 def _flat_spot(target: FlatTarget, confidence: float) -> Spot:

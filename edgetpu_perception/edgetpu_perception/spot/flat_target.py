@@ -61,14 +61,16 @@ def flat_target_in(image: NDArray[np.uint8], around: Blob, peak: tuple[int, int]
     return _target(Blob(mask, around.rows, around.columns, left, top, width, height, area))
 
 
-def find_flat_target(
-    image: NDArray[np.uint8], peak: tuple[int, int], near: tuple[float, float] | None
-) -> FlatTarget | None:
-    """The most target-like shape of the colour that an RGB image [H, W, 3] has at a column and row.
+def cells_like(image: NDArray[np.uint8], peak: tuple[int, int]) -> NDArray[np.uint8]:
+    """255 where an RGB image [H, W, 3] has about the colour that it has at a column and row, else 0."""
+    return _alike(image, _color(image, peak))
+
+
+def find_flat_target(flat: NDArray[np.uint8], near: tuple[float, float] | None) -> FlatTarget | None:
+    """The most target-like shape of what is not 0 in a map [H, W].
 
     Of several the one nearest to `near`, with its share in the confidence; None where there is none.
     """
-    flat = _alike(image, _color(image, peak))
     _, labels, stats, _ = cv2.connectedComponentsWithStats(flat, connectivity=4, ltype=cv2.CV_16U)
     targets = []
     rows, columns = flat.shape
