@@ -13,6 +13,7 @@ import pytest
 
 from edgetpu_driver.cli import terminal
 from edgetpu_driver.cli.main import main
+from edgetpu_driver.virtual.packer import pack
 
 
 @pytest.fixture
@@ -120,6 +121,15 @@ def test_info_of_a_compiled_model_shows_its_executables(
 def test_info_says_why_a_model_cannot_run_over_usb(capsys: pytest.CaptureFixture[str], golden: Path) -> None:
     assert main(["info", str(golden / "models" / "keras_lstm_mnist_ptq_edgetpu.tflite")]) == 0
     assert "not fully deterministic" in capsys.readouterr().out
+
+
+def test_info_says_of_a_packed_graph_that_no_stick_runs_it(
+    capsys: pytest.CaptureFixture[str], graph: Path, tmp_path: Path
+) -> None:
+    packed = tmp_path / "packed_edgetpu.tflite"
+    packed.write_bytes(pack(graph.read_bytes(), name="packed"))
+    main(["info", str(packed)])
+    assert "runs_on        virtual with its graph beside it" in capsys.readouterr().out
 
 
 def test_disassemble_shows_the_words_of_a_bitstream(

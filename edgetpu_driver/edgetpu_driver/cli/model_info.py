@@ -10,7 +10,7 @@ from typing import Any
 
 from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
-from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.darwinn.executable import (
     Executable,
     FenceHint,
@@ -53,6 +53,7 @@ def _compiled(model: CompiledModel) -> dict[str, Any]:
         obstacle = str(error)
     return {
         "compiled": True,
+        "compiler": model.compiler,
         "inputs": [_tensor(spec) for spec in model.inputs],
         "outputs": [_tensor(spec) for spec in model.outputs],
         "cpu_operators": model.cpu_operators,
@@ -156,7 +157,9 @@ def _text(value: dict[str, Any]) -> str:
         head["parameters"] = f"{value['parameter_bytes']} bytes, {value['parameters']}"
         head["caching_token"] = value["caching_token"]
         head["cpu_operators"] = ", ".join(value["cpu_operators"]) or "none"
-        head["runs_on"] = value["obstacle"] or "usb; virtual with its graph beside it"
+        packed = value["compiler"] == VIRTUAL_COMPILER
+        places = ("virtual" if packed else "usb; virtual") + " with its graph beside it"
+        head["runs_on"] = value["obstacle"] or places
     else:
         head["parameters"] = f"{value['parameter_bytes']} bytes"
         head["runs_on"] = "cpu, virtual; usb once edgetpu_compiler has compiled it"
