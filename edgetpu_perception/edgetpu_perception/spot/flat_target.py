@@ -21,6 +21,9 @@ MARGIN = 2
 LEAST_AREA = 24
 """Cells; of fewer the outline tells little."""
 
+SPECKLED = 1.05
+"""Noise has made holes in a shape when filling them makes it larger by more than this factor."""
+
 SOLID = (0.975, 0.99)
 """Solidity of a shape that is no target, and from which on it is one without doubt."""
 
@@ -46,7 +49,10 @@ class FlatTarget:
 
 
 def flat_target_in(image: NDArray[np.uint8], around: Blob, peak: tuple[int, int]) -> FlatTarget | None:
-    """Cut out what has the colour of an RGB image [H, W, 3] at a column and row of a blob, and touches it."""
+    """Cut out what has the colour of an RGB image [H, W, 3] at a column and row of a blob, and touches it.
+
+    None where that is little, or full of holes.
+    """
     first_row, first_column = max(around.top - MARGIN, 0), max(around.left - MARGIN, 0)
     last_row, last_column = around.top + around.height + MARGIN, around.left + around.width + MARGIN
     flat = _alike(image[first_row:last_row, first_column:last_column], _color(image, peak))
@@ -57,6 +63,8 @@ def flat_target_in(image: NDArray[np.uint8], around: Blob, peak: tuple[int, int]
     if area < LEAST_AREA:
         return None
     mask = flat[top : top + height, left : left + width] & np.uint8(1)
+    if cv2.countNonZero(cv2.medianBlur(mask, 3)) > SPECKLED * area:
+        return None
     left, top = left + first_column, top + first_row
     return _target(Blob(mask, around.rows, around.columns, left, top, width, height, area))
 
