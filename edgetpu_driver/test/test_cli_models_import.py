@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from edgetpu_driver.cli import models_import
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER
 from edgetpu_driver.graphs import dense
+from edgetpu_driver.graphs.catalogue import Catalogue
+from edgetpu_driver.graphs.family import GraphFamily
 from edgetpu_driver.model_files import ModelFiles
 from edgetpu_driver.stick_backend import pack_for_virtual_stick
 
@@ -95,6 +98,21 @@ def test_a_sidecar_that_contradicts_its_model_is_refused(
     assert code == 1
     assert re.match(reason, models["dense_64"]["refused"])
     assert not (tmp_path / "models").exists()
+
+
+def test_a_graph_of_an_installed_package_is_recognised_by_its_name_and_bytes(
+    graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("wings_1", "wings_2", "nose"):
+        (source / f"{name}.tflite").write_bytes(graph.read_bytes())
+    built = {"1": graph.read_bytes(), "2": b"another graph"}
+    family = GraphFamily("wings_<n>", re.compile(r"wings_(\d)"), built.__getitem__, "flying", ())
+    monkeypatch.setattr(models_import, "catalogue", lambda: Catalogue((family,), ()))
+    _, models = take_over(capsys, source, tmp_path / "models")
+    assert (models["wings_1"]["kind"], models["wings_1"]["use"]) == ("own", "flying")
+    assert (models["wings_2"]["kind"], models["nose"]["kind"]) == ("other", "other")
 
 
 @pytest.mark.parametrize(

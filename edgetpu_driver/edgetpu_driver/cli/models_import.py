@@ -12,9 +12,17 @@ from typing import Any
 from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
-from edgetpu_driver.errors import EdgeTpuError, ModelFormatError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.errors import (
+    EdgeTpuError,
+    ModelFormatError,
+    ModelNameError,
+    ModelNotFoundError,
+    ModelUnsupportedError,
+)
+from edgetpu_driver.graphs.catalogue import catalogue
+from edgetpu_driver.graphs.family import GraphFamily, build_graph
 from edgetpu_driver.model_files import COMPILED_SUFFIX, default_model_dir, plain_stem, write_file
-from edgetpu_driver.templates import parse_sidecar, recognise
+from edgetpu_driver.templates import OTHER, Kind, parse_sidecar, recognise
 from edgetpu_driver.tflite.model import Subgraph, parse_model
 
 
@@ -84,12 +92,29 @@ def _examine(files: _Files, contents: dict[str, bytes]) -> dict[str, Any]:
         specs = compiled.inputs, compiled.outputs
     sidecar = parse_sidecar(contents[files.sidecar.name]) if files.sidecar else None
     kind = recognise(*specs, compiled=compiled, graph=graph, sidecar=sidecar)
+    if kind is OTHER and graph is not None:
+        kind = _own_kind(files.name, graph) or OTHER
     return {
         "kind": kind.name,
         "use": kind.use,
         "backends": _backends(compiled, source),
         "left_to_the_caller": compiled.cpu_operators if compiled else (),
     }
+
+
+def _own_kind(name: str, graph: bytes) -> Kind | None:
+    """That of a graph which `edgetpu models build` gives that name; None for any other."""
+    for family in catalogue().families:
+        if family.pattern.fullmatch(name) and _builds(family, name) == graph:
+            return Kind("own", family.purpose)
+    return None
+
+
+def _builds(family: GraphFamily, name: str) -> bytes | None:
+    try:
+        return build_graph(name, [family])
+    except ModelNameError:
+        return None
 
 
 def _check_pair(compiled: CompiledModel, graph: Subgraph) -> None:
