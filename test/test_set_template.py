@@ -20,8 +20,9 @@ from builtin_interfaces.msg import Time
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
+from edgetpu_driver.graphs import dense
 from edgetpu_msgs.msg import ErrorCode, PatternMatch
-from edgetpu_msgs.srv import SetTemplate
+from edgetpu_msgs.srv import LoadModel, MatMul, SetTemplate, SetWeights
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
 
@@ -212,3 +213,35 @@ def test_a_model_made_by_others_looks_for_a_template_from_a_file(
     dim[y : y + 8, x : x + 8] = patch("first", 8)
     result = tracker.look(dim)
     assert (result.x, result.y) == near("first", 8, tolerance=0.1)
+
+
+def test_in_one_process_weights_are_set_between_the_images_of_a_camera(
+    graph: Any, start_node: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "dense_64.tflite").write_bytes(dense.build(64))
+    process = start_node(
+        "edgetpu_perception",
+        "single_process",
+        *("-r", "__ns:=/alone", "-r", "image:=/alone_camera"),
+        *("--", "--nodes", "pattern_tracker"),
+        backend="virtual",
+        model_dirs=f"['{tmp_path}']",
+        model_dir=tmp_path,
+        qos_reliability="reliable",
+    )
+    results = graph.collect(PatternMatch, "/alone/pattern_tracker/match")
+    images = graph.node.create_publisher(Image, "/alone_camera", 10)
+    loaded = "model 'pattern_64x64_16x16' is loaded"
+    graph.spin_until(lambda: images.get_subscription_count() == 1 and loaded in process.output)
+    assert graph.call(LoadModel, "/alone/edgetpu/load_model", model="dense_64", name="mine").success
+    for second, name in enumerate(CORNERS, 1):
+        patches = {"patch": message(0, patch(name)), "view": message(0, VIEW)}
+        assert graph.call(SetTemplate, "/alone/pattern_tracker/set_template", **patches).success
+        swap = {"weights": [second / 4, 0.0, 0.0, -1.0], "shape": [2, 2]}
+        assert graph.call(SetWeights, "/alone/edgetpu/set_weights", model="mine", **swap).success
+        results.clear()
+        images.publish(message(second, VIEW))
+        graph.spin_until(lambda: bool(results))
+        assert (results[0].x, results[0].y) == near(name)
+        product = graph.call(MatMul, "/alone/edgetpu/matmul", model="mine", inputs=[4.0, 1.0])
+        assert list(product.outputs) == pytest.approx([second, -1.0], abs=0.05)
