@@ -18,6 +18,7 @@ from edgetpu_perception.approach.homography_alignment import GROWTH, unbiased
 from edgetpu_perception.approach.plane_slant import PlaneSlant
 from edgetpu_perception.approach.relative_depth import RelativeDepth
 from edgetpu_perception.approach.second_motion import MotionSearch
+from edgetpu_perception.approach.stamp_jitter import StampJitter
 from edgetpu_perception.camera import Pinhole
 from edgetpu_perception.graphs import looming as graph
 from edgetpu_perception.looming import Looming, LoomingResult
@@ -168,6 +169,17 @@ class TestApproach:
         assert np.median(found) < 0.03
         assert found.max() < 0.2
 
+    def test_is_told_although_stamps_are_early_or_late(self, looming: Looming) -> None:
+        """Measured: median 1.1 %, 95th percentile 3 %; 12 % and 56 % where the stamps are believed."""
+        wall, random = Wall(), np.random.default_rng(3)
+        results = []
+        for frame in range(105):
+            time = frame / 30
+            results.append(looming.update(wall.seen(time), time + random.normal(0, 0.004)))
+        found = errors(results)
+        assert np.median(found) < 0.015
+        assert np.quantile(found, 0.95) < 0.05
+
     def test_is_told_wherever_it_leads(self, looming: Looming) -> None:
         wall = Wall(2)
         found = errors(watch(looming, lambda t: wall.seen(t, x=0.5 * t), 3.5))
@@ -309,6 +321,26 @@ class TestNoApproach:
         assert not any(r.valid for r in results)
         assert math.isnan(results[-1].ttc)
         assert math.isnan(results[-1].tau)
+
+
+class TestStampJitter:
+    @staticmethod
+    def of(stamps: NDArray[np.float64]) -> float:
+        jitter = StampJitter()
+        for stamp in stamps.tolist():
+            jitter.take(stamp)
+        return math.sqrt(jitter.variance)
+
+    def test_of_a_steady_camera_is_zero(self) -> None:
+        assert self.of(np.arange(100) / 32) == 0.0
+
+    def test_is_measured(self) -> None:
+        late = np.random.default_rng(1).normal(0, 0.003, 300)
+        assert self.of(np.arange(300) / 30 + late) == pytest.approx(0.003, rel=0.2)
+
+    def test_of_a_steady_camera_that_loses_images_is_zero(self) -> None:
+        kept = np.random.default_rng(2).random(300) < 0.6
+        assert self.of(np.arange(300)[kept] / 32) < 1e-6
 
 
 class TestTime:

@@ -27,6 +27,7 @@ from edgetpu_perception.approach.homography_alignment import (
 )
 from edgetpu_perception.approach.relative_depth import RelativeDepth
 from edgetpu_perception.approach.second_motion import MotionSearch
+from edgetpu_perception.approach.stamp_jitter import StampJitter
 from edgetpu_perception.approach.surface import Surface
 
 LONGEST = 1.0
@@ -123,12 +124,14 @@ class SurfaceTracker:
         self.unexplained = 0.0
         self._next_trial = 4
         self._exposure = Exposure()
+        self._jitter = StampJitter()
 
     def update(self, brightness: Map, slope_x: Map, slope_y: Map, stamp: float) -> Surface | None:
         """Take one image; returns the surface of interest, None while there are too few images.
 
         That is the nearest one in time when it is established, or else the main one.
         """
+        self._jitter.take(stamp)
         if self._keyframe is None:
             self._keyframe, self._keyframe_stamp, self._stamp = brightness.copy(), stamp, stamp
             self._exposure.follow(brightness)
@@ -201,6 +204,7 @@ class SurfaceTracker:
         else:
             (a, b), (c, d) = alignment.measured[:2, :2].tolist()
             surface.log_depth, variance = 0.5 * math.log(max(a * d - b * c, 1e-3)), float(covariance[2, 2])
+        variance += 2 * surface.rate**2 * self._jitter.variance
         surface.depth.predict(seconds)
         surface.depth.update(surface.log_depth, variance)
         since = self._stamp - self._keyframe_stamp
