@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,24 +11,25 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.engine import MatrixEngine
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.host_records import LoadedModel, WeightRequest
+from edgetpu_driver.host_records import WeightRequest
 from edgetpu_driver.matmul import MatMul, Product
 from edgetpu_driver.weights import WeightSwap
 
 
-def needs_tiles(model: LoadedModel, request: WeightRequest) -> bool:
-    """Whether the weights are a matrix that is larger than a model with one input and one output."""
-    if request.weights.ndim != 2 or len(model.inputs) != 1 or len(model.outputs) != 1:
+def needs_tiles(engine: MatrixEngine, request: WeightRequest) -> bool:
+    """Whether the weights are a larger matrix than that of a Dense model; raises as `weight_tensor`."""
+    if request.weights.ndim != 2:
         return False
+    tensor = engine.weight_tensor(request.tensor)
     rows, columns = request.weights.shape
-    return bool(rows > prod(model.outputs[0].shape) or columns > prod(model.inputs[0].shape))
+    return tensor.is_all and (rows > tensor.shape[0] or columns > tensor.shape[1])
 
 
-def refuse_tiles(model: LoadedModel, request: WeightRequest | None) -> None:
+def refuse_tiles(name: str, engine: MatrixEngine, request: WeightRequest | None) -> None:
     """InputError where the weights in force are a matrix that no single inference multiplies by."""
-    if request is not None and needs_tiles(model, request):
+    if request is not None and needs_tiles(engine, request):
         raise InputError(
-            f"model '{model.name}' holds a matrix {list(request.weights.shape)} in tiles, which only "
+            f"model '{name}' holds a matrix {list(request.weights.shape)} in tiles, which only "
             "~/matmul multiplies by"
         )
 

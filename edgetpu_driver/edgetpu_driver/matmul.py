@@ -34,6 +34,7 @@ from edgetpu_driver.weights import WeightSwap
 MAX_PASSES = 64
 
 _COARSER = 1.5  # scale of the next attempt where outputs left their range
+_ATTEMPTS = 80  # from the finest scale there is to one at which no input has any effect
 _DITHER = 0.25  # by how much input scales of later passes differ
 _GOLDEN_RATIO = (sqrt(5) - 1) / 2
 
@@ -89,7 +90,8 @@ class MatMul:
     engine: runs a Dense model, on a stick or on the CPU; none: the suite's own of `size` rows, on the CPU.
     another: makes engines for the tiles of a larger matrix; without it no larger matrix is taken.
     Until weights are set, the model's own are multiplied by. Calls from several threads are serialised.
-    Raises ModelUnsupportedError when the model has not one quantised 8-bit input and output.
+    Raises ModelUnsupportedError for a model that does anything but multiply by one matrix, such as to add a
+    bias, and for one without an 8-bit input and output of either sign.
     """
 
     def __init__(
@@ -105,10 +107,10 @@ class MatMul:
         if len(engine.inputs) != 1 or len(engine.outputs) != 1:
             raise ModelUnsupportedError("expected a Dense model, with one input and one output")
         tensor = engine.weight_tensor()
-        if tensor.shape != (prod(engine.outputs[0].shape), prod(engine.inputs[0].shape)):
+        if tensor.shape != (prod(engine.outputs[0].shape), prod(engine.inputs[0].shape)) or not tensor.is_all:
             raise ModelUnsupportedError(
-                f"expected a Dense model, whose weights are a matrix of outputs by inputs; got "
-                f"{tensor.operator} with weights {list(tensor.shape)}"
+                "expected a Dense model, which only multiplies by a matrix of outputs by inputs; got one "
+                f"that does something else too, or other weights: {tensor.operator} {list(tensor.shape)}"
             )
         (self._input,), (self._output,) = engine.inputs, engine.outputs
         self._in_steps, self._out_steps = (symmetric_steps(spec) for spec in (self._input, self._output))
@@ -191,10 +193,8 @@ class MatMul:
             sums = self._average(batch, scales, passes)
             if input_scale and sums.saturated.any() and self._unfill():
                 sums = self._average(batch, scales, passes)
-            while not input_scale and sums.saturated.any():
-                again = sums.saturated > 0
-                scales[again] *= _COARSER
-                sums.replace(again, self._average(batch[again], scales[again], passes))
+            if not input_scale:
+                self._coarsen(batch, scales, sums)
             clipped, saturated = int(sums.clipped.sum()), int(sums.saturated.sum())
             if (clipped or saturated) and not accept_clipping:
                 raise ClippingError(
@@ -335,6 +335,18 @@ class MatMul:
             np.add(sums.outputs, change, out=sums.outputs)
             sums.added[:, index] = np.mean(change**2, axis=1)
         return sums
+
+    def _coarsen(self, batch: NDArray[np.float64], scales: NDArray[np.float64], sums: _Sums) -> None:
+        """Repeat products with coarser scales until no output is at the end of its range."""
+        for _ in range(_ATTEMPTS):
+            again = sums.saturated > 0
+            if not again.any():
+                return
+            scales[again] *= _COARSER
+            sums.replace(again, self._average(batch[again], scales[again], sums.added.shape[1]))
+        raise ModelUnsupportedError(
+            "expected a Dense model; outputs are at the end of their range for any input"
+        )
 
     def _run(
         self, steps: NDArray[np.float64], step: NDArray[np.float64]

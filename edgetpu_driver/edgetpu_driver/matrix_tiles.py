@@ -21,6 +21,7 @@ INPUT_CREST = 3.5
 OUTPUT_CREST = 4.2
 """Range of the outputs over their root mean square, for inputs that know nothing of the rows."""
 
+_FEWEST_STEPS = 32  # five bits
 _SMALLEST_ROW = 1e-26  # in length; what is below has outputs of 0
 _SMALL_SQUARE = 1e-30  # below it float32 loses digits
 
@@ -87,11 +88,16 @@ def _fitting_length(engine: MatrixEngine) -> float:
 
 
 def symmetric_steps(spec: TensorSpec) -> int:
-    """Steps on either side of zero; ModelUnsupportedError for a tensor that is not quantised to 8 bits."""
+    """Steps on either side of zero; ModelUnsupportedError without 8-bit values of either sign."""
     if spec.dtype not in (np.uint8, np.int8) or not spec.scale > 0:
         raise ModelUnsupportedError(f"expected a model with 8-bit quantised tensors; got {spec}")
     limits = np.iinfo(spec.dtype)
-    return int(min(limits.max - spec.zero_point, spec.zero_point - limits.min))
+    steps = int(min(limits.max - spec.zero_point, spec.zero_point - limits.min))
+    if steps < _FEWEST_STEPS:
+        raise ModelUnsupportedError(
+            f"expected a model with values on either side of zero; {spec} has its zero at {spec.zero_point}"
+        )
+    return steps
 
 
 def _row_lengths(matrix: NDArray[np.floating[Any]]) -> NDArray[np.float64]:

@@ -171,7 +171,7 @@ class ModelHost:
                 raise self._refusal(name, entry)
         check_inputs(entry.model.inputs, inputs)
         with entry.running, self._timed(opening) as timing:
-            refuse_tiles(entry.model, entry.last_weights)
+            refuse_tiles(name, engine, entry.last_weights)
             outputs = engine.run(inputs)
             version = entry.weights_version
         return Inference(outputs, timing.duration, version)
@@ -209,7 +209,7 @@ class ModelHost:
                 if engine is None:
                     raise self._refusal(name, entry)
             try:
-                if needs_tiles(entry.model, request):
+                if needs_tiles(engine, request):
                     swap = self._matrix(entry, engine).set_weights(request)
                 else:
                     swap = request.apply(engine)
@@ -349,7 +349,7 @@ class ModelHost:
         try:
             engine = self._backend.attach(entry.model.parsed)
             for request in entry.weights.values():
-                if not needs_tiles(entry.model, request):
+                if not needs_tiles(engine, request):
                     request.apply(engine)
         except DeviceError:
             raise

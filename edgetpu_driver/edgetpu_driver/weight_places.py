@@ -201,7 +201,7 @@ def _dense(model: CompiledModel) -> tuple[WeightPlace, ...]:
     if not (source.scale > 0 and result.scale > 0 and np.all(multipliers > 0)):
         return ()
     scales = (multipliers * (result.scale / source.scale)).astype(np.float32)
-    tensor = WeightTensor("weights", "FULLY_CONNECTED", layout.shape, scales)
+    tensor = WeightTensor("weights", "FULLY_CONNECTED", layout.shape, scales, is_all=True)
     return (WeightPlace(tensor, layout, 0, requantisation=(source.scale, result.scale)),)
 
 

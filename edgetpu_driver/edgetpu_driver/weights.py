@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
-from edgetpu_driver.tflite.model import Model, Operator, Tensor
+from edgetpu_driver.tflite.model import ABSENT, Model, Operator, Subgraph, Tensor
 
 STEPS = 127
 """Quantisation steps on either side of zero; TFLite leaves -128 unused in weights."""
@@ -53,6 +53,8 @@ class WeightTensor:
     """float32[rows]: real value of one step."""
     has_row_scales: bool = False
     """Whether every row may have a scale of its own."""
+    is_all: bool = False
+    """Whether the model does nothing but multiply by it: no bias, no activation, no other layer."""
 
     @property
     def is_matrix(self) -> bool:
@@ -86,7 +88,7 @@ def weight_tensors(model: Model) -> tuple[WeightTensor, ...]:
         if operator.name in _KINDS:
             tensor = graph.tensors[operator.inputs[1]]
             if _is_replaceable(tensor) and users.count(tensor.buffer) == 1:
-                found[tensor.name] = weight_tensor(operator, tensor)
+                found[tensor.name] = weight_tensor(operator, tensor, is_all=_only_multiplies(graph, operator))
     return tuple(found.values())
 
 
@@ -96,12 +98,25 @@ def _is_replaceable(tensor: Tensor) -> bool:
     return bool(tensor.data) and tensor.dtype == np.int8 and symmetric
 
 
-def weight_tensor(operator: Operator, tensor: Tensor) -> WeightTensor:
+def _only_multiplies(graph: Subgraph, operator: Operator) -> bool:
+    others = {each.name for each in graph.operators if each is not operator}
+    biases = (graph.tensors[index] for index in operator.inputs[2:] if index != ABSENT)
+    without_bias = all(bias.data and not bias.data.strip(b"\0") for bias in biases)
+    matrix = operator.name == "FULLY_CONNECTED" and not operator.activates
+    return matrix and without_bias and others <= {"QUANTIZE", "RESHAPE"}
+
+
+def weight_tensor(operator: Operator, tensor: Tensor, *, is_all: bool) -> WeightTensor:
     """Describe the weights of an operator."""
     rows = tensor.shape[-1] if operator.name == "DEPTHWISE_CONV_2D" else tensor.shape[0]
     scales = tensor.quantization.scales
     return WeightTensor(
-        tensor.name, operator.name, tensor.shape, np.broadcast_to(scales, rows), scales.size == rows > 1
+        tensor.name,
+        operator.name,
+        tensor.shape,
+        np.broadcast_to(scales, rows),
+        has_row_scales=scales.size == rows > 1,
+        is_all=is_all,
     )
 
 

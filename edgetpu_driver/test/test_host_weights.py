@@ -319,3 +319,18 @@ class TestProducts:
         # Tiles beyond the copies share the model's place; the one set last is still there for the first pass.
         in_turn = {0: 3 * 2 * 4 - 1, 1: 3 * 2 * 3 - 1, 3: 0}
         assert stick_host.status().readings.uploads == 4 + in_turn[copies]
+
+
+def test_a_hidden_layer_may_be_larger_than_the_output_of_its_network(host: ModelHost, models: Path) -> None:
+    graph = GraphBuilder()
+    x = graph.input("x", (1, 4), np.int8, scale=1 / 127, zero_point=0)
+    hidden = graph.fully_connected(
+        x, np.zeros((16, 4), np.int8), 1 / 127, scale=1 / 127, zero_point=0, name="hidden"
+    )
+    mean = np.ones((2, 16), np.int8)
+    graph.output(graph.fully_connected(hidden, mean, 1 / 16, scale=1 / 127, zero_point=0, name="y"))
+    (models / "network.tflite").write_bytes(graph.build())
+    host.load("network")
+    host.set_weights("network", WeightRequest(np.full((16, 4), 0.25), tensor="hidden/weights"))
+    outputs = host.invoke("network", {"x": np.full((1, 4), 100, np.int8)}).outputs["y"]
+    np.testing.assert_allclose(outputs, [[101, 101]], atol=1)

@@ -302,3 +302,23 @@ def test_a_model_that_is_no_matrix_is_refused() -> None:
     graph.output(graph.add(x, z, scale=1, zero_point=0, name="y"))
     with pytest.raises(ModelUnsupportedError, match="one input and one output"):
         MatMul(CpuEngine(graph.build()))
+
+
+@pytest.mark.parametrize(
+    ("options", "zero_point", "reason"),
+    [
+        ({"bias": np.full(8, 100_000)}, 0, "something else too"),
+        ({"activation": "RELU"}, 0, "something else too"),
+        ({}, -127, "either side of zero"),
+    ],
+    ids=["a bias", "an activation", "outputs above zero only"],
+)
+def test_a_layer_that_gives_no_plain_product_is_refused(
+    options: dict[str, Any], zero_point: int, reason: str
+) -> None:
+    graph = GraphBuilder()
+    x = graph.input("x", (1, 8), np.int8, scale=1 / 127, zero_point=0)
+    weights = np.eye(8, dtype=np.int8)
+    graph.output(graph.fully_connected(x, weights, 1 / 127, scale=0.1, zero_point=zero_point, **options))
+    with pytest.raises(ModelUnsupportedError, match=reason):
+        MatMul(CpuEngine(graph.build()))

@@ -20,6 +20,8 @@ from edgetpu_driver.tensor import TensorSpec
 STEPS = 127
 """Quantisation steps on either side of zero that weights and inputs use."""
 
+_FEWEST_STEPS = 32  # of outputs
+
 TYPICAL = 0.3
 """Root mean square of a typical input over its largest value; that of Gaussian values."""
 
@@ -45,7 +47,7 @@ class DenseModel:
                 f"expected a Dense model of one input and one output; got {len(inputs)} and {len(outputs)}"
             )
         (given,), (result,) = inputs, outputs
-        if _steps(given) < STEPS or not _steps(result):
+        if _steps(given) < STEPS or _steps(result) < _FEWEST_STEPS:
             raise ModelUnsupportedError(
                 f"expected a Dense model with 8-bit tensors around zero; got {given} and {result}"
             )

@@ -63,6 +63,7 @@ class CpuEngine:
         self._interpreter = _make_interpreter(name, data)
         self._lock = threading.Lock()
         self._name, self._data, self._graph = name, data, parsed
+        self._tensors = weight_tensors(parsed)
         self._swap_lock = threading.Lock()
         self._version = 0
         self._quantisers: dict[str, WeightQuantiser] = {}
@@ -81,7 +82,7 @@ class CpuEngine:
 
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
         """What `set_weights` replaces; see MatrixEngine."""
-        return choose(weight_tensors(self._graph), tensor)
+        return choose(self._tensors, tensor)
 
     def set_weights(
         self,

@@ -38,6 +38,7 @@ _OPERATOR = table_fields(
     "builtin_options",
     "custom_options",
 )
+_FULLY_CONNECTED = table_fields("fused_activation_function")
 _BUFFER = table_fields("data")
 
 _EMPTY = memoryview(b"")
@@ -116,6 +117,8 @@ class Operator:
     outputs: tuple[int, ...]
     custom_options: memoryview = _EMPTY
     """A view into the file."""
+    activates: bool = False
+    """Whether a FULLY_CONNECTED layer has an activation function fused into it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +203,9 @@ def _operator(table: Table, codes: list[tuple[str, str]], tensor_count: int) -> 
     name, custom_code = codes[index]
     inputs = _tensor_indices(table, "inputs", ABSENT, tensor_count)
     outputs = _tensor_indices(table, "outputs", 0, tensor_count)
-    return Operator(name, custom_code, inputs, outputs, table.view("custom_options"))
+    options = table.table("builtin_options", _FULLY_CONNECTED) if name == "FULLY_CONNECTED" else None
+    activates = options is not None and options.scalar("fused_activation_function", np.int8) != 0
+    return Operator(name, custom_code, inputs, outputs, table.view("custom_options"), activates)
 
 
 def _tensor_indices(table: Table, field: str, lowest: int, tensor_count: int) -> tuple[int, ...]:
