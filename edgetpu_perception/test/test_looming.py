@@ -323,6 +323,24 @@ class TestNoApproach:
         assert math.isnan(results[-1].tau)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_seen_whenever_results_are_numbers(engine: CpuEngine, seed: int) -> None:
+    """Views that jump, go dark or are noise, with an object before them, at any intervals."""
+    random, eye, time = np.random.default_rng(seed), Looming(engine), 0.0
+    wall = Wall(seed, noise=float(random.choice([0, 1, 5])))
+    for _ in range(60):
+        kind = random.random()
+        view = wall.seen(random.uniform(0, 3.5), random.uniform(-1, 1), behind=random.choice([0.0, 2.0]))
+        if kind < 0.1:
+            view[:] = random.integers(256)
+        elif kind < 0.2:
+            view = random.integers(0, 256, (64, 64), np.uint8)
+        time += random.choice([1 / 30, 1 / 30, 0.001, 0.2, 1.5])
+        result = eye.update(view, time)
+        assert not result.valid or (math.isfinite(result.expansion_rate) and result.expansion_rate_sigma > 0)
+
+
 class TestStampJitter:
     @staticmethod
     def of(stamps: NDArray[np.float64]) -> float:

@@ -63,7 +63,7 @@ class PlaneSlant:
         gain = variance * slope.conjugate() / (variance * abs(slope) ** 2 + noise)
         slant += gain * (2 * stretch - slant * sideways)
         slant *= min(STEEPEST / max(abs(slant), STEEPEST), 1.0)
-        self._slant, self._variance = slant, variance * (1 - (gain * slope).real)
+        self._slant, self._variance = slant, variance * max(1 - (gain * slope).real, 0.0)
 
         forward, sideways = _motion(slant, motion_and_tilt, spread)
         beside = (slant * sideways.conjugate()).real

@@ -24,6 +24,10 @@ _FOLLOW = 0.5
 """Share of the newest frame in the motion that is expected for the next one. The slope of fine textures is
 too small by up to a third, which makes steps too long; a motion that followed at once could swing up."""
 
+_LONGEST_REACH = 5.0
+"""How many times longer than between the last two images a motion is believed to go on: the closer they were,
+the noisier it is."""
+
 _LARGEST_RISE = 0.4
 """Share by which the growth may be expected to rise: noise must not swing up either."""
 
@@ -39,7 +43,9 @@ class Surface:
     warp: Matrix = field(default_factory=lambda: np.eye(3))
     """From the present image to the keyframe."""
     motion: Matrix = field(default_factory=lambda: np.zeros((3, 3)))
-    """What the last frames added to the warp, per second."""
+    """What the last frames added to the warp, per second ..."""
+    seconds: float = 1.0
+    """... of which the last one took so many."""
     depth: RelativeDepth = field(default_factory=RelativeDepth)
     slant: PlaneSlant = field(default_factory=PlaneSlant)
     log_depth: float = 0.0
@@ -78,6 +84,7 @@ class Surface:
 
         The motion is an average, 1 / _FOLLOW frames old in the middle of the coming one.
         """
+        seconds = min(seconds, _LONGEST_REACH * self.seconds)
         step: Matrix = _STILL + seconds * self.motion
         rise = min(max(self.rate * seconds / _FOLLOW, -_LARGEST_RISE), _LARGEST_RISE)
         growth = rise * seconds * (self.motion[0, 0] + self.motion[1, 1]) / 2
@@ -89,4 +96,4 @@ class Surface:
         """Take the warp that was found so many seconds after the last one."""
         step = inverse(self.warp) @ warp
         self.motion += _FOLLOW * ((step / step[2, 2] - _STILL) / seconds - self.motion)
-        self.warp = warp
+        self.warp, self.seconds = warp, seconds

@@ -43,7 +43,10 @@ SMALLEST_OVERLAP = 0.75
 """... or when less than this share of the picture is in the keyframe."""
 
 LOST_OVERLAP = 0.3
-"""Below this share there is nothing to go by."""
+"""Below this share there is nothing to go by, ..."""
+
+LOST_GROWTH = 1.0
+"""... and beyond this change of depth, as a logarithm, the alignment has failed."""
 
 CORRELATION = 1.8
 """How many times less certain results are than if neighbouring elements had independent noise."""
@@ -142,7 +145,7 @@ class SurfaceTracker:
         steepness = np.float32(EDGE_ERROR**2) * (slope_x**2 + slope_y**2)
         self._exposure.follow(brightness)
         alignments = self._follow(steepness, seconds)
-        if self.surfaces[0].overlap < LOST_OVERLAP:
+        if self._lost(self.surfaces[0]):
             self.restart()
             return None
         self._share(alignments, brightness, steepness)
@@ -204,6 +207,8 @@ class SurfaceTracker:
         else:
             (a, b), (c, d) = alignment.measured[:2, :2].tolist()
             surface.log_depth, variance = 0.5 * math.log(max(a * d - b * c, 1e-3)), float(covariance[2, 2])
+        if self._lost(surface):
+            return
         variance += 2 * surface.rate**2 * self._jitter.variance
         surface.depth.predict(seconds)
         surface.depth.update(surface.log_depth, variance)
@@ -252,7 +257,7 @@ class SurfaceTracker:
         part[found.rows, found.columns] = 0.97
         warp = main.warp @ inverse(warp_of([*found.step, 0, 0, 0, 0, 0]))
         depth = RelativeDepth(main.rate, main.log_depth, 0.03)
-        self.surfaces.append(Surface(part, warp / warp[2, 2], main.motion.copy(), depth))
+        self.surfaces.append(Surface(part, warp / warp[2, 2], main.motion.copy(), main.seconds, depth))
 
     def _weigh(self, squares: list[Map], alignments: list[Alignment]) -> None:
         """How much better the second surface explains what is its part."""
@@ -278,13 +283,18 @@ class SurfaceTracker:
         other = self.surfaces[1]
         sizes = [float(surface.part.sum()) for surface in self.surfaces]
         vain = other.frames > _TRIAL[1] and not other.established
-        superfluous = vain or min(sizes) < _SMALLEST_PART * self._size or self._alike()
-        if sizes[1] > sizes[0]:
+        lost = self._lost(other)
+        superfluous = lost or vain or min(sizes) < _SMALLEST_PART * self._size or self._alike()
+        if sizes[1] > sizes[0] and not lost:
             self.surfaces.reverse()
         if superfluous:
             del self.surfaces[1]
             self.surfaces[0].established = True
             self._next_trial = self.surfaces[0].frames + _PAUSE
+
+    @staticmethod
+    def _lost(surface: Surface) -> bool:
+        return surface.overlap < LOST_OVERLAP or abs(surface.log_depth) > LOST_GROWTH
 
     def _alike(self) -> bool:
         """Whether the surfaces move the same, so that they are one."""
