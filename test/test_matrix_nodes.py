@@ -16,6 +16,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import Point, PointStamped, Vector3, Vector3Stamped
+from rclpy.subscription import Subscription
 from sensor_msgs.msg import Imu
 from std_msgs.msg import Float32MultiArray, Header
 from std_srvs.srv import Trigger
@@ -406,6 +407,41 @@ class TestPlaceRecognition:
             places.say(numbers([1.0, 2.0]))
         assert places.ask(numbers(self.EMBEDDINGS[7])).label == "place 7"
         assert processes["place_recognition"].output.count("got 2. Further ones") == 1
+
+
+@pytest.mark.skipif(not hasattr(Subscription, "CallbackType"), reason="rclpy of Humble has no times")
+def test_targets_without_stamps_belong_to_the_samples_they_came_after_however_busy_the_node_is(
+    start_node: Callable[..., Any], graph: Any, home: Path
+) -> None:
+    start_node(
+        "edgetpu_perception",
+        "single_process",
+        *("-r", "__ns:=/busy"),
+        *("--", "--nodes", "reservoir"),
+        backend="cpu",
+        model_dirs=f"['{home}']",
+        model_dir=home,
+        model="dense_64",
+        size=20,
+        washout=20,
+        qos_reliability="reliable",
+        qos_depth=1000,
+    )
+    talk = Talk(graph, Float32MultiArray, "/busy/signal", Prediction, "/busy/reservoir/prediction")
+    targets = graph.node.create_publisher(Float32MultiArray, "/busy/target", 100)
+    graph.spin_until(lambda: targets.get_subscription_count() == 1)
+    for _ in range(20):  # until everybody knows everybody
+        talk.ask(numbers(0.0))
+        targets.publish(numbers(0.0))
+    graph.spin_for(0.5)
+    for sample in random.uniform(-1, 1, 100):
+        talk.say(numbers(sample))
+        targets.publish(numbers(2 * sample))
+    talk.wait(100)
+    graph.spin_for(0.1)
+    training = graph.call(TrainReadout, "/busy/reservoir/train_readout")
+    assert (training.success, training.samples) == (True, 100)
+    assert training.residual_rms[0] < 1e-3
 
 
 def test_in_one_process_the_driver_is_called_directly(

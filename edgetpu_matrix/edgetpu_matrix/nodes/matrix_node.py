@@ -15,6 +15,7 @@ from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.subscription import Subscription
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
@@ -28,6 +29,8 @@ DIAGNOSTICS_PERIOD = 1.0
 """Seconds; REP-107 asks for 1 Hz."""
 
 QOS_RESULTS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
+
+_HAS_MESSAGE_INFO = hasattr(Subscription, "CallbackType")  # not in Humble
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
@@ -63,6 +66,8 @@ class MatrixNode(Node):
         self.client: MatrixClient | None = None
         self.counters, self._reported = Counters(), Counters()
         self._kinds_reported: set[str] = set()
+        self.received = 0
+        """When the middleware got the message that is being handled, ns; 0: it does not tell."""
         try:
             own = {setting.name for setting in settings}
             common = (setting for setting in matrix_settings.SETTINGS if setting.name not in own)
@@ -117,8 +122,9 @@ class MatrixNode(Node):
         reader = SignalReader(kind, self.values[f"{prefix}_fields"], self.values.get(f"{prefix}_format", ""))
         counts = prefix == "input"
 
-        def on_message(message: Any) -> None:
+        def on_message(message: Any, received: int = 0) -> None:
             self.counters.messages += counts
+            self.received = received
             try:
                 values(reader.header(message, self.get_clock()), reader.values(message))
             except ValueError as error:  # InputError is one
@@ -126,7 +132,11 @@ class MatrixNode(Node):
 
         reliability = ReliabilityPolicy[self.values["qos_reliability"].upper()]
         qos = QoSProfile(depth=self.values["qos_depth"], reliability=reliability)
-        self.create_subscription(kind, topic, on_message, qos)
+
+        def with_info(message: Any, info: Any) -> None:
+            on_message(message, info["received_timestamp"])
+
+        self.create_subscription(kind, topic, with_info if _HAS_MESSAGE_INFO else on_message, qos)
         return reader
 
     def on_malformed(self, topic: str, reason: str) -> None:

@@ -52,7 +52,7 @@ SETTINGS = (
         "host_directions",
         DIRECTIONS,
         "Directions along which the state moves most that are multiplied on the host, so that eight bits "
-        "only round the rest; 0: none. Default: 16.",
+        "only round the rest; 0: none. Default: 8.",
         0,
         LARGEST_SIZE,
     ),
@@ -90,6 +90,8 @@ class _Step:
 
     header: Header
     inputs: NDArray[np.float64]
+    received: int = 0
+    """See MatrixNode."""
     number: int = 0
     features: NDArray[np.float64] | None = None
     target: NDArray[np.float64] | None = None
@@ -157,7 +159,7 @@ class ReservoirNode(MatrixNode):
             self.get_logger().info("time went back; the reservoir begins anew")
             self._begin_anew()
         self._last_stamp = stamp
-        step = _Step(header, inputs, target=self._early.pop(stamp, None))
+        step = _Step(header, inputs, self.received, target=self._early.pop(stamp, None))
         self._recent.append(step)
         self._queue.offer(step)
         self.counters.dropped = self._queue.dropped
@@ -178,7 +180,9 @@ class ReservoirNode(MatrixNode):
                     self._early.popitem(last=False)
                 return
         else:
-            step = self._recent[-1] if self._recent else None
+            # Later ones may have been handled before it, when both topics had messages waiting.
+            before = (each for each in reversed(self._recent) if each.received <= self.received)
+            step = next(before, None)
         if step is not None:
             step.target = target
             self._train(step)
