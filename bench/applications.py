@@ -16,7 +16,7 @@ from bench.timing import milliseconds
 from edgetpu_driver import CpuEngine
 from edgetpu_driver.graphs import dense
 from edgetpu_matrix import EchoStateNetwork, EngineMatrix, PlaceRecognition, RidgeReadout, SpectrumTransform
-from edgetpu_matrix.common_part import DIRECTIONS
+from edgetpu_matrix.common_part import DIRECTIONS, CommonPart
 from edgetpu_matrix.echo_state import CREST
 from edgetpu_matrix.series import mackey_glass, narma10
 from measure.rows import Row
@@ -63,8 +63,22 @@ def _reservoir() -> Iterator[Row]:
             name += "" if directions else ", all on the stick"
             asked = reach * exact if directions else None
             yield Row("reservoir", name, "nrmse", error, "", asked, "lower", bound=exact)
+        alone = _mean_error(network, _HostPart(network.matrix), series)
+        yield Row(
+            "reservoir", f"{case}, the host's part alone", "nrmse", alone, "", None, "lower", bound=exact
+        )
     step = milliseconds(lambda: network.advance(_outputs(matrix, network.state), [0.1]))[0]
     yield Row("reservoir", "256 neurons", "time of a step", step, "ms", None, "lower")
+
+
+class _HostPart:
+    """What would come of the products if the stick gave nothing but zeros."""
+
+    def __init__(self, matrix: Array) -> None:
+        self._common = CommonPart(matrix)
+
+    def __call__(self, vector: Array) -> Array:
+        return self._common.split(vector).product
 
 
 def _outputs(matrix: EngineMatrix, vector: Array) -> Array:

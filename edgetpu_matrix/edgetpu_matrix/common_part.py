@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
 
-DIRECTIONS = 16
-"""Enough for reservoirs to be as good as in floating point, for 1/8 of the arithmetic of a matrix of 256
-rows, 1/32 of one of 1024."""
+DIRECTIONS = 8
+"""Enough for reservoirs to be nearly as good as in floating point, for 1/16 of the arithmetic of a matrix of
+256 rows, 1/64 of one of 1024; and so few that alone, without the rest of the product, they are of no use."""
 
 PERIOD = 64
 """Vectors that are learned from, and after which it is done again."""
@@ -52,10 +52,17 @@ class CommonPart:
         self._directions, self._products = np.zeros((0, columns)), np.zeros((0, rows))
 
     def split(self, vector: Array) -> Split:
-        """Split a vector, [columns], and learn from it."""
+        """Split a vector, [columns], each value finite as float32, and learn from it.
+
+        Where nothing would be gained, as after an outlier, all of it is left to be multiplied.
+        """
         from_mean = vector - self._mean
         along = self._directions @ from_mean
-        split = Split(from_mean - along @ self._directions, self._mean_product + along @ self._products)
+        rest = from_mean - along @ self._directions
+        if np.dot(rest, rest) < np.dot(vector, vector):
+            split = Split(rest, self._mean_product + along @ self._products)
+        else:
+            split = Split(vector, np.zeros(len(self._matrix)))
         self._recent[self._count] = vector
         self._count += 1
         if self._count == PERIOD:

@@ -27,6 +27,7 @@ square, and is clipped; a wider range would round all the others more coarsely."
 
 
 _SQUARINGS = 16
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def spectral_radius(matrix: NDArray[np.float64]) -> float:
@@ -123,7 +124,8 @@ class EchoStateNetwork:
     def advance(self, recurrent: NDArray[np.floating], inputs: ArrayLike) -> NDArray[np.float64]:
         """Take one step: recurrent is in_force @ state, [size], inputs the sample u, [inputs]; the new state.
 
-        Raises InputError for other shapes, NaN and infinity, and then keeps the state.
+        Raises InputError for other shapes, NaN, infinity, and what makes the state larger than float32 holds;
+        the state is then kept.
         """
         sample = self.check(inputs)
         self.inputs_are(len(sample))
@@ -133,7 +135,7 @@ class EchoStateNetwork:
         with np.errstate(over="ignore"):
             drive = factor * recurrent + self._input_weights @ sample + self._bias
             state = (1.0 - self.leak) * self.state + self.leak * self._activation(drive)
-        if not np.isfinite(state).all():
+        if not np.all(np.abs(state) <= _LARGEST):
             raise InputError(f"expected a sample that keeps the state finite; got {sample[:4]}")
         self.state = state
         return state

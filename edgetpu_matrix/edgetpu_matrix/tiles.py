@@ -20,6 +20,8 @@ DITHER = 0.25
 GOLDEN_RATIO = 0.618034
 """Multiples of it, modulo 1, are spread evenly however many there are."""
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -47,10 +49,10 @@ class TileRequest:
         tensor[: len(self.steps)] = self.steps + spec.zero_point
         return tensor.reshape(spec.shape)
 
-    def outputs(self, array: NDArray[Any], inputs: TensorSpec, outputs: TensorSpec) -> NDArray[np.floating]:
+    def outputs(self, array: NDArray[Any], inputs: TensorSpec, outputs: TensorSpec) -> NDArray[np.float64]:
         """The real values of the model's output tensor, which counts on inputs of its own scale."""
-        real: NDArray[np.floating] = outputs.dequantise(array).ravel() * (self.input_scale / inputs.scale)
-        return real
+        real = outputs.dequantise(array).ravel().astype(np.float64)
+        return real * (self.input_scale / inputs.scale)
 
 
 @dataclass(frozen=True)
@@ -137,12 +139,12 @@ class TiledMatrix:
         ]
 
     def check(self, vector: ArrayLike) -> NDArray[np.float64]:
-        """Give the vector as float64 [columns]; InputError when it is none, or not finite."""
+        """Give the vector as float64 [columns]; InputError when it is none, or not finite as float32."""
         values = np.asarray(vector, np.float64)
         if values.shape != (self._size[1],):
             raise InputError(f"expected a vector of {self._size[1]} values; got shape {list(values.shape)}")
-        if not np.isfinite(values).all():
-            raise InputError("expected a vector of finite values; got NaN or infinity")
+        if not np.all(np.abs(values) <= _LARGEST):
+            raise InputError("expected a vector of values that are finite as float32; got others")
         return values
 
     def combine(

@@ -56,6 +56,18 @@ def test_what_vectors_have_in_common_is_not_rounded(shape: tuple[int, int]) -> N
     assert max(errors[PERIOD:]) < 0.05 * np.mean(errors[:PERIOD])
 
 
+def test_vectors_after_an_outlier_are_rounded_no_more_coarsely() -> None:
+    weights, vectors = random.normal(size=(64, 64)), random.normal(size=(2 * PERIOD, 64))
+    vectors[PERIOD - 1] *= 1e6
+    errors = []
+    for directions in (0, 3):
+        matrix = EngineMatrix([engine()], crest=4.0, host_directions=directions)
+        matrix.set(weights)
+        outputs = [matrix.multiply(vector).outputs for vector in vectors]
+        errors.append(np.std((outputs - vectors @ matrix.in_force.T)[PERIOD:]))
+    assert errors[1] <= 1.05 * errors[0]
+
+
 def test_none_of_it_is_on_the_host_unless_asked_for_or_for_states() -> None:
     plain, asked = EngineMatrix([engine()], crest=4.0, host_directions=0), EngineMatrix([engine()])
     weights, vectors = random.normal(size=(64, 64)), np.ones((PERIOD + 1, 64))
