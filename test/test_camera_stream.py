@@ -115,6 +115,15 @@ def test_an_error_goes_to_all_who_wait_and_is_not_kept(image: SharedImage) -> No
     assert len(second.asked) == 1
 
 
+def test_an_error_ends_the_question_it_answers_and_no_other(image: SharedImage) -> None:
+    whole, part = Client("features"), Client("features")
+    image.invoke(whole, inputs(image), lambda _: None)
+    image.invoke(part, {"image": image.image.fill(Region(1, 0, 3, 2), 1, 2, 1)}, lambda _: None)
+    part.answer(InferenceResult(error=UnavailableError("the driver is gone")))
+    image.invoke(Client("features"), inputs(image), lambda _: None)
+    assert len(whole.asked) == 1
+
+
 def test_a_client_that_is_not_ready_leaves_no_trace(image: SharedImage) -> None:
     first, second = Client("features"), Client("features")
     first.ready = False

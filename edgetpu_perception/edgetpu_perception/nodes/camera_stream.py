@@ -31,7 +31,7 @@ ImageListener = Callable[["SharedImage", int], None]
 InfoListener = Callable[[CameraInfo], None]
 
 
-@dataclass
+@dataclass(eq=False)  # arrays have no truth value
 class _Answer:
     """What a model said, or will say, to some inputs."""
 
