@@ -75,6 +75,9 @@ _ENCODINGS = {
     "uyvy": _Encoding(np.uint8, 2, cv2.COLOR_YUV2RGB_UYVY, even_width=True),
     "yuv422_yuy2": _Encoding(np.uint8, 2, cv2.COLOR_YUV2RGB_YUY2, even_width=True),
     "yuyv": _Encoding(np.uint8, 2, cv2.COLOR_YUV2RGB_YUY2, even_width=True),
+    # What cv_bridge calls arrays that it is told no encoding of: OpenCV's images are BGR.
+    "8UC1": _Encoding(np.uint8, 1),
+    "8UC3": _Encoding(np.uint8, 3, cv2.COLOR_BGR2RGB),
 }
 ENCODINGS = tuple(_ENCODINGS)
 
@@ -85,7 +88,7 @@ _MOST_CELLS_PER_BLOCK = 8
 
 def is_grey(encoding: str) -> bool:
     """Whether an encoding holds one brightness per pixel, so that `decode` gives an image without colour."""
-    return encoding in ("mono8", "mono16")
+    return encoding in ("mono8", "mono16", "8UC1")
 
 
 def row_bytes(encoding: str, width: int) -> int:
@@ -115,7 +118,7 @@ def decode(encoding: str, height: int, width: int, step: int, data: Any, bigendi
     """Decode the fields of a sensor_msgs/Image.
 
     `data` is a buffer of height * step bytes; `bigendian` matters to 16-bit encodings only. Returns uint8
-    [height, width] for mono8 and mono16, uint8 [height, width, 3] RGB for everything else; the array may
+    [height, width] for mono8, mono16 and 8UC1, uint8 [height, width, 3] RGB for everything else; the array may
     share memory with `data`. Raises ImageError.
     """
     raw = np.frombuffer(data, np.uint8)

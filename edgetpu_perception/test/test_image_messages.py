@@ -79,6 +79,7 @@ def test_cv_bridge_is_used_where_it_is_installed(bridge: FakeBridge) -> None:
     [
         message(step=14, data=bytes(28)),
         message("mono16", 8, bytes(range(16)), bigendian=1),
+        message("8UC3"),
         message("uyvy", 8, bytes(16)),
     ],
     ids=["padding", "byte order", "new names"],

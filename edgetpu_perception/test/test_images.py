@@ -73,6 +73,14 @@ def test_the_letters_of_a_bayer_pattern_are_its_first_two_rows(encoding: str, ro
     assert decoded(encoding, red_sensor)[2:4, 2:4].tolist() == [[[255, 0, 0]] * 2] * 2
 
 
+@pytest.mark.parametrize(("unnamed", "channels", "encoding"), [("8UC1", 1, "mono8"), ("8UC3", 3, "bgr8")])
+def test_arrays_without_an_encoding_are_images_as_opencv_has_them(
+    unnamed: str, channels: int, encoding: str
+) -> None:
+    image = pixels(channels)
+    assert np.array_equal(decoded(unnamed, image), decoded(encoding, image))
+
+
 @pytest.mark.parametrize(
     ("encoding", "code"),
     [

@@ -66,6 +66,7 @@ class MatrixNode(Node):
         self.client: MatrixClient | None = None
         self.counters, self._reported = Counters(), Counters()
         self._kinds_reported: set[str] = set()
+        self._ending = False
         self.received = 0
         """When the middleware got the message that is being handled, ns; 0: it does not tell."""
         try:
@@ -95,6 +96,7 @@ class MatrixNode(Node):
 
     def destroy_node(self) -> None:
         """End the request under way and leave the graph."""
+        self._ending = True
         if self.client is not None:
             self.client.close()
         super().destroy_node()
@@ -154,7 +156,8 @@ class MatrixNode(Node):
     def on_failure(self, error: EdgeTpuError) -> None:
         """Count a request that the driver refused or did not answer."""
         self.counters.failed += 1
-        self.get_logger().warning(f"no product: {error}", throttle_duration_sec=5.0)
+        if not self._ending:
+            self.get_logger().warning(f"no product: {error}", throttle_duration_sec=5.0)
 
     def file(self, name: str) -> Path:
         """Where a file of that name is kept, in the directory of the parameter; InputError for a bad name."""

@@ -20,9 +20,8 @@ from edgetpu_perception.images import (
     row_bytes,
 )
 
-# Not in every cv_bridge: it knows these under their older names only.
-_RENAMED_ENCODINGS = ("uyvy", "yuyv")
-_BRIDGE_ENCODINGS = frozenset(ENCODINGS) - frozenset(_RENAMED_ENCODINGS)
+# Not every cv_bridge knows the newer names of YUV 4:2:2, and none converts what has no colour format.
+_BRIDGE_ENCODINGS = frozenset(ENCODINGS) - {"uyvy", "yuyv", "8UC1", "8UC3"}
 
 
 def _find_cv_bridge() -> Any:
@@ -37,7 +36,7 @@ _bridge = _find_cv_bridge()
 
 
 def image_from_message(message: Image) -> Pixels:
-    """Decode an image: uint8 [H, W] for mono encodings, [H, W, 3] RGB for all others. Raises ImageError."""
+    """Decode an image: uint8 [H, W] for encodings without colour, [H, W, 3] RGB for all others. Raises ImageError."""
     encoding, height, width = message.encoding, message.height, message.width
     if _bridge is None or not _bridge_reads(message):
         return decode(encoding, height, width, message.step, message.data, bool(message.is_bigendian))
