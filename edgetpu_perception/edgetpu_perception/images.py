@@ -118,8 +118,8 @@ def decode(encoding: str, height: int, width: int, step: int, data: Any, bigendi
     """Decode the fields of a sensor_msgs/Image.
 
     `data` is a buffer of height * step bytes; `bigendian` matters to 16-bit encodings only. Returns uint8
-    [height, width] for mono8, mono16 and 8UC1, uint8 [height, width, 3] RGB for everything else; the array may
-    share memory with `data`. Raises ImageError.
+    [height, width] for mono8, mono16 and 8UC1, uint8 [height, width, 3] RGB for everything else; the array
+    may share memory with `data`. Raises ImageError.
     """
     raw = np.frombuffer(data, np.uint8)
     check_layout(encoding, height, width, step, raw.size)

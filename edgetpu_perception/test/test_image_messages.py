@@ -82,7 +82,7 @@ def test_cv_bridge_is_used_where_it_is_installed(bridge: FakeBridge) -> None:
         message("8UC3"),
         message("uyvy", 8, bytes(16)),
     ],
-    ids=["padding", "byte order", "new names"],
+    ids=["padding", "byte order", "no color format", "new names"],
 )
 def test_cv_bridge_is_not_asked_for_what_it_reads_wrong(image: Image, bridge: FakeBridge) -> None:
     expected = decode(image.encoding, 2, 4, image.step, image.data, bool(image.is_bigendian))

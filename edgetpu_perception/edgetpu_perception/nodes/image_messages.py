@@ -36,7 +36,7 @@ _bridge = _find_cv_bridge()
 
 
 def image_from_message(message: Image) -> Pixels:
-    """Decode an image: uint8 [H, W] for encodings without colour, [H, W, 3] RGB for all others. Raises ImageError."""
+    """Decode an image: uint8 [H, W] for grey encodings, [H, W, 3] RGB for all others. Raises ImageError."""
     encoding, height, width = message.encoding, message.height, message.width
     if _bridge is None or not _bridge_reads(message):
         return decode(encoding, height, width, message.step, message.data, bool(message.is_bigendian))
