@@ -64,7 +64,8 @@ def tile_as_compiled(
     if filled:
         largest = np.maximum(part.max(axis=1), -part.min(axis=1))
         np.divide(limits, largest, out=gains, where=usable)
-        np.minimum(gains, _fitting_length(engine) / lengths, out=gains, where=usable)
+        fitting = np.divide(_fitting_length(engine), lengths, out=gains.copy(), where=usable)
+        np.minimum(gains, fitting, out=gains)
         np.maximum(gains, 1.0, out=gains)
     reach = float(np.minimum(lengths * gains, limits * width).max()) / width
     return Tile(engine, rows, columns, gains, reach)

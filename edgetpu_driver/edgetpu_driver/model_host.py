@@ -165,14 +165,14 @@ class ModelHost:
         """
         with self._lock:
             entry = self._entry(name)
-            engine, opening = entry.engine, self._opening
-            if engine is None:
-                self._tally.drop()
-                raise self._refusal(name, entry)
+        self._engine_to_run(name, entry)  # refuses at once, not only after the work under way
         check_inputs(entry.model.inputs, inputs)
-        with entry.running, self._timed(opening) as timing:
-            refuse_tiles(name, engine, entry.last_weights)
-            outputs = engine.run(inputs)
+        with entry.running:
+            # One from before may have got weights of a swap that failed.
+            engine, opening = self._engine_to_run(name, entry)
+            with self._timed(opening) as timing:
+                refuse_tiles(name, engine, entry.last_weights)
+                outputs = engine.run(inputs)
             version = entry.weights_version
         return Inference(outputs, timing.duration, version)
 
@@ -181,11 +181,7 @@ class ModelHost:
         with self._lock:
             entry = self._entry(name)
         with entry.running:
-            with self._lock:
-                engine, opening = entry.engine, self._opening
-                if engine is None:
-                    self._tally.drop()
-                    raise self._refusal(name, entry)
+            engine, opening = self._engine_to_run(name, entry)
             with self._timed(opening):
                 matmul = self._matrix(entry, engine).product(entry.last_weights)
                 product = request.ask(matmul)
@@ -315,6 +311,14 @@ class ModelHost:
             names = ", ".join(self._models) or "none"
             raise ModelNotFoundError(f"no model '{name}' is loaded; loaded: {names}")
         return entry
+
+    def _engine_to_run(self, name: str, entry: Entry) -> tuple[MatrixEngine, int]:
+        """The engine of a model, and the opening of the device that it is of; counts and raises a refusal."""
+        with self._lock:
+            if entry.engine is None:
+                self._tally.drop()
+                raise self._refusal(name, entry)
+            return entry.engine, self._opening
 
     @contextmanager
     def _timed(self, opening: int) -> Iterator[_Timing]:

@@ -198,6 +198,35 @@ def test_weights_for_a_model_that_is_unloaded_meanwhile_are_refused(
     unloading.join()
 
 
+def test_an_inference_that_waited_for_a_swap_that_failed_has_none_of_its_weights(
+    host: ModelHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.set_weights("dense", corner(0.5))
+    answers: list[Any] = []
+
+    def ask() -> None:
+        try:
+            answers.append(in_force(host.invoke("dense", ONES)))
+        except UnavailableError as error:
+            answers.append(error)
+
+    asking = threading.Thread(target=ask)
+    apply = WeightRequest.apply
+
+    def lose_the_device(request: WeightRequest, engine: Any) -> Any:
+        swap = apply(request, engine)
+        asking.start()
+        time.sleep(0.1)  # it waits by then
+        host.reset()
+        return swap
+
+    monkeypatch.setattr(WeightRequest, "apply", lose_the_device)
+    with pytest.raises(UnavailableError):
+        host.set_weights("dense", corner(-0.5))
+    asking.join()
+    assert [type(answer) for answer in answers] == [UnavailableError]
+
+
 def test_every_result_belongs_to_the_weights_it_tells_while_they_are_swapped(host: ModelHost) -> None:
     host.load("dense", "other")
     host.set_weights("other", corner(0.75))
