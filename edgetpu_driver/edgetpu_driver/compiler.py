@@ -21,7 +21,7 @@ from edgetpu_driver.errors import CompilerError
 PROGRAM = "edgetpu_compiler"
 
 _MAPPED = "Mapped to Edge TPU"
-_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _TAIL_LINES = 4  # of what a failed run said
 _SECONDS_TO_DIE = 5.0
 
@@ -126,7 +126,7 @@ def _operator(match: re.Match[str]) -> OperatorStatus:
 
 
 def _memory(text: str, label: str) -> int:
-    found = re.search(rf"^{label}: ([\d.]+)\s*([KMG]?i?B)", text, re.MULTILINE)
+    found = re.search(rf"^{label}: (\d+(?:\.\d+)?)\s*([KMG]?)i?B", text, re.MULTILINE)
     return round(float(found.group(1)) * _UNITS[found.group(2)]) if found else -1
 
 

@@ -416,3 +416,11 @@ def test_graphs_of_one_name_cannot_go_to_one_place(
     code, value = answer(capsys, "--output", output, models / "dense_64.tflite", tmp_path / "dense_64.tflite")
     assert code == 1
     assert "several would become dense_64_edgetpu.tflite" in value["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"), [("0.00B", 0), ("1.5KiB", 1536), ("1.5KB", 1536), ("2MiB", 2**21), ("2. 1B", -1)]
+)
+def test_memory_is_read_in_any_unit(printed: str, expected: int) -> None:
+    text = f"On-chip memory used for caching model parameters: {printed}\n"
+    assert parse_report(text).cached_bytes == expected
