@@ -9,7 +9,7 @@ SHELL := /bin/bash
 BAG ?=
 TOPIC ?=
 BACKEND ?= virtual
-NODES ?= spot_tracker
+NODES ?=
 RATE ?= max
 HFOV ?= 90
 
@@ -32,7 +32,7 @@ setup: ## install what is needed and build the packages (every command below doe
 	@tools/setup.sh
 
 demo: setup ## replay a scene, or BAG=path TOPIC=/t, through the live graph (BACKEND=, NODES=, RATE=, HFOV=)
-	@$(RUN) python3 -m demo --backend "$(BACKEND)" --nodes "$(NODES)" --rate "$(RATE)" --hfov "$(HFOV)" $(if $(BAG),--bag "$(BAG)") $(if $(TOPIC),--topic "$(TOPIC)")
+	@$(RUN) python3 -m demo --backend "$(BACKEND)" --rate "$(RATE)" --hfov "$(HFOV)" $(if $(NODES),--nodes "$(NODES)") $(if $(BAG),--bag "$(BAG)") $(if $(TOPIC),--topic "$(TOPIC)")
 
 test: lint types pytest ## run every check and test
 

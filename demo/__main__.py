@@ -40,7 +40,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bag", type=Path, help="a rosbag2, sqlite3 or mcap; without it a scene is rendered")
     parser.add_argument("--topic", help="its images; may be left out when the bag has one image topic")
     parser.add_argument("--backend", choices=("cpu", "virtual", "usb"), default="virtual")
-    parser.add_argument("--nodes", default="spot_tracker", help="perception nodes, separated by commas")
+    parser.add_argument(
+        "--nodes",
+        help="perception nodes, separated by commas; by default all for a bag, spot_tracker for the scene",
+    )
     parser.add_argument(
         "--rate",
         type=_rate,

@@ -13,7 +13,7 @@ from .bag import ImageBag
 from .errors import GraphError, UsageError
 from .frames import read_frames
 from .graph import PARAMETERS, Graph, Process, isolate
-from .nodes import PerceptionNode, select
+from .nodes import NODES, PerceptionNode, select
 from .pattern import write_pattern
 from .replay import DRIVER, Replay
 from .report import write_report
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> None:
         DemoError: what the user named is not there, the graph failed, or a node gave no result at all.
     """
     terminal = Terminal()
-    nodes = select(options.nodes)
+    nodes = select(_wanted_nodes(options))
     if not options.params_file.is_file():
         raise UsageError(f"no parameter file at {options.params_file}")
     output: Path = options.output
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
         write_json(output / "summary.json", summary(options.backend, path, results))
         terminal.say("writing the report")
         frames = list(read_frames(bag))
-        settings = _settings(options, bag)
+        settings = _settings(options, bag, nodes)
         write_report(
             output / "report.html",
             nodes,
@@ -63,6 +63,12 @@ def run(options: argparse.Namespace) -> None:
             raise GraphError(
                 f"{node.name} gave no result: {node.images} images, {node.malformed} of them malformed"
             )
+
+
+def _wanted_nodes(options: argparse.Namespace) -> str:
+    if options.nodes is not None:
+        return str(options.nodes)
+    return ",".join(NODES) if options.bag else "spot_tracker"
 
 
 def _replay(
@@ -123,13 +129,13 @@ def _pattern(options: argparse.Namespace, bag: ImageBag, node: PerceptionNode) -
     return ("template", str(path)), ("accept_ambiguous", "true")
 
 
-def _settings(options: argparse.Namespace, bag: ImageBag) -> dict[str, str]:
+def _settings(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[PerceptionNode]) -> dict[str, str]:
     return {
         "bag": str(bag.path),
         "topic": f"{bag.topic.name} ({bag.topic.type})",
         "camera_info": bag.topic.camera_info or f"none; a field of view of {options.hfov:g} deg is assumed",
         "backend": options.backend,
-        "nodes": options.nodes,
+        "nodes": ", ".join(node.name for node in nodes),
         "pace": "as fast as results come" if options.rate is None else f"{options.rate:g} x recorded speed",
         "parameters": str(options.params_file),
         "ROS": f"{os.environ.get('ROS_DISTRO', '?')}, domain {os.environ['ROS_DOMAIN_ID']}",
