@@ -114,7 +114,11 @@ class SpotTracker(ModelEye[SpotResult]):
             self._decoder = None
 
     def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> SpotResult:
-        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
+        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name.
+
+        Raises ModelUnsupportedError when coordinates are not those of what is brightest: two numbers do not
+        tell what a model looks for, their values do.
+        """
         image = self._bound_input()
         assert self._decoder is not None
         spot = self._decoder.decode(frame.inputs[image.name], outputs, self._last)

@@ -385,6 +385,13 @@ def test_a_model_for_something_else_is_refused(golden: Path) -> None:
         SpotTracker(CpuEngine(golden / "models" / "looming_64x64_3x3.tflite"))
 
 
+@pytest.mark.parametrize("side", [8, 16])
+def test_a_model_for_patterns_is_refused_by_what_it_finds(golden: Path, scenes: object, side: int) -> None:
+    tracker = SpotTracker(CpuEngine(golden / "models" / f"pattern_64x64_{side}x{side}_1ch.tflite"))
+    with pytest.raises(ModelUnsupportedError, match=r"coordinates of the brightest cells, .*; got"):
+        tracker.update(scenes.disc(40, 30, 9))
+
+
 def test_a_model_without_an_image_is_refused() -> None:
     vector = TensorSpec("x", (1, 4), np.dtype(np.int8), 1.0, 0)
     with pytest.raises(ModelUnsupportedError, match="expected one input"):

@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot.spot import (
@@ -32,6 +33,13 @@ SOFTMAX_STEPS = 256
 
 LONE_SHARE = 0.25
 """A cell is a hot pixel when its neighbours do not even have this share of the contrast."""
+
+FOREIGN = 0.05
+"""Difference of a coordinate from that of the brightest cells with which it is that of something else; a step
+is about 0.01."""
+
+UNDECIDED = 0.02
+"""Steps from a half within which a probability may have been rounded up or down."""
 
 _AROUND = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], np.uint8)
 
@@ -64,21 +72,28 @@ class CoordinateDecoder:
         outputs: Mapping[str, NDArray[Any]],
         near: tuple[float, float] | None,  # noqa: ARG002 - the model has chosen already
     ) -> Spot:
-        """Find the spot; NO_SPOT without contrast, with a collapsed softmax, or outside the model's range."""
+        """Find the spot; NO_SPOT without contrast, with a collapsed softmax, or outside the model's range.
+
+        Raises ModelUnsupportedError for a model that looks for something else, as those for patterns do.
+        """
         codes = np.concatenate([outputs[spec.name].ravel() for spec in self._outputs])
         limits = np.iinfo(codes.dtype)
         grey = self._grey(image[0])
         background = background_of(cells_below(grey))
         contrast = float(grey.max()) - background.level
         clarity = ramp(contrast, NO_CONTRAST, FULL_CONTRAST) * ramp(contrast / background.noise, 6, 12)
-        seen = self._exp[grey + (255 - grey.max())]
-        seen = np.rint(seen * (SOFTMAX_STEPS / seen.sum())) / SOFTMAX_STEPS
+        steps = self._exp[grey + (255 - grey.max())]
+        steps *= SOFTMAX_STEPS / steps.sum()
+        seen = np.rint(steps) / SOFTMAX_STEPS
+        everything = seen
         lone = self._lone(grey, background.level + LONE_SHARE * contrast) * seen
-        seen -= lone
+        seen = seen - lone
         total = float(seen.sum())
         if clarity == 0.0 or total == 0.0 or np.any((codes == limits.min) | (codes == limits.max)):
             return NO_SPOT
         values = np.concatenate([spec.dequantise(outputs[spec.name]).ravel() for spec in self._outputs])
+        if image.shape[-1] == 1:
+            self._refuse_others(values * TEMPERATURE, everything, steps)
         x = (float(values[0]) * TEMPERATURE - float(lone.sum(0) @ self._x)) / total
         y = (float(values[1]) - float(lone.sum()) * Y_OFFSET) * TEMPERATURE - float(lone.sum(1) @ self._y)
         y = y / total - Y_OFFSET * TEMPERATURE
@@ -87,6 +102,20 @@ class CoordinateDecoder:
         cells = max(int(np.count_nonzero(seen)), 1)
         confidence = clarity * ramp(-math.hypot(x_spread, y_spread), -0.7, -0.4)
         return self._in_cells(x, y, quantum, EDGE_SIGMA / (cells / math.pi) ** 0.25, confidence)
+
+    def _refuse_others(
+        self, values: NDArray[Any], seen: NDArray[np.float64], steps: NDArray[np.float64]
+    ) -> None:
+        expected = (
+            float(seen.sum(0) @ self._x),
+            float(seen.sum(1) @ self._y) + Y_OFFSET * TEMPERATURE * float(seen.sum()),
+        )
+        undecided = np.count_nonzero(np.abs(steps % 1.0 - 0.5) < UNDECIDED) / SOFTMAX_STEPS
+        if np.abs(values - expected).max() > FOREIGN + 2.0 * undecided:
+            raise ModelUnsupportedError(
+                "expected a model that gives the coordinates of the brightest cells, here about "
+                f"{expected[0]:.2f} and {expected[1]:.2f}; got {values[0]:.2f} and {values[1]:.2f}"
+            )
 
     def _grey(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """What the softmax sees, or the nearest thing to it without the filter's weights: the chroma."""
