@@ -12,6 +12,9 @@ from edgetpu_driver.errors import InputError
 GAP = 1.5
 """A sample later than so many sample intervals after the one before: some are missing in between."""
 
+GAP_OF_ARRIVALS = 25.0
+"""As GAP, where stamps are the times of arrival: a sample may come late and none be missing."""
+
 
 @dataclass(frozen=True)
 class SampleBlock:
@@ -38,6 +41,8 @@ class SampleBlocks:
         if not (np.isfinite(sample_rate) and sample_rate >= 0):
             raise InputError(f"expected a sample rate of 0 (measured) or more, Hz; got {sample_rate}")
         self.length, self.hop, self.sample_rate = length, hop, sample_rate
+        self.gap = GAP
+        """Sample intervals after which samples are missing."""
         self.gaps = 0
         """Times the stream began anew because samples were missing."""
         self.reset()
@@ -89,7 +94,7 @@ class SampleBlocks:
         else:
             intervals = np.diff(self._stamps[-self.length :])
             usual = float(np.median(intervals)) if intervals.size else float("inf")
-            missing = step <= 0 or step > GAP * usual
+            missing = step <= 0 or step > self.gap * usual
         if missing and count:
             self.gaps += 1
             self.reset()

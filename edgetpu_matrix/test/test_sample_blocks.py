@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import InputError
-from edgetpu_matrix.sample_blocks import SampleBlock, SampleBlocks
+from edgetpu_matrix.sample_blocks import GAP_OF_ARRIVALS, SampleBlock, SampleBlocks
 
 
 def starts(blocks: list[SampleBlock]) -> list[float]:
@@ -45,6 +45,14 @@ def test_a_gap_begins_the_stream_anew(later: float, gaps: int) -> None:
     blocks = stream.add([3], 0.02 + later)
     assert stream.gaps == gaps
     assert len(blocks) == 1 - gaps
+
+
+def test_a_sample_that_arrives_late_is_no_gap_where_stamps_tell_only_that() -> None:
+    stream = SampleBlocks(4, 4)
+    stream.gap = GAP_OF_ARRIVALS
+    stamps = (0.0, 0.01, 0.21, 0.211, 0.22, 0.23, 0.50)
+    assert [start for i, stamp in enumerate(stamps) for start in starts(stream.add([i], stamp))] == [0.0]
+    assert stream.gaps == 1
 
 
 def test_with_a_given_rate_only_time_that_goes_back_is_a_gap() -> None:

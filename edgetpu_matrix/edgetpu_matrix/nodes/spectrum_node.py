@@ -17,7 +17,7 @@ from edgetpu_matrix.nodes.matrix_client import ProductResult
 from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode
 from edgetpu_matrix.nodes.signal_messages import SAMPLE_FORMATS
 from edgetpu_matrix.nodes.work_queue import WorkQueue
-from edgetpu_matrix.sample_blocks import SampleBlock, SampleBlocks
+from edgetpu_matrix.sample_blocks import GAP_OF_ARRIVALS, SampleBlock, SampleBlocks
 from edgetpu_matrix.spectrum import LARGEST_LENGTH, WINDOWS, AmplitudeSpectrum, SpectrumTransform
 from edgetpu_msgs.msg import Spectrum
 
@@ -74,7 +74,8 @@ class SpectrumNode(MatrixNode):
         self._spectra = self.create_publisher(Spectrum, "~/spectrum", QOS_RESULTS)
         self.client = self.make_client()
         self.client.set_matrix(self._transform.matrix())
-        self.subscribe("signal", self._on_samples)
+        if not self.subscribe("signal", self._on_samples).has_header:
+            self._blocks.gap = GAP_OF_ARRIVALS
 
     def on_ready(self) -> None:
         """Work on the blocks that waited."""
