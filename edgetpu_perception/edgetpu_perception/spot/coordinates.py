@@ -84,16 +84,15 @@ class CoordinateDecoder:
         clarity = ramp(contrast, NO_CONTRAST, FULL_CONTRAST) * ramp(contrast / background.noise, 6, 12)
         steps = self._exp[grey + (255 - grey.max())]
         steps *= SOFTMAX_STEPS / steps.sum()
-        seen = np.rint(steps) / SOFTMAX_STEPS
-        everything = seen
-        lone = self._lone(grey, background.level + LONE_SHARE * contrast) * seen
-        seen = seen - lone
+        shares = np.rint(steps) / SOFTMAX_STEPS
+        lone = self._lone(grey, background.level + LONE_SHARE * contrast) * shares
+        seen = shares - lone
         total = float(seen.sum())
         if clarity == 0.0 or total == 0.0 or np.any((codes == limits.min) | (codes == limits.max)):
             return NO_SPOT
         values = np.concatenate([spec.dequantise(outputs[spec.name]).ravel() for spec in self._outputs])
         if image.shape[-1] == 1:
-            self._refuse_others(values * TEMPERATURE, everything, steps)
+            self._refuse_others(values * TEMPERATURE, shares, steps)
         x = (float(values[0]) * TEMPERATURE - float(lone.sum(0) @ self._x)) / total
         y = (float(values[1]) - float(lone.sum()) * Y_OFFSET) * TEMPERATURE - float(lone.sum(1) @ self._y)
         y = y / total - Y_OFFSET * TEMPERATURE
@@ -104,11 +103,15 @@ class CoordinateDecoder:
         return self._in_cells(x, y, quantum, EDGE_SIGMA / (cells / math.pi) ** 0.25, confidence)
 
     def _refuse_others(
-        self, values: NDArray[Any], seen: NDArray[np.float64], steps: NDArray[np.float64]
+        self, values: NDArray[Any], shares: NDArray[np.float64], steps: NDArray[np.float64]
     ) -> None:
+        """ModelUnsupportedError unless the coordinates are those of the cells by their shares in the softmax.
+
+        `steps`: the shares before rounding, in steps of it.
+        """
         expected = (
-            float(seen.sum(0) @ self._x),
-            float(seen.sum(1) @ self._y) + Y_OFFSET * TEMPERATURE * float(seen.sum()),
+            float(shares.sum(0) @ self._x),
+            float(shares.sum(1) @ self._y) + Y_OFFSET * TEMPERATURE * float(shares.sum()),
         )
         undecided = np.count_nonzero(np.abs(steps % 1.0 - 0.5) < UNDECIDED) / SOFTMAX_STEPS
         if np.abs(values - expected).max() > FOREIGN + 2.0 * undecided:
