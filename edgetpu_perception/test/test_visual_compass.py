@@ -157,6 +157,21 @@ def test_a_jump_back_in_time_starts_anew() -> None:
     assert math.degrees(results[4].yaw) == pytest.approx(1, abs=0.05)
 
 
+def test_a_short_bag_that_is_played_again_starts_anew_too() -> None:
+    times = [index * FRAME for index in range(12)]
+    results = play([*range(12), *range(12)], times=[*times, *times])
+    again = [result for result in results[12:] if result.valid]
+    assert len(again) == 7
+    assert again[-1].reference_stamp == times[4]
+    assert math.degrees(again[-1].yaw) == pytest.approx(7, abs=0.1)
+
+
+def test_images_without_stamps_never_start_anew() -> None:
+    results = play([0, 1, 2, 2, 2, 2, 2, 2, 3], times=[0.0, 0.1, 0.2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3])
+    assert results[-1].reference_stamp == 0.0
+    assert math.degrees(results[-1].yaw) == pytest.approx(3, abs=0.05)
+
+
 def test_a_sudden_start_is_followed() -> None:
     yaws = [0.0] * 10 + [4.0 * step for step in range(1, 10)]
     assert degrees(play(yaws)[1:], "yaw") == pytest.approx(yaws[1:], abs=0.15)

@@ -102,6 +102,9 @@ CERTAIN = math.radians(2.0)
 SURPRISE = 4.0
 """A known view is believed when it corrects the heading by up to so many sigmas, and CERTAIN."""
 
+STRAGGLERS = 5
+"""So many late views in a row, in order among themselves, are none: the clock was set back."""
+
 
 class HeadingFilter:
     """Orientation since the first view that has texture."""
@@ -120,18 +123,20 @@ class HeadingFilter:
         self._pace = 0.0
         self._last: Fix | None = None
         self._last_seen: Fix | None = None
+        self._late: list[float] = []
         self.reference_stamp = math.nan
         """When the first view was taken, s."""
 
     def update(self, view: View, stamp: float) -> Heading | None:
         """Take in a view; None where its orientation is not known, or nothing was before it to compare with.
 
-        A view that is not later than the one before is left out; one from long before starts everything anew.
+        A view that is not later than the one before is left out; one from long before starts everything anew,
+        and so does a series of them.
         """
         if view.texture < TEXTURE:
             return None
         last = self._last
-        if last is None or stamp < last.pose.stamp - LOST:
+        if last is None or self._is_set_back(stamp, last.pose.stamp):
             self._start(view, stamp)
             return None
         if stamp <= last.pose.stamp:
@@ -159,6 +164,16 @@ class HeadingFilter:
         assert self._last_seen is not None
         return self._settle(self._last_seen, known, known, 1.0)
 
+    def _is_set_back(self, stamp: float, last: float) -> bool:
+        """Whether time begins anew with this stamp, as when a bag is played again."""
+        if stamp > last:
+            self._late.clear()
+            return False
+        if self._late and stamp <= self._late[-1]:
+            self._late.clear()
+        self._late.append(stamp)
+        return stamp < last - LOST or len(self._late) == STRAGGLERS
+
     def _start(self, view: View, stamp: float) -> None:
         """Make a view the reference of all others."""
         first = Keyframe(self._aligner.key(view), stamp, np.eye(3), np.zeros((3, 3)))
@@ -166,6 +181,7 @@ class HeadingFilter:
         self._keyframes.add(first)
         self._last = self._last_seen = Fix(self._pose_at(first), 0.0, np.zeros(3))
         self._chain, self._loss, self._sighting, self._pace = 0, None, None, 0.0
+        self._late.clear()
         self.reference_stamp = stamp
 
     def _track(self, view: View, last: Fix, stamp: float) -> Alignment:
