@@ -198,3 +198,16 @@ def test_two_coordinates_are_corrected_for_a_hot_pixel_as_bright_as_the_spot(bri
     result = bright.update(image)
     # One step of the int8 output is 0.34 px; the hot pixel alone would make 0.8 px of error.
     assert ((result.x + 1) * 31.5, (result.y + 1) * 31.5) == pytest.approx((30, 35), abs=0.4)
+
+
+@pytest.mark.parametrize("noise", [0.0, 4.0])
+def test_the_sigmas_of_two_coordinates_hold_where_noise_chooses_the_brightest_cells(
+    bright: SpotTracker, noise: float
+) -> None:
+    def disc(random: np.random.Generator) -> tuple[Image, float, float]:
+        (x, y), radius = random.uniform(12, 51, 2), random.uniform(2, 10)
+        image = np.where(inside(x, y, radius), 210.0, 20.0) + random.normal(0, noise, (64, 64))
+        return np.clip(np.rint(image), 0, 255).astype(np.uint8), x, y
+
+    error, sigma, _ = errors(bright, disc, 80)
+    assert math.sqrt(np.nanmean(np.square(error)) / np.nanmean(np.square(sigma))) == pytest.approx(1, abs=0.35)

@@ -98,9 +98,14 @@ class CoordinateDecoder:
         y = y / total - Y_OFFSET * TEMPERATURE
         quantum = self._outputs[0].scale * TEMPERATURE / total / math.sqrt(12)
         x_spread, y_spread = self._spread(self._x, seen.sum(0)), self._spread(self._y, seen.sum(1))
-        cells = max(int(np.count_nonzero(seen)), 1)
         confidence = clarity * ramp(-math.hypot(x_spread, y_spread), -0.7, -0.4)
-        return self._in_cells(x, y, quantum, EDGE_SIGMA / (cells / math.pi) ** 0.25, confidence)
+        edge = EDGE_SIGMA / (max(int(np.count_nonzero(seen)), 1) / math.pi) ** 0.25
+        # Noise decides which cells of a spot are the brightest; else all of them would have the same share.
+        spot = grey > background.level + contrast / 2
+        chance = math.sqrt(max(float(np.square(seen).sum()) / total**2 - 1 / np.count_nonzero(spot), 0.0))
+        x_sigma = math.hypot(quantum, chance * self._spread(self._x, spot.sum(0)))
+        y_sigma = math.hypot(quantum, chance * self._spread(self._y, spot.sum(1)))
+        return self._in_cells(x, y, x_sigma, y_sigma, edge, confidence)
 
     def _refuse_others(
         self, values: NDArray[Any], shares: NDArray[np.float64], steps: NDArray[np.float64]
@@ -142,14 +147,16 @@ class CoordinateDecoder:
         mean = float(positions @ weights) / weights.sum()
         return math.sqrt(max(float((positions - mean) ** 2 @ weights) / weights.sum(), 0.0))
 
-    def _in_cells(self, x: float, y: float, quantum: float, edge: float, confidence: float) -> Spot:
+    def _in_cells(
+        self, x: float, y: float, x_sigma: float, y_sigma: float, edge: float, confidence: float
+    ) -> Spot:
         if confidence == 0.0:
             return NO_SPOT
         half_width, half_height = (len(self._x) - 1) / 2, (len(self._y) - 1) / 2
         return Spot(
             (x + 1) * half_width,
             (y + 1) * half_height,
-            math.hypot(quantum * half_width, edge),
-            math.hypot(quantum * half_height, edge),
+            math.hypot(x_sigma * half_width, edge),
+            math.hypot(y_sigma * half_height, edge),
             confidence,
         )
