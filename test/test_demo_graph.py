@@ -51,6 +51,7 @@ def command(tmp_path: Path, prefix: Path) -> list[str]:
     bag = write_scene(tmp_path / "bag", Scene(frames=6))
     options = {
         "bag": bag,
+        "nodes": "spot_tracker",
         "params-file": tmp_path / "parameters.yaml",
         "output": tmp_path / "out",
         "timeout": 1.5,

@@ -65,6 +65,8 @@ class Talk:
         self._publisher = graph.node.create_publisher(kind, topic, 100)
         self.results = graph.collect(result, results, 100)
         graph.spin_until(lambda: self._publisher.get_subscription_count() == listeners)
+        graph.spin_until(lambda: graph.node.count_publishers(results) > 0)
+        graph.spin_for(0.1)  # the node may discover the test a little later than the test the node
 
     def say(self, message: Any) -> None:
         self._publisher.publish(message)
