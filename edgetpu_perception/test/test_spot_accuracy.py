@@ -210,4 +210,6 @@ def test_the_sigmas_of_two_coordinates_hold_where_noise_chooses_the_brightest_ce
         return np.clip(np.rint(image), 0, 255).astype(np.uint8), x, y
 
     error, sigma, _ = errors(bright, disc, 80)
-    assert math.sqrt(np.nanmean(np.square(error)) / np.nanmean(np.square(sigma))) == pytest.approx(1, abs=0.35)
+    assert math.sqrt(np.nanmean(np.square(error)) / np.nanmean(np.square(sigma))) == pytest.approx(
+        1, abs=0.35
+    )
