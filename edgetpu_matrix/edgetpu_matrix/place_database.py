@@ -133,19 +133,20 @@ class PlaceDatabase:
         vector = vector / largest  # the squares of very large and very small values are out of range
         return (vector / np.linalg.norm(vector)).astype(np.float32)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write all places into a file; OSError when it cannot be written."""
         order = np.argsort(self._order, kind="stable")
         labels = np.array([self._labels[row] for row in order], np.str_)
-        archive.save(path, KIND, {"labels": labels, "embeddings": self.rows[order]})
+        archive.save(Path(path), KIND, {"labels": labels, "embeddings": self.rows[order]})
 
     @classmethod
-    def load(cls, path: Path, capacity: int = 1 << 20) -> PlaceDatabase:
+    def load(cls, path: str | Path, capacity: int = 1 << 20) -> PlaceDatabase:
         """Read what `save` wrote.
 
         Raises ArchiveError for any other file, DatabaseFullError for one with more than `capacity`
         embeddings, OSError when it cannot be read.
         """
+        path = Path(path)
         arrays = archive.load(path, KIND, ("labels", "embeddings"))
         labels, embeddings = arrays["labels"], arrays["embeddings"]
         if labels.dtype.kind != "U" or embeddings.dtype.kind != "f" or embeddings.ndim != 2:

@@ -117,7 +117,7 @@ def test_it_takes_as_many_as_it_may() -> None:
 def test_it_comes_back_from_a_file(tmp_path: Path) -> None:
     database = filled("hall", "küche", "garden", "hall", "attic")
     database.remove("garden")
-    database.save(tmp_path / "home.npz")
+    database.save(str(tmp_path / "home.npz"))
     copy = PlaceDatabase.load(tmp_path / "home.npz")
     assert copy.places == database.places == {"hall": 2, "küche": 1, "attic": 1}
     views = [
