@@ -25,6 +25,7 @@ from edgetpu_driver.matrix_tiles import (
     OUTPUT_CREST,
     Tile,
     cut,
+    refuse_clipping,
     rescaled_tile,
     symmetric_steps,
     tile_as_compiled,
@@ -157,6 +158,8 @@ class MatMul:
         self._check_fits((values.shape[0], values.shape[1]))
         flags = _Flags(accept_clipping, rescale_rows)
         with self._lock:
+            if not (accept_clipping or rescale_rows) and np.any(np.array(values.shape) > self.tile_shape):
+                refuse_clipping(self._engines[0], values)
             try:
                 tiles, swap = self._assign(values, flags)
             except EdgeTpuError:

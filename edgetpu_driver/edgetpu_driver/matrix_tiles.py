@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.engine import MatrixEngine
-from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.errors import ClippingError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weights import STEPS
 
@@ -47,6 +47,18 @@ def cut(shape: tuple[int, ...], tile: tuple[int, int]) -> Iterator[tuple[slice, 
                 slice(row, min(row + tile[0], shape[0])),
                 slice(column, min(column + tile[1], shape[1])),
             )
+
+
+def refuse_clipping(engine: MatrixEngine, matrix: NDArray[np.float32]) -> None:
+    """ClippingError, for the matrix as a whole, where the model's range does not hold all of its tiles."""
+    limits = STEPS * np.resize(engine.weight_tensor().scales, len(matrix))[:, np.newaxis]
+    clipped = int(np.count_nonzero(np.abs(matrix) >= limits * ((STEPS + 0.5) / STEPS)))
+    if clipped and np.isfinite(matrix).all():  # the engine refuses others
+        raise ClippingError(
+            f"expected weights of at most {limits.min():g} to {limits.max():g}, by row, on either side of "
+            f"zero; {clipped} of {matrix.size} are beyond, by up to {(np.abs(matrix) - limits).max():g}",
+            clipped,
+        )
 
 
 def tile_as_compiled(

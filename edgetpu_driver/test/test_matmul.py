@@ -296,6 +296,14 @@ def test_a_first_swap_that_fails_in_a_later_tile_leaves_the_models_own_weights(p
     assert (after.weights_version, product.shape) == (0, (SIZE, SIZE))
 
 
+def test_a_refusal_counts_what_is_beyond_in_all_tiles() -> None:
+    matrix = np.full((2 * SIZE, 3), 0.5)
+    matrix[[0, SIZE - 1, SIZE, 2 * SIZE - 1], [0, 1, 2, 0]] = 3.0
+    with pytest.raises(ClippingError, match="4 of 384 are beyond, by up to 2") as refusal:
+        MatMul(size=SIZE).set_weights(matrix)
+    assert refusal.value.clipped == 4
+
+
 def test_a_model_that_is_no_matrix_is_refused() -> None:
     graph = GraphBuilder()
     x, z = (graph.input(name, (1, 4), np.int8, scale=1, zero_point=0) for name in "xz")
