@@ -107,7 +107,7 @@ class OpticalFlow(ModelEye[FlowResult]):
         assert self._features is not None
         texture = self._features.read(outputs)
         last, self._last = self._last, (frame, texture)
-        if last is None or _view(last[0]) != _view(frame):
+        if last is None or frame.stamp < last[0].stamp or _view(last[0]) != _view(frame):
             self.surface = None
             return FlowResult(frame.stamp, False, 0.0)
         return self._compare(self._features, bound, last, (frame, texture))

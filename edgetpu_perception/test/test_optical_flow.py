@@ -258,6 +258,16 @@ def test_motion_is_that_between_consecutive_frames(photographs: Photographs) -> 
     assert (back.dx, back.dy) == pytest.approx((-3, -2), abs=1e-4)
 
 
+def test_time_that_goes_back_starts_anew(photographs: Photographs) -> None:
+    flow = OpticalFlow()
+    first, second = photographs.pair(3, 2)
+    flow.update(first, 5.0)
+    again = flow.update(second, 0.1)
+    assert not again.valid
+    assert math.isnan(again.previous_stamp)
+    assert flow.update(first, 0.2).dx == pytest.approx(-3, abs=1e-4)
+
+
 def test_an_image_of_another_size_starts_anew(photographs: Photographs) -> None:
     flow = OpticalFlow()
     first, second = photographs.pair(3, 2)

@@ -191,9 +191,8 @@ class Aligner:
             warp /= warp[2, 2]
             if taken == steps or np.all(np.abs(step) < _SMALL_STEP):
                 break
-        found = np.maximum(products.diagonal()[:PARAMETERS], 1e-12)
-        share = (self._grid.power @ used) * slope_noise / found
-        honest = np.sqrt(np.clip(1 - share, _LEAST_SIGNAL, 1.0))
+        noise = (self._grid.power @ used) * slope_noise / np.maximum(products.diagonal()[:PARAMETERS], 1e-12)
+        honest = np.sqrt(np.clip(1 - noise, _LEAST_SIGNAL, 1.0))
         signal = information * np.outer(honest, honest)
         moved = parameters_of(backward @ warp)
         measured, covariance = unbiased(moved, taken, information, signal, prior)

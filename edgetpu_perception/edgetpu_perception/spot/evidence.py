@@ -76,6 +76,9 @@ SOFT_EDGE_SIGMA = 0.003
 BORDER_SIGMA = 0.27
 """... and along the axis where the spot touches the border, where the map has no cells outside of it."""
 
+RIM_SIGMA = 0.04
+"""What soft edges add for a spot of radius 1, whose cells below the threshold are lost; goes with radius**-2."""
+
 RIM = (-0.8, -0.2)
 """Cells of half to 85 % of the height, per root of the cells above half: a soft edge, a hard one."""
 
@@ -217,7 +220,8 @@ def _edge_variances(blob: Blob, hardness: float, radius: float) -> tuple[float, 
     hard, soft = hardness * EDGE_SIGMA**2, 1.0 - hardness
     x_edge = hard + soft * (BORDER_SIGMA if x_cut else SOFT_EDGE_SIGMA) ** 2
     y_edge = hard + soft * (BORDER_SIGMA if y_cut else SOFT_EDGE_SIGMA) ** 2
-    return x_edge / radius, y_edge / radius
+    rim = soft * (RIM_SIGMA / radius**2) ** 2
+    return x_edge / radius + rim, y_edge / radius + rim
 
 
 def _sharpened(spot: Spot, blob: Blob, evidence: NDArray[Any], image: NDArray[np.uint8]) -> Spot:
