@@ -77,7 +77,7 @@ BORDER_SIGMA = 0.27
 """... and along the axis where the spot touches the border, where the map has no cells outside of it."""
 
 RIM_SIGMA = 0.04
-"""What soft edges add for a spot of radius 1, whose cells below the threshold are lost; goes with radius**-2."""
+"""What soft edges add at radius 1, where cells below the threshold are lost; it goes with radius**-2."""
 
 RIM = (-0.8, -0.2)
 """Cells of half to 85 % of the height, per root of the cells above half: a soft edge, a hard one."""
