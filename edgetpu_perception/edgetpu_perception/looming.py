@@ -30,7 +30,7 @@ USUAL_FOCAL_LENGTH = 0.7
 SPREAD = 0.85
 """Standard deviation of the errors over that of the filter over depth, measured at any noise and texture."""
 
-DIVISION = 48.0
+DIVISION = 51.0
 """What is added to it where the image is divided between two surfaces, over the root of the chi-square by
 which two explain it better than one."""
 

@@ -28,6 +28,9 @@ _HALF_A_LEVEL = 0.25
 _MOST_EQUAL = 0.999
 """Share of differences that are rounded away, at most, from which a variance can be told."""
 
+_SPARSE = 3
+"""Of so many elements one is looked at: neighbours tell about the same."""
+
 _NORMAL = NormalDist()
 
 _UNCLIPPED = 118.0
@@ -57,9 +60,10 @@ class NoiseLevel:
 
     def measure(self, squares: Map, brightness: Map, inside: NDArray[np.bool_]) -> None:
         """Take the squared differences of two maps, one of them `brightness`, where there are any."""
-        middle = inside & (np.abs(brightness) < _UNCLIPPED)
-        counted = middle if np.count_nonzero(middle) > 0.1 * middle.size else inside
-        measured = variance_of(squares[counted][::3])
+        seen = inside.ravel()[::_SPARSE]
+        middle = seen & (np.abs(brightness.ravel()[::_SPARSE]) < _UNCLIPPED)
+        counted = middle if np.count_nonzero(middle) > 0.1 * middle.size else seen
+        measured = variance_of(squares.ravel()[::_SPARSE][counted])
         self._variance += (_NEWEST if self._known else 1.0) * (measured - self._variance)
         self._known = True
 

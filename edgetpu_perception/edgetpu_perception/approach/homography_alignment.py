@@ -178,9 +178,12 @@ class Aligner:
         design = self._design.reshape(_ROWS, -1)
         for taken in itertools.count(1):
             inside = self._compare(keyframe, warp)
-            used = (weights * inside).ravel()
-            np.multiply(design, used, out=self._weighted)
-            products = (self._weighted @ design.T).astype(np.float64)[:_RESIDUAL, : _RESIDUAL + 1]
+            if taken == 1:
+                used = (weights * inside).ravel()
+                np.multiply(design, used, out=self._weighted)
+                products = (self._weighted @ design.T).astype(np.float64)[:_RESIDUAL, : _RESIDUAL + 1]
+            else:  # only the residual is another one
+                products[:, -1] = self._weighted[:_RESIDUAL] @ design[_RESIDUAL]
             products[PARAMETERS + 1, -1] += _BRIGHTNESS_PRECISION[1, 1] * (1 / expected.exposure - 1)
             information, toward, nuisance = _without_brightness(products)
             offset = parameters_of(backward @ warp)
@@ -220,7 +223,7 @@ class Aligner:
         )
         difference = np.subtract(warped, self._design[PARAMETERS + 1], out=self._design[_RESIDUAL])
         inside: NDArray[np.bool_] = difference == difference
-        difference[~inside] = 0.0
+        np.copyto(difference, np.float32(0), where=~inside)
         return inside
 
 

@@ -73,10 +73,7 @@ _OUTLIER = 4.0
 """Mean squared residual, in its variance, from which on an element counts less."""
 
 _UNEXPLAINED = 2.0
-"""Mean squared residual, in its variance, above which an element moves in another way ..."""
-
-_SMALLEST_TRIAL = 0.03
-"""... and the share of such elements from which on another surface is tried."""
+"""Mean squared residual, in its variance, above which an element moves in another way."""
 
 _SMALLEST_PART = 0.02
 """Share of the map a surface must have."""
