@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import functools
 import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +20,7 @@ import pytest
 
 from demo.graph import domain_in_use
 
+GOLDEN = (Path(__file__).parents[2] / "shared" / "golden").resolve()
 STOP_SECONDS = 3.0
 PATIENCE = 20.0
 
@@ -122,6 +126,96 @@ class Graph:
         return messages
 
 
+class EyeBesideDriver:
+    """A perception node beside a driver of its own, shown one image after the other.
+
+    executable: the node's; it publishes messages of the type `kind` on ~/`topic`. models: where it and the
+    driver have their models. parameters: of the node.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        start_node: Callable[..., NodeProcess],
+        executable: str,
+        kind: Any,
+        topic: str,
+        *,
+        name: str,
+        backend: str,
+        models: Path,
+        **parameters: Any,
+    ) -> None:
+        from sensor_msgs.msg import Image
+
+        self._graph, self._start_node, self._name = graph, start_node, name
+        self._backend, self._models = backend, models
+        self._second = 100_000
+        self.start_driver()
+        self.results: list[Any] = graph.collect(kind, f"/{name}/{topic}")
+        self._images = graph.node.create_publisher(Image, f"/{name}_camera", 10)
+        start_node(
+            "edgetpu_perception",
+            executable,
+            *("-r", f"__node:={name}", "-r", f"image:=/{name}_camera"),
+            **{"driver": f"{name}_driver", "model_dir": models} | parameters,
+        )
+        graph.spin_until(lambda: self._images.get_subscription_count() == 1)
+
+    def start_driver(self) -> None:
+        """Start the driver, or start it anew after it was killed."""
+        self.driver = self._start_node(
+            "edgetpu_driver",
+            "edgetpu_node",
+            *("-r", f"__node:={self._name}_driver"),
+            backend=self._backend,
+            model_dirs=f"['{self._models}', '{GOLDEN / 'models'}']",
+        )
+
+    def call(self, kind: Any, service: str, **request: Any) -> Any:
+        """Call a service of the node."""
+        return self._graph.call(kind, f"/{self._name}/{service}", **request)
+
+    def look(self, image_of: Callable[[int], Any]) -> Any:
+        """What comes of the next image that the node works on; `image_of` makes it for a stamp, s."""
+        first = self._second = self._second + 1
+
+        def answered() -> bool:
+            self._second += 1
+            self._images.publish(image_of(self._second))
+            self._graph.spin_for(0.05)
+            return any(result.header.stamp.sec >= first for result in self.results)
+
+        self._graph.spin_until(answered)
+        return next(result for result in self.results if result.header.stamp.sec >= first)
+
+    @contextlib.contextmanager
+    def watching(self, image_of: Callable[[int], Any]) -> Iterator[None]:
+        """Show it images from another thread; `results` are theirs only."""
+        stop = threading.Event()
+
+        def publish() -> None:
+            second = 0
+            while not stop.wait(0.005):
+                second += 1
+                self._images.publish(image_of(second))
+
+        self.results.clear()
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            publisher.join()
+
+    def next_result(self) -> Any:
+        """While it is watching: the first result that was not under way to us already."""
+        count = len(self.results)
+        self._graph.spin_until(lambda: len(self.results) > count + 2)
+        return self.results[count + 1]
+
+
 @pytest.fixture(scope="session")
 def ros_domain() -> Iterator[int]:
     """A ROS domain that no other test session on this machine uses, on this machine only."""
@@ -172,6 +266,12 @@ def graph(ros_domain: int) -> Iterator[Graph]:  # noqa: ARG001
     graph.close()
 
 
+@pytest.fixture(scope="module")
+def eye_beside_driver(graph: Graph, start_node: Callable[..., NodeProcess]) -> Callable[..., EyeBesideDriver]:
+    """Starts a perception node beside a driver of its own; see EyeBesideDriver for what it takes."""
+    return functools.partial(EyeBesideDriver, graph, start_node)
+
+
 @pytest.fixture(scope="session")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with one small model, sums.tflite: int8[1, 4] in, its first element and its sum out."""
@@ -191,7 +291,6 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def golden() -> Path:
     """Models that Google's compiler wrote, with their graphs; data beside the repository."""
-    directory = (Path(__file__).parents[2] / "shared" / "golden").resolve()
-    if not directory.is_dir():
-        pytest.skip(f"the golden data is not at {directory}")
-    return directory
+    if not GOLDEN.is_dir():
+        pytest.skip(f"the golden data is not at {GOLDEN}")
+    return GOLDEN

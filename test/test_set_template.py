@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,6 @@ from std_msgs.msg import Header
 from edgetpu_driver.graphs import dense
 from edgetpu_msgs.msg import ErrorCode, PatternMatch
 from edgetpu_msgs.srv import LoadModel, MatMul, SetTemplate, SetWeights
-
-GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
 
 
 def texture(seed: int) -> NDArray[np.uint8]:
@@ -60,47 +57,14 @@ def near(name: str, side: int = 16, tolerance: float = 1e-3) -> Any:
 
 
 class Tracker:
-    """A tracker beside a driver of its own, shown one image after the other."""
+    """A pattern tracker beside a driver of its own."""
 
-    def __init__(
-        self, graph: Any, start_node: Callable[..., Any], name: str, backend: str, models: Path
-    ) -> None:
-        self._graph, self.name, self._start, self._second = graph, name, start_node, 100_000
-        self.start_driver = lambda: start_node(
-            "edgetpu_driver",
-            "edgetpu_node",
-            *("-r", f"__node:={name}_driver"),
-            backend=backend,
-            model_dirs=f"['{models}', '{GOLDEN}']",
-        )
-        self.driver = self.start_driver()
-        self._models = models
-        self.results = graph.collect(PatternMatch, f"/{name}/match")
-        self.images = graph.node.create_publisher(Image, f"/{name}_camera", 10)
-
-    def run(self, **parameters: Any) -> Tracker:
-        """Start the node."""
-        self.process = self._start(
-            "edgetpu_perception",
-            "pattern_tracker",
-            *("-r", f"__node:={self.name}", "-r", f"image:=/{self.name}_camera"),
-            **{"driver": f"{self.name}_driver", "model_dir": self._models} | parameters,
-        )
-        self._graph.spin_until(lambda: self.images.get_subscription_count() == 1)
-        return self
+    def __init__(self, eye: Any) -> None:
+        self.eye = eye
 
     def look(self, view: NDArray[np.uint8] = VIEW) -> PatternMatch:
-        """What comes of the next image that the tracker works on."""
-        first = self._second = self._second + 1
-
-        def answered() -> bool:
-            self._second += 1
-            self.images.publish(message(self._second, view))
-            self._graph.spin_for(0.05)
-            return any(result.header.stamp.sec >= first for result in self.results)
-
-        self._graph.spin_until(answered)
-        return next(result for result in self.results if result.header.stamp.sec >= first)
+        """What comes of the next image that it works on."""
+        return self.eye.look(lambda second: message(second, view))
 
     def place(self) -> tuple[float, float]:
         result = self.look()
@@ -109,15 +73,26 @@ class Tracker:
     def set(self, pixels: NDArray[np.uint8], **fields: Any) -> SetTemplate.Response:
         """Call ~/set_template."""
         fields = {"patch": message(0, pixels), "view": message(0, VIEW)} | fields
-        return self._graph.call(SetTemplate, f"/{self.name}/set_template", **fields)
+        return self.eye.call(SetTemplate, "set_template", **fields)
+
+
+@pytest.fixture(scope="module")
+def start_tracker(eye_beside_driver: Callable[..., Any]) -> Callable[..., Tracker]:
+    """Takes a name, a backend, where models are to lie, and parameters."""
+
+    def start(name: str, backend: str, models: Path, **parameters: Any) -> Tracker:
+        options = {"name": name, "backend": backend, "models": models} | parameters
+        return Tracker(eye_beside_driver("pattern_tracker", PatternMatch, "match", **options))
+
+    return start
 
 
 @pytest.fixture(scope="module", params=["cpu", "virtual"])
 def tracker(
-    request: Any, graph: Any, start_node: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+    request: Any, start_tracker: Callable[..., Tracker], tmp_path_factory: pytest.TempPathFactory
 ) -> Tracker:
     models = tmp_path_factory.mktemp("models")
-    tracker = Tracker(graph, start_node, f"templates_{request.param}", request.param, models).run()
+    tracker = start_tracker(f"templates_{request.param}", request.param, models)
     assert not tracker.look().valid
     return tracker
 
@@ -147,60 +122,44 @@ def test_a_bad_template_is_refused_and_the_old_one_stays(
     assert tracker.place() == near("first")
 
 
-def test_no_image_is_searched_for_a_mixture_of_templates(tracker: Tracker, graph: Any) -> None:
-    stop = threading.Event()
+def test_no_image_is_searched_for_a_mixture_of_templates(tracker: Tracker) -> None:
     tracker.place()
-    tracker.results.clear()
-    publisher = threading.Thread(target=_publish, args=(tracker.images, stop))
-    publisher.start()
-    try:
+    with tracker.eye.watching(lambda second: message(second, VIEW)):
         for name in tuple(CORNERS) * 5:
             assert tracker.set(patch(name)).success
-            count = len(tracker.results)
-            graph.spin_until(lambda: len(tracker.results) > count + 2)  # noqa: B023 - within the turn
-            # One result may have been under way to us when the answer came.
-            after = tracker.results[count + 1]
+            after = tracker.eye.next_result()
             assert (after.x, after.y) == near(name)
-    finally:
-        stop.set()
-        publisher.join()
-    assert all(any((result.x, result.y) == near(name) for name in CORNERS) for result in tracker.results)
-
-
-def _publish(images: Any, stop: threading.Event) -> None:
-    second = 0
-    while not stop.wait(0.005):
-        second += 1
-        images.publish(message(second, VIEW))
+    assert all(any((result.x, result.y) == near(name) for name in CORNERS) for result in tracker.eye.results)
 
 
 def test_a_driver_started_anew_gets_the_template_again(tracker: Tracker) -> None:
     assert tracker.set(patch("second")).success
-    tracker.driver.kill()
-    tracker.driver = tracker.start_driver()
+    tracker.eye.driver.kill()
+    tracker.eye.start_driver()
     assert tracker.place() == near("second")
 
 
 def test_while_the_driver_is_away_a_template_is_refused(tracker: Tracker) -> None:
     assert tracker.set(patch("third")).success
-    tracker.driver.kill()
+    tracker.eye.driver.kill()
     answer = tracker.set(patch("first"))
     while answer.success:  # the node had not noticed
         answer = tracker.set(patch("first"))
     assert answer.error.value == ErrorCode.UNAVAILABLE
-    tracker.driver = tracker.start_driver()
+    tracker.eye.start_driver()
     assert tracker.place() == near("third")
 
 
+@pytest.mark.usefixtures("golden")
 @pytest.mark.parametrize("backend", ["cpu", "virtual"])
 def test_a_model_made_by_others_looks_for_a_template_from_a_file(
-    graph: Any, start_node: Callable[..., Any], tmp_path: Path, backend: str
+    start_tracker: Callable[..., Tracker], tmp_path: Path, backend: str
 ) -> None:
-    if not GOLDEN.is_dir():
-        pytest.skip(f"golden data is not at {GOLDEN}")
     cv2.imwrite(str(tmp_path / "pattern.png"), patch("first", 8))
-    tracker = Tracker(graph, start_node, f"others_{backend}", backend, tmp_path)
-    tracker.run(
+    tracker = start_tracker(
+        f"others_{backend}",
+        backend,
+        tmp_path,
         model="pattern_64x64_8x8_1ch",
         template=tmp_path / "pattern.png",
         template_size=8,
