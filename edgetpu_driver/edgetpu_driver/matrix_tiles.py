@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.engine import MatrixEngine
-from edgetpu_driver.errors import ClippingError, ModelUnsupportedError
+from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights import STEPS
+from edgetpu_driver.weights import STEPS, clipping_error
 
 INPUT_CREST = 3.5
 """Range of the inputs over their root mean square for which rows are scaled."""
@@ -51,14 +51,11 @@ def cut(shape: tuple[int, ...], tile: tuple[int, int]) -> Iterator[tuple[slice, 
 
 def refuse_clipping(engine: MatrixEngine, matrix: NDArray[np.float32]) -> None:
     """ClippingError, for the matrix as a whole, where the model's range does not hold all of its tiles."""
-    limits = STEPS * np.resize(engine.weight_tensor().scales, len(matrix))[:, np.newaxis]
-    clipped = int(np.count_nonzero(np.abs(matrix) >= limits * ((STEPS + 0.5) / STEPS)))
+    scales = np.resize(engine.weight_tensor().scales, len(matrix))
+    limits, sizes = STEPS * scales[:, np.newaxis], np.abs(matrix)
+    clipped = int(np.count_nonzero(sizes >= limits * ((STEPS + 0.5) / STEPS)))
     if clipped and np.isfinite(matrix).all():  # the engine refuses others
-        raise ClippingError(
-            f"expected weights of at most {limits.min():g} to {limits.max():g}, by row, on either side of "
-            f"zero; {clipped} of {matrix.size} are beyond, by up to {(np.abs(matrix) - limits).max():g}",
-            clipped,
-        )
+        raise clipping_error(scales, clipped, matrix.size, float((sizes - limits).max()))
 
 
 def tile_as_compiled(

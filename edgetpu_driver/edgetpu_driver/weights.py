@@ -186,14 +186,7 @@ class WeightQuantiser:
             lost = self._quantise_block(real[part], scales[part], self._values[part, :columns])
             clipped, worst, squares = clipped + lost[0], max(worst, lost[1]), squares + lost[2]
         if clipped and not accept_clipping:
-            own = self.tensor.scales
-            finest, coarsest = STEPS * float(own.min()), STEPS * float(own.max())
-            limits = f"{finest:g}" if finest == coarsest else f"{finest:g} to {coarsest:g}, by row,"
-            raise ClippingError(
-                f"expected weights of at most {limits} on either side of zero; {clipped} of {real.size} are "
-                f"beyond, by up to {worst:g}",
-                clipped,
-            )
+            raise clipping_error(self.tensor.scales, clipped, real.size, worst)
         scales.setflags(write=False)
         rms = float(np.sqrt(squares / real.size))
         swap = WeightSwap(0, scales[:rows], clipped, worst, rms, self.tensor.shape)
@@ -247,6 +240,17 @@ class WeightQuantiser:
         if self.tensor.rows_last:
             return np.ascontiguousarray(self._values.T).reshape(self.tensor.shape)
         return self._values.reshape(self.tensor.shape)
+
+
+def clipping_error(scales: NDArray[np.float32], clipped: int, size: int, worst: float) -> ClippingError:
+    """The error for `clipped` of `size` weights that rows of these scales do not hold, by up to `worst`."""
+    finest, coarsest = STEPS * float(scales.min()), STEPS * float(scales.max())
+    limits = f"{finest:g}" if finest == coarsest else f"{finest:g} to {coarsest:g}, by row,"
+    return ClippingError(
+        f"expected weights of at most {limits} on either side of zero; {clipped} of {size} are beyond, by up "
+        f"to {worst:g}",
+        clipped,
+    )
 
 
 def effective_scales(
