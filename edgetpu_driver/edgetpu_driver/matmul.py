@@ -24,10 +24,10 @@ from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError, Model
 from edgetpu_driver.matrix_tiles import (
     OUTPUT_CREST,
     Tile,
+    checked_steps,
     cut,
     refuse_clipping,
     rescaled_tile,
-    symmetric_steps,
     tile_as_compiled,
 )
 from edgetpu_driver.weights import WeightSwap
@@ -114,7 +114,7 @@ class MatMul:
                 f"that does something else too, or other weights: {tensor.operator} {list(tensor.shape)}"
             )
         (self._input,), (self._output,) = engine.inputs, engine.outputs
-        self._in_steps, self._out_steps = (symmetric_steps(spec) for spec in (self._input, self._output))
+        self._in_steps, self._out_steps = (checked_steps(spec) for spec in (self._input, self._output))
         self.tile_shape = prod(self._output.shape), prod(self._input.shape)
         """Rows and columns of the model."""
         self._engines = [engine]

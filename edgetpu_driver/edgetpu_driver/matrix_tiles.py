@@ -93,19 +93,17 @@ def rescaled_tile(engine: MatrixEngine, rows: slice, columns: slice, part: NDArr
 def _fitting_length(engine: MatrixEngine) -> float:
     """Length of a row whose output random inputs make fill its range."""
     (source,), (result,) = engine.inputs, engine.outputs
-    typical = source.scale * symmetric_steps(source) / INPUT_CREST
-    return result.scale * symmetric_steps(result) / OUTPUT_CREST / typical
+    typical = source.scale * checked_steps(source) / INPUT_CREST
+    return result.scale * checked_steps(result) / OUTPUT_CREST / typical
 
 
-def symmetric_steps(spec: TensorSpec) -> int:
-    """Steps on either side of zero; ModelUnsupportedError without 8-bit values of either sign."""
-    if spec.dtype not in (np.uint8, np.int8) or not spec.scale > 0:
-        raise ModelUnsupportedError(f"expected a model with 8-bit quantised tensors; got {spec}")
-    limits = np.iinfo(spec.dtype)
-    steps = int(min(limits.max - spec.zero_point, spec.zero_point - limits.min))
+def checked_steps(spec: TensorSpec) -> int:
+    """Steps on either side of zero; ModelUnsupportedError where they are too few to multiply with."""
+    steps = spec.symmetric_steps
     if steps < _FEWEST_STEPS:
         raise ModelUnsupportedError(
-            f"expected a model with values on either side of zero; {spec} has its zero at {spec.zero_point}"
+            f"expected a model with 8-bit tensors of at least {_FEWEST_STEPS} steps on either side of zero; "
+            f"{spec} has {steps}"
         )
     return steps
 

@@ -25,6 +25,14 @@ class TensorSpec:
     scale: float
     zero_point: int
 
+    @property
+    def symmetric_steps(self) -> int:
+        """Quantisation steps on either side of zero; 0 for what is not an 8-bit quantised tensor."""
+        if self.dtype not in (np.uint8, np.int8) or not self.scale > 0:
+            return 0
+        limits = np.iinfo(self.dtype)
+        return int(max(min(limits.max - self.zero_point, self.zero_point - limits.min), 0))
+
     def quantise(self, real: NDArray[Any]) -> NDArray[Any]:
         """Real values to this tensor's dtype: round half to even, clamp to the dtype's range."""
         limits = np.iinfo(self.dtype)

@@ -48,9 +48,7 @@ class EngineMatrix:
         self._held: list[Tile | None] = [None] * len(engines)
         self._row_scales: NDArray[np.float32] | None = None
         if not rescale_rows:
-            # Any weights will do to learn what one step of them is.
-            zeros = np.zeros((self._tiled.dense.rows, 1), np.float32)
-            self._row_scales = engines[0].set_weights(zeros).row_scales
+            self._row_scales = engines[0].set_weights(self._tiled.dense.any_weights).row_scales
 
     @property
     def in_force(self) -> NDArray[np.float64]:

@@ -47,20 +47,17 @@ class DenseModel:
                 f"expected a Dense model of one input and one output; got {len(inputs)} and {len(outputs)}"
             )
         (given,), (result,) = inputs, outputs
-        if _steps(given) < STEPS or _steps(result) < _FEWEST_STEPS:
+        if given.symmetric_steps < STEPS or result.symmetric_steps < _FEWEST_STEPS:
             raise ModelUnsupportedError(
                 f"expected a Dense model with 8-bit tensors around zero; got {given} and {result}"
             )
-        limit = _steps(result) * result.scale
+        limit = result.symmetric_steps * result.scale
         return cls(prod(result.shape), prod(given.shape), given.scale, result.scale, limit)
 
-
-def _steps(spec: TensorSpec) -> int:
-    """Steps of a tensor on both sides of zero; 0 when it is not one of eight bits."""
-    if spec.dtype not in (np.uint8, np.int8) or not spec.scale > 0:
-        return 0
-    limits = np.iinfo(spec.dtype)
-    return int(max(min(limits.max - spec.zero_point, spec.zero_point - limits.min), 0))
+    @property
+    def any_weights(self) -> NDArray[np.float32]:
+        """Weights for every row, [rows, 1], to be set only to learn from the swap what one step is worth."""
+        return np.zeros((self.rows, 1), np.float32)
 
 
 @dataclass(frozen=True)

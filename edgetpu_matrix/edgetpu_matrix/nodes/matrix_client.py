@@ -224,9 +224,8 @@ class MatrixClient:
         if self._tiled is None or self._matrix is None or self._refusal:
             return False
         if self._row_scales is None and not self._rescale_rows:
-            # Any weights will do to learn what one step of them is.
-            client, zeros = self._copies[0].client, np.zeros((self._tiled.dense.rows, 1), np.float32)
-            return client.set_weights(zeros, self._on_row_scales) and not client.busy
+            client, weights = self._copies[0].client, self._tiled.dense.any_weights
+            return client.set_weights(weights, self._on_row_scales) and not client.busy
         if not self._assigned:
             self._assign(self._tiled, self._matrix)
         if len(self._copies) < len(self._tiled.tiles):
