@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.task import Future
 
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
@@ -29,6 +30,7 @@ class _Change:
     apply: Callable[[], None]
     """Called when the model has them."""
     answer: Future
+    """Of a WeightSwap, or the error."""
 
 
 class OwnWeightsNode(EyeNode):
@@ -66,19 +68,27 @@ class OwnWeightsNode(EyeNode):
         self._loading = True
         super().run_model(name, graph)
 
-    def change_weights(self, weights: NDArray[np.float64], apply: Callable[[], None]) -> Future:
-        """Have the model's weights replaced once no image is under way; a WeightSwap or the error.
+    def create_waiting_service(self, kind: Any, name: str, callback: Callable[..., Any]) -> None:
+        """Offer a service whose callback, a coroutine, awaits the driver."""
+        # While it does so the callback with the driver's answer must run.
+        self.create_service(kind, name, callback, callback_group=ReentrantCallbackGroup())
 
-        `apply` is called when the driver has replaced them, before any further image.
+    async def change_weights(self, weights: NDArray[np.float64], apply: Callable[[], None]) -> WeightSwap:
+        """Replace the model's weights once no image is under way.
+
+        `apply` is called when the driver has replaced them, before any further image. Raises the EdgeTpuError
+        that kept it from doing so.
         """
-        answer = Future()
         problem = self._why_not()
         if problem:
-            answer.set_result(UnavailableError(problem))
-        else:
-            self._change = _Change(weights, apply, answer)
-            self._send_change()
-        return answer
+            raise UnavailableError(problem)
+        answer = Future()
+        self._change = _Change(weights, apply, answer)
+        self._send_change()
+        swap: WeightSwap | EdgeTpuError = await answer
+        if isinstance(swap, EdgeTpuError):
+            raise swap
+        return swap
 
     def _why_not(self) -> str:
         if self._client is None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rclpy.callback_groups import ReentrantCallbackGroup
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError
@@ -59,9 +58,7 @@ class PatternTrackerNode(OwnWeightsNode):
         """Make the tracker for the parameters `search_size` and `template_size`."""
         self._match = self.create_publisher(PatternMatch, "~/match", QOS_RESULTS)
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
-        # While this awaits the driver the callback with the driver's answer must run.
-        group = ReentrantCallbackGroup()
-        self.create_service(SetTemplate, "~/set_template", self._on_set_template, callback_group=group)
+        self.create_waiting_service(SetTemplate, "~/set_template", self._on_set_template)
         search, template = self.values["search_size"], self.values["template_size"]
         try:
             self._tracker = PatternTracker(search=(search, search), template=(template, template))
@@ -138,9 +135,7 @@ class PatternTrackerNode(OwnWeightsNode):
             outcome = judged.outcome
             if judged.weights is not None:
                 use = functools.partial(self._tracker.use_template, judged)
-                swap = await self.change_weights(judged.weights, use)
-                if isinstance(swap, EdgeTpuError):
-                    raise swap
+                await self.change_weights(judged.weights, use)
         except ImageError as error:
             response.message, response.error = str(error), code_of(InputError(str(error)))
         except EdgeTpuError as error:

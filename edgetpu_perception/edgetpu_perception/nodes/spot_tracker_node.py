@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rclpy.callback_groups import ReentrantCallbackGroup
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError
@@ -75,9 +74,7 @@ class SpotTrackerNode(OwnWeightsNode):
     def make_eye(self) -> SpotTracker:
         """Make the tracker for the parameter `color`."""
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
-        # While this awaits the driver the callback with the driver's answer must run.
-        group = ReentrantCallbackGroup()
-        self.create_service(SetColor, "~/set_color", self._on_set_color, callback_group=group)
+        self.create_waiting_service(SetColor, "~/set_color", self._on_set_color)
         color = self.values["color"]
         color = (color if isinstance(color, str) else list(color)) or None
         if self.values["model"]:
@@ -131,8 +128,6 @@ class SpotTrackerNode(OwnWeightsNode):
                 self._turn_to_color(color)
             else:
                 swap = await self.change_weights(weights, functools.partial(self._use_color, color))
-                if isinstance(swap, EdgeTpuError):
-                    raise swap
                 step = swap.row_scales[0]
                 weights = np.rint(weights / step) * step
         except graph.ColorError as error:
