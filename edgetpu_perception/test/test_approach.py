@@ -1,0 +1,135 @@
+"""The parts of the time to contact: what is filtered, searched for and measured on the way to it."""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_perception.approach.brightness import variance_of
+from edgetpu_perception.approach.homography_alignment import GROWTH, unbiased
+from edgetpu_perception.approach.plane_slant import PlaneSlant
+from edgetpu_perception.approach.relative_depth import RelativeDepth
+from edgetpu_perception.approach.second_motion import MotionSearch
+from edgetpu_perception.approach.stamp_jitter import StampJitter
+
+
+class TestStampJitter:
+    @staticmethod
+    def of(stamps: NDArray[np.float64]) -> float:
+        jitter = StampJitter()
+        for stamp in stamps.tolist():
+            jitter.take(stamp)
+        return math.sqrt(jitter.variance)
+
+    def test_of_a_steady_camera_is_zero(self) -> None:
+        assert self.of(np.arange(100) / 32) == 0.0
+
+    def test_is_measured(self) -> None:
+        late = np.random.default_rng(1).normal(0, 0.003, 300)
+        assert self.of(np.arange(300) / 30 + late) == pytest.approx(0.003, rel=0.2)
+
+    def test_of_a_steady_camera_that_loses_images_is_zero(self) -> None:
+        kept = np.random.default_rng(2).random(300) < 0.6
+        assert self.of(np.arange(300)[kept] / 32) < 1e-6
+
+
+class TestUnbiased:
+    """Growth must be what the images tell, however few steps were taken and whatever was expected."""
+
+    @pytest.mark.parametrize("steps", [1, 2, 4])
+    def test_tells_where_endless_steps_without_expectation_would_end(self, steps: int) -> None:
+        random = np.random.default_rng(1)
+        slopes = random.normal(0, 1, (8, 40))
+        signal = slopes @ slopes.T
+        information = signal + np.diag(random.uniform(5, 50, 8))
+        prior = np.diag(random.uniform(1, 20, 8))
+        truth = random.normal(0, 0.01, 8)
+        moved = np.zeros(8)
+        for _ in range(steps):
+            moved += np.linalg.solve(information + prior, signal @ (truth - moved) - prior @ moved)
+        free = prior.copy()
+        free[GROWTH, GROWTH] = 1.0
+        expected = np.linalg.solve(signal + free, signal @ truth)
+        assert unbiased(moved, steps, information, signal, prior)[0] == pytest.approx(expected)
+
+    def test_is_as_uncertain_as_noise_of_the_slopes_makes_it(self) -> None:
+        signal, information, prior = (level * np.eye(8) for level in (100.0, 300.0, 1e-9))
+        variance = unbiased(np.zeros(8), 2, information, signal, prior)[1].diagonal()
+        assert variance[0] == pytest.approx(300 / 100**2)
+        assert variance[GROWTH] == pytest.approx((300 + 1) / (100 + 1) ** 2)
+
+
+class TestMotionSearch:
+    def test_finds_the_square_that_moves_for_itself(self) -> None:
+        random = np.random.default_rng(1)
+        slopes = random.normal(0, 5, (2, 60, 60)).astype(np.float32)
+        y, x = (np.mgrid[:60, :60] - 29.5).astype(np.float32) / 45
+        jacobian = np.zeros((8, 60, 60), np.float32)
+        jacobian[:2] = 45 * slopes
+        jacobian[2] = x * jacobian[0] + y * jacobian[1]
+        residual = random.normal(0, 2, (60, 60)).astype(np.float32)
+        step = (0.004, -0.003, 0.03)
+        residual[12:36, 20:44] += np.tensordot(step, jacobian[:3, 12:36, 20:44], 1).astype(np.float32)
+        found = MotionSearch(60, 60).find(jacobian, residual, np.full((60, 60), 0.25, np.float32))
+        assert found is not None
+        assert (found.rows, found.columns) == (slice(12, 36), slice(20, 44))
+        assert found.step == pytest.approx(step, abs=0.001)
+        assert found.evidence > 100
+
+    def test_finds_nothing_in_noise(self) -> None:
+        random = np.random.default_rng(2)
+        jacobian = random.normal(0, 200, (8, 60, 60)).astype(np.float32)
+        residual = random.normal(0, 2, (60, 60)).astype(np.float32)
+        found = MotionSearch(60, 60).find(jacobian, residual, np.full((60, 60), 0.25, np.float32))
+        assert found is not None
+        assert found.evidence < 25
+
+    def test_of_a_map_that_is_too_small_is_none(self) -> None:
+        assert MotionSearch(11, 60).find(np.zeros((8, 11, 60)), np.zeros((11, 60)), np.ones((11, 60))) is None
+
+
+class TestRelativeDepth:
+    def test_at_constant_speed_is_predicted_exactly(self) -> None:
+        depth = RelativeDepth()
+        for frame in range(1, 31):
+            depth.predict(1 / 30)
+            depth.update(math.log((4 - frame / 30) / 4), 1e-8)
+        assert depth.rate == pytest.approx(1 / 3, rel=1e-3)
+        depth.predict(1.0)
+        assert depth.rate == pytest.approx(1 / 2, rel=1e-3)
+
+    def test_keeps_its_rate_over_a_new_keyframe(self) -> None:
+        depth = RelativeDepth()
+        for frame in range(1, 31):
+            depth.predict(1 / 30)
+            depth.update(math.log((4 - frame / 30) / 4), 1e-8)
+        depth.start_keyframe()
+        for frame in range(1, 11):
+            depth.predict(1 / 30)
+            depth.update(math.log((3 - frame / 30) / 3), 1e-8)
+        assert depth.rate == pytest.approx(1 / (3 - 10 / 30), rel=1e-3)
+
+
+class TestPlaneSlant:
+    def test_tells_distance_from_motion_beside_a_slanted_plane(self) -> None:
+        """A camera that turns 20 deg, then moves 10 % nearer and as much to the side."""
+        turned = cv2.Rodrigues(np.array([0.0, math.radians(20), 0.0]))[0]
+        slant, covariance = PlaneSlant(), np.eye(8) * 1e-10
+        # Points of the frontal plane at distance 1: key = (R + t n^T) present.
+        slant.log_depth(turned, covariance)
+        slant.start_keyframe()
+        normal = turned.T @ np.array([0.0, 0.0, 1.0])
+        motion = turned.T @ np.array([0.1, 0.0, 0.1])
+        warp = np.eye(3) + np.outer(motion, normal / (1 - 0.1))
+        found, _, _ = slant.log_depth(warp / warp[2, 2], covariance)
+        assert found == pytest.approx(math.log(0.9), rel=0.02)
+
+
+@pytest.mark.parametrize("sigma", [0.4, 0.7, 1.5])
+def test_noise_is_measured_although_it_is_rounded_to_whole_levels(sigma: float) -> None:
+    rounded = np.rint(np.random.default_rng(9).normal(0, sigma, 20000)).astype(np.float32)
+    assert variance_of(rounded**2) == pytest.approx(sigma**2, rel=0.1)
