@@ -14,12 +14,13 @@ from types import FrameType
 
 import rclpy
 from rclpy.exceptions import NameValidationException, ParameterException
-from rclpy.executors import Executor, SingleThreadedExecutor
+from rclpy.executors import Executor
 from rclpy.logging import get_logger
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
 from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.ros.executor import StaticSingleThreadedExecutor
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -44,7 +45,7 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:
         return _complain(error, EXIT_USAGE)
-    executor = SingleThreadedExecutor()
+    executor = StaticSingleThreadedExecutor()
     nodes: list[Node] = []
     status = 0
     try:

@@ -223,11 +223,20 @@ class ServiceTransport:
 
         def finish(future: Future) -> None:
             # An answer may have been taken from the wire already when its request is cancelled.
-            if self._pending is pending:
-                self._pending = None
+            if self._pending is not pending:
+                return
+            self._pending = None
+            try:
                 answered(future.result())
+            except Exception as error:
+                # Out of a future's callback it would be a warning.
+                self._node.executor.create_task(_throw, error)
 
         future.add_done_callback(finish)
+
+
+def _throw(error: Exception) -> None:
+    raise error
 
 
 def _load_result(answer: LoadModel.Response) -> LoadResult:

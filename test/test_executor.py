@@ -1,0 +1,293 @@
+"""The executor that keeps its wait set: it does what rclpy's single-threaded one does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+rclpy = pytest.importorskip("rclpy", reason="needs ROS 2")
+
+from rclpy.callback_groups import ReentrantCallbackGroup  # noqa: E402
+from rclpy.executors import ExternalShutdownException  # noqa: E402
+from rclpy.node import Node  # noqa: E402
+from rclpy.task import Future  # noqa: E402
+from std_msgs.msg import String  # noqa: E402
+from std_srvs.srv import Trigger  # noqa: E402
+
+from edgetpu_driver.ros.executor import StaticSingleThreadedExecutor  # noqa: E402
+
+PATIENCE = 10.0
+
+
+class Bench:
+    """A node in an executor of the kind under test, in a context of their own."""
+
+    def __init__(self) -> None:
+        self.context = rclpy.context.Context()
+        rclpy.init(context=self.context)
+        self.node = Node("tested", context=self.context)
+        self.executor = StaticSingleThreadedExecutor(context=self.context)
+        self.executor.add_node(self.node)
+
+    def close(self) -> None:
+        self.executor.shutdown()
+        self.node.destroy_node()
+        self.context.try_shutdown()
+
+    def spin_until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, "the condition did not come true"
+            self.executor.spin_once(0.1)
+
+    def settle(self) -> None:
+        """Work off everything that is ready now."""
+        for _ in range(20):
+            self.executor.spin_once(0.005)
+
+    def client_of(self, callback: Any, **options: Any) -> Any:
+        """A service with that callback, and a client of it that has found it."""
+        self.node.create_service(Trigger, "ask", callback, **options)
+        client = self.node.create_client(Trigger, "ask", callback_group=ReentrantCallbackGroup())
+        self.spin_until(client.service_is_ready)
+        return client
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.close()
+
+
+def _yes(_request: Any, response: Any) -> Any:
+    response.success = True
+    return response
+
+
+def test_messages_reach_the_subscription_in_order(bench: Bench) -> None:
+    got: list[str] = []
+    bench.node.create_subscription(String, "words", lambda message: got.append(message.data), 10)
+    publisher = bench.node.create_publisher(String, "words", 10)
+    bench.spin_until(lambda: publisher.get_subscription_count() == 1)
+    for word in "abc":
+        publisher.publish(String(data=word))
+    bench.spin_until(lambda: len(got) == 3)
+    assert got == ["a", "b", "c"]
+
+
+def test_a_raw_subscription_gets_bytes(bench: Bench) -> None:
+    got: list[bytes] = []
+    bench.node.create_subscription(String, "words", got.append, 10, raw=True)
+    publisher = bench.node.create_publisher(String, "words", 10)
+    bench.spin_until(lambda: publisher.get_subscription_count() == 1)
+    publisher.publish(String(data="abc"))
+    bench.spin_until(lambda: bool(got))
+    assert b"abc" in got[0]
+
+
+def test_a_subscription_s_callback_may_take_the_message_s_info(bench: Bench) -> None:
+    got: list[int] = []
+    bench.node.create_subscription(
+        String, "words", lambda _message, info: got.append(info["received_timestamp"]), 10
+    )
+    publisher = bench.node.create_publisher(String, "words", 10)
+    bench.spin_until(lambda: publisher.get_subscription_count() == 1)
+    publisher.publish(String(data="abc"))
+    bench.spin_until(lambda: bool(got))
+    assert abs(1e-9 * got[0] - time.time()) < PATIENCE
+
+
+def test_a_coroutine_can_be_a_subscription_s_callback(bench: Bench) -> None:
+    got: list[str] = []
+
+    async def receive(message: String) -> None:
+        got.append(message.data)
+
+    bench.node.create_subscription(String, "words", receive, 10)
+    publisher = bench.node.create_publisher(String, "words", 10)
+    bench.spin_until(lambda: publisher.get_subscription_count() == 1)
+    publisher.publish(String(data="a"))
+    bench.spin_until(lambda: got == ["a"])
+
+
+def test_a_timer_fires_until_it_is_cancelled(bench: Bench) -> None:
+    fired: list[float] = []
+    timer = bench.node.create_timer(0.01, lambda: fired.append(time.monotonic()))
+    bench.spin_until(lambda: len(fired) == 5)
+    assert fired[-1] - fired[0] > 0.03
+    timer.cancel()
+    bench.settle()
+    assert len(fired) == 5
+
+
+def test_a_guard_condition_triggered_by_another_thread_ends_the_wait(bench: Bench) -> None:
+    called: list[int] = []
+    guard = bench.node.create_guard_condition(lambda: called.append(threading.get_ident()))
+    bench.settle()
+    threading.Timer(0.05, guard.trigger).start()
+    bench.spin_until(lambda: bool(called))
+    assert called == [threading.get_ident()]
+
+
+def test_a_service_answers_its_client(bench: Bench) -> None:
+    answer = bench.client_of(_yes).call_async(Trigger.Request())
+    bench.spin_until(answer.done)
+    assert answer.result().success
+
+
+def test_the_answer_to_a_cancelled_request_is_ignored(bench: Bench) -> None:
+    client = bench.client_of(_yes)
+    called: list[Future] = []
+    cancelled = client.call_async(Trigger.Request())
+    cancelled.add_done_callback(called.append)
+    client.remove_pending_request(cancelled)
+    bench.settle()
+    assert not called
+    answer = client.call_async(Trigger.Request())
+    bench.spin_until(answer.done)
+
+
+def test_a_service_may_wait_for_something_before_it_answers(bench: Bench) -> None:
+    gate = Future()
+
+    async def wait(_request: Any, response: Any) -> Any:
+        response.message = await gate
+        return response
+
+    answer = bench.client_of(wait, callback_group=ReentrantCallbackGroup()).call_async(Trigger.Request())
+    bench.settle()
+    assert not answer.done()
+    bench.node.create_timer(0.01, lambda: gate.done() or gate.set_result("now"))
+    bench.spin_until(answer.done)
+    assert answer.result().message == "now"
+
+
+def test_a_suspended_callback_bars_the_others_of_its_group(bench: Bench) -> None:
+    gate = Future()
+
+    async def wait(_request: Any, response: Any) -> Any:
+        await gate
+        return response
+
+    answer = bench.client_of(wait).call_async(Trigger.Request())  # in the node's exclusive group
+    bench.settle()
+    fired: list[bool] = []
+    bench.node.create_timer(0.01, lambda: fired.append(True))
+    bench.settle()
+    assert not fired
+    gate.set_result(None)
+    bench.executor.wake()
+    bench.spin_until(answer.done)
+    bench.spin_until(lambda: bool(fired))
+
+
+def test_a_task_is_run(bench: Bench) -> None:
+    bench.settle()
+    task = bench.executor.create_task(lambda: 7)
+    bench.spin_until(task.done)
+    assert task.result() == 7
+
+
+def test_a_task_created_by_another_thread_ends_the_wait(bench: Bench) -> None:
+    bench.settle()
+    done = threading.Event()
+    threading.Timer(0.05, lambda: bench.executor.create_task(done.set)).start()
+    bench.spin_until(done.is_set)
+
+
+@pytest.mark.parametrize("make", ["a task", "a timer"])
+def test_what_a_callback_raises_comes_out(bench: Bench, make: str) -> None:
+    def fail() -> None:
+        raise ArithmeticError(make)
+
+    if make == "a task":
+        bench.executor.create_task(fail)
+    else:
+        bench.node.create_timer(0.01, fail)
+    with pytest.raises(ArithmeticError, match=make):
+        bench.spin_until(lambda: False)
+
+
+def test_an_entity_made_while_it_spins_is_waited_for(bench: Bench) -> None:
+    fired: list[bool] = []
+    bench.executor.create_task(lambda: bench.node.create_timer(0.01, lambda: fired.append(True)))
+    bench.spin_until(lambda: bool(fired))
+
+
+def test_a_node_added_while_it_spins_is_waited_for(bench: Bench) -> None:
+    bench.settle()
+    other = Node("other", context=bench.context)
+    fired: list[bool] = []
+    other.create_timer(0.01, lambda: fired.append(True))
+    bench.executor.add_node(other)
+    bench.spin_until(lambda: bool(fired))
+    bench.executor.remove_node(other)
+    bench.settle()
+    fired.clear()
+    bench.settle()
+    assert not fired
+    other.destroy_node()
+
+
+def test_an_entity_destroyed_in_the_same_round_is_not_called(bench: Bench) -> None:
+    fired: list[str] = []
+    timers: dict[str, Any] = {}
+
+    def fire(name: str, other: str) -> None:
+        fired.append(name)
+        bench.node.destroy_timer(timers[other])
+
+    timers["a"] = bench.node.create_timer(0.01, lambda: fire("a", "b"))
+    timers["b"] = bench.node.create_timer(0.01, lambda: fire("b", "a"))
+    time.sleep(0.05)
+    bench.settle()
+    assert len(set(fired)) == 1
+
+
+def test_events_are_left_to_rclpy(bench: Bench) -> None:
+    from rclpy.event_handler import SubscriptionEventCallbacks
+    from rclpy.qos import QoSProfile, ReliabilityPolicy
+
+    events: list[Any] = []
+    bench.node.create_publisher(
+        String, "words", QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+    )
+    bench.node.create_subscription(
+        String,
+        "words",
+        print,
+        QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE),
+        event_callbacks=SubscriptionEventCallbacks(incompatible_qos=events.append),
+    )
+    bench.spin_until(lambda: bool(events))
+    assert events[0].total_count == 1
+
+
+def test_the_nodes_are_looked_through_once_for_many_rounds(bench: Bench, monkeypatch: Any) -> None:
+    fired: list[bool] = []
+    bench.node.create_timer(0.001, lambda: fired.append(True))
+    bench.settle()
+    looked: list[Node] = []
+    monkeypatch.setattr(bench.executor, "get_nodes", lambda: looked.append(bench.node) or [bench.node])
+    fired.clear()
+    bench.spin_until(lambda: len(fired) == 20)
+    assert not looked
+
+
+def test_a_wait_ends_after_its_time(bench: Bench) -> None:
+    bench.settle()
+    start = time.monotonic()
+    bench.executor.spin_once(0.05)
+    assert 0.04 < time.monotonic() - start < 1.0
+
+
+def test_the_end_of_the_context_is_an_external_shutdown(bench: Bench) -> None:
+    bench.settle()
+    bench.context.try_shutdown()
+    with pytest.raises(ExternalShutdownException):
+        bench.executor.spin_once(1.0)
