@@ -12,10 +12,17 @@ import signal
 from types import FrameType
 
 
+_THREADS = "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"
+"""Read when NumPy and OpenCV are loaded. A small image is not worth waking other threads for, which then spin
+on cores that the camera and the other nodes need; who has cores to spare may set more."""
+
+
 def run_main(module: str) -> int:
     """Import a module and run its `main`."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
+    for threads in _THREADS:
+        os.environ.setdefault(threads, "1")
     status: int = importlib.import_module(module).main()
     return status
 
