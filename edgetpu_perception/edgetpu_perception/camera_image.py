@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ from edgetpu_perception.images import (
 )
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """A rectangle of an image, px; a width or height of 0 reaches to the right or lower edge."""
 
     x_offset: int = 0

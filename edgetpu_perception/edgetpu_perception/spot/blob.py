@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import cv2
 import numpy as np
@@ -23,6 +23,7 @@ ROUND_EDGE = 0.9
 """By so much, in cells, averaging widens the outline of a spot."""
 
 _IN_BLOB = np.uint8(2)
+_ONE_BIT = np.uint8(1)
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,11 @@ def find_blob(
 
     `peak`: column and row of the map's largest value. Only blobs that reach `rival` are taken.
     """
-    above = (evidence > threshold).view(np.uint8)
+    above = _above(evidence, threshold)
     count = cv2.countNonZero(above)
     area, _, _, (left, top, width, height) = cv2.floodFill(above, None, peak, 2, flags=8)
     rows, columns = above.shape
-    mask = above[top : top + height, left : left + width] >> np.uint8(1)
+    mask = above[top : top + height, left : left + width] >> _ONE_BIT
     blob = Blob(mask, rows, columns, left, top, width, height, area)
     outside = above ^ _IN_BLOB
     if area == count:
@@ -90,11 +91,18 @@ def find_blob(
     return _choose(evidence, threshold, rival, near)
 
 
+def _above(evidence: NDArray[Any], threshold: float) -> NDArray[np.uint8]:
+    """1 where the map is above the threshold, else 0."""
+    if evidence.dtype == np.uint8:
+        return cast("NDArray[np.uint8]", cv2.threshold(evidence, threshold, 1, cv2.THRESH_BINARY)[1])
+    return (evidence > threshold).view(np.uint8)
+
+
 def _choose(
     evidence: NDArray[Any], threshold: float, rival: float, near: tuple[float, float] | None
 ) -> Found:
     """The same with every blob looked at, which takes longer."""
-    above = (evidence > threshold).view(np.uint8)
+    above = _above(evidence, threshold)
     count, labels, stats, centroids = cv2.connectedComponentsWithStats(above, connectivity=8)
     excess = np.where(above, evidence - np.float32(threshold), np.float32(0))
     weights = np.bincount(labels.ravel(), excess.ravel(), count)
@@ -111,7 +119,7 @@ def _choose(
     rows, columns = inside.shape
     blob = Blob(mask, rows, columns, left, top, width, height, area)
     share = float(weights[chosen] / weights.sum())
-    return blob, inside ^ np.uint8(1), min(share, ONE_OF_SEVERAL) if len(candidates) > 1 else share
+    return blob, inside ^ _ONE_BIT, min(share, ONE_OF_SEVERAL) if len(candidates) > 1 else share
 
 
 def solidity(blob: Blob, outline: Mapping[str, float]) -> float:

@@ -145,7 +145,7 @@ class EvidenceDecoder:
             return _sharpened(best, best_blob, evidence, image[0])
         return _unsure(best, cells_like(image[0], peak), clarity, near)
 
-    def _evidence(self, grid: NDArray[Any]) -> tuple[NDArray[Any], list[float]]:
+    def _evidence(self, grid: NDArray[Any]) -> tuple[NDArray[Any], Sequence[float]]:
         """The map in grey levels, and its `cells_below`; a map of floats has grey levels already."""
         if self._dtype.kind == "f":
             return grid, cells_below(np.clip(np.rint(grid), 0, 255).astype(np.uint8))
@@ -160,11 +160,13 @@ def _clear_thresholds(
     total = below[-1]
     most_above, gap = MOST * total, GAP * contrast - 1.0
     thresholds = [level + share * contrast for share in shares]
-    flanks = []
-    for threshold in thresholds:
-        not_above = below[int(threshold) + 1]
-        above = total - not_above
-        flanks.append((not_above - below[int(threshold - gap)]) / above if above <= most_above else math.inf)
+    flanks = [
+        (not_above - below[int(threshold - gap)]) / (total - not_above)
+        if total - not_above <= most_above
+        else math.inf
+        for threshold in thresholds
+        for not_above in (below[int(threshold) + 1],)
+    ]
     times, more, most = FLANK
     least = min(flanks)
     if least > most:

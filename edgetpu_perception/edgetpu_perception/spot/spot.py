@@ -9,7 +9,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import cv2
 import numpy as np
@@ -68,11 +68,12 @@ class Background:
         return (_level(self.below, 0.84 * share) - _level(self.below, 0.16 * share)) / 2
 
 
-def cells_below(grey: NDArray[np.uint8]) -> list[float]:
+def cells_below(grey: NDArray[np.uint8]) -> Sequence[float]:
     """How many cells of a picture are darker than each level 0..256: 257 whole numbers."""
     # The histogram begins one level too early, so that its first sum is 0.
-    below: list[float] = cv2.calcHist([grey], [0], None, [257], (-1, 256)).cumsum().tolist()
-    return below
+    below = cv2.calcHist([grey], [0], None, [257], (-1, 256)).cumsum()
+    # A list would take longer to make than it saves in the few places where it is read.
+    return cast("Sequence[float]", memoryview(below))
 
 
 def background_of(below: Sequence[float]) -> Background:
