@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
+from edgetpu_perception.spot.evidence import EDGE_SIGMA
 from edgetpu_perception.spot.spot import (
     FULL_CONTRAST,
     NO_CONTRAST,
@@ -42,9 +43,6 @@ UNDECIDED = 0.02
 """Steps from a half within which a probability may have been rounded up or down."""
 
 _AROUND = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], np.uint8)
-
-EDGE_SIGMA = 0.16
-"""See evidence.py: the models see the cells of maximal brightness, a shape with hard edges."""
 
 
 class CoordinateDecoder:
@@ -99,6 +97,7 @@ class CoordinateDecoder:
         quantum = self._outputs[0].scale * TEMPERATURE / total / math.sqrt(12)
         x_spread, y_spread = self._spread(self._x, seen.sum(0)), self._spread(self._y, seen.sum(1))
         confidence = clarity * ramp(-math.hypot(x_spread, y_spread), -0.7, -0.4)
+        # The models see the cells of maximal brightness, a shape with hard edges.
         edge = EDGE_SIGMA / (max(int(np.count_nonzero(seen)), 1) / math.pi) ** 0.25
         # Noise decides which cells of a spot are the brightest; else all of them would have the same share.
         spot = grey > background.level + contrast / 2
