@@ -9,6 +9,7 @@ keyframe; x and y are in units of the focal length, x right and y down. Its para
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,9 +36,13 @@ _SMALL_STEP = np.array([0.004, 0.004, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02])
 _LEAST_SIGNAL = 0.05
 """Share of the square of slopes that is taken for more than noise, at least."""
 
-_BRIGHTNESS_PRECISION = np.diag([1e-6, 0.01**-2])
-"""Inverse variance of a change of offset, grey levels, and of gain: else noise would pass for a gain."""
+BRIGHTNESS_SIGMAS = 1e3, 0.01
+"""Standard deviations of a change of offset, grey levels, and of gain: else noise would pass for a gain."""
 
+_MARGIN = 20
+"""Elements of nothing around a keyframe: OpenCV warps the inside of an image faster than its border."""
+
+_STILL = np.eye(3)
 _ONE = np.eye(PARAMETERS)
 
 
@@ -53,12 +58,10 @@ def warp_of(parameters: Sequence[float]) -> Matrix:
     )
 
 
-def parameters_of(warp: Matrix) -> NDArray[np.float64]:
+def parameters_of(warp: Matrix) -> list[float]:
     """The eight parameters of a warp."""
-    (a, b, c), (d, e, f), (g, h, i) = warp.tolist()
-    values = (c, f, (a + e) / 2 - i, (d - b) / 2, (a - e) / 2, (b + d) / 2, -g, -h)
-    parameters: NDArray[np.float64] = np.array(values) / i
-    return parameters
+    (a, b, c), (d, e, f), (g, h, _) = (warp / warp[2, 2]).tolist()
+    return [c, f, (a + e) / 2 - 1, (d - b) / 2, (a - e) / 2, (b + d) / 2, -g, -h]
 
 
 def inverse(matrix: Matrix) -> Matrix:
@@ -80,15 +83,10 @@ class Grid:
         y = ((np.arange(rows) - center[1]) / focal[1]).astype(np.float32)
         self.x, self.y = np.meshgrid(x, y)
         self._x_squared, self._xy, self._y_squared = self.x**2, self.x * self.y, self.y**2
-        self._to_map = np.array([[focal[0], 0, center[0]], [0, focal[1], center[1]], [0, 0, 1.0]])
-        self._from_map = inverse(self._to_map)
+        self.to_map = np.array([[focal[0], 0, center[0]], [0, focal[1], center[1]], [0, 0, 1.0]])
+        """What takes a direction to a position in the map, elements."""
         self.extent = columns / focal[0], rows / focal[1]
         self.power = self._slope_power()
-
-    def pixels_of(self, warp: Matrix) -> Matrix:
-        """The warp between positions in the maps."""
-        pixels: Matrix = self._to_map @ warp @ self._from_map
-        return pixels
 
     def fill_jacobian(self, slope_x: Map, slope_y: Map, out: NDArray[np.float32]) -> None:
         """How the brightness changes with each parameter, into float32 [8, rows, columns]."""
@@ -137,16 +135,21 @@ class Expectation:
 
     warp: Matrix
     """Where to start, and what shifts and growth are expected."""
-    others: NDArray[np.float64]
+    others: Sequence[float]
     """Expected turn, stretch, shear and tilts."""
     precision: NDArray[np.float64]
-    """Inverse variances of the eight parameters."""
+    """Inverse variances of the eight parameters, and of offset and gain of the brightness."""
     exposure: float = 1.0
     """Brightness of the image over that of the keyframe."""
 
+    def less(self, warp: Matrix, moved: Matrix) -> NDArray[np.float64]:
+        """How far a warp, which is `moved` from the expected one, and offset and gain 0 are from this."""
+        others = [found - other for found, other in zip(parameters_of(warp)[TURN:], self.others, strict=True)]
+        return np.array([*parameters_of(moved)[:TURN], *others, 0.0, 1 / self.exposure - 1])
+
 
 class Aligner:
-    """Compares the present image with keyframes."""
+    """Compares the present image with a keyframe."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
@@ -155,6 +158,14 @@ class Aligner:
         self._design = np.ones((_ROWS, *grid.shape), np.float32)
         self._design[_RESIDUAL + 1 :] = 0.0
         self._weighted = np.empty((_ROWS, grid.x.size), np.float32)
+        rows, columns = grid.shape
+        self._keyframe = np.full((rows + 2 * _MARGIN, columns + 2 * _MARGIN), np.nan, np.float32)
+        self._to_keyframe = warp_of([_MARGIN, _MARGIN, 0, 0, 0, 0, 0, 0]) @ grid.to_map
+        self._from_map = inverse(grid.to_map)
+
+    def set_keyframe(self, brightness: Map) -> None:
+        """Take what images are compared with from now on."""
+        self._keyframe[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN] = brightness
 
     def set_image(self, brightness: Map, slope_x: Map, slope_y: Map) -> None:
         """Take the image that `align` is about."""
@@ -166,64 +177,59 @@ class Aligner:
         """How the image's brightness changes with each parameter, [8, rows, columns]."""
         return self._design[:PARAMETERS]
 
-    def align(
-        self, keyframe: Map, weights: Map, expected: Expectation, slope_noise: float, steps: int
-    ) -> Alignment:
-        """Find the warp to a keyframe's brightness.
+    def align(self, weights: Map, expected: Expectation, slope_noise: float, steps: int) -> Alignment:
+        """Find the warp from the image to the keyframe.
 
         `weights`: inverse variance of each element; `slope_noise`: variance of a slope that is noise.
         """
-        warp, backward = expected.warp, inverse(expected.warp)
+        warp, moved = expected.warp, _STILL
         prior = np.diag(expected.precision)
         design = self._design.reshape(_ROWS, -1)
         for taken in itertools.count(1):
-            inside = self._compare(keyframe, warp)
+            inside = self._compare(warp)
             if taken == 1:
                 used = (weights * inside).ravel()
                 np.multiply(design, used, out=self._weighted)
                 products = (self._weighted @ design.T).astype(np.float64)[:_RESIDUAL, : _RESIDUAL + 1]
             else:  # only the residual is another one
                 products[:, -1] = self._weighted[:_RESIDUAL] @ design[_RESIDUAL]
-            products[PARAMETERS + 1, -1] += _BRIGHTNESS_PRECISION[1, 1] * (1 / expected.exposure - 1)
-            information, toward, nuisance = _without_brightness(products)
-            offset = parameters_of(backward @ warp)
-            offset[TURN:] = parameters_of(warp)[TURN:] - expected.others
-            wanted = toward + expected.precision * offset
-            step = cv2.solve(information + prior, wanted, flags=cv2.DECOMP_CHOLESKY)[1].ravel()
-            warp = warp @ inverse(warp_of(step.tolist()))
-            warp /= warp[2, 2]
-            if taken == steps or np.all(np.abs(step) < _SMALL_STEP):
+            wanted = products[:, -1] + expected.precision * expected.less(warp, moved)
+            found = cv2.solve(products[:, :-1] + prior, wanted, flags=cv2.DECOMP_CHOLESKY)[1].ravel()
+            step = found[:PARAMETERS]
+            moved = moved @ inverse(warp_of(step.tolist()))
+            warp = expected.warp @ moved
+            if taken == steps or (np.abs(step) < _SMALL_STEP).all():
                 break
         noise = (self._grid.power @ used) * slope_noise / np.maximum(products.diagonal()[:PARAMETERS], 1e-12)
-        honest = np.sqrt(np.clip(1 - noise, _LEAST_SIGNAL, 1.0))
-        signal = information * np.outer(honest, honest)
-        moved = parameters_of(backward @ warp)
-        measured, covariance = unbiased(moved, taken, information, signal, prior)
-        explained = np.concatenate([step, nuisance[0] - nuisance[1] @ step]).astype(np.float32)
-        residual = design[_RESIDUAL] - explained @ design[:_RESIDUAL]
+        honest = np.sqrt(np.maximum(1 - noise, _LEAST_SIGNAL))
+        believed, prior = _without_brightness(products[:, :-1] + prior), prior[:PARAMETERS, :PARAMETERS]
+        information = believed - prior
+        signal = information * (honest[:, np.newaxis] * honest)
+        measured, covariance = unbiased(np.array(parameters_of(moved)), taken, information, signal, prior)
+        residual = design[_RESIDUAL] - found.astype(np.float32) @ design[:_RESIDUAL]
         residual *= inside.ravel()
         return Alignment(
-            warp,
+            warp / warp[2, 2],
             expected.warp @ warp_of(measured.tolist()),
             covariance,
             residual.reshape(self._grid.shape),
             inside,
         )
 
-    def _compare(self, keyframe: Map, warp: Matrix) -> NDArray[np.bool_]:
-        """Put the difference of a warped keyframe to the image into the design; tell where there is one."""
+    def _compare(self, warp: Matrix) -> NDArray[np.bool_]:
+        """Put the difference of the warped keyframe to the image into the design; tell where there is one."""
         height, width = self._grid.shape
         warped = cv2.warpPerspective(
-            keyframe,
-            self._grid.pixels_of(warp),
+            self._keyframe,
+            self._to_keyframe @ warp @ self._from_map,
             (width, height),
             flags=cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP,
             borderMode=cv2.BORDER_CONSTANT,
-            borderValue=float("nan"),
+            borderValue=math.nan,
         )
         difference = np.subtract(warped, self._design[PARAMETERS + 1], out=self._design[_RESIDUAL])
         inside: NDArray[np.bool_] = difference == difference
-        np.copyto(difference, np.float32(0), where=~inside)
+        cv2.patchNaNs(difference, 0.0)
         return inside
 
 
@@ -250,13 +256,9 @@ def unbiased(
     return back @ (believed @ moved), back @ (information + prior) @ back
 
 
-def _without_brightness(products: Matrix) -> tuple[Matrix, Matrix, tuple[Matrix, Matrix]]:
-    """Normal equations of the eight parameters with offset and gain solved for, and what gives those two."""
-    both = products[PARAMETERS:, PARAMETERS:-1] + _BRIGHTNESS_PRECISION
-    back = inverse(both)
-    coupling = back @ products[PARAMETERS:, :PARAMETERS]
-    constant = back @ products[PARAMETERS:, -1]
-    cross = products[:PARAMETERS, PARAMETERS:-1]
-    information = products[:PARAMETERS, :PARAMETERS] - cross @ coupling
-    toward = products[:PARAMETERS, -1] - cross @ constant
-    return information, toward, (constant, coupling)
+def _without_brightness(products: Matrix) -> Matrix:
+    """Normal equations of the eight parameters, with offset and gain solved for."""
+    cross = products[:PARAMETERS, PARAMETERS:]
+    both = inverse(products[PARAMETERS:, PARAMETERS:])
+    information: Matrix = products[:PARAMETERS, :PARAMETERS] - cross @ both @ cross.T
+    return information

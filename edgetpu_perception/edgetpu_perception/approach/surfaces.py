@@ -14,6 +14,7 @@ import numpy as np
 
 from edgetpu_perception.approach.brightness import Exposure, NoiseLevel
 from edgetpu_perception.approach.homography_alignment import (
+    BRIGHTNESS_SIGMAS,
     TILT,
     TURN,
     Aligner,
@@ -60,10 +61,10 @@ IMAGE_NOISE = 0.55
 ROUNDING = 1 / 12
 """Variance of a slope that comes from rounding it to whole grey levels."""
 
-_FREE = np.array([0.15, 0.15, 0.05, 0.05, 0.03, 0.03, 0.1, 0.1]) ** -2.0
+_FREE = np.array([0.15, 0.15, 0.05, 0.05, 0.03, 0.03, 0.1, 0.1, *BRIGHTNESS_SIGMAS]) ** -2.0
 """Precision of what is expected of the main surface's warp ..."""
 
-_BESIDE = np.array([0.15, 0.15, 0.05, 0.01, 0.01, 0.01, 0.02, 0.02]) ** -2.0
+_BESIDE = np.array([0.15, 0.15, 0.05, 0.01, 0.01, 0.01, 0.02, 0.02, *BRIGHTNESS_SIGMAS]) ** -2.0
 """... and of another one's: the camera, and so turn and tilt, is the same."""
 
 _WINDOW = 7
@@ -118,7 +119,6 @@ class SurfaceTracker:
     def restart(self) -> None:
         """Forget everything."""
         self.surfaces: list[Surface] = []
-        self._keyframe: Map | None = None
         self._keyframe_stamp = self._stamp = math.nan
         self._noise = NoiseLevel()
         self.unexplained = 0.0
@@ -132,8 +132,9 @@ class SurfaceTracker:
         That is the nearest one in time when it is established, or else the main one.
         """
         self._jitter.take(stamp)
-        if self._keyframe is None:
-            self._keyframe, self._keyframe_stamp, self._stamp = brightness.copy(), stamp, stamp
+        if not self.surfaces:
+            self._aligner.set_keyframe(brightness)
+            self._keyframe_stamp = self._stamp = stamp
             self._exposure.follow(brightness)
             self.surfaces = [Surface(np.ones(self._grid.shape, np.float32))]
             return None
@@ -168,20 +169,16 @@ class SurfaceTracker:
         alignments = []
         for surface in self.surfaces:
             predicted = surface.warp @ surface.next_step(seconds)
-            others = np.zeros(5)
             if surface is main:
-                others[0] = parameters_of(predicted)[TURN]
-                expected = Expectation(predicted, others, _FREE, self._exposure.ratio)
+                others, precision = [parameters_of(predicted)[TURN], 0.0, 0.0, 0.0, 0.0], _FREE
             else:
                 known = parameters_of(main.warp)
-                others[0], others[TILT - TURN :] = known[TURN], known[TILT:]
-                expected = Expectation(predicted, others, _BESIDE, self._exposure.ratio)
-            assert self._keyframe is not None
+                others, precision = [known[TURN], 0.0, 0.0, *known[TILT:]], _BESIDE
+            expected = Expectation(predicted, others, precision, self._exposure.ratio)
             # The much larger rest of the image would count for as much as a small part, even at a tenth.
             part = surface.part if surface is main else surface.part * (surface.part > 0.5)
             steps = 2 if surface.frames > 3 else 4
             alignment = self._aligner.align(
-                self._keyframe,
                 certainty * part,
                 expected,
                 self._slope_noise * IMAGE_NOISE * self._noise.variance + ROUNDING,
@@ -328,7 +325,8 @@ class SurfaceTracker:
             or math.hypot(x, y) > LARGEST_SHIFT
             or main.overlap < SMALLEST_OVERLAP
         ):
-            self._keyframe, self._keyframe_stamp = brightness.copy(), self._stamp
+            self._aligner.set_keyframe(brightness)
+            self._keyframe_stamp = self._stamp
             self._exposure.ratio = 1.0
             for surface in self.surfaces:
                 surface.warp = np.eye(3)
