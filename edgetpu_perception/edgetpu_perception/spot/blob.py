@@ -156,7 +156,7 @@ def _beyond(center: float, first: int, span: int, cross_span: int, chord: int) -
     middle = first + span - 0.5 - radius if first == 0 else first - 0.5 + radius
     off = abs(center - middle)
     # Half a cell of it is the outline's own rounding; blobs are not quite round.
-    far = 1.3 * off * ramp(off, 0.4, 0.8)
+    far = 1.3 * off * ramp(off, 0.5, 1.0)
     # Of little that is hidden the chord tells more: a segment of two thirds of its length times its height.
     height = radius - math.sqrt(max(radius**2 - (chord / 2) ** 2, 0.0))
     return max(far, 2 / 3 * chord * max(height - ROUND_EDGE, 0.0) / (math.pi * radius))

@@ -85,7 +85,7 @@ RIM = (-0.8, -0.2)
 TEXTURE_SIGMA = 0.5
 """Cells that a centroid is off when the background deviates by as much as the spot stands out."""
 
-QUANTUM_SIGMA = 0.0025
+QUANTUM_SIGMA = 0.002
 """What rounding to grey levels does to the centroid of a smooth spot without noise."""
 
 FLAT_ENOUGH = 40
@@ -97,6 +97,9 @@ REAL_NOISE = 0.75
 LEAN = (-0.15, -0.04)
 """How far the centroid of a blob's outline may be off the weighted one, in radii (and one cell): no spot, no
 doubt."""
+
+INPUT_ROUNDING = 0.36
+"""Standard deviation, grey levels, that rounding alone leaves in a cell of the model's input."""
 
 SMOOTHING = 2.6
 """How many times less noise the map has than the model's input: 3x3 cells are averaged, some lowered."""
@@ -274,10 +277,9 @@ def _noise_and_hardness(
     A background at black shows no noise, and one of texture seems to have more than there is; then the spot
     itself is looked at, through a filter that passes no shape as smooth as a spot (Immerkaer 1996).
     """
-    least = SMOOTHING * ROUNDING
     if grey is None:
-        return least, 1.0
-    noise = SMOOTHING * background.noise
+        return INPUT_ROUNDING, 1.0
+    noise = SMOOTHING * background.noise if background.noise > ROUNDING else INPUT_ROUNDING
     inside = blob.mask.view(bool)
     if blob.area >= FLAT_ENOUGH if background.clipped else noise >= 0.5:
         deviations = np.abs(cv2.filter2D(grey[blob.window], cv2.CV_16S, _SECOND_DIFFERENCES)[inside])
@@ -286,7 +288,7 @@ def _noise_and_hardness(
         if background.clipped:
             noise = max(noise, seen)
         elif seen < REAL_NOISE * noise:
-            noise = max(seen, least)
+            noise = max(seen, INPUT_ROUNDING)
     return noise, _hardness(grey[blob.window][inside], background.level, noise)
 
 
