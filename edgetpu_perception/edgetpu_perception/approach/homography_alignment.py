@@ -40,7 +40,7 @@ BRIGHTNESS_SIGMAS = 1e3, 0.01
 """Standard deviations of a change of offset, grey levels, and of gain: else noise would pass for a gain."""
 
 _MARGIN = 20
-"""Elements of nothing around a keyframe: OpenCV warps the inside of an image faster than its border."""
+"""Elements of nothing around a keyframe: OpenCV looks up the inside of an image faster than its border."""
 
 _STILL = np.eye(3)
 _ONE = np.eye(PARAMETERS)
@@ -60,8 +60,9 @@ def warp_of(parameters: Sequence[float]) -> Matrix:
 
 def parameters_of(warp: Matrix) -> list[float]:
     """The eight parameters of a warp."""
-    (a, b, c), (d, e, f), (g, h, _) = (warp / warp[2, 2]).tolist()
-    return [c, f, (a + e) / 2 - 1, (d - b) / 2, (a - e) / 2, (b + d) / 2, -g, -h]
+    (a, b, c), (d, e, f), (g, h, i) = warp.tolist()
+    values = c, f, (a + e) / 2 - i, (d - b) / 2, (a - e) / 2, (b + d) / 2, -g, -h
+    return [value / i for value in values]
 
 
 def inverse(matrix: Matrix) -> Matrix:
@@ -161,7 +162,7 @@ class Aligner:
         rows, columns = grid.shape
         self._keyframe = np.full((rows + 2 * _MARGIN, columns + 2 * _MARGIN), np.nan, np.float32)
         self._to_keyframe = warp_of([_MARGIN, _MARGIN, 0, 0, 0, 0, 0, 0]) @ grid.to_map
-        self._from_map = inverse(grid.to_map)
+        self._directions = np.stack([grid.x.ravel(), grid.y.ravel(), np.ones_like(grid.x).ravel()])
 
     def set_keyframe(self, brightness: Map) -> None:
         """Take what images are compared with from now on."""
@@ -218,12 +219,14 @@ class Aligner:
 
     def _compare(self, warp: Matrix) -> NDArray[np.bool_]:
         """Put the difference of the warped keyframe to the image into the design; tell where there is one."""
-        height, width = self._grid.shape
-        warped = cv2.warpPerspective(
+        # Faster than cv2.warpPerspective; and cv2.divide does not mind a 0.
+        positions = (self._to_keyframe @ warp).astype(np.float32) @ self._directions
+        x, y, depth = positions.reshape(3, *self._grid.shape)
+        warped = cv2.remap(
             self._keyframe,
-            self._to_keyframe @ warp @ self._from_map,
-            (width, height),
-            flags=cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP,
+            cv2.divide(x, depth),
+            cv2.divide(y, depth),
+            cv2.INTER_CUBIC,
             borderMode=cv2.BORDER_CONSTANT,
             borderValue=math.nan,
         )
