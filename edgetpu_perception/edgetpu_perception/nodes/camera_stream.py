@@ -141,7 +141,7 @@ class _Topic(ABC, Generic[Listener]):
         )
 
     def poll(self) -> None:
-        """Take what waits, without the executor, whose every round costs half a millisecond."""
+        """Take what waits, without a round of the executor."""
         if self._subscription is not None:
             for message in take_waiting(self._subscription, None):
                 self._on_message(message)
