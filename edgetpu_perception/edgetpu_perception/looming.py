@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.engine import Engine
@@ -64,12 +63,6 @@ class LoomingResult:
     """Edge energy of the centre zone over the mean of the other eight; NaN where no zone has any."""
     zones: tuple[float, ...] = _NO_ZONES
     """Edge energy of a 3 x 3 grid, row-major from the top left, squared grey levels per px of the model."""
-
-
-class _ZoneReader(Protocol):
-    def read(self, image: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """Nine energies."""
-        ...
 
 
 class Looming(ModelEye[LoomingResult]):
@@ -134,22 +127,23 @@ class Looming(ModelEye[LoomingResult]):
         bound = self._bound_input()
         if self._zone_model is not None:
             zones = self._zone_model.read(frame.inputs[bound.name], outputs)
-            return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones.tolist()))
+            return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
         assert self._slopes is not None
         assert self._zones is not None
         brightness, slope_x, slope_y = self._slopes.read(outputs)
-        zones = self._zones.measure(slope_x, slope_y)
+        energy = slope_x**2 + slope_y**2
+        zones = self._zones.measure(energy)
         tracker = self._tracker_for(frame)
         if not 0.0 < frame.stamp - self._stamp < LONGEST_GAP:
             tracker.restart()
         self._stamp = frame.stamp
-        surface = tracker.update(brightness, slope_x, slope_y, frame.stamp)
+        surface = tracker.update(brightness, slope_x, slope_y, energy, frame.stamp)
         return self._result(frame.stamp, tracker, surface, zones)
 
     def _result(
-        self, stamp: float, tracker: SurfaceTracker, surface: Surface | None, zones: NDArray[np.float64]
+        self, stamp: float, tracker: SurfaceTracker, surface: Surface | None, zones: Sequence[float]
     ) -> LoomingResult:
-        tau, energies = tau_of(zones), tuple(zones.tolist())
+        tau, energies = tau_of(zones), tuple(zones)
         if surface is None:
             return LoomingResult(stamp, False, 0.0, tau=tau, zones=energies)
         rate, sigma = surface.rate, surface.rate_sigma

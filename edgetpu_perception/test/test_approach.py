@@ -21,8 +21,8 @@ class TestStampJitter:
     @staticmethod
     def of(stamps: NDArray[np.float64]) -> float:
         jitter = StampJitter()
-        for stamp in stamps.tolist():
-            jitter.take(stamp)
+        for interval in np.diff(stamps).tolist():
+            jitter.take(interval)
         return math.sqrt(jitter.variance)
 
     def test_of_a_steady_camera_is_zero(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import NormalDist
 
 import cv2
@@ -59,11 +60,14 @@ class NoiseLevel:
         return max(self._variance, SMALLEST_NOISE)
 
     def measure(self, squares: Map, brightness: Map, inside: NDArray[np.bool_]) -> None:
-        """Take the squared differences of two maps, one of them `brightness`, where there are any."""
+        """Take the squared differences of two maps, in this variance, one of them `brightness`.
+
+        `inside`: where there are any.
+        """
         seen = inside.ravel()[::_SPARSE]
         middle = seen & (np.abs(brightness.ravel()[::_SPARSE]) < _UNCLIPPED)
         counted = middle if np.count_nonzero(middle) > 0.1 * middle.size else seen
-        measured = variance_of(squares.ravel()[::_SPARSE][counted])
+        measured = variance_of(squares.ravel()[::_SPARSE][counted] * self.variance)
         self._variance += (_NEWEST if self._known else 1.0) * (measured - self._variance)
         self._known = True
 
@@ -87,13 +91,13 @@ class Exposure:
     def __init__(self) -> None:
         self.ratio = 1.0
         """Brightness of the present image over that of the keyframe; to be set to 1 at a new one."""
-        self._quarters: Map = np.full((2, 2), np.nan, np.float32)
+        self._quarters = [math.nan] * 4
 
     def follow(self, brightness: Map) -> None:
         """Take the next image."""
-        quarters = cv2.resize(brightness, (2, 2), interpolation=cv2.INTER_AREA) + np.float32(_MIDDLE_GREY)
-        quarters = np.maximum(quarters, _DARK)
-        ratios = (quarters / self._quarters).ravel().tolist()
+        means = cv2.resize(brightness, (2, 2), interpolation=cv2.INTER_AREA).ravel().tolist()
+        quarters = [max(mean + _MIDDLE_GREY, _DARK) for mean in means]
+        ratios = [new / old for new, old in zip(quarters, self._quarters, strict=True)]
         self._quarters = quarters
         if min(ratios) > 1 + _EXPOSURE_STEP or max(ratios) < 1 - _EXPOSURE_STEP:
             self.ratio *= sum(ratios) / len(ratios)

@@ -16,15 +16,13 @@ class ZoneEnergy:
 
     def __init__(self, rows: Sequence[int], columns: Sequence[int]) -> None:
         """`rows`, `columns`: the four borders of the zones, elements of a slope map, from first to last."""
-        self._rows, self._columns = list(rows), list(columns)
-        self._sizes = np.outer(np.diff(rows), np.diff(columns)).astype(np.float64)
+        self._in_rows, self._in_columns = _members(rows), _members(columns).T.copy()
+        self._sizes = np.outer(np.diff(rows), np.diff(columns))
 
-    def measure(self, slope_x: NDArray[np.float32], slope_y: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Energies float64 [9], row-major from the top left, squared grey levels per px."""
-        energy = slope_x**2 + slope_y**2
-        in_rows = np.add.reduceat(energy[: self._rows[3]], self._rows[:3], axis=0)
-        sums = np.add.reduceat(in_rows[:, : self._columns[3]], self._columns[:3], axis=1)
-        means: NDArray[np.float64] = (sums / self._sizes).ravel()
+    def measure(self, energy: NDArray[np.float32]) -> list[float]:
+        """Nine energies, row-major from the top left, of a map of squared slopes."""
+        sums = self._in_rows @ energy @ self._in_columns
+        means: list[float] = (sums / self._sizes).ravel().tolist()
         return means
 
 
@@ -34,10 +32,16 @@ def thirds(size: int, first: int, stride: int, elements: int) -> list[int]:
     return [0, *inner, elements]
 
 
-def tau_of(zones: NDArray[np.float64]) -> float:
+def _members(borders: Sequence[int]) -> NDArray[np.float32]:
+    """[thirds, elements]: 1 where an element is in a third."""
+    third = np.searchsorted(borders, np.arange(borders[-1]), side="right") - 1
+    return np.equal(third, np.arange(len(borders) - 1)[:, np.newaxis]).astype(np.float32)
+
+
+def tau_of(zones: Sequence[float]) -> float:
     """Energy of the centre zone over the mean of the other eight; NaN where there are no edges at all."""
-    around = float(zones.sum() - zones[4]) / (ZONES - 1)
-    center = float(zones[4])
+    center = zones[4]
+    around = (sum(zones) - center) / (ZONES - 1)
     if around > 0:
         return center / around
     return math.inf if center > 0 else math.nan

@@ -12,20 +12,15 @@ _FASTER = 0.6
 
 
 class StampJitter:
-    """Takes stamps of images that were taken at a constant rate, some of which may have been lost."""
+    """Takes the intervals of images that were taken at a constant rate, some of which may have been lost."""
 
     def __init__(self) -> None:
-        self._stamp: float | None = None
         self._period = math.inf
         self.variance = 0.0
         """Of a stamp, s^2."""
 
-    def take(self, stamp: float) -> None:
-        """Take the stamp of the next image, s."""
-        last, self._stamp = self._stamp, stamp
-        if last is None:
-            return
-        interval = stamp - last
+    def take(self, interval: float) -> None:
+        """Take the stamp of an image less that of the one before, s."""
         if interval < _FASTER * self._period:
             self._period = interval
             return

@@ -126,12 +126,14 @@ class SurfaceTracker:
         self._exposure = Exposure()
         self._jitter = StampJitter()
 
-    def update(self, brightness: Map, slope_x: Map, slope_y: Map, stamp: float) -> Surface | None:
+    def update(
+        self, brightness: Map, slope_x: Map, slope_y: Map, energy: Map, stamp: float
+    ) -> Surface | None:
         """Take one image; returns the surface of interest, None while there are too few images.
 
-        That is the nearest one in time when it is established, or else the main one.
+        That is the nearest one in time when it is established, or else the main one. `energy`: the sum of the
+        squares of both slopes.
         """
-        self._jitter.take(stamp)
         if not self.surfaces:
             self._aligner.set_keyframe(brightness)
             self._keyframe_stamp = self._stamp = stamp
@@ -139,14 +141,16 @@ class SurfaceTracker:
             self.surfaces = [Surface(np.ones(self._grid.shape, np.float32))]
             return None
         seconds, self._stamp = stamp - self._stamp, stamp
+        self._jitter.take(seconds)
         self._aligner.set_image(brightness, slope_x, slope_y)
-        steepness = np.float32(EDGE_ERROR**2) * (slope_x**2 + slope_y**2)
         self._exposure.follow(brightness)
-        alignments = self._follow(steepness, seconds)
+        variance = np.float32(self._noise.variance) + np.float32(EDGE_ERROR**2) * energy
+        certainty = np.float32(1) / variance
+        alignments = self._follow(certainty, seconds)
         if self._lost(self.surfaces[0]):
             self.restart()
             return None
-        self._share(alignments, brightness, steepness)
+        self._share(alignments, brightness, certainty)
         surface = self._of_interest()
         self._renew_keyframe(brightness)
         return surface if surface.frames > 1 else None
@@ -154,18 +158,21 @@ class SurfaceTracker:
     @property
     def evidence(self) -> float:
         """Chi-square by which two surfaces explain the image better than one; 0 while there is one."""
-        two = len(self.surfaces) > 1 and all(each.established for each in self.surfaces)
-        return max(each.evidence for each in self.surfaces) if two else 0.0
+        return max(each.evidence for each in self.surfaces) if self._divided else 0.0
+
+    @property
+    def _divided(self) -> bool:
+        """Whether there are two surfaces for certain."""
+        return len(self.surfaces) > 1 and all(each.established for each in self.surfaces)
 
     def lead_over(self, surface: Surface) -> float:
         """By how much, 1/s, another surface seems to come closer, which is not certain yet to be nearer."""
         return max(other.rate - surface.rate if other.established else 0.0 for other in self.surfaces)
 
-    def _follow(self, steepness: Map, seconds: float) -> list[Alignment]:
+    def _follow(self, certainty: Map, seconds: float) -> list[Alignment]:
         """Align every surface, the main one, which comes first, first."""
         main = self.surfaces[0]
-        noise = np.float32(self._noise.variance)
-        certainty = np.float32(CORRELATION**-2) / (noise + steepness)
+        independent = certainty * np.float32(CORRELATION**-2)
         alignments = []
         for surface in self.surfaces:
             predicted = surface.warp @ surface.next_step(seconds)
@@ -179,7 +186,7 @@ class SurfaceTracker:
             part = surface.part if surface is main else surface.part * (surface.part > 0.5)
             steps = 2 if surface.frames > 3 else 4
             alignment = self._aligner.align(
-                certainty * part,
+                independent * part,
                 expected,
                 self._slope_noise * IMAGE_NOISE * self._noise.variance + ROUNDING,
                 steps,
@@ -207,19 +214,14 @@ class SurfaceTracker:
         surface.depth.predict(seconds)
         surface.depth.update(surface.log_depth, variance)
         since = self._stamp - self._keyframe_stamp
-        shared = all(each.established for each in self.surfaces[:2]) and len(self.surfaces) > 1
-        if shared and surface.depth.surprised and since > _SHORT:
+        if self._divided and surface.depth.surprised and since > _SHORT:
             # Its part has changed more than its motion.
             surface.depth.start_over(surface.log_depth, variance, since)
 
-    def _share(self, alignments: list[Alignment], brightness: Map, steepness: Map) -> None:
+    def _share(self, alignments: list[Alignment], brightness: Map, certainty: Map) -> None:
         """Divide the map among the surfaces, largest first; try another, drop one that explains nothing."""
-        squares = [alignment.residual**2 for alignment in alignments]
-        own = self._own(squares)
-        noise = np.float32(self._noise.variance)
-        scale = noise + steepness
-        self._noise.measure(own * (noise / scale), brightness, alignments[0].inside)
-        squares = [square / scale for square in squares]
+        squares = [alignment.residual**2 * certainty for alignment in alignments]
+        self._noise.measure(self._own(squares), brightness, alignments[0].inside)
         around = [cv2.blur(square, (_WINDOW, _WINDOW)) for square in squares]
         main = self.surfaces[0]
         self.unexplained = np.count_nonzero(self._own(around) > _UNEXPLAINED) / self._size
@@ -228,7 +230,7 @@ class SurfaceTracker:
             main.established = True
             if main.frames >= self._next_trial:
                 self._next_trial = main.frames + _INTERVAL
-                self._try_another(alignments[0], scale)
+                self._try_another(alignments[0], certainty)
             return
         self._weigh(squares, alignments)
         self._divide(around)
@@ -241,9 +243,9 @@ class SurfaceTracker:
         main, other = self.surfaces
         return np.where(main.part >= other.part, maps[0], maps[1])
 
-    def _try_another(self, alignment: Alignment, scale: Map) -> None:
+    def _try_another(self, alignment: Alignment, certainty: Map) -> None:
         main = self.surfaces[0]
-        weights = np.float32(CORRELATION**-2) * alignment.inside / scale
+        weights = certainty * CORRELATION**-2 * alignment.inside
         found = self._search.find(self._aligner.jacobian, alignment.residual, weights)
         if found is None or found.evidence < _EVIDENCE_TRIED:
             return

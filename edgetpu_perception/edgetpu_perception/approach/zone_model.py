@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.approach.edge_energy import ZONES
 
 _ACROSS = 3
 _SMOOTH = np.array([1, 2, 1])
@@ -33,8 +32,8 @@ class ZoneModelReader:
         inner[0, 0] += 1
         self._inner = inner
 
-    def read(self, image: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """Energies float64 [9], squared grey levels per px, of the model's input `image` [1, H, W, 1]."""
+    def read(self, image: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]]) -> list[float]:
+        """Nine energies, squared grey levels per px, of the model's input `image` [1, H, W, 1]."""
         means = self._output.dequantise(outputs[self._output.name]).astype(np.float64)
         sums = means.reshape(_ACROSS, _ACROSS) * (self._height * self._width)
         pixels = image[0, :, :, 0].astype(np.int64)
@@ -45,7 +44,8 @@ class ZoneModelReader:
         sums[0, 0] += top[0]
         # What rounding leaves of the border is less than 3/4 of a step of the output.
         inside = np.where(sums < 0.75 * self._output.scale * self._inner, 0.0, sums / self._inner)
-        return inside.reshape(ZONES)
+        zones: list[float] = inside.ravel().tolist()
+        return zones
 
     def _first_line(self, lines: NDArray[np.int64]) -> NDArray[np.float64]:
         """Energy of the first of two lines of an image in black, as far as the model can show it."""
