@@ -28,7 +28,7 @@ class Grid:
     cell: float
     """Distance between neighbours, px of the model's input."""
     blur: float
-    """Effect of their own extent on how they move, cells^2: see `rotation_alignment`."""
+    """Effect of their own extent on how they move, cells^2: see `projection`."""
     floor: float
     """Standard deviation of the image motion between perfect frames, cells."""
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_perception.camera import Pinhole
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.heading.features import Grid
+from edgetpu_perception.heading.projection import Projection
 from edgetpu_perception.heading.rotation import Matrix, to_matrix
 
 Floats = NDArray[np.float32]
@@ -34,6 +35,9 @@ TAIL = (1.2, 1.6)
 that move otherwise from the second on. About 1.1 where a camera only turns, 2 where a person carries it."""
 
 MAX_ITERATIONS = 8
+
+REACH = 2.0
+"""An alignment finds the way from a guess that is wrong by so much, cells of image motion."""
 
 CONVERGED = 0.03
 """Step, px, after which the next one would be too small to matter."""
@@ -111,8 +115,8 @@ class RotationAligner:
     def __init__(self, camera: Pinhole, height: int, width: int, grid: Grid) -> None:
         """`height`, `width`: size of the model's input, px, which shows the whole image of the camera."""
         self._rows, self._columns = grid.rows, grid.columns
-        self._ends = np.array([[grid.columns], [grid.rows]], np.float32)
-        self._projection = _Projection(camera, height, width, grid)
+        self._strides = np.array([1, grid.columns], np.float32)
+        self._projection = Projection(camera, height, width, grid)
         step = max(round(min(self._rows, self._columns) / POINTS), 1)
         y, x = np.mgrid[: self._rows : step, : self._columns : step]
         y, x = ((each[(x + y) // step % 2 == 0]) for each in (y, x))
@@ -126,6 +130,8 @@ class RotationAligner:
         self._starts = np.flatnonzero(np.diff(block, prepend=-1))
         self._rays = self._projection.rays(x, y)
         self._motion = self._motion_of_rays()
+        # As long as the points: NumPy compares such arrays in a third of the time.
+        self._ends = np.repeat(np.array([[grid.columns], [grid.rows]], np.float32), len(x), axis=1)
         self.blocks = len(self._starts)
         """Blocks of residuals that are taken as independent."""
         left, right = self._rays[:, [np.argmin(self._rays[0]), np.argmax(self._rays[0])]].T
@@ -194,51 +200,47 @@ class RotationAligner:
     def align(self, key: Key, view: View, guess: Matrix) -> Alignment:
         """Find the rotation from the key's optical frame to the view's, starting from a guess.
 
-        A guess wrong by up to 2 cells of image motion will do. Each point is compared with the feature next
-        to where it should be, by an expansion with the mean of both gradients, which is exact to second order
-        (Benhimane and Malis 2004), so that nothing has to be interpolated.
+        A guess wrong by up to REACH will do. Each point is compared with the feature next to where it should
+        be, by an expansion with the mean of both gradients, which is exact to second order (Benhimane and
+        Malis 2004), so that nothing has to be interpolated.
         """
         rotation, gain, near, converged = guess, np.float32(1.0), False, False
         for _ in range(MAX_ITERATIONS):
-            inside, value = self._compare(key, view, rotation)
-            pull, stiffness = _robust(value - gain * key.points[0], inside, near)
-            normal = ((key.jacobian * stiffness.ravel()) @ key.jacobian.T).astype(np.float64)
-            # Keeps an axis that nothing tells of from running away.
-            rotational = normal.reshape(-1)[:12:5]
-            rotational += RIDGE * (1.0 + rotational.max())
-            normal[3, 3] += 1.0
+            seen, value = self._compare(key, view, rotation)
+            pull, stiffness = _robust(gain * key.points[0] - value, seen, near)
+            normal = _steadied((key.jacobian * stiffness) @ key.jacobian.T)
             # For four unknowns OpenCV takes a fifth of the time of NumPy's solve.
-            step = cv2.solve(normal, -(key.jacobian @ pull.ravel()).astype(np.float64))[1].ravel()
+            step = cv2.solve(normal, (key.jacobian @ pull).astype(np.float64))[1].ravel()
             rotation = rotation @ to_matrix(step[:3])
-            gain += np.float32(step[3])
-            size = float(np.abs(step[:3]).max()) * self.cells_per_radian
+            x, y, z, change = step.tolist()
+            gain += np.float32(change)
+            size = max(abs(x), abs(y), abs(z)) * self.cells_per_radian
             converged = near and size < CONVERGED
             if converged:
                 break
             near = size < NEAR
-        blocks = self._by_block(key.jacobian * pull.ravel(), len(value)) * key.leverage
-        influence = cv2.solve(normal, -blocks.astype(np.float64))[1][:3]
-        similarity, overlap, contrast = _similarity(key, value, inside)
+        blocks = self._by_block(key.jacobian * pull, len(value)) * key.leverage
+        influence = cv2.solve(normal, blocks.astype(np.float64))[1][:3]
+        similarity, overlap, contrast = _similarity(key, value, seen)
         # Noise of the key's gradients, too, makes them look steeper than they are.
         influence /= max(similarity, LEAST_SIMILARITY)
         return Alignment(rotation, influence, similarity, overlap, contrast, converged)
 
     def _compare(self, key: Key, view: View, rotation: Matrix) -> tuple[Floats, Floats]:
-        """Which points of the key are in view, 1 or 0, and the view's features there."""
+        """Which points of the key are seen in the view, 1 or 0, and the view's features there."""
         offset = self._projection.cells(rotation, self._rays)
         place = np.rint(offset)
         offset -= place
-        in_view = self._inside(place)
-        index = ((place[1] * np.float32(self._columns) + place[0]) * in_view).astype(np.intp)
+        index = (self._strides @ place).astype(np.intp)
         there = view.planes.take(index, axis=2, mode="clip")  # clipping is faster than checking
         there[1:] += key.points[1:]
-        value = there[1]
+        value, along_y = there[1], there[2]
         value *= offset[0]
-        there[2] *= offset[1]
-        value += there[2]
+        along_y *= offset[1]
+        value += along_y
         value *= np.float32(0.5)
         value += there[0]
-        return in_view.astype(np.float32), value
+        return self._inside(place).astype(np.float32), value
 
     def _inside(self, place: Floats) -> NDArray[np.bool_]:
         """Whether columns and rows, whole numbers [2, n], are those of a feature."""
@@ -261,129 +263,52 @@ class RotationAligner:
         return motion
 
 
-class _Projection:
-    """From directions to features, numbered from 0 by column and row, and back."""
-
-    def __init__(self, camera: Pinhole, height: int, width: int, grid: Grid) -> None:
-        self._camera = camera
-        # Cells per px of the image, and the image's px (-0.5, -0.5) in cells.
-        self._scale = np.array([width / camera.width, height / camera.height]) / grid.cell
-        self._origin = (-0.5 - grid.first) / grid.cell
-        focal = np.array([camera.fx, camera.fy]) * self._scale
-        self._widening = _widened(focal, grid.blur) / focal
-        center = (np.array([camera.cx, camera.cy]) + 0.5) * self._scale + self._origin
-        self._matrix = _camera_matrix(_widened(focal, grid.blur), center)
-        self._camera_matrix = _camera_matrix(focal, center)
-        self._distortion = np.array(camera.distortion)
-        right, bottom = np.array([camera.width, camera.height]) * self._scale + self._origin
-        # Not the corners alone: they may lie where the lens model says nothing.
-        x, y = np.meshgrid(np.linspace(self._origin, right, 13), np.linspace(self._origin, bottom, 13))
-        self._reach = 1.1 * float(np.nanmax((self.rays(x.ravel(), y.ravel())[:2] ** 2).sum(axis=0)))
-
-    def rays(self, x: NDArray[Any], y: NDArray[Any]) -> Floats:
-        """Directions of features, columns x and rows y, in the optical frame with z = 1: [3, n].
-
-        NaN where the lens model says nothing.
-        """
-        u = (x - self._origin) / self._scale[0] - 0.5
-        v = (y - self._origin) / self._scale[1] - 0.5
-        plane = np.tan([self._camera.bearing(*pixel) for pixel in zip(u.tolist(), v.tolist(), strict=True)])
-        plane /= self._widening
-        return np.vstack([plane.T, np.ones(len(plane))]).astype(np.float32)
-
-    def cells(
-        self, rotation: Matrix, rays: Floats, dtype: type[np.float32] | type[np.float64] = np.float32
-    ) -> Floats:
-        """Columns and rows, with fractions, where turned rays [3, n] meet the features: [2, n]."""
-        plain = not self._distortion.any()
-        matrix: NDArray[Any] = (self._matrix @ rotation if plain else rotation).astype(dtype)
-        turned: Floats = matrix @ rays
-        plane, depth = turned[:2], turned[2]
-        np.maximum(depth, 0.1, out=depth)  # a ray that points backwards does not meet them
-        plane /= depth
-        if plain:
-            return plane
-        x, y = plane * self._widening[:, np.newaxis].astype(dtype)
-        far = x * x + y * y > self._reach
-        places = np.stack(self._distorted(x, y))
-        places[0, far] = -1.0e3  # far out of view distortion can fold back into it
-        return places
-
-    def _distorted(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """Columns and rows of points of the plane z = 1, through the lens as OpenCV models it."""
-        (fx, _, cx), (_, fy, cy), _ = self._camera_matrix.tolist()
-        if len(self._distortion) > len(_PLAIN):
-            plane = np.stack([x, y, np.ones_like(x)], axis=1).astype(np.float64)
-            nothing = np.zeros(3)
-            points = cv2.projectPoints(plane, nothing, nothing, self._camera_matrix, self._distortion)[0]
-            x, y = points[:, 0].T.astype(x.dtype)
-            return x, y
-        # The same for up to eight coefficients, ten times as fast.
-        k1, k2, p1, p2, k3, k4, k5, k6 = (*self._distortion.tolist(), *_PLAIN)[:8]
-        xx, xy, yy = x * x, x * y, y * y
-        r = xx + yy
-        radial = ((k3 * r + k2) * r + k1) * r + 1.0
-        if k4 or k5 or k6:
-            radial /= ((k6 * r + k5) * r + k4) * r + 1.0
-        column = (x * radial + (2.0 * p1) * xy + p2 * (r + 2.0 * xx)) * fx + cx
-        row = (y * radial + p1 * (r + 2.0 * yy) + (2.0 * p2) * xy) * fy + cy
-        return column, row
-
-
-_PLAIN = (0.0,) * 8
-"""Coefficients k1 k2 p1 p2 k3 k4 k5 k6 of no distortion."""
-
-
-def _camera_matrix(focal: NDArray[np.float64], center: NDArray[np.float64]) -> Matrix:
-    return np.array([[focal[0], 0, center[0]], [0, focal[1], center[1]], [0, 0, 1]])
-
-
-def _widened(focal: NDArray[np.float64], blur: float) -> NDArray[np.float64]:
-    """Focal lengths, px, that describe how *features* move.
-
-    A turn stretches the picture towards its border. A feature is a mean over some px; of a picture that is
-    stretched on one side of it, this mean lies off the true place, by sigma^2 times the second derivative of
-    the motion (half of it from the place, half from the contrast that grows with the stretch). That is
-    2 sigma^2 / f^2 of the turn, about 0.2 %, always ahead, and as if the focal length were 2 sigma^2 / f
-    longer. What counts as sigma^2 depends on the pictures; it was taken from rendered turns.
-    """
-    return focal + 2.0 * blur / focal
-
-
-def _robust(residual: Floats, inside: Floats, near: bool) -> tuple[Floats, Floats]:
-    """How much each residual pulls, psi(r) of Geman and McClure, and how stiffly; 0 out of view.
+def _robust(residual: Floats, seen: Floats, near: bool) -> tuple[Floats, Floats]:
+    """How much each residual pulls, psi(r) of Geman and McClure, and how stiffly; 0 where it is not seen.
 
     The stiffness is psi'(r), kept from being negative, for Newton steps near the solution; else psi(r) / r,
-    which converges slowly but from anywhere. The scale is the median absolute residual.
+    which converges slowly but from anywhere. The scale is the median absolute residual. `residual` is
+    overwritten.
     """
-    size = (residual * inside).ravel()
-    np.abs(size, out=size)
-    count = int(inside @ inside) * len(residual)
+    residual *= seen
+    size = np.abs(residual).ravel()
+    count = int(seen @ seen) * len(residual)
     middle = tail = 0.0
     if count:
-        # What is out of view is 0 and comes before all others.
+        # What is not seen is 0 and comes before all others.
         place = size.size - count + count // 2
         size.partition(place)
         middle = _MAD * float(size[place])
         tail = math.sqrt(float(size @ size) / count) / (middle + 1e-3)
     outlier = OUTLIER[0] + (OUTLIER[1] - OUTLIER[0]) * ramp(tail, *TAIL)
-    ratio = residual * np.float32(1.0 / (outlier * middle + 1e-3))
-    np.multiply(ratio, ratio, out=ratio)
-    reach = np.reciprocal(ratio + 1.0)
+    reach = residual * np.float32(1.0 / (outlier * middle + 1e-3))
+    reach *= reach
+    reach += np.float32(1.0)
+    np.reciprocal(reach, out=reach)
     stiffness = reach * reach
-    stiffness *= inside
+    stiffness *= seen
     pull = stiffness * residual
     if near:
-        stiffness *= reach
-        stiffness *= np.maximum(1.0 - 3.0 * ratio, 0.0)
-    return pull, stiffness
+        # Of reach = 1 / (1 + x^2) that is reach^2 (4 reach - 3).
+        reach *= np.float32(4.0)
+        reach -= np.float32(3.0)
+        stiffness *= np.maximum(reach, np.float32(0.0))
+    return pull.ravel(), stiffness.ravel()
 
 
-def _similarity(key: Key, value: Floats, inside: Floats) -> tuple[float, float, float]:
-    """Normalised correlation over what is in view, and the shares of points and of contrast that are."""
-    seen = (key.points[0] * inside).ravel()
-    there = (value * inside).ravel()
-    contrast = float(seen @ seen)
+def _steadied(normal: NDArray[Any]) -> Matrix:
+    """Normal equations that keep an axis which nothing tells of from running away."""
+    steadied = normal.astype(np.float64)
+    strongest = max(normal[0, 0], normal[1, 1], normal[2, 2])
+    steadied.reshape(-1)[:12:5] += RIDGE * (1.0 + strongest)
+    steadied[3, 3] += 1.0
+    return steadied
+
+
+def _similarity(key: Key, value: Floats, seen: Floats) -> tuple[float, float, float]:
+    """Normalised correlation over what is seen, and the shares of points and of contrast that are."""
+    here, there = (key.points[0] * seen).ravel(), (value * seen).ravel()
+    contrast = float(here @ here)
     energy = contrast * float(there @ there)
-    similarity = float(seen @ there) / math.sqrt(energy) if energy > 0 else 0.0
-    return similarity, float(inside.sum()) / inside.size, contrast / key.contrast
+    similarity = float(here @ there) / math.sqrt(energy) if energy > 0 else 0.0
+    return similarity, float(seen @ seen) / seen.size, contrast / key.contrast
