@@ -20,7 +20,8 @@ from edgetpu_perception.heading.rotation import (
     trace,
     twist_angle,
 )
-from edgetpu_perception.heading.rotation_alignment import Alignment, RotationAligner, View
+from edgetpu_perception.heading.rotation_alignment import REACH, Alignment, RotationAligner, View
+from edgetpu_perception.heading.velocity import combined
 
 SPAN = 0.11
 """A keyframe serves while the camera is turned by less than this share of the field of view."""
@@ -36,6 +37,10 @@ USUAL = 0.95
 
 WORN = 0.75
 """A keyframe is worn when views are less similar to it than this share of what they were when it was new."""
+
+SUDDEN = 0.85
+"""The scene is not less similar to the keyframe than this share of what it was a view before: more is lost
+where the camera turned in another way than expected."""
 
 FAMILIAR = 0.85
 """Share of that from which on a view is recognised as one from before, where the camera should see it."""
@@ -76,9 +81,6 @@ PACE_TIME = 0.2
 
 UNKNOWN_RATE = 1.0
 """One sigma of the angular velocity while lost, rad/s: robots turn no faster."""
-
-ACCELERATION = 1.0
-"""One sigma of the angular acceleration, rad/s^2: no more is read into a view that tells rates worse."""
 
 LEAST_CONTRAST = 0.35
 """Share of the keyframe's contrast in view below which the next keyframe is due."""
@@ -186,14 +188,15 @@ class HeadingFilter:
 
     def _track(self, view: View, last: Fix, stamp: float) -> Alignment:
         """Align a view to the present keyframe."""
-        held, keyframe = last.pose.orientation, last.pose.keyframe
-        guess = _ahead(last, stamp).T @ keyframe.orientation
-        alignment = self._aligner.align(keyframe.key, view, guess)
-        if _good(alignment, keyframe):
-            return alignment
-        guesses = held.T @ keyframe.orientation, self._aligner.search(keyframe.key, view)
-        tries = [self._aligner.align(keyframe.key, view, guess) for guess in guesses]
-        return max(alignment, *tries, key=lambda each: each.similarity)
+        align, key, orientation = self._aligner.align, last.pose.keyframe.key, last.pose.keyframe.orientation
+        best = align(key, view, _ahead(last, stamp).T @ orientation)
+        if not _good(best, last.pose):
+            still = align(key, view, last.pose.orientation.T @ orientation)
+            best = max(best, still, key=lambda each: each.similarity)
+        if not _good(best, last.pose):
+            found = align(key, view, self._aligner.search(key, view))
+            best = max(best, found, key=lambda each: each.similarity)
+        return best
 
     def _go_on_blind(self, view: View, stamp: float) -> Fix:
         """Start a chain of keyframes with a view that shows nothing known, turned as it would be by now."""
@@ -285,7 +288,8 @@ class HeadingFilter:
         doubt = self._variance_between(found, known)
         least = (UNMISTAKABLE if doubt > UNSURE**2 else FAMILIAR) * _when_new(known)
         alignment = self._aligner.align(known.key, view, expected.T @ known.orientation)
-        if alignment.similarity < least:
+        believed = SURPRISE * math.sqrt(doubt) + CERTAIN
+        if alignment.similarity < least and believed * self._aligner.cells_per_radian > REACH:
             alignment = self._aligner.align(known.key, view, self._aligner.search(known.key, view))
         if alignment.similarity < least or not self._confidence(alignment):
             return None
@@ -293,7 +297,7 @@ class HeadingFilter:
         correction = pose.orientation @ found.orientation.T
         covariance = self._covariance_of(found)
         variance = trace(covariance)
-        if angle_between(correction, np.eye(3)) > SURPRISE * math.sqrt(doubt) + CERTAIN:
+        if angle_between(correction, np.eye(3)) > believed:
             return None
         if doubt > UNSURE**2 and known.key.spread < SPREAD:
             agrees = sighting and angle_between(correction, sighting.correction) < CERTAIN
@@ -323,7 +327,7 @@ class HeadingFilter:
         turn_covariance = self._covariance(found.influence - common, turn, found.keyframe) / interval**2
         back, up = found.orientation.T, self._up
         measured = back @ turn / interval
-        velocity, velocity_covariance = _combined(last, measured, back @ turn_covariance @ back.T, interval)
+        velocity, velocity_covariance = combined(last, measured, back @ turn_covariance @ back.T, interval)
         axis = back @ up
         covariance = self._covariance_of(settled)
         near = last.yaw + float(turn @ up)
@@ -342,10 +346,12 @@ class HeadingFilter:
 
     def _pose_of(self, stamp: float, keyframe: Keyframe, alignment: Alignment) -> Pose:
         orientation = orthonormal(keyframe.orientation @ alignment.rotation.T)
-        return Pose(stamp, orientation, keyframe, -keyframe.orientation @ alignment.influence)
+        influence = -keyframe.orientation @ alignment.influence
+        return Pose(stamp, orientation, keyframe, influence, alignment.similarity)
 
     def _pose_at(self, keyframe: Keyframe) -> Pose:
-        return Pose(keyframe.stamp, keyframe.orientation, keyframe, np.zeros((3, self._aligner.blocks)))
+        influence = np.zeros((3, self._aligner.blocks))
+        return Pose(keyframe.stamp, keyframe.orientation, keyframe, influence, USUAL)
 
     def _covariance(self, influence: NDArray[np.float64], turn: Vector, keyframe: Keyframe) -> Matrix:
         """Of a measured turn, from what residuals had to do with it and from its size, rad^2."""
@@ -367,21 +373,6 @@ class HeadingFilter:
         return ramp(alignment.similarity, *SIMILAR) * ramp(alignment.overlap, *OVERLAP) * sharp
 
 
-def _combined(last: Fix, velocity: Vector, covariance: Matrix, interval: float) -> tuple[Vector, Matrix]:
-    """A measured angular velocity and what is to be expected after the one before, by their covariances."""
-    before = last.heading
-    if before is None:
-        return velocity, covariance
-    expected = before.velocity_covariance.copy()
-    expected.flat[::4] += (ACCELERATION * interval) ** 2
-    prior, change = trace(expected), velocity - before.velocity
-    total = prior + trace(covariance)
-    if float(change @ change) > SURPRISE**2 * total:
-        return velocity, covariance
-    gain = prior / total
-    return before.velocity + gain * change, (1.0 - gain) ** 2 * expected + gain**2 * covariance
-
-
 def _ahead(last: Fix, stamp: float) -> Matrix:
     """Orientation at a later time, when the camera goes on turning."""
     return last.pose.orientation @ to_matrix(last.turning * min(stamp - last.pose.stamp, COAST))
@@ -392,5 +383,7 @@ def _when_new(keyframe: Keyframe) -> float:
     return USUAL if math.isnan(keyframe.similarity) else keyframe.similarity
 
 
-def _good(alignment: Alignment, keyframe: Keyframe) -> bool:
-    return alignment.converged and alignment.similarity >= WORN * _when_new(keyframe)
+def _good(alignment: Alignment, before: Pose) -> bool:
+    """Whether nothing better is to be expected of the keyframe, after what it was like at the pose before."""
+    lately = max(SUDDEN * before.similarity, SIMILAR[0])
+    return alignment.converged and alignment.similarity >= min(lately, WORN * _when_new(before.keyframe))

@@ -41,6 +41,8 @@ class Pose:
     keyframe: Keyframe
     influence: NDArray[np.float64]
     """By how much each block of residuals has turned it about the world's axes, rad: [3, blocks]."""
+    similarity: float
+    """Of the view and the keyframe."""
 
 
 @dataclass(frozen=True)
