@@ -42,16 +42,12 @@ class MotionSearch:
         self._above = _sums_up_to(rows)
         self._left = _sums_up_to(columns).T.copy()
         height, width = len(self._above), self._left.shape[1]
-        squares = [
-            (row, column, side)
+        self._squares = [
+            (row * CELL, column * CELL, side * CELL)
             for side in SIDES
             for row in range(height - side)
             for column in range(width - side)
         ]
-        self._squares = np.array(squares, np.intp).reshape(-1, 3)
-        top, left, sides = self._squares.T
-        corners = [(top, left), (top + sides, left + sides), (top, left + sides), (top + sides, left)]
-        self._corners = np.array([row * width + column for row, column in corners])
 
     def find(self, jacobian: NDArray[np.float32], residual: Map, weights: Map) -> OtherMotion | None:
         """The best square; None in a map that is smaller than any.
@@ -59,7 +55,7 @@ class MotionSearch:
         `jacobian` [parameters, rows, columns]: what each parameter of the rest's warp adds to the residual;
         `weights`: inverse variances.
         """
-        if not len(self._squares):
+        if not self._squares:
             return None
         products = self._products
         right, down, growth = jacobian[0], jacobian[1], jacobian[GROWTH]
@@ -71,16 +67,21 @@ class MotionSearch:
         np.multiply(weighted[1:], down, out=products[3:5])
         np.multiply(weighted[2], growth, out=products[5])
         weighted *= residual
-        sums = (self._above @ products @ self._left).reshape(9, -1)
-        first, last, aside, below = self._corners
-        found = (sums[:, first] + sums[:, last] - sums[:, aside] - sums[:, below]).astype(np.float64)
+        sums = (self._above @ products @ self._left).astype(np.float64)
+        found = np.concatenate([_in_squares(sums, side) for side in SIDES], axis=1)
         best, evidence = _best(found)
-        row, column, side = (self._squares[best] * CELL).tolist()
+        row, column, side = self._squares[best]
         a, b, c, d, e, f, *toward = found[:, best]
         information = np.array([[a, b, c], [b, d, e], [c, e, f]]) + np.diag(_PRECISION)
         step = np.linalg.solve(information, np.array(toward)).tolist()
         square = slice(row, row + side), slice(column, column + side)
         return OtherMotion(evidence, *square, (step[0], step[1], step[2]))
+
+
+def _in_squares(sums: NDArray[np.float64], side: int) -> NDArray[np.float64]:
+    """Sums over squares of so many cells, row by row, [n, squares], from those up to corners of cells."""
+    strips = sums[:, side:] - sums[:, :-side]
+    return (strips[:, :, side:] - strips[:, :, :-side]).reshape(len(sums), -1)
 
 
 def _best(products: NDArray[np.float64]) -> tuple[int, float]:
