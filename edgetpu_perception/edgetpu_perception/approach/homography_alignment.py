@@ -36,7 +36,7 @@ _SMALL_STEP = np.array([0.004, 0.004, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02])
 _LEAST_SIGNAL = 0.05
 """Share of the square of slopes that is taken for more than noise, at least."""
 
-BRIGHTNESS_SIGMAS = 1e3, 0.01
+_BRIGHTNESS_SIGMAS = 1e3, 0.01
 """Standard deviations of a change of offset, grey levels, and of gain: else noise would pass for a gain."""
 
 _MARGIN = 20
@@ -65,6 +65,12 @@ def parameters_of(warp: Matrix) -> list[float]:
     return [value / i for value in values]
 
 
+def precision_of(*sigmas: float) -> NDArray[np.float64]:
+    """Inverse variances for an Expectation, from standard deviations of the eight parameters."""
+    precision: NDArray[np.float64] = np.array([*sigmas, *_BRIGHTNESS_SIGMAS]) ** -2.0
+    return precision
+
+
 def inverse(matrix: Matrix) -> Matrix:
     """Of a small matrix, several times faster than with numpy.linalg."""
     result: Matrix = cv2.invert(matrix)[1]
@@ -83,7 +89,6 @@ class Grid:
         x = ((np.arange(columns) - center[0]) / focal[0]).astype(np.float32)
         y = ((np.arange(rows) - center[1]) / focal[1]).astype(np.float32)
         self.x, self.y = np.meshgrid(x, y)
-        self._x_squared, self._xy, self._y_squared = self.x**2, self.x * self.y, self.y**2
         self.to_map = np.array([[focal[0], 0, center[0]], [0, focal[1], center[1]], [0, 0, 1.0]])
         """What takes a direction to a position in the map, elements."""
         self.extent = columns / focal[0], rows / focal[1]
@@ -91,10 +96,8 @@ class Grid:
 
     def fill_jacobian(self, slope_x: Map, slope_y: Map, out: NDArray[np.float32]) -> None:
         """How the brightness changes with each parameter, into float32 [8, rows, columns]."""
-        gx, gy = (
-            np.multiply(slope_x, self.focal[0], out=out[0]),
-            np.multiply(slope_y, self.focal[1], out=out[1]),
-        )
+        gx = np.multiply(slope_x, self.focal[0], out=out[0])
+        gy = np.multiply(slope_y, self.focal[1], out=out[1])
         x_gx, y_gy, x_gy, y_gx = self.x * gx, self.y * gy, self.x * gy, self.y * gx
         growth = np.add(x_gx, y_gy, out=out[GROWTH])
         np.subtract(x_gy, y_gx, out=out[TURN])
@@ -105,9 +108,9 @@ class Grid:
 
     def _slope_power(self) -> NDArray[np.float32]:
         """[8, elements]: what slopes of variance 1 add to the square of each row of the Jacobian."""
-        zero, one = np.zeros_like(self.x), np.ones_like(self.x)
-        from_x = (one, zero, self.x, self.y, self.x, self.y, self._x_squared, self._xy)
-        from_y = (zero, one, self.y, self.x, self.y, self.x, self._xy, self._y_squared)
+        x, y, zero, one = self.x, self.y, np.zeros_like(self.x), np.ones_like(self.x)
+        from_x = (one, zero, x, y, x, y, x * x, x * y)
+        from_y = (zero, one, y, x, y, x, x * y, y * y)
         rows = [
             (a * self.focal[0]) ** 2 + (b * self.focal[1]) ** 2 for a, b in zip(from_x, from_y, strict=True)
         ]
@@ -158,11 +161,11 @@ class Aligner:
         # multiplies 12 rows in less time than 11.
         self._design = np.ones((_ROWS, *grid.shape), np.float32)
         self._design[_RESIDUAL + 1 :] = 0.0
-        self._weighted = np.empty((_ROWS, grid.x.size), np.float32)
+        self._weighted = np.zeros((_ROWS, grid.x.size), np.float32)
         rows, columns = grid.shape
         self._keyframe = np.full((rows + 2 * _MARGIN, columns + 2 * _MARGIN), np.nan, np.float32)
         self._to_keyframe = warp_of([_MARGIN, _MARGIN, 0, 0, 0, 0, 0, 0]) @ grid.to_map
-        self._directions = np.stack([grid.x.ravel(), grid.y.ravel(), np.ones_like(grid.x).ravel()])
+        self._directions = np.array([grid.x, grid.y, np.ones_like(grid.x)]).reshape(3, -1)
 
     def set_keyframe(self, brightness: Map) -> None:
         """Take what images are compared with from now on."""
@@ -183,19 +186,19 @@ class Aligner:
 
         `weights`: inverse variance of each element; `slope_noise`: variance of a slope that is noise.
         """
-        warp, moved = expected.warp, _STILL
-        prior = np.diag(expected.precision)
+        warp, moved, prior = expected.warp, _STILL, np.diag(expected.precision)
         design = self._design.reshape(_ROWS, -1)
         for taken in itertools.count(1):
             inside = self._compare(warp)
             if taken == 1:
                 used = (weights * inside).ravel()
-                np.multiply(design, used, out=self._weighted)
+                np.multiply(design[:_RESIDUAL], used, out=self._weighted[:_RESIDUAL])
                 products = (self._weighted @ design.T).astype(np.float64)[:_RESIDUAL, : _RESIDUAL + 1]
+                believed = products[:, :-1] + prior
             else:  # only the residual is another one
                 products[:, -1] = self._weighted[:_RESIDUAL] @ design[_RESIDUAL]
             wanted = products[:, -1] + expected.precision * expected.less(warp, moved)
-            found = cv2.solve(products[:, :-1] + prior, wanted, flags=cv2.DECOMP_CHOLESKY)[1].ravel()
+            found = cv2.solve(believed, wanted, flags=cv2.DECOMP_CHOLESKY)[1].ravel()
             step = found[:PARAMETERS]
             moved = moved @ inverse(warp_of(step.tolist()))
             warp = expected.warp @ moved
@@ -203,8 +206,8 @@ class Aligner:
                 break
         noise = (self._grid.power @ used) * slope_noise / np.maximum(products.diagonal()[:PARAMETERS], 1e-12)
         honest = np.sqrt(np.maximum(1 - noise, _LEAST_SIGNAL))
-        believed, prior = _without_brightness(products[:, :-1] + prior), prior[:PARAMETERS, :PARAMETERS]
-        information = believed - prior
+        prior = prior[:PARAMETERS, :PARAMETERS]
+        information = _without_brightness(believed) - prior
         signal = information * (honest[:, np.newaxis] * honest)
         measured, covariance = unbiased(np.array(parameters_of(moved)), taken, information, signal, prior)
         residual = design[_RESIDUAL] - found.astype(np.float32) @ design[:_RESIDUAL]
@@ -248,8 +251,8 @@ def unbiased(
     if steps > 1:
         # One step goes from 0 to (1 - rest) of the way, several to (1 + rest + rest^2 + ..) times that.
         rest = _ONE - cv2.solve(believed, signal + prior, flags=cv2.DECOMP_CHOLESKY)[1]
-        series = _ONE
-        for _ in range(steps - 1):
+        series = _ONE + rest
+        for _ in range(steps - 2):
             series = _ONE + rest @ series
         moved = cv2.solve(series, moved)[1].ravel()
     # A filter over growth must not take what it expected for a measurement.

@@ -50,15 +50,17 @@ class PlaneSlant:
         spread = a + e - 2 * i
         stretch = complex((a - e) / 2, (b + d) / 2)
         motion_and_tilt = complex(c + g, f + h)  # the rotation is antisymmetric and cancels
-        normal = warp.T @ np.array([self._keyframe.real, self._keyframe.imag, 1.0])
-        slant = complex(normal[0], normal[1]) / float(normal[2])
-        variance = self._keyframe_variance + float(covariance[TILT, TILT])
+        p, q = self._keyframe.real, self._keyframe.imag
+        x, y, z = (p * a + q * b + c for a, b, c in zip(*warp.tolist(), strict=True))
+        slant = complex(x, y) / z
+        noises = covariance.diagonal().tolist()
+        variance = self._keyframe_variance + noises[TILT]
 
         # stretch = slant * sideways / 2 with sideways = motion_and_tilt - forward * slant
         forward, sideways = _motion(slant, motion_and_tilt, spread)
         slope = motion_and_tilt - 2 * forward * slant
-        sideways_variance = float(covariance[0, 0] + covariance[TILT, TILT])
-        noise = 2 * float(covariance[STRETCH, STRETCH] + covariance[STRETCH + 1, STRETCH + 1])
+        sideways_variance = noises[0] + noises[TILT]
+        noise = 2 * (noises[STRETCH] + noises[STRETCH + 1])
         noise += abs(slant) ** 2 * sideways_variance + UNEVENNESS**2
         gain = variance * slope.conjugate() / (variance * abs(slope) ** 2 + noise)
         slant += gain * (2 * stretch - slant * sideways)
@@ -69,7 +71,7 @@ class PlaneSlant:
         beside = (slant * sideways.conjugate()).real
         return (
             spread / 2 - 1.5 * beside,
-            float(covariance[GROWTH, GROWTH]) + 2.25 * abs(slant) ** 2 * sideways_variance,
+            noises[GROWTH] + 2.25 * abs(slant) ** 2 * sideways_variance,
             1.5 * math.sqrt(self._variance) * abs(sideways),
         )
 

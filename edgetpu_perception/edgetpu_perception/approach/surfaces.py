@@ -14,7 +14,6 @@ import numpy as np
 
 from edgetpu_perception.approach.brightness import Exposure, NoiseLevel
 from edgetpu_perception.approach.homography_alignment import (
-    BRIGHTNESS_SIGMAS,
     TILT,
     TURN,
     Aligner,
@@ -24,6 +23,7 @@ from edgetpu_perception.approach.homography_alignment import (
     Map,
     inverse,
     parameters_of,
+    precision_of,
     warp_of,
 )
 from edgetpu_perception.approach.relative_depth import RelativeDepth
@@ -61,10 +61,10 @@ IMAGE_NOISE = 0.55
 ROUNDING = 1 / 12
 """Variance of a slope that comes from rounding it to whole grey levels."""
 
-_FREE = np.array([0.15, 0.15, 0.05, 0.05, 0.03, 0.03, 0.1, 0.1, *BRIGHTNESS_SIGMAS]) ** -2.0
+_FREE = precision_of(0.15, 0.15, 0.05, 0.05, 0.03, 0.03, 0.1, 0.1)
 """Precision of what is expected of the main surface's warp ..."""
 
-_BESIDE = np.array([0.15, 0.15, 0.05, 0.01, 0.01, 0.01, 0.02, 0.02, *BRIGHTNESS_SIGMAS]) ** -2.0
+_BESIDE = precision_of(0.15, 0.15, 0.05, 0.01, 0.01, 0.01, 0.02, 0.02)
 """... and of another one's: the camera, and so turn and tilt, is the same."""
 
 _WINDOW = 7
