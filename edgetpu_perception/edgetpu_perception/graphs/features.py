@@ -134,11 +134,22 @@ class FeatureReader:
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> FeatureMap:
         """Features of one image, from the model's outputs by name."""
-        steps = np.ascontiguousarray(outputs[self.output.name][0].transpose(2, 0, 1))
+        steps = self._steps(outputs)
         inside: NDArray[np.bool_] = np.logical_and.reduce((steps < 127) & (steps > -127), axis=0)
+        return FeatureMap(self._values(steps), inside)
+
+    def channels(self, outputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """FeatureMap.channels alone, for those who do not ask where they are clipped."""
+        return self._values(self._steps(outputs))
+
+    def _steps(self, outputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        return np.ascontiguousarray(outputs[self.output.name][0].transpose(2, 0, 1))
+
+    def _values(self, steps: NDArray[Any]) -> NDArray[np.float32]:
         if self.output.zero_point:
             steps = steps.astype(np.float32) - np.float32(self.output.zero_point)
-        return FeatureMap(steps * self.factors[:, np.newaxis, np.newaxis], inside)
+        values: NDArray[np.float32] = steps * self.factors[:, np.newaxis, np.newaxis]
+        return values
 
 
 def kernels(order: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

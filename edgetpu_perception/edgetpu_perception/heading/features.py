@@ -59,7 +59,7 @@ class BandPass:
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> Floats:
         """Features and their derivatives to x and y, per cell: [3, 1, rows * columns]."""
-        channels = self._reader.read(outputs).channels[:3]
+        channels = self._reader.channels(outputs)[:3]
         return channels.reshape(3, 1, -1).astype(np.float32, copy=False)
 
 
