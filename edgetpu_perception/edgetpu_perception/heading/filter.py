@@ -254,7 +254,7 @@ class HeadingFilter:
         Returns the pose as measured against that keyframe.
         """
         keyframe = found.keyframe
-        turned = angle_between(found.orientation, keyframe.orientation)
+        turned = math.sqrt(float(found.turn @ found.turn))
         worn = alignment.similarity < WORN * keyframe.similarity
         due = worn or turned > self._span or alignment.contrast < LEAST_CONTRAST
         if self._loss or keyframe.root_variance > UNSURE**2:
@@ -276,7 +276,8 @@ class HeadingFilter:
                 self._keyframes.discard(known)  # what is to be seen there has changed
         if not due:
             return found
-        new = Keyframe(self._aligner.key(view), found.stamp, found.orientation, self._covariance_of(found))
+        orientation, covariance = orthonormal(found.orientation), self._covariance_of(found)
+        new = Keyframe(self._aligner.key(view), found.stamp, orientation, covariance)
         new.chain, new.root_variance = keyframe.chain, keyframe.root_variance
         self._keyframes.add(new)
         return self._pose_at(new)
@@ -321,16 +322,16 @@ class HeadingFilter:
         """What the step from one pose to the next says; `settled` is what is held for true of the latter."""
         before = last.pose
         interval = found.stamp - before.stamp
-        turn = to_vector(found.orientation @ before.orientation.T)
+        back, up = found.orientation.T, self._up
+        axis = back @ up
+        turn = to_vector(before.orientation.T @ found.orientation)  # about the optical axes, as all rates
         # Errors of the keyframe are common to both, block by block, and not part of the turn between them.
         common = before.influence if before.keyframe is found.keyframe else 0.0
-        turn_covariance = self._covariance(found.influence - common, turn, found.keyframe) / interval**2
-        back, up = found.orientation.T, self._up
-        measured = back @ turn / interval
-        velocity, velocity_covariance = combined(last, measured, back @ turn_covariance @ back.T, interval)
-        axis = back @ up
+        turn_covariance = self._covariance(back @ (found.influence - common), turn, found.keyframe)
+        measured = turn / interval
+        velocity, velocity_covariance = combined(last, measured, turn_covariance / interval**2, interval)
         covariance = self._covariance_of(settled)
-        near = last.yaw + float(turn @ up)
+        near = last.yaw + float(turn @ axis)
         return Heading(
             confidence=confidence,
             previous_stamp=before.stamp,
@@ -345,30 +346,30 @@ class HeadingFilter:
         )
 
     def _pose_of(self, stamp: float, keyframe: Keyframe, alignment: Alignment) -> Pose:
-        orientation = orthonormal(keyframe.orientation @ alignment.rotation.T)
-        influence = -keyframe.orientation @ alignment.influence
-        return Pose(stamp, orientation, keyframe, influence, alignment.similarity)
+        to_world = -keyframe.orientation  # the rotation leads from the keyframe to the view
+        turn, influence = to_world @ to_vector(alignment.rotation), to_world @ alignment.influence
+        orientation = to_matrix(turn) @ keyframe.orientation
+        return Pose(stamp, orientation, keyframe, turn, influence, alignment.similarity)
 
     def _pose_at(self, keyframe: Keyframe) -> Pose:
         influence = np.zeros((3, self._aligner.blocks))
-        return Pose(keyframe.stamp, keyframe.orientation, keyframe, influence, USUAL)
+        return Pose(keyframe.stamp, keyframe.orientation, keyframe, np.zeros(3), influence, USUAL)
 
     def _covariance(self, influence: NDArray[np.float64], turn: Vector, keyframe: Keyframe) -> Matrix:
         """Of a measured turn, from what residuals had to do with it and from its size, rad^2."""
-        share = SYSTEMATIC * max(EVEN / keyframe.key.spread, 1.0) ** 2
-        covariance: Matrix = self._aligner.covariance(influence) + share**2 * turn * turn[:, np.newaxis]
+        systematic = SYSTEMATIC * max(EVEN / keyframe.key.spread, 1.0) ** 2 * turn
+        covariance: Matrix = self._aligner.covariance(influence) + systematic * systematic[:, np.newaxis]
         return covariance
 
     def _covariance_of(self, pose: Pose) -> Matrix:
         """Of a pose's orientation, about the world's axes, rad^2."""
-        turn = to_vector(pose.orientation @ pose.keyframe.orientation.T)
-        covariance: Matrix = pose.keyframe.covariance + self._covariance(pose.influence, turn, pose.keyframe)
+        keyframe = pose.keyframe
+        covariance: Matrix = keyframe.covariance + self._covariance(pose.influence, pose.turn, keyframe)
         return covariance
 
     def _confidence(self, alignment: Alignment) -> float:
-        sigma = self._aligner.cells_per_radian * math.sqrt(
-            float(self._aligner.covariance(alignment.influence)[1, 1])
-        )
+        about_y = alignment.influence[1]
+        sigma = self._aligner.cells_per_radian * math.sqrt(float(about_y @ about_y) + self._aligner.floor)
         sharp = 1.0 - ramp(sigma, *BLUNT)
         return ramp(alignment.similarity, *SIMILAR) * ramp(alignment.overlap, *OVERLAP) * sharp
 

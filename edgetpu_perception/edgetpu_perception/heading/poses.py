@@ -39,6 +39,8 @@ class Pose:
     orientation: Matrix
     """From the optical frame to the world."""
     keyframe: Keyframe
+    turn: Vector
+    """Since the keyframe, about the world's axes, rad."""
     influence: NDArray[np.float64]
     """By how much each block of residuals has turned it about the world's axes, rad: [3, blocks]."""
     similarity: float

@@ -139,12 +139,13 @@ class RotationAligner:
         """Horizontal angle that the points cover, rad."""
         self.cells_per_radian = float(np.abs(self._motion[1, 0]).mean())
         """Image motion of a turn about y, cells."""
-        self._floor = (grid.floor / self.cells_per_radian) ** 2
+        self.floor = (grid.floor / self.cells_per_radian) ** 2
+        """Variance of a turn between perfect frames, rad^2."""
+        self._floors = np.eye(3) * self.floor
 
     def covariance(self, influence: NDArray[np.float64]) -> Matrix:
         """Covariance of a turn with these influences, [3, blocks], rad^2."""
-        covariance: Matrix = influence @ influence.T
-        covariance.flat[::4] += self._floor
+        covariance: Matrix = influence @ influence.T + self._floors
         return covariance
 
     def key(self, view: View) -> Key:

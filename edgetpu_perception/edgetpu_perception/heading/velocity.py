@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from edgetpu_perception.heading.poses import Fix
 from edgetpu_perception.heading.rotation import Matrix, Vector, trace
 
@@ -11,14 +13,15 @@ ACCELERATION = 1.0
 SURPRISE = 4.0
 """A change by more sigmas is taken as measured: what happened was not to be expected."""
 
+_UNITY = np.eye(3)
+
 
 def combined(last: Fix, velocity: Vector, covariance: Matrix, interval: float) -> tuple[Vector, Matrix]:
     """A measured angular velocity and what is to be expected after the one before, by their covariances."""
     before = last.heading
     if before is None:
         return velocity, covariance
-    expected = before.velocity_covariance.copy()
-    expected.flat[::4] += (ACCELERATION * interval) ** 2
+    expected = before.velocity_covariance + (ACCELERATION * interval) ** 2 * _UNITY
     prior, change = trace(expected), velocity - before.velocity
     total = prior + trace(covariance)
     if float(change @ change) > SURPRISE**2 * total:
