@@ -88,6 +88,9 @@ _PAUSE, _INTERVAL = 8, 2
 _EVIDENCE_TRIED = 30.0
 """Chi-square by which a motion of its own must explain part of the image better to be followed."""
 
+_FARTHEST = 3.0
+"""Elements up to which a shift can be told from slopes: what seems to move farther cannot be followed."""
+
 _EVIDENCE, _EVIDENCE_KEPT = 60.0, 30.0
 """Chi-square by which a surface must explain the image better to be established, and to stay so."""
 
@@ -248,6 +251,10 @@ class SurfaceTracker:
         weights = certainty * CORRELATION**-2 * alignment.inside
         found = self._search.find(self._aligner.jacobian, alignment.residual, weights)
         if found is None or found.evidence < _EVIDENCE_TRIED:
+            return
+        (right, down, _), (focal_x, focal_y) = found.step, self._grid.focal
+        if max(abs(right) * focal_x, abs(down) * focal_y) > _FARTHEST:
+            self._next_trial = main.frames + _PAUSE
             return
         part = np.full(self._grid.shape, 0.03, np.float32)
         part[found.rows, found.columns] = 0.97
