@@ -78,10 +78,10 @@ def variance_of(squares: Map) -> float:
     Whole grey levels that differ by less than half a level are mostly the same, so the quartile itself tells
     nothing of a small variance.
     """
-    quartile = float(np.partition(squares, squares.size // 4)[squares.size // 4])
-    if quartile >= _HALF_A_LEVEL:
-        return quartile / _QUARTILE
-    share = np.count_nonzero(squares < _HALF_A_LEVEL) / squares.size
+    quarter, rounded_away = squares.size // 4, np.count_nonzero(squares < _HALF_A_LEVEL)
+    if rounded_away <= quarter:
+        return float(np.partition(squares, quarter)[quarter]) / _QUARTILE
+    share = rounded_away / squares.size
     return _HALF_A_LEVEL / _NORMAL.inv_cdf((1 + min(share, _MOST_EQUAL)) / 2) ** 2
 
 

@@ -204,11 +204,10 @@ class Aligner:
             warp = expected.warp @ moved
             if taken == steps or (np.abs(step) < _SMALL_STEP).all():
                 break
-        noise = (self._grid.power @ used) * slope_noise / np.maximum(products.diagonal()[:PARAMETERS], 1e-12)
-        honest = np.sqrt(np.maximum(1 - noise, _LEAST_SIGNAL))
         prior = prior[:PARAMETERS, :PARAMETERS]
         information = _without_brightness(believed) - prior
-        signal = information * (honest[:, np.newaxis] * honest)
+        noise = slope_noise * (self._grid.power @ used)
+        signal = _without_noise(information, noise / np.maximum(products.diagonal()[:PARAMETERS], 1e-12))
         measured, covariance = unbiased(np.array(parameters_of(moved)), taken, information, signal, prior)
         residual = design[_RESIDUAL] - found.astype(np.float32) @ design[:_RESIDUAL]
         residual *= inside.ravel()
@@ -260,6 +259,13 @@ def unbiased(
     prior[GROWTH, GROWTH] = 1.0
     back = cv2.invert(signal + prior, flags=cv2.DECOMP_CHOLESKY)[1]
     return back @ (believed @ moved), back @ (information + prior) @ back
+
+
+def _without_noise(information: Matrix, noise: NDArray[np.float64]) -> Matrix:
+    """What of normal equations is left when these shares of their diagonal are noise of the slopes."""
+    honest = np.sqrt(np.maximum(1 - noise, _LEAST_SIGNAL))
+    signal: Matrix = information * (honest[:, np.newaxis] * honest)
+    return signal
 
 
 def _without_brightness(products: Matrix) -> Matrix:
