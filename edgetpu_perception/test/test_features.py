@@ -36,6 +36,13 @@ def test_the_graph_is_always_the_same_bytes() -> None:
     assert features.build() == features.build()
 
 
+def test_channels_alone_are_those_of_the_map() -> None:
+    engine = CpuEngine(features.build())
+    reader = FeatureReader.of(64, 64, engine.outputs)
+    outputs = engine.run({"image": noise()[np.newaxis, :, :, np.newaxis]})
+    np.testing.assert_array_equal(reader.channels(outputs), reader.read(outputs).channels)
+
+
 @pytest.mark.parametrize("level", [0, 77, 255])
 def test_brightness_has_no_features(level: int) -> None:
     assert not features_of(np.full((64, 64), level, np.uint8)).channels.any()

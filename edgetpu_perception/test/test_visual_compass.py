@@ -16,6 +16,7 @@ from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_perception.camera import CameraError, Pinhole
 from edgetpu_perception.graphs import features, spot
+from edgetpu_perception.heading.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass import HeadingResult, VisualCompass
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
@@ -133,6 +134,19 @@ def test_turning_to_and_fro_does_not_drift() -> None:
     yaws = 25 * np.sin(np.arange(240) * FRAME * 2)
     errors = degrees(play(yaws.tolist())[1:], "yaw") - yaws[1:]
     assert np.abs(errors).max() < 0.07
+
+
+def test_a_scene_that_changes_slowly_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(*_: object) -> None:
+        raise AssertionError("expected no search for what is seen well enough")
+
+    monkeypatch.setattr(RotationAligner, "search", search)
+    before, after, compass = World(seed=7), World(seed=8), VisualCompass(camera=CAMERA)
+    for index, share in enumerate(np.linspace(0, 1, 61)):
+        mixed = (1 - share) * before.image(0) + share * after.image(0)
+        result = compass.update(np.rint(mixed).astype(np.uint8), index * FRAME)
+    assert result.valid
+    assert math.degrees(result.yaw) == pytest.approx(0, abs=0.2)
 
 
 def test_dropped_frames_are_a_gap_in_time_and_not_in_yaw() -> None:
