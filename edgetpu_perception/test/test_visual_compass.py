@@ -16,6 +16,7 @@ from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_perception.camera import CameraError, Pinhole
 from edgetpu_perception.graphs import features, spot
+from edgetpu_perception.heading.poses import Sighting
 from edgetpu_perception.heading.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass import HeadingResult, VisualCompass
 
@@ -220,6 +221,18 @@ def test_after_being_lost_for_long_the_heading_goes_on_and_says_how_unsure_it_is
     result = compass.update(world.image(3), 50 * FRAME)
     assert math.degrees(result.yaw) == pytest.approx(3, abs=0.1)
     assert result.yaw_sigma < 0.01
+
+
+def test_a_known_view_that_was_discarded_while_it_was_being_recognised_does_no_harm() -> None:
+    world, other, compass = World(), World(seed=8), VisualCompass(camera=CAMERA)
+    for index in range(45):
+        compass.update((world if index < 5 else other).image(0), index * FRAME)
+    heading = compass._filter
+    assert heading is not None
+    discarded = replace(heading._keyframes.first)
+    heading._sighting = Sighting(discarded, np.eye(3), witnesses=4)
+    result = compass.update(world.image(3), 50 * FRAME)
+    assert math.degrees(result.yaw) == pytest.approx(3, abs=0.1)
 
 
 def test_past_a_blank_wall_the_camera_is_taken_to_go_on_turning_until_a_known_view_corrects_it() -> None:

@@ -240,6 +240,8 @@ class HeadingFilter:
         """Look for a view from before the camera was lost, where it may be looking; None if there is none."""
         chain = self._loss.chain + 1 if self._loss else found.keyframe.chain
         reach = SURPRISE * math.sqrt(trace(self._covariance_of(found))) + self._aligner.field_of_view
+        if self._sighting and self._sighting.known not in self._keyframes:
+            self._sighting = None  # it was discarded meanwhile
         others = self._keyframes.older(chain, found.orientation, reach)
         for _ in range(min(tries, len(others))):
             self._tries += 1

@@ -52,6 +52,9 @@ class Keyframes:
     def __len__(self) -> int:
         return len(self._frames)
 
+    def __contains__(self, keyframe: Keyframe) -> bool:
+        return any(each is keyframe for each in self._frames)
+
     @property
     def first(self) -> Keyframe:
         """The one that all others were measured against in the end; IndexError when there is none."""
