@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -67,6 +70,13 @@ def bench() -> Iterator[Bench]:
 def _yes(_request: Any, response: Any) -> Any:
     response.success = True
     return response
+
+
+def _count_looks(bench: Bench, monkeypatch: Any) -> list[Node]:
+    """Grows with every look through the nodes."""
+    looked: list[Node] = []
+    monkeypatch.setattr(bench.executor, "get_nodes", lambda: looked.append(bench.node) or [bench.node])
+    return looked
 
 
 def test_messages_reach_the_subscription_in_order(bench: Bench) -> None:
@@ -200,6 +210,49 @@ def test_a_task_created_by_another_thread_ends_the_wait(bench: Bench) -> None:
     bench.spin_until(done.is_set)
 
 
+def test_a_task_may_create_a_task(bench: Bench) -> None:
+    bench.settle()
+    called: list[int] = []
+    bench.executor.create_task(lambda: bench.executor.create_task(called.append, 7))
+    bench.spin_until(lambda: called == [7])
+
+
+def test_the_callback_of_a_task_is_run(bench: Bench) -> None:
+    bench.settle()
+    results: list[int] = []
+    bench.executor.create_task(lambda: 7).add_done_callback(lambda task: results.append(task.result()))
+    bench.spin_until(lambda: results == [7])
+
+
+def test_no_task_of_another_thread_is_lost(bench: Bench) -> None:
+    lost: list[int] = []
+    ended = threading.Event()
+
+    def ask_again_and_again() -> None:
+        for number in range(300):
+            done = threading.Event()
+            bench.executor.create_task(done.set)
+            if not done.wait(0.5 * PATIENCE):
+                lost.append(number)
+                break
+        ended.set()
+        bench.executor.wake()
+
+    threading.Thread(target=ask_again_and_again).start()
+    while not ended.is_set():
+        bench.executor.spin_once(PATIENCE)
+    assert not lost
+
+
+def test_a_cancelled_task_is_forgotten(bench: Bench, monkeypatch: Any) -> None:
+    bench.settle()
+    bench.executor.create_task(print).cancel()
+    bench.settle()
+    looked = _count_looks(bench, monkeypatch)
+    bench.settle()
+    assert not looked
+
+
 @pytest.mark.parametrize("make", ["a task", "a timer"])
 def test_what_a_callback_raises_comes_out(bench: Bench, make: str) -> None:
     def fail() -> None:
@@ -249,6 +302,36 @@ def test_an_entity_destroyed_in_the_same_round_is_not_called(bench: Bench) -> No
     assert len(set(fired)) == 1
 
 
+@pytest.mark.parametrize("kind", ["publisher", "subscription"])
+def test_an_entity_with_events_can_be_destroyed_between_two_rounds(bench: Bench, kind: str) -> None:
+    publisher = bench.node.create_publisher(String, "words", 10)
+    subscription = bench.node.create_subscription(String, "words", print, 10)
+    bench.settle()
+    if kind == "publisher":
+        bench.node.destroy_publisher(publisher)
+    else:
+        bench.node.destroy_subscription(subscription)
+    fired: list[bool] = []
+    bench.node.create_timer(0.01, lambda: fired.append(True))
+    bench.spin_until(lambda: bool(fired))
+
+
+def test_an_entity_made_before_a_callback_raised_is_waited_for(bench: Bench) -> None:
+    def fail() -> None:
+        timer.cancel()
+        raise ArithmeticError
+
+    timer = bench.node.create_timer(0.05, fail)
+    bench.executor.spin_once(0.0)
+    bench.executor.spin_once(0.0)
+    time.sleep(0.1)
+    fired: list[bool] = []
+    bench.node.create_timer(0.01, lambda: fired.append(True))  # in the same round as the failure
+    with pytest.raises(ArithmeticError):
+        bench.settle()
+    bench.spin_until(lambda: bool(fired))
+
+
 def test_events_are_left_to_rclpy(bench: Bench) -> None:
     from rclpy.event_handler import SubscriptionEventCallbacks
     from rclpy.qos import QoSProfile, ReliabilityPolicy
@@ -272,11 +355,41 @@ def test_the_nodes_are_looked_through_once_for_many_rounds(bench: Bench, monkeyp
     fired: list[bool] = []
     bench.node.create_timer(0.001, lambda: fired.append(True))
     bench.settle()
-    looked: list[Node] = []
-    monkeypatch.setattr(bench.executor, "get_nodes", lambda: looked.append(bench.node) or [bench.node])
+    looked = _count_looks(bench, monkeypatch)
     fired.clear()
     bench.spin_until(lambda: len(fired) == 20)
     assert not looked
+
+
+def test_a_task_among_work_that_never_stops_leaves_but_itself_to_rclpy(
+    bench: Bench, monkeypatch: Any
+) -> None:
+    fired: list[bool] = []
+    for _ in range(2):  # while one sleeps the other becomes ready
+        bench.node.create_timer(0.001, lambda: fired.append(True) or time.sleep(0.002))
+    bench.settle()
+    bench.executor.create_task(lambda: None)
+    bench.settle()
+    looked = _count_looks(bench, monkeypatch)
+    fired.clear()
+    bench.spin_until(lambda: len(fired) >= 20)
+    assert not looked
+
+
+def test_it_can_spin_until_a_future_is_done(bench: Bench) -> None:
+    bench.settle()
+    future = Future()
+    fired: list[bool] = []
+
+    def finish() -> None:
+        bench.node.create_timer(0.05, lambda: fired.append(True))
+        future.set_result(7)
+
+    bench.executor.create_task(finish)
+    bench.executor.spin_until_future_complete(future, PATIENCE)
+    assert future.result() == 7
+    bench.executor.spin_until_future_complete(Future(), 0.001)
+    bench.spin_until(lambda: bool(fired))
 
 
 def test_a_wait_ends_after_its_time(bench: Bench) -> None:
@@ -291,3 +404,76 @@ def test_the_end_of_the_context_is_an_external_shutdown(bench: Bench) -> None:
     bench.context.try_shutdown()
     with pytest.raises(ExternalShutdownException):
         bench.executor.spin_once(1.0)
+
+
+@pytest.mark.parametrize("suspended", [False, True])
+def test_another_thread_can_shut_it_down(bench: Bench, suspended: bool) -> None:
+    async def wait() -> None:
+        await Future()
+
+    if suspended:
+        bench.executor.create_task(wait)
+    spinning = threading.Thread(target=bench.executor.spin, daemon=True)
+    spinning.start()
+    time.sleep(0.1)
+    bench.executor.shutdown()
+    spinning.join(PATIENCE)
+    assert not spinning.is_alive()
+    bench.executor.spin_once(PATIENCE)  # returns at once
+
+
+def test_a_callback_can_shut_it_down(bench: Bench) -> None:
+    bench.node.create_timer(0.01, bench.executor.shutdown)
+    bench.executor.spin()
+
+
+def test_its_end_ends_what_is_suspended(bench: Bench) -> None:
+    ended: list[str] = []
+
+    async def wait(name: str) -> None:
+        try:
+            await Future()
+        finally:
+            ended.append(name)
+
+    bench.executor.create_task(wait, "a")
+    bench.settle()
+    bench.executor.create_task(wait, "b")
+    bench.settle()
+    assert not ended
+    bench.executor.shutdown()
+    assert ended == ["a", "b"]
+
+
+SPIN = """
+import rclpy
+from rclpy.executors import ExternalShutdownException
+from rclpy.node import Node
+from edgetpu_driver.ros.executor import StaticSingleThreadedExecutor
+
+rclpy.init()
+executor = StaticSingleThreadedExecutor()
+node = Node("idle")
+executor.add_node(node)
+executor.spin_once(0.0)
+executor.spin_once(0.0)
+print("spins", flush=True)
+try:
+    executor.spin()
+except (KeyboardInterrupt, ExternalShutdownException):
+    print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_with_rclpy_s_signal_handlers_a_signal_ends_the_wait(number: int) -> None:
+    with subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "spins\n"
+        time.sleep(0.1)
+        process.send_signal(number)
+        try:
+            output, _ = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert output == "ended\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
@@ -16,6 +17,7 @@ from rclpy.executors import (
     ShutdownException,
     SingleThreadedExecutor,
     TimeoutException,
+    TimeoutObject,
 )
 from rclpy.guard_condition import GuardCondition
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
@@ -36,61 +38,110 @@ class StaticSingleThreadedExecutor(SingleThreadedExecutor):
 
     rclpy's own looks through all entities of all nodes in every round, and has two or three rounds for each
     callback. Here only the round that finds coroutines, tasks or events to run is left to it. It triggers its
-    guard condition whenever a node or an entity comes or goes and when a task is created.
+    guard condition whenever a node or an entity comes or goes, when a task is created, and after every
+    callback that it called itself.
 
-    Two things to know: guard conditions of nodes must have plain functions for callbacks, and the callback of
-    a client's future must not raise, as rclpy makes no more of that than a warning.
+    Three things to know: guard conditions of nodes must have plain functions for callbacks, timers such that
+    take nothing, and the callback of a client's future must not raise, as rclpy makes no more of that than a
+    warning.
     """
 
     def __init__(self, *, context: Context | None = None) -> None:
         super().__init__(context=context)
         self._wait_set: _WaitSet | None = None
         self._suspended: list[Task] = []
+        self._has_new_tasks = False
+        self._spinning = threading.RLock()
+
+    def create_task(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Task:
+        """Have a function or coroutine run by the thread that spins; see Executor."""
+        task = super().create_task(callback, *args, **kwargs)
+        # A round of rclpy's that has looked for tasks already may have taken the trigger that came with it.
+        self._has_new_tasks = True
+        self.wake()
+        return task
 
     def spin_once(self, timeout_sec: float | None = None) -> None:
         """Wait once and call back all that is ready, if anything is: something else may end the wait.
 
         timeout_sec: the longest wait, s; without end if None.
         """
-        if self._suspended:
-            self._spin_with_suspended(timeout_sec)
-            return
+        with self._spinning:
+            if self._is_shutdown:
+                return
+            if not self._context.ok():
+                raise ExternalShutdownException
+            if self._suspended:
+                # It bars other callbacks of its group, which rclpy knows about.
+                self._run_one(timeout_sec)
+                is_due = not self._suspended
+            else:
+                is_due = self._has_new_tasks or self._call_ready(timeout_sec)
+            if is_due or self._has_new_tasks:
+                self._leave_to_base()
+
+    def shutdown(self, timeout_sec: float | None = None) -> bool:
+        """End a round under way in another thread, give up what is suspended and let go of the nodes.
+
+        See Executor.shutdown.
+        """
+        self._is_shutdown = True
+        self.wake()
+        patience = -1 if timeout_sec is None or timeout_sec < 0.0 else timeout_sec
+        if not self._spinning.acquire(timeout=patience):
+            return False
+        try:
+            for task in self._suspended:
+                if not task.executing():
+                    task._handler.close()  # Task.cancel does so too, but not in Humble
+            self._suspended = []
+            self._forget_wait_set()
+            return bool(super().shutdown(timeout_sec))
+        finally:
+            self._spinning.release()
+
+    def _spin_once_impl(
+        self, timeout_sec: float | TimeoutObject | None = None, *_condition: Callable[[], bool]
+    ) -> None:
+        """What spin_until_future_complete calls; it has the future wake the executor."""
+        self.spin_once(timeout_sec.timeout if isinstance(timeout_sec, TimeoutObject) else timeout_sec)
+
+    def _call_ready(self, timeout_sec: float | None) -> bool:
+        """Wait, call back what is ready, and say whether there is something that only rclpy can do."""
         if self._wait_set is None:
-            self._wait_set = _WaitSet(self.get_nodes(), self._guard, self._context)
-        works = self._wait_set.wait(timeout_sec)
+            guards = self._sigint_gc, self._guard
+            self._wait_set = _WaitSet(self.get_nodes(), guards, self._forget_wait_set, self._context)
+        try:
+            works = self._wait_set.wait(timeout_sec)
+        except InvalidHandle:  # an event has been destroyed
+            self._forget_wait_set()
+            return False
         if not self._context.ok():
             raise ExternalShutdownException
         for work in works:
-            if work is not None:
+            if work is not None and not self._is_shutdown:
                 work()
-        if None in works:
-            self._forget_wait_set()
-            self._leave_to_base()
-
-    def shutdown(self, timeout_sec: float | None = None) -> bool:
-        """Let go of the nodes; see Executor.shutdown."""
-        self._forget_wait_set()
-        return super().shutdown(timeout_sec)
-
-    def _spin_with_suspended(self, timeout_sec: float | None) -> None:
-        """Leave the round to rclpy while a coroutine is suspended: it bars other callbacks of its group."""
-        super().spin_once(timeout_sec)
-        self._suspended = [task for task in self._suspended if not task.done()]
-        if not self._suspended:
-            self._leave_to_base()
+        return None in works
 
     def _leave_to_base(self) -> None:
         """Have rclpy run everything that it finds to run now."""
-        while True:
-            try:
-                task, _, _ = self.wait_for_ready_callbacks(0.0)
-            except (TimeoutException, ShutdownException):
-                return
-            task()
-            if task.done():
-                task.result()  # raises what the callback raised
-            elif task not in self._suspended:
-                self._suspended.append(task)
+        self._forget_wait_set()
+        self._has_new_tasks = False
+        while self._run_one(0.0):
+            pass
+
+    def _run_one(self, timeout_sec: float | None) -> bool:
+        """Have rclpy wait for something to run, and say whether there was anything."""
+        try:
+            task, _, _ = self.wait_for_ready_callbacks(timeout_sec)
+        except (TimeoutException, ShutdownException):
+            return False
+        task()
+        known = self._suspended if task in self._suspended else [*self._suspended, task]
+        self._suspended = [each for each in known if not each.done() and not each.cancelled()]
+        if task.done():
+            task.result()  # raises what the callback raised
+        return True
 
     def _forget_wait_set(self) -> None:
         if self._wait_set is not None:
@@ -101,21 +152,26 @@ class StaticSingleThreadedExecutor(SingleThreadedExecutor):
 class _WaitSet:
     """What some nodes wait for, and what to do about it; nothing of it is destroyed before `close`."""
 
-    def __init__(self, nodes: Iterable[Node], guard: GuardCondition, context: Context) -> None:
-        """`guard`: ends a wait, for reasons that only rclpy knows."""
+    def __init__(
+        self, nodes: Iterable[Node], guards: Iterable[GuardCondition], on_change: Work, context: Context
+    ) -> None:
+        """`guards`: of the executor; they end a wait because of a signal, other entities or new tasks."""
         nodes = list(nodes)
         self._held = ExitStack()
         self._works: dict[int, Work | None] = {}
         """By the address of the entity; None: leave it to rclpy."""
+        conditions = []
+        for guard in guards:
+            self._held.enter_context(guard.handle)
+            conditions.append(guard.handle)
+            self._works[guard.handle.pointer] = on_change
+        conditions += self._hold((each for node in nodes for each in node.guards), _call_guard)
         subscriptions = self._hold((each for node in nodes for each in node.subscriptions), _take_message)
-        guards = self._hold((each for node in nodes for each in node.guards), _call_guard)
         timers = self._hold((each for node in nodes for each in node.timers), _call_timer)
         clients = self._hold((each for node in nodes for each in node.clients), _take_response)
         services = self._hold((each for node in nodes for each in node.services), _take_request)
-        self._held.enter_context(guard.handle)
-        guards.append(guard.handle)
         self._waitables = [each for node in nodes for each in node.waitables if self._holds(each)]
-        handles = subscriptions, guards, timers, clients, services
+        handles = subscriptions, conditions, timers, clients, services
         counts = NumberOfEntities(*map(len, handles))
         for waitable in self._waitables:
             counts += waitable.get_num_entities()
@@ -172,17 +228,18 @@ class _WaitSet:
 
 
 _CALLBACK_TYPES = getattr(Subscription, "CallbackType", None)
-_KINDS = ("timer", "subscription", "guard_condition", "client", "service")
+_KINDS = ("guard_condition", "timer", "subscription", "client", "service")
+"""A wait resets guard conditions, so they come first: what else is ready still is so if a callback raises."""
 
 
 def _run(act: Callable[[Any], None], entity: Any) -> None:
     """Do it, unless a callback of the same round has destroyed the entity."""
-    try:
-        with entity.handle:
-            pass
-    except InvalidHandle:
-        return
-    act(entity)
+    with ExitStack() as held:
+        try:
+            held.enter_context(entity.handle)
+        except InvalidHandle:
+            return
+        act(entity)
 
 
 def _call_timer(timer: Timer) -> None:
