@@ -10,11 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_perception.approach.brightness import variance_of
-from edgetpu_perception.approach.homography_alignment import GROWTH, unbiased
+from edgetpu_perception.approach.homography_alignment import GROWTH, Grid, unbiased
 from edgetpu_perception.approach.plane_slant import PlaneSlant
 from edgetpu_perception.approach.relative_depth import RelativeDepth
 from edgetpu_perception.approach.second_motion import MotionSearch
 from edgetpu_perception.approach.stamp_jitter import StampJitter
+from edgetpu_perception.approach.surfaces import SurfaceTracker
 
 
 class TestStampJitter:
@@ -90,6 +91,18 @@ class TestMotionSearch:
 
     def test_of_a_map_that_is_too_small_is_none(self) -> None:
         assert MotionSearch(11, 60).find(np.zeros((8, 11, 60)), np.zeros((11, 60)), np.ones((11, 60))) is None
+
+
+def test_a_speck_that_a_picture_passes_behind_is_not_tried_as_a_surface() -> None:
+    random = np.random.default_rng(1)
+    picture = cv2.GaussianBlur(random.normal(0, 150, (60, 80)), (0, 0), 2).astype(np.float32)
+    tracker = SurfaceTracker(Grid(60, 60, (45.0, 45.0), (29.5, 29.5)), slope_noise=0.5)
+    for frame in range(10):
+        brightness = picture[:, frame : frame + 60].copy()
+        cv2.circle(brightness, (20, 44), 3, 120, -1)
+        down, right = np.gradient(brightness)
+        tracker.update(brightness, right, down, right**2 + down**2, frame / 30)
+        assert len(tracker.surfaces) == 1
 
 
 class TestRelativeDepth:
