@@ -316,6 +316,13 @@ class TestNoApproach:
         assert math.isnan(results[-1].ttc)
         assert math.isnan(results[-1].tau)
 
+    @pytest.mark.parametrize("level", [0, 128, 255])
+    def test_when_the_view_of_an_approach_goes_dark(self, looming: Looming, level: int) -> None:
+        wall = Wall(1)
+        dark = np.full((64, 64), level, np.uint8)
+        results = watch(looming, lambda t: wall.seen(1.5 + t) if t < 1.0 else dark, 2.0)
+        assert all(r.valid == (r.stamp < 1.0) for r in results[10:])
+
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("seed", range(6))

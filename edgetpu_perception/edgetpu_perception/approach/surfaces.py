@@ -137,6 +137,10 @@ class SurfaceTracker:
         That is the nearest one in time when it is established, or else the main one. `energy`: the sum of the
         squares of both slopes.
         """
+        if np.count_nonzero(energy) < _SMALLEST_PART * self._size:
+            # A lens cap: images without anything to see would match each other perfectly.
+            self.restart()
+            return None
         if not self.surfaces:
             self._aligner.set_keyframe(brightness)
             self._keyframe_stamp = self._stamp = stamp
