@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -109,8 +109,12 @@ class StaticSingleThreadedExecutor(SingleThreadedExecutor):
     def _call_ready(self, timeout_sec: float | None) -> bool:
         """Wait, call back what is ready, and say whether there is something that only rclpy can do."""
         if self._wait_set is None:
-            guards = self._sigint_gc, self._guard
-            self._wait_set = _WaitSet(self.get_nodes(), guards, self._forget_wait_set, self._context)
+            guards = {
+                self._guard: self._forget_wait_set,
+                # It is triggered by a signal, after which the context is shut down: until it is, do not wait.
+                self._sigint_gc: self._sigint_gc.trigger,
+            }
+            self._wait_set = _WaitSet(self.get_nodes(), guards, self._context)
         try:
             works = self._wait_set.wait(timeout_sec)
         except InvalidHandle:  # an event has been destroyed
@@ -153,18 +157,18 @@ class _WaitSet:
     """What some nodes wait for, and what to do about it; nothing of it is destroyed before `close`."""
 
     def __init__(
-        self, nodes: Iterable[Node], guards: Iterable[GuardCondition], on_change: Work, context: Context
+        self, nodes: Iterable[Node], guards: Mapping[GuardCondition, Work], context: Context
     ) -> None:
-        """`guards`: of the executor; they end a wait because of a signal, other entities or new tasks."""
+        """`guards`: conditions of the executor's own, and what to do when they end a wait."""
         nodes = list(nodes)
         self._held = ExitStack()
         self._works: dict[int, Work | None] = {}
         """By the address of the entity; None: leave it to rclpy."""
         conditions = []
-        for guard in guards:
+        for guard, work in guards.items():
             self._held.enter_context(guard.handle)
             conditions.append(guard.handle)
-            self._works[guard.handle.pointer] = on_change
+            self._works[guard.handle.pointer] = work
         conditions += self._hold((each for node in nodes for each in node.guards), _call_guard)
         subscriptions = self._hold((each for node in nodes for each in node.subscriptions), _take_message)
         timers = self._hold((each for node in nodes for each in node.timers), _call_timer)
