@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.engine import Engine, SwappableEngine
-from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.camera import Pinhole
 from edgetpu_perception.camera_image import WHOLE, CameraImage
@@ -196,7 +196,7 @@ class PatternTracker:
         judged = self.judge_template(patch, mask, accept_ambiguous, view=view)
         if judged.weights is not None:
             if self._engine is not None:
-                cast(SwappableEngine, self._engine).set_weights(judged.weights)
+                self._give_weights(cast(SwappableEngine, self._engine), judged.weights)
             self.use_template(judged)
         return judged.outcome
 
@@ -290,6 +290,15 @@ class PatternTracker:
         channels = self._input.channels
         values = locator.weights * locator.weight_scale
         return np.repeat(values[np.newaxis, :, :, np.newaxis], channels, axis=3)
+
+    def _give_weights(self, engine: SwappableEngine, weights: NDArray[np.float64]) -> None:
+        try:
+            engine.set_weights(weights)
+        except InputError as error:  # of a model for something else, as two coordinates alone do not tell
+            height, width = self._template_size
+            raise ModelUnsupportedError(
+                f"expected a model with one kernel, for templates of {width}x{height} px: {error}"
+            ) from error
 
     def _make_locator(self, template: Template) -> Locator:
         if len(self._outputs[0].shape) == 4:

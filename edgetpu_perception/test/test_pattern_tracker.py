@@ -489,6 +489,14 @@ def test_a_model_for_templates_of_another_size_is_refused() -> None:
         PatternTracker(CpuEngine(pattern.build()), template=(8, 8))
 
 
+def test_a_model_for_spots_is_told_by_its_weights_and_refused(golden: Path) -> None:
+    tracker = PatternTracker(CpuEngine((golden / "models" / "bright_64x64.tflite").read_bytes()))
+    image = texture(1)
+    with pytest.raises(ModelUnsupportedError, match="expected a model with one kernel"):
+        tracker.set_template(cut(image, 20, 30), view=image)
+    assert not tracker.update(image).valid
+
+
 def test_a_model_without_an_image_is_refused() -> None:
     vector = TensorSpec("x", (1, 4), np.dtype(np.int8), 1.0, 0)
     with pytest.raises(ModelUnsupportedError, match="expected one input"):
