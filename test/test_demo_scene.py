@@ -10,6 +10,7 @@ import pytest
 
 from demo.scene import Scene, camera_from_world, render, truth, write_scene
 from demo.truth import load_truth
+from edgetpu_perception import SpotTracker
 
 QUIET = Scene(frames=25, noise=0.0)
 
@@ -47,6 +48,12 @@ def test_while_the_beacon_is_off_there_is_nothing_to_measure() -> None:
     assert truth(scene)["valid"] == [True, False, True]
     assert truth(scene)["x"][1] is None
     assert [picture.max() > 200 for picture in render(scene)] == [True, False, True]
+
+
+def test_the_tracker_sees_the_beacon_in_every_picture_it_is_in() -> None:
+    tracker = SpotTracker()
+    seen = [tracker.update(picture, 0.0).valid for picture in render(Scene())]
+    assert seen == truth(Scene())["valid"]
 
 
 def test_the_same_scene_is_rendered_twice_to_the_same_pixels() -> None:

@@ -42,6 +42,9 @@ FLANK = (1.5, 0.2, 1.0)
 """A threshold is clear when its flank, in parts of the cells above, is at most so many times that of the
 best threshold plus the second number (both let the flanks of smooth spots in), and less than the third."""
 
+UNSEEN = 0.3
+"""Cells added to a flank: that there is none below a threshold reached by two cells tells little."""
+
 MOST = 0.55
 """Part of the picture that a spot may cover."""
 
@@ -164,7 +167,7 @@ def _clear_thresholds(
     most_above, gap = MOST * total, GAP * contrast - 1.0
     thresholds = [level + share * contrast for share in shares]
     flanks = [
-        (not_above - below[int(threshold - gap)]) / (total - not_above)
+        (not_above - below[int(threshold - gap)] + UNSEEN) / (total - not_above)
         if total - not_above <= most_above
         else math.inf
         for threshold in thresholds
