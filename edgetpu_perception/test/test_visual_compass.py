@@ -192,6 +192,15 @@ def test_a_sudden_start_is_followed() -> None:
     assert degrees(play(yaws)[1:], "yaw") == pytest.approx(yaws[1:], abs=0.15)
 
 
+def test_rates_of_a_swing_do_not_lag_behind_at_many_images_per_second() -> None:
+    times = np.arange(300) / 100
+    yaws = 60 / (2 * math.pi) * (1 - np.cos(2 * math.pi * times))  # up to 60 deg/s, once a second
+    results = play(yaws, times=times)[1:]
+    errors, sigmas = degrees(results, "yaw_rate") - np.diff(yaws) * 100, degrees(results, "yaw_rate_sigma")
+    assert rms(errors) < 1.5
+    assert np.mean(np.abs(errors) < sigmas) > 0.5
+
+
 @pytest.mark.parametrize("what", ["black", "noise", "elsewhere"])
 def test_a_view_that_shows_something_else_is_not_valid_and_does_no_harm(what: str) -> None:
     world, other, compass = World(), World(seed=8), VisualCompass(camera=CAMERA)

@@ -332,9 +332,10 @@ class HeadingFilter:
         turn = to_vector(before.orientation.T.dot(found.orientation))  # about the optical axes, as all rates
         # Errors of the keyframe are common to both, block by block, and not part of the turn between them.
         common = before.influence if before.keyframe is found.keyframe else 0.0
-        turn_covariance = self._covariance(back.dot(found.influence - common), turn, found.keyframe)
+        influence = back.dot(found.influence - common)
+        rate_covariance = self._covariance(influence, turn, found.keyframe) / interval**2
         measured = turn / interval
-        velocity, velocity_covariance = combined(last, measured, turn_covariance / interval**2, interval)
+        velocity, velocity_covariance, unrest = combined(last, measured, rate_covariance, interval)
         covariance = self._covariance_of(settled)
         near = last.yaw + float(turn.dot(axis))
         return Heading(
@@ -348,6 +349,7 @@ class HeadingFilter:
             velocity=velocity,
             velocity_covariance=velocity_covariance,
             turning=measured,
+            unrest=unrest,
         )
 
     def _pose_of(self, stamp: float, keyframe: Keyframe, alignment: Alignment) -> Pose:

@@ -29,6 +29,8 @@ class Heading:
     velocity_covariance: Matrix
     turning: Vector
     """The angular velocity by this view and the one before alone."""
+    unrest: float
+    """Variance of the angular acceleration lately, beyond that of an even turn, (rad/s^2)^2."""
 
 
 @dataclass(frozen=True)
