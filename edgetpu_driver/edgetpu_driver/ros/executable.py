@@ -11,7 +11,6 @@ import os
 import signal
 from types import FrameType
 
-
 _THREADS = "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"
 """Read when NumPy and OpenCV are loaded. A small image is not worth waking other threads for, which then spin
 on cores that the camera and the other nodes need; who has cores to spare may set more."""
