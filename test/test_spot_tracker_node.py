@@ -286,6 +286,11 @@ def test_diagnostics_warn_when_no_images_come(tracker: Tracker) -> None:
     assert (status.level, status.message) == (b"\x01", "no images")
 
 
+def test_the_log_names_the_topic_on_which_no_images_come(start_tracker: Any, graph: Any) -> None:
+    process = start_tracker("lonely", warm_up=False).process
+    graph.spin_until(lambda: "no images on /lonely_camera/image for 10 s" in process.output)
+
+
 def test_a_debug_image_is_there_for_who_wants_it(tracker: Tracker, graph: Any) -> None:
     debug_images = graph.collect(Image, "/tracker/debug_image", 1)
     graph.spin_until(lambda: graph.node.count_subscribers("/tracker/debug_image") == 1)

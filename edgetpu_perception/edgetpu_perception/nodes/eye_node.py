@@ -45,6 +45,9 @@ except ImportError:  # ROS 2 Humble
 DIAGNOSTICS_PERIOD = 1.0
 """Seconds; REP-107 asks for 1 Hz."""
 
+FIRST_IMAGE = 10.0
+"""Seconds after the start without any image that are worth a word in the log."""
+
 _NO_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
 
 QOS_RESULTS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
@@ -161,6 +164,7 @@ class EyeNode(Node):
         # Whether images come is a matter of real time, also when the graph runs on simulated time.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(DIAGNOSTICS_PERIOD, self._publish_diagnostics, clock=steady)
+        self._patience = self.create_timer(FIRST_IMAGE, self._miss_images, clock=steady)
         self._client = self._client_for(self._model())
         self._subscribe()
 
@@ -322,6 +326,12 @@ class EyeNode(Node):
         if self._problem and not self._mismatch_reported:
             self._mismatch_reported = True
             self.get_logger().warning(self._problem)
+
+    def _miss_images(self) -> None:
+        """Say once, where people look first, that there is nothing to see."""
+        self._patience.cancel()
+        if not self._counters.images:
+            self.get_logger().warning(f"no images on {self._image_topic} for {FIRST_IMAGE:.0f} s")
 
     def _publish_diagnostics(self) -> None:
         self._counters.dropped = self._gate.dropped
