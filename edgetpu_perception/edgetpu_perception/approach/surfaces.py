@@ -168,6 +168,11 @@ class SurfaceTracker:
         return max(each.evidence for each in self.surfaces) if self._divided else 0.0
 
     @property
+    def _age(self) -> float:
+        """Seconds since the keyframe."""
+        return self._stamp - self._keyframe_stamp
+
+    @property
     def _divided(self) -> bool:
         """Whether there are two surfaces for certain."""
         return len(self.surfaces) > 1 and all(each.established for each in self.surfaces)
@@ -209,9 +214,8 @@ class SurfaceTracker:
         covariance = alignment.covariance
         if main:
             surface.log_depth, variance, slant = surface.slant.log_depth(alignment.measured, covariance)
-            since = self._stamp - self._keyframe_stamp
-            if since > _SHORT or surface.frames < 2:
-                surface.slant_error = slant / max(since, _SHORT)
+            if self._age > _SHORT or surface.frames < 2:
+                surface.slant_error = slant / max(self._age, _SHORT)
         else:
             (a, b), (c, d) = alignment.measured[:2, :2].tolist()
             surface.log_depth, variance = 0.5 * math.log(max(a * d - b * c, 1e-3)), float(covariance[2, 2])
@@ -220,10 +224,9 @@ class SurfaceTracker:
         variance += 2 * surface.rate**2 * self._jitter.variance
         surface.depth.predict(seconds)
         surface.depth.update(surface.log_depth, variance)
-        since = self._stamp - self._keyframe_stamp
-        if self._divided and surface.depth.surprised and since > _SHORT:
+        if self._divided and surface.depth.surprised and self._age > _SHORT:
             # Its part has changed more than its motion.
-            surface.depth.start_over(surface.log_depth, variance, since)
+            surface.depth.start_over(surface.log_depth, variance, self._age)
 
     def _share(self, alignments: list[Alignment], brightness: Map, certainty: Map) -> None:
         """Divide the map among the surfaces, largest first; try another, drop one that explains nothing."""
@@ -306,7 +309,7 @@ class SurfaceTracker:
     def _alike(self) -> bool:
         """Whether the surfaces move the same, so that they are one."""
         main, other = self.surfaces
-        if self._stamp - self._keyframe_stamp < 0.15 or other.frames < _TRIAL[0]:
+        if self._age < 0.15 or other.frames < _TRIAL[0]:
             return False
         if abs(main.rate - other.rate) > 3 * math.hypot(main.rate_sigma, other.rate_sigma):
             return False
@@ -333,7 +336,7 @@ class SurfaceTracker:
         x, y = main.warp[0, 2] / self._grid.extent[0], main.warp[1, 2] / self._grid.extent[1]
         growth = max(abs(surface.log_depth) for surface in self.surfaces if surface.established)
         if (
-            self._stamp - self._keyframe_stamp > LONGEST - 1e-6
+            self._age > LONGEST - 1e-6
             or growth > LARGEST_GROWTH
             or math.hypot(x, y) > LARGEST_SHIFT
             or main.overlap < SMALLEST_OVERLAP
