@@ -53,7 +53,7 @@ class Keyframes:
         return len(self._frames)
 
     def __contains__(self, keyframe: Keyframe) -> bool:
-        return any(each is keyframe for each in self._frames)
+        return keyframe in self._frames
 
     @property
     def first(self) -> Keyframe:
