@@ -166,13 +166,11 @@ def _clear_thresholds(
     total = below[-1]
     most_above, gap = MOST * total, GAP * contrast - 1.0
     thresholds = [level + share * contrast for share in shares]
-    flanks = [
-        (not_above - below[int(threshold - gap)] + UNSEEN) / (total - not_above)
-        if total - not_above <= most_above
-        else math.inf
-        for threshold in thresholds
-        for not_above in (below[int(threshold) + 1],)
-    ]
+    flanks = []
+    for threshold in thresholds:
+        not_above = below[int(threshold) + 1]
+        above, flank = total - not_above, not_above - below[int(threshold - gap)] + UNSEEN
+        flanks.append(flank / above if above <= most_above else math.inf)
     times, more, most = FLANK
     least = min(flanks)
     if least > most:
