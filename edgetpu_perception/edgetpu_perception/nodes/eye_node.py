@@ -329,7 +329,7 @@ class EyeNode(Node):
 
     def _miss_images(self) -> None:
         """Say once, where people look first, that there is nothing to see."""
-        self._patience.cancel()
+        self.destroy_timer(self._patience)  # else it would be waited for between any two images
         if not self._counters.images:
             self.get_logger().warning(f"no images on {self._image_topic} for {FIRST_IMAGE:.0f} s")
 
