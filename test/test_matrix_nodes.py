@@ -466,8 +466,10 @@ def test_in_one_process_the_driver_is_called_directly(
         passes=2,
         qos_reliability="reliable",
     )
-    spectra = Talk(graph, Float32MultiArray, "/alone/signal", Spectrum, "/alone/spectrum/spectrum", 2)
+    # Talk gives both nodes the time to discover who listens.
     predictions = graph.collect(Prediction, "/alone/reservoir/prediction")
+    graph.spin_until(lambda: graph.node.count_publishers("/alone/reservoir/prediction") > 0)
+    spectra = Talk(graph, Float32MultiArray, "/alone/signal", Spectrum, "/alone/spectrum/spectrum", 2)
     spectrum = spectra.ask(numbers(np.sin(2 * np.pi * 20 / 128 * np.arange(128))))
     assert spectrum.peak_frequency == pytest.approx(20.0, abs=0.1)
     graph.spin_until(lambda: bool(predictions))
