@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.engines.protocol import Engine
 
 
 def open_engine(engine: str, name: str, graph: bytes) -> Engine:
@@ -14,11 +14,11 @@ def open_engine(engine: str, name: str, graph: bytes) -> Engine:
     if engine != "virtual":
         raise ValueError(f"expected the engine cpu or virtual; got {engine}")
     from edgetpu_driver.compiled_model import CompiledModel
-    from edgetpu_driver.device import EdgeTpu
     from edgetpu_driver.engines.stick import StickEngine
+    from edgetpu_driver.stick.edge_tpu import EdgeTpu
     from edgetpu_driver.virtual import VirtualEdgeTpu
-    from edgetpu_driver.virtual.packer import pack
-    from edgetpu_driver.weight_places import Companions
+    from edgetpu_driver.virtual.graph_packer import pack
+    from edgetpu_driver.weights.locations import Companions
 
     model = CompiledModel.parse(pack(graph, name=name))
     stick = VirtualEdgeTpu()

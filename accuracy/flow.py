@@ -17,9 +17,9 @@ from accuracy.engines import open_engine
 from accuracy.flow_scenes import POOLED, Pair
 from accuracy.photographs import DEVELOPMENT
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.graphs import features
-from edgetpu_perception.optical_flow import FlowResult, OpticalFlow
-from measure.rows import Row
+from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
+from measure.figures import Row
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
 

@@ -15,11 +15,11 @@ from accuracy import looming_scenes as scenes
 from accuracy.engines import open_engine
 from accuracy.looming_scenes import Clip, Course
 from accuracy.photographs import DEVELOPMENT, grey_photograph, held_out
-from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.graphs import looming as graph
-from edgetpu_perception.looming import Looming, LoomingResult
-from measure.rows import Row
+from edgetpu_perception.graphs import brightness_slopes as graph
+from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
+from measure.figures import Row
 
 SETTLED = 10
 """Frames at the start of an approach that do not count; half of it where nothing approaches."""

@@ -12,7 +12,7 @@ import skimage.data
 from numpy.typing import NDArray
 
 from accuracy.photographs import as_pixels
-from edgetpu_perception.camera import Pinhole
+from edgetpu_perception.images.pinhole import Pinhole
 
 Matrix = NDArray[np.float64]
 

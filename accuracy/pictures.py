@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from accuracy.photographs import as_pixels, color_photograph
 from edgetpu_perception import Looming, OpticalFlow, PatternTracker, Pinhole, SpotTracker, VisualCompass
-from edgetpu_perception.debug_images import (
+from edgetpu_perception.images.debug_images import (
     flow_picture,
     heading_picture,
     looming_picture,
     match_picture,
     spot_picture,
 )
-from edgetpu_perception.heading.rotation import to_matrix
+from edgetpu_perception.visual_compass.rotations import to_matrix
 
 DIRECTORY = Path(__file__).parents[1] / "docs" / "images"
 RATE = 30.0

@@ -11,7 +11,7 @@ from typing import Any
 
 import jinja2
 
-from measure.rows import Row
+from measure.figures import Row
 
 TEMPLATES = Path(__file__).parent / "templates"
 

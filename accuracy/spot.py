@@ -18,9 +18,10 @@ from accuracy import spot_scenes as scenes
 from accuracy.engines import open_engine
 from accuracy.spot_scenes import SIDE, Scene
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception import SpotResult, SpotTracker, models
-from edgetpu_perception.graphs import spot as graph
-from measure.rows import Row
+from edgetpu_perception import SpotResult, SpotTracker
+from edgetpu_perception.graphs import families as models
+from edgetpu_perception.graphs import spot_evidence as graph
+from measure.figures import Row
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
 

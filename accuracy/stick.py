@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from accuracy.engines import open_engine
 from accuracy.photographs import DEVELOPMENT, as_pixels, color_photograph
-from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception import models
-from edgetpu_perception.graphs import pattern
-from measure.rows import Row
+from edgetpu_perception.graphs import families as models
+from edgetpu_perception.graphs import pattern_correlation as pattern
+from measure.figures import Row
 
 GRAPHS = (
     "spot_bright_64x64",

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from measure.rows import Row, line, write_rows
+from measure.figures import Row, line, write_rows
 
 AREAS = ("applications", "formats", "link", "startup", "perception", "graph", "weights")
 LONG_AREAS = ("graph",)

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from bench.timing import milliseconds
 from edgetpu_driver import CpuEngine
-from edgetpu_driver.graphs import dense
+from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EchoStateNetwork, EngineMatrix, PlaceRecognition, RidgeReadout, SpectrumTransform
-from edgetpu_matrix.common_part import DIRECTIONS, CommonPart
-from edgetpu_matrix.echo_state import CREST
-from edgetpu_matrix.series import mackey_glass, narma10
-from measure.rows import Row
+from edgetpu_matrix.reservoir.benchmark_series import mackey_glass, narma10
+from edgetpu_matrix.reservoir.echo_state_network import CREST
+from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, CommonPart
+from measure.figures import Row
 
 _SIZE = 256
 _PLACES, _QUERIES = 4096, 200

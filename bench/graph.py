@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from demo.graph import find_executable, isolate
-from measure.rows import Row
+from measure.figures import Row
 
 AREA = "graph"
 _NAMESPACE = "/bench"

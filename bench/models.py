@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from edgetpu_driver.tflite.builder import GraphBuilder
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.virtual.graph_packer import pack
 
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "models"
 

@@ -18,19 +18,12 @@ from numpy.typing import NDArray
 
 from bench.timing import milliseconds
 from edgetpu_driver.engines.cpu import CpuEngine
-from edgetpu_perception import (
-    Looming,
-    OpticalFlow,
-    PatternTracker,
-    Pinhole,
-    SpotTracker,
-    VisualCompass,
-    models,
-)
-from edgetpu_perception.eye import Eye
-from edgetpu_perception.graphs import pattern
-from edgetpu_perception.images import resize
-from measure.rows import Row
+from edgetpu_perception import Looming, OpticalFlow, PatternTracker, Pinhole, SpotTracker, VisualCompass
+from edgetpu_perception.algorithm import Eye
+from edgetpu_perception.graphs import families as models
+from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.images.encodings import resize
+from measure.figures import Row
 
 AREA = "perception"
 _SIZE = 64

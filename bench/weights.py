@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from bench.link import InstantStick
 from bench.timing import milliseconds
 from edgetpu_driver import CompiledModel, EdgeTpu, MatMul, VirtualEdgeTpu
+from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.stick import StickEngine
-from edgetpu_driver.graphs import dense
-from edgetpu_driver.stick_backend import VirtualStickBackend
-from edgetpu_driver.virtual.packer import pack
-from edgetpu_driver.weight_places import Companions
-from measure.rows import Row
+from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.locations import Companions
+from measure.figures import Row
 
 AREA = "weights"
 _SWAPS = 2000

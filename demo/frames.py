@@ -11,7 +11,14 @@ import cv2
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
-from edgetpu_perception.images import ImageError, ImageFault, Pixels, decode, decode_compressed, to_rgb
+from edgetpu_perception.images.encodings import (
+    ImageError,
+    ImageFault,
+    Pixels,
+    decode,
+    decode_compressed,
+    to_rgb,
+)
 
 from .bag import COMPRESSED_IMAGE, ImageBag, Record
 

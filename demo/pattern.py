@@ -7,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from edgetpu_perception.images import ImageError, Pixels, to_grey
+from edgetpu_perception.images.encodings import ImageError, Pixels, to_grey
 
 from .bag import ImageBag
 from .frames import decode_record

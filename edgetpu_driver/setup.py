@@ -22,7 +22,7 @@ setup(
     entry_points={
         "console_scripts": [
             "edgetpu = edgetpu_driver.cli.main:main",
-            "edgetpu_node = edgetpu_driver.ros.executable:driver",
+            "edgetpu_node = edgetpu_driver.node_kit.process_entry:driver",
         ]
     },
 )

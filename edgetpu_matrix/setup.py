@@ -19,9 +19,9 @@ setup(
     license="Apache-2.0",
     entry_points={
         "console_scripts": [
-            "place_recognition = edgetpu_matrix.nodes.executables:place_recognition",
-            "reservoir = edgetpu_matrix.nodes.executables:reservoir",
-            "spectrum = edgetpu_matrix.nodes.executables:spectrum",
+            "place_recognition = edgetpu_matrix.nodes.entry_points:place_recognition",
+            "reservoir = edgetpu_matrix.nodes.entry_points:reservoir",
+            "spectrum = edgetpu_matrix.nodes.entry_points:spectrum",
         ]
     },
 )

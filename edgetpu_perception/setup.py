@@ -18,14 +18,14 @@ setup(
     description="Camera images to servo errors, yaw and time to contact on an Edge TPU.",
     license="Apache-2.0",
     entry_points={
-        "edgetpu.graphs": ["edgetpu_perception = edgetpu_perception.models:FAMILIES"],
+        "edgetpu.graphs": ["edgetpu_perception = edgetpu_perception.graphs.families:FAMILIES"],
         "console_scripts": [
-            "looming = edgetpu_perception.nodes.executables:looming",
-            "optical_flow = edgetpu_perception.nodes.executables:optical_flow",
-            "pattern_tracker = edgetpu_perception.nodes.executables:pattern_tracker",
-            "single_process = edgetpu_perception.nodes.executables:single_process",
-            "spot_tracker = edgetpu_perception.nodes.executables:spot_tracker",
-            "visual_compass = edgetpu_perception.nodes.executables:visual_compass",
+            "looming = edgetpu_perception.nodes.entry_points:looming",
+            "optical_flow = edgetpu_perception.nodes.entry_points:optical_flow",
+            "pattern_tracker = edgetpu_perception.nodes.entry_points:pattern_tracker",
+            "single_process = edgetpu_perception.nodes.entry_points:single_process",
+            "spot_tracker = edgetpu_perception.nodes.entry_points:spot_tracker",
+            "visual_compass = edgetpu_perception.nodes.entry_points:visual_compass",
         ],
     },
 )

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from edgetpu_driver.compiled_model import PACKAGE_KEY, CompiledModel
 from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.tflite import flexbuffer
-from edgetpu_driver.tflite.builder import GraphBuilder
-from edgetpu_driver.tflite.model import EDGETPU_CUSTOM_OP, parse_model
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP, parse_model
+from edgetpu_driver.virtual.graph_packer import pack
 
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "models"
 _LONGEST_BITSTREAM = 64 << 10  # longer ones have the same words and take longer

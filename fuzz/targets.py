@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.instructions.instruction import disassemble
-from edgetpu_driver.darwinn.instructions.statistics import field_statistics
-from edgetpu_driver.darwinn.instructions.text import from_text, to_text
-from edgetpu_driver.darwinn.instructions.transfers import transfers
-from edgetpu_driver.darwinn.package import parse_package
-from edgetpu_driver.parameter_blob import ParameterBlobs, decode_parameters, encode_parameters
+from edgetpu_driver.darwinn.instructions.assembly_text import from_text, to_text
+from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
+from edgetpu_driver.darwinn.instructions.instruction_word import disassemble
+from edgetpu_driver.darwinn.instructions.requested_transfers import transfers
+from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.tflite.flexbuffer import decode
-from edgetpu_driver.tflite.model import parse_model
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.weights.compiler_layout import ParameterBlobs, decode_parameters, encode_parameters
 from fuzz import corpus
 from fuzz.corpus import Sample
 

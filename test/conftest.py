@@ -275,7 +275,7 @@ def eye_beside_driver(graph: Graph, start_node: Callable[..., NodeProcess]) -> C
 @pytest.fixture(scope="session")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with one small model, sums.tflite: int8[1, 4] in, its first element and its sum out."""
-    from edgetpu_driver.tflite.builder import GraphBuilder
+    from edgetpu_driver.tflite.graph_builder import GraphBuilder
 
     builder = GraphBuilder("first element and sum")
     numbers = builder.input("numbers", (1, 4), np.int8, scale=0.5, zero_point=0)

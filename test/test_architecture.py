@@ -28,43 +28,43 @@ FORBIDDEN = {
     DRIVER / "tflite": (
         "edgetpu_driver.darwinn",
         "edgetpu_driver.usb",
-        "edgetpu_driver.device",
+        "edgetpu_driver.stick.edge_tpu",
         "edgetpu_driver.virtual",
     ),
     DRIVER / "darwinn": (
         "edgetpu_driver.tflite",
         "edgetpu_driver.usb",
-        "edgetpu_driver.device",
+        "edgetpu_driver.stick.edge_tpu",
         "edgetpu_driver.virtual",
     ),
     DRIVER / "usb": (
         "edgetpu_driver.tflite",
         "edgetpu_driver.darwinn",
-        "edgetpu_driver.device",
+        "edgetpu_driver.stick.edge_tpu",
         "edgetpu_driver.virtual",
     ),
-    DRIVER / "engines": ("edgetpu_driver.ros", "edgetpu_driver.virtual"),
-    DRIVER / "virtual": ("edgetpu_driver.ros",),
+    DRIVER / "engines": ("edgetpu_driver.nodes", "edgetpu_driver.virtual"),
+    DRIVER / "virtual": ("edgetpu_driver.nodes",),
     PERCEPTION: (
         "edgetpu_driver.usb",
         "edgetpu_driver.darwinn",
-        "edgetpu_driver.device",
+        "edgetpu_driver.stick.edge_tpu",
         "edgetpu_driver.virtual",
     ),
     MATRIX: (
         "edgetpu_driver.usb",
         "edgetpu_driver.darwinn",
-        "edgetpu_driver.device",
+        "edgetpu_driver.stick.edge_tpu",
         "edgetpu_driver.virtual",
         "edgetpu_perception",
     ),
     DRIVER: ("edgetpu_perception", "edgetpu_matrix"),
 }
 
-ROS_PARTS = (DRIVER / "ros", PERCEPTION / "nodes", MATRIX / "nodes")
+ROS_PARTS = (DRIVER / "nodes", DRIVER / "node_kit", PERCEPTION / "nodes", MATRIX / "nodes")
 
 # The one place that may reach for the virtual device, and only when it is asked for.
-VIRTUAL_IMPORTERS = ("ros/driver_node.py", "__init__.py", "backends.py", "stick_backend.py")
+VIRTUAL_IMPORTERS = ("__init__.py", "backends/factory.py", "backends/virtual.py")
 
 
 def imports(module: Path) -> set[str]:

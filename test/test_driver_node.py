@@ -24,12 +24,12 @@ from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_srvs.srv import Trigger
 
-from edgetpu_driver.device import EdgeTpu
-from edgetpu_driver.ros import driver_node
-from edgetpu_driver.stick_backend import VirtualStickBackend
+from edgetpu_driver.backends.virtual import VirtualStickBackend
+from edgetpu_driver.nodes import driver_node
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from edgetpu_driver.virtual.faults import Fault, Transfer
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.virtual.fault_injection import Fault, Transfer
+from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, Tensor
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
 

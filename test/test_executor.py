@@ -21,7 +21,7 @@ from rclpy.task import Future  # noqa: E402
 from std_msgs.msg import String  # noqa: E402
 from std_srvs.srv import Trigger  # noqa: E402
 
-from edgetpu_driver.ros.executor import StaticSingleThreadedExecutor  # noqa: E402
+from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor  # noqa: E402
 
 PATIENCE = 10.0
 
@@ -449,7 +449,7 @@ SPIN = """
 import rclpy
 from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
-from edgetpu_driver.ros.executor import StaticSingleThreadedExecutor
+from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor
 
 rclpy.init()
 executor = StaticSingleThreadedExecutor()

@@ -21,7 +21,7 @@ from sensor_msgs.msg import Imu
 from std_msgs.msg import Float32MultiArray, Header
 from std_srvs.srv import Trigger
 
-from edgetpu_driver.graphs import dense
+from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EchoStateNetwork
 from edgetpu_matrix.nodes.matrix_client import MatrixClient, ProductResult
 from edgetpu_msgs.msg import ErrorCode, PlaceMatch, Prediction, Spectrum

@@ -25,11 +25,11 @@ from edgetpu_driver.errors import (
     ModelNotFoundError,
     UnavailableError,
 )
-from edgetpu_driver.ros.client import ModelClient
-from edgetpu_driver.ros.driver_node import DriverNode
-from edgetpu_driver.ros.newest_frame import take_waiting
-from edgetpu_driver.ros.transport import InferenceResult
-from edgetpu_driver.weights import WeightSwap
+from edgetpu_driver.node_kit.driver_connection import InferenceResult
+from edgetpu_driver.node_kit.model_client import ModelClient
+from edgetpu_driver.node_kit.newest_frame import take_waiting
+from edgetpu_driver.nodes.driver_node import DriverNode
+from edgetpu_driver.weights.quantisation import WeightSwap
 from edgetpu_msgs.srv import UnloadModel
 
 NUMBERS = {"numbers": np.array([[5, 6, -7, 8]], np.int8)}

@@ -19,7 +19,7 @@ from builtin_interfaces.msg import Time
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
-from edgetpu_driver.graphs import dense
+from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_msgs.msg import ErrorCode, PatternMatch
 from edgetpu_msgs.srv import LoadModel, MatMul, SetTemplate, SetWeights
 

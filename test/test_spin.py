@@ -16,7 +16,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 PROGRAM = """
 import sys, time
 from rclpy.node import Node
-from edgetpu_driver.ros.spin import FatalError, run
+from edgetpu_driver.node_kit.spin import FatalError, run
 
 class Tick(Node):
     def __init__(self):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edgetpu_driver.compiled_model import CompiledModel
-    from edgetpu_driver.device import EdgeTpu
     from edgetpu_driver.engines.cpu import CpuEngine
     from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
-    from edgetpu_driver.matmul import MatMul
+    from edgetpu_driver.matrix.matmul import MatMul
+    from edgetpu_driver.stick.edge_tpu import EdgeTpu
     from edgetpu_driver.tensor import TensorSpec
-    from edgetpu_driver.virtual.backend import VirtualEdgeTpu
+    from edgetpu_driver.virtual.pyusb_backend import VirtualEdgeTpu
 
 __all__ = [
     "CompiledModel",
@@ -31,12 +31,12 @@ __all__ = [
 _HOME = {
     "CompiledModel": "compiled_model",
     "CpuEngine": "engines.cpu",
-    "EdgeTpu": "device",
+    "EdgeTpu": "stick.edge_tpu",
     "EdgeTpuError": "errors",
-    "MatMul": "matmul",
+    "MatMul": "matrix.matmul",
     "ModelFormatError": "errors",
     "TensorSpec": "tensor",
-    "VirtualEdgeTpu": "virtual.backend",
+    "VirtualEdgeTpu": "virtual.pyusb_backend",
 }
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.darwinn.executable import Executable, ExecutableType, Layer, Package
-from edgetpu_driver.darwinn.package import parse_package
+from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
-from edgetpu_driver.tflite.model import ABSENT, Operator, Subgraph, parse_model
+from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, parse_model
 
 CUSTOM_OP = "edgetpu-custom-op"
 

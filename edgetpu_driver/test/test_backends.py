@@ -10,19 +10,21 @@ import pytest
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
-from edgetpu_driver.backends import SRAM_BYTES, CpuBackend, Placement, make_backend
+from edgetpu_driver.backends.backend import SRAM_BYTES, Placement
+from edgetpu_driver.backends.cpu import CpuBackend
+from edgetpu_driver.backends.factory import make_backend
+from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.errors import DeviceLostError, ModelUnsupportedError, TransferError, UnavailableError
-from edgetpu_driver.host_records import State
-from edgetpu_driver.model_files import is_compiled
-from edgetpu_driver.model_host import ModelHost
-from edgetpu_driver.stick_backend import VirtualStickBackend
-from edgetpu_driver.tflite.builder import GraphBuilder
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.records import State
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.toolchain.model_files import is_compiled
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from edgetpu_driver.virtual.faults import Fault, Transfer
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.virtual.fault_injection import Fault, Transfer
+from edgetpu_driver.virtual.graph_packer import pack
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 NUMBERS = {"numbers": np.array([[5, 6, -7, 8]], np.int8)}

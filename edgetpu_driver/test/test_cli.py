@@ -13,7 +13,7 @@ import pytest
 
 from edgetpu_driver.cli import terminal
 from edgetpu_driver.cli.main import main
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.virtual.graph_packer import pack
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_control_c_ends_quietly(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("edgetpu_driver.cli.model_info.info", interrupt)
+    monkeypatch.setattr("edgetpu_driver.cli.info.info", interrupt)
     assert main(["info", str(graph)]) == 130
     assert capsys.readouterr() == ("", "")
 

@@ -21,8 +21,8 @@ def plug(monkeypatch: pytest.MonkeyPatch) -> Plug:
     """A function that makes a pyusb backend the system's."""
 
     def make(backend: Any) -> None:
-        monkeypatch.setattr("edgetpu_driver.usb.backend.default_backend", lambda: backend)
-        monkeypatch.setattr("edgetpu_driver.device.default_backend", lambda: backend)
+        monkeypatch.setattr("edgetpu_driver.usb.libusb.default_backend", lambda: backend)
+        monkeypatch.setattr("edgetpu_driver.stick.edge_tpu.default_backend", lambda: backend)
 
     return make
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_driver.cli.arrays import fitted, read_inputs, write_outputs
 from edgetpu_driver.cli.main import main
+from edgetpu_driver.cli.tensor_files import fitted, read_inputs, write_outputs
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tensor import TensorSpec
 
@@ -87,7 +87,7 @@ def test_selftest_passes_on_what_works(capsys: pytest.CaptureFixture[str], backe
 def test_selftest_fails_where_results_are_wrong(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgetpu_driver.cli.diagnosis._difference", lambda *_: 2)
+    monkeypatch.setattr("edgetpu_driver.cli.selftest._difference", lambda *_: 2)
     assert main(["selftest", "--backend", "virtual", "--runs", "1"]) == 1
     assert "failed   results" in capsys.readouterr().out
 

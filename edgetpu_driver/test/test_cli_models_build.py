@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from edgetpu_driver.cli.main import main
-from edgetpu_driver.graphs import dense
-from edgetpu_driver.model_files import ModelFiles
+from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_driver.toolchain.model_files import ModelFiles
 
 
 def test_a_graph_comes_with_its_sidecar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

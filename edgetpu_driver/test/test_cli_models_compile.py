@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_driver.backends import make_backend
+from edgetpu_driver.backends.factory import make_backend
+from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
-from edgetpu_driver.compiler import compile_graphs, find_compiler, parse_report
 from edgetpu_driver.errors import CompilerError
-from edgetpu_driver.graphs import dense
-from edgetpu_driver.model_files import ModelFiles
-from edgetpu_driver.stick_backend import pack_for_virtual_stick
-from edgetpu_driver.tflite.builder import GraphBuilder
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_driver.toolchain.edgetpu_compiler import compile_graphs, find_compiler, parse_report
+from edgetpu_driver.toolchain.model_files import ModelFiles
 
 # Options, text and files as those of the real one; it writes what stands under `compiled` beside it.
 FAKE = """#!{python}

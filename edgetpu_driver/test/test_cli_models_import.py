@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.cli import models_import
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER
-from edgetpu_driver.graphs import dense
-from edgetpu_driver.graphs.catalogue import Catalogue
-from edgetpu_driver.graphs.family import GraphFamily
-from edgetpu_driver.model_files import ModelFiles
-from edgetpu_driver.stick_backend import pack_for_virtual_stick
+from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_driver.toolchain.graph_catalogue import Catalogue
+from edgetpu_driver.toolchain.graph_family import GraphFamily
+from edgetpu_driver.toolchain.model_files import ModelFiles
 
 DENSE_64: dict[str, Any] = {
     "matrix_size": 64,

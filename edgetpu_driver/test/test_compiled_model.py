@@ -27,7 +27,7 @@ from edgetpu_driver.darwinn.package_writer import write_package
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
-from edgetpu_driver.tflite.builder import GraphBuilder
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
 
 SPEC_IN = TensorSpec("in", (1, 8), np.dtype(np.uint8), 0.5, 3)
 SPEC_OUT = TensorSpec("out", (1, 16), np.dtype(np.int8), 0.25, -1)

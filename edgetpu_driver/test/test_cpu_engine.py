@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.cpu import CpuEngine
-from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.errors import (
     DependencyMissingError,
     InputError,
@@ -20,7 +20,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
 )
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite.builder import GraphBuilder
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
 
 pytest.importorskip("ai_edge_litert", reason="the CPU engine needs ai-edge-litert")
 

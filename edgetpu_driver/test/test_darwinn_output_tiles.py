@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import DataType, Layer, OutputLayout
-from edgetpu_driver.darwinn.host_convention import flip_sign, input_from_wire, input_to_wire
 from edgetpu_driver.darwinn.output_tiles import TileGather, check_layout
+from edgetpu_driver.darwinn.wire_format import flip_sign, input_from_wire, input_to_wire
 from edgetpu_driver.errors import ModelFormatError
 
 MODELS = (

@@ -30,11 +30,11 @@ from edgetpu_driver.darwinn.executable import (
     Package,
     Position,
 )
-from edgetpu_driver.darwinn.package import parse_package
+from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.darwinn.package_writer import write_package
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
-from edgetpu_driver.tflite.model import parse_model
+from edgetpu_driver.tflite.model_reader import parse_model
 
 MODELS = (
     "bright_64x64",

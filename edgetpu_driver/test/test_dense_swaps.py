@@ -17,17 +17,17 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import Description, Direction, DmaHint, InstructionHint, InterruptHint
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
-from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.engines.stick import StickEngine
-from edgetpu_driver.graphs import dense
-from edgetpu_driver.tflite.builder import GraphBuilder
-from edgetpu_driver.tflite.model import parse_model
-from edgetpu_driver.tflite.patch import replace_scales, replace_tensor
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensor
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from edgetpu_driver.virtual.packer import pack
-from edgetpu_driver.weight_places import Companions, weight_places
-from edgetpu_driver.weights import choose, weight_tensors
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.locations import Companions, weight_places
+from edgetpu_driver.weights.quantisation import choose, weight_tensors
 
 StickOf = Callable[..., tuple[StickEngine, list[bytes]]]
 INPUTS = 3

@@ -19,8 +19,8 @@ from edgetpu_driver.errors import DeviceLostError, FirmwareError, InputError, Tr
 from edgetpu_driver.usb.bringup import ClockPreset
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.registers import Register
-from edgetpu_driver.virtual.faults import Fault, Transfer
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.virtual.fault_injection import Fault, Transfer
+from edgetpu_driver.virtual.graph_packer import pack
 
 
 class Dense:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import ChipFaultError, TransferLengthError
-from edgetpu_driver.usb.diagnosis import Interrupt, chip_fault, drain, take_interrupts
 from edgetpu_driver.usb.discovery import find_sticks
+from edgetpu_driver.usb.fault_diagnosis import Interrupt, chip_fault, drain, take_interrupts
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import Register
-from edgetpu_driver.virtual.faults import Fault, Transfer
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.virtual.fault_injection import Fault, Transfer
+from edgetpu_driver.virtual.graph_packer import pack
 
 X = np.arange(16, dtype=np.uint8).reshape(1, 16)
 

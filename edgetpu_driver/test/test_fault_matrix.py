@@ -22,9 +22,9 @@ from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import DeviceError
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.link import TIMEOUT_MS
-from edgetpu_driver.virtual.clock import SimulatedClock
-from edgetpu_driver.virtual.faults import SLOW_SECONDS, Fault, Transfer, can_strike
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.virtual.fault_injection import SLOW_SECONDS, Fault, Transfer, can_strike
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.virtual.simulated_clock import SimulatedClock
 
 INFERENCES = 1000
 THREADS = 4

@@ -12,7 +12,7 @@ from usb.core import USBError
 from edgetpu_driver import EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import DeviceAccessError, DeviceBusyError, DeviceNotFoundError, FirmwareError
 from edgetpu_driver.usb.firmware import FirmwareImage
-from edgetpu_driver.virtual.faults import Fault, Transfer
+from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 

@@ -12,13 +12,13 @@ import pytest
 
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelNameError
-from edgetpu_driver.graphs import catalogue as catalogue_module
-from edgetpu_driver.graphs import dense
-from edgetpu_driver.graphs.catalogue import catalogue
-from edgetpu_driver.graphs.family import GraphFamily, build_graph
-from edgetpu_driver.graphs.sidecar import describe, to_text
-from edgetpu_driver.parameter_blob import parameter_layout
-from edgetpu_driver.tflite.model import parse_model
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_driver.toolchain import graph_catalogue as catalogue_module
+from edgetpu_driver.toolchain.graph_catalogue import catalogue
+from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
+from edgetpu_driver.toolchain.sidecar_files import describe, to_text
+from edgetpu_driver.weights.compiler_layout import parameter_layout
 
 WINGS = GraphFamily("wings_<n>", re.compile(r"wings_(\d)"), lambda n: n.encode(), "flying", ("wings_2",))
 
@@ -78,7 +78,7 @@ def with_entry_points(monkeypatch: pytest.MonkeyPatch, **points: str) -> None:
 
 
 def test_packages_offer_families_by_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_entry_points(monkeypatch, edgetpu_perception="edgetpu_driver.graphs.dense:FAMILIES")
+    with_entry_points(monkeypatch, edgetpu_perception="edgetpu_driver.toolchain.dense_graph:FAMILIES")
     assert catalogue().families == (*dense.FAMILIES, *dense.FAMILIES)
     assert catalogue().problems == ()
 

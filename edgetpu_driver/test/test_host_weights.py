@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
-from edgetpu_driver.backends import CpuBackend
-from edgetpu_driver.device import EdgeTpu
+from edgetpu_driver.backends.cpu import CpuBackend
+from edgetpu_driver.backends.virtual import VirtualStickBackend, pack_for_virtual_stick
 from edgetpu_driver.errors import (
     ClippingError,
     DeviceError,
@@ -23,16 +23,17 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     UnavailableError,
 )
-from edgetpu_driver.graphs import dense
-from edgetpu_driver.host_records import Inference, State, WeightRequest
-from edgetpu_driver.hosted_matrix import ProductRequest
-from edgetpu_driver.model_host import ModelHost
-from edgetpu_driver.stick_backend import VirtualStickBackend, pack_for_virtual_stick
-from edgetpu_driver.tflite.builder import GraphBuilder
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.records import Inference, State
+from edgetpu_driver.matrix.hosted import ProductRequest
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from edgetpu_driver.virtual.faults import Fault, Transfer
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.virtual.fault_injection import Fault, Transfer
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.request import WeightRequest
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 SIZE = 64

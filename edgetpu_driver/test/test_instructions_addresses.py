@@ -8,8 +8,8 @@ import pytest
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import Description, FieldOffset, InstructionBitstream, Position
-from edgetpu_driver.darwinn.instructions.addresses import read_field, with_addresses, write_field
-from edgetpu_driver.darwinn.instructions.instruction import disassemble
+from edgetpu_driver.darwinn.instructions.address_fields import read_field, with_addresses, write_field
+from edgetpu_driver.darwinn.instructions.instruction_word import disassemble
 from edgetpu_driver.errors import InputError, ModelFormatError
 
 

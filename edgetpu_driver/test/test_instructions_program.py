@@ -10,8 +10,8 @@ import pytest
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import Description, DmaHint, Executable, InterruptHint
-from edgetpu_driver.darwinn.instructions.instruction import Instruction, disassemble
-from edgetpu_driver.darwinn.instructions.program import (
+from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, disassemble
+from edgetpu_driver.darwinn.instructions.program_frame import (
     HALT_CHUNK,
     HALT_LAST,
     NOP,
@@ -20,7 +20,7 @@ from edgetpu_driver.darwinn.instructions.program import (
     halt,
     move_immediate,
 )
-from edgetpu_driver.darwinn.instructions.transfers import Transfer, transfers
+from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer, transfers
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 
 TAGS = {Description.INPUT: 1, Description.PARAMETER: 2, Description.OUTPUT: 3}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from edgetpu_driver.darwinn.instructions.fields import IMMEDIATE, ScalarOp
-from edgetpu_driver.darwinn.instructions.instruction import Instruction, disassemble
-from edgetpu_driver.darwinn.instructions.program import ProgramBuilder, halt, move_immediate
-from edgetpu_driver.darwinn.instructions.scalar import ScalarCore
+from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, disassemble
+from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder, halt, move_immediate
+from edgetpu_driver.darwinn.instructions.scalar_core import ScalarCore
 from edgetpu_driver.errors import ModelUnsupportedError
 
 NEGATIVE = 0xFFFF_FFF0  # -16

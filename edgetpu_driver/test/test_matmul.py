@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.errors import ClippingError, DeviceError, InputError, ModelUnsupportedError
-from edgetpu_driver.graphs import dense
-from edgetpu_driver.matmul import MatMul
-from edgetpu_driver.tflite.builder import GraphBuilder
+from edgetpu_driver.matrix.matmul import MatMul
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from edgetpu_driver.virtual.packer import pack
-from edgetpu_driver.weight_places import Companions
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.locations import Companions
 
 SIZE = 64
 GRAPH = dense.build(SIZE)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_driver.backends import ParsedModel, Placement, Readings, RegisterValue
+from edgetpu_driver.backends.backend import ParsedModel, Placement, Readings, RegisterValue
 from edgetpu_driver.errors import (
     DeviceAccessError,
     DeviceLostError,
@@ -23,9 +23,9 @@ from edgetpu_driver.errors import (
     TransferError,
     UnavailableError,
 )
-from edgetpu_driver.host_records import State
-from edgetpu_driver.model_host import ModelHost
-from edgetpu_driver.reconnector import Reconnector
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.reconnector import Reconnector
+from edgetpu_driver.host.records import State
 from edgetpu_driver.tensor import TensorSpec
 
 INPUT = TensorSpec("input", (1, 4), np.dtype(np.uint8), 0.5, 3)

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 
-from edgetpu_driver.ros.newest_frame import PATIENCE, Backlog, NewestFrame
+from edgetpu_driver.node_kit.newest_frame import PATIENCE, Backlog, NewestFrame
 
 
 class Work:

@@ -24,14 +24,14 @@ from edgetpu_driver.darwinn.executable import (
 )
 from edgetpu_driver.darwinn.output_tiles import TileGather
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.plain_parameters import parameters_of, with_parameters
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite.builder import GraphBuilder
-from edgetpu_driver.tflite.model import parse_model
-from edgetpu_driver.virtual import packer
-from edgetpu_driver.virtual.packer import pack
-from edgetpu_driver.virtual.program import bitstream
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.virtual import graph_packer as packer
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.virtual.packed_program import bitstream
 from edgetpu_driver.virtual.tile_layout import output_layout, padded_elements, round_up
+from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
 
 GRAPHS = (
     "bright_64x64",

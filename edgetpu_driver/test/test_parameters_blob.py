@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.parameter_blob import ParameterBlobs, decode_parameters, encode_parameters
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite.builder import GraphBuilder
-from edgetpu_driver.tflite.model import Model, parse_model
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import Model, parse_model
+from edgetpu_driver.weights.compiler_layout import ParameterBlobs, decode_parameters, encode_parameters
 
 KNOWN = (
     "bright_64x64",

@@ -12,9 +12,9 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus
 
-from edgetpu_driver.backends import Readings
-from edgetpu_driver.host_records import UNCONFIGURED, State
-from edgetpu_driver.ros.status_messages import device_status, diagnostic
+from edgetpu_driver.backends.backend import Readings
+from edgetpu_driver.host.records import UNCONFIGURED, State
+from edgetpu_driver.nodes.status_messages import device_status, diagnostic
 from edgetpu_msgs.msg import DeviceStatus
 
 

@@ -17,19 +17,20 @@ from numpy.typing import NDArray
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
-from edgetpu_driver.device import EdgeTpu
+from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import DeviceError, ModelNotFoundError, ModelUnsupportedError, UnavailableError
-from edgetpu_driver.graphs import dense
-from edgetpu_driver.host_records import Inference, State, WeightRequest
-from edgetpu_driver.hosted_matrix import ProductRequest, needs_tiles
-from edgetpu_driver.model_host import ModelHost
-from edgetpu_driver.stick_backend import VirtualStickBackend
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.records import Inference, State
+from edgetpu_driver.matrix.hosted import ProductRequest, needs_tiles
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from edgetpu_driver.virtual.clock import SimulatedClock
-from edgetpu_driver.virtual.faults import Fault, Transfer, can_strike
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.virtual.fault_injection import Fault, Transfer, can_strike
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.virtual.simulated_clock import SimulatedClock
+from edgetpu_driver.weights.request import WeightRequest
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 SIZE = 64
@@ -236,7 +237,7 @@ def test_a_device_that_was_opened_anew_since_the_request_has_the_old_weights(
         host.connect()
         return needs_tiles(*args)
 
-    monkeypatch.setattr("edgetpu_driver.model_host.needs_tiles", open_anew)
+    monkeypatch.setattr("edgetpu_driver.host.model_host.needs_tiles", open_anew)
     with pytest.raises(FAULTS):
         host.set_weights("dense", WeightRequest(weights))
     np.testing.assert_array_equal(host.invoke("dense", X).outputs["y"], expected[False])

@@ -8,10 +8,10 @@ import pytest
 
 from edgetpu_driver import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelFormatError
-from edgetpu_driver.tflite.builder import GraphBuilder
-from edgetpu_driver.tflite.extract import extract
-from edgetpu_driver.tflite.model import parse_model
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.schema import tflite_generated as schema
+from edgetpu_driver.tflite.subgraph_extraction import extract
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from flatbuffers import flexbuffers
 
 from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.tflite.flexbuffer import decode, encode
-from edgetpu_driver.tflite.model import parse_model
+from edgetpu_driver.tflite.model_reader import parse_model
 
 VALUES: list[Any] = [
     None,

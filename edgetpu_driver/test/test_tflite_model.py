@@ -13,8 +13,8 @@ import pytest
 
 from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite.builder import GraphBuilder
-from edgetpu_driver.tflite.model import ABSENT, Model, Subgraph, parse_model
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, parse_model
 from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.schema import tflite_generated as schema
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite.builder import GraphBuilder
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
 
 pytest.importorskip("ai_edge_litert", reason="the CPU engine needs ai-edge-litert")
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import InputError, ModelFormatError
-from edgetpu_driver.tflite.builder import GraphBuilder
-from edgetpu_driver.tflite.model import parse_model
-from edgetpu_driver.tflite.patch import replace_tensor
+from edgetpu_driver.tflite.constant_patch import replace_tensor
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import parse_model
 
 
 def product(weights: Any, bias: Any) -> bytes:

@@ -17,7 +17,7 @@ from edgetpu_driver.errors import (
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.bus import VirtualBus
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.virtual.graph_packer import pack
 
 
 def two_sticks() -> VirtualBus:

@@ -26,7 +26,7 @@ from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import Event, Frame, Tag
 from edgetpu_driver.usb.link import Reception, UsbLink
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from edgetpu_driver.virtual.faults import Fault, Transfer
+from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 
 
 class ScriptedReads(VirtualEdgeTpu):

@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
-from edgetpu_driver.darwinn.instructions.addresses import with_addresses
+from edgetpu_driver.darwinn.instructions.address_fields import with_addresses
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.parameter_blob import encode_parameters
-from edgetpu_driver.tflite.model import parse_model
-from edgetpu_driver.tflite.patch import replace_tensor
+from edgetpu_driver.tflite.constant_patch import replace_tensor
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.weights.compiler_layout import encode_parameters
 
 RNG = np.random.default_rng(7)
 LAYOUT = DenseLayout(256)

@@ -17,7 +17,7 @@ from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import MAX_BULK_WRITE, Event, Frame, Tag
 from edgetpu_driver.usb.link import ENDPOINT_OUT, TIMEOUT_MS, Reception, UsbLink
 from edgetpu_driver.usb.registers import Register
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.virtual.graph_packer import pack
 
 X = np.arange(16, dtype=np.uint8).reshape(1, 16)
 CREDIT_MASK = 0x1FFFFF
@@ -144,7 +144,7 @@ def test_models_compiled_together_stay_in_memory_together(
 
 def wider_graph() -> bytes:
     """8 uint8 "x" to 40 uint8 "y"."""
-    from edgetpu_driver.tflite.builder import GraphBuilder
+    from edgetpu_driver.tflite.graph_builder import GraphBuilder
 
     builder = GraphBuilder("wide")
     x = builder.input("x", (1, 8), np.uint8, scale=0.1, zero_point=128)

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import ModelUnsupportedError, TransferTimeoutError
-from edgetpu_driver.execution import PreparedModel
+from edgetpu_driver.stick.prepared_model import PreparedModel
 from edgetpu_driver.usb.bringup import ClockPreset, bring_up
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import Frame, Tag
 from edgetpu_driver.usb.link import Reception, UsbLink
-from edgetpu_driver.virtual.packer import pack
+from edgetpu_driver.virtual.graph_packer import pack
 
 GOLDEN_MODELS = (
     "bright_64x64",

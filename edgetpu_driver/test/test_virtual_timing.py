@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from edgetpu_driver import CompiledModel, EdgeTpu, VirtualEdgeTpu
-from edgetpu_driver.tflite.model import parse_model
+from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.usb.bringup import ClockPreset
-from edgetpu_driver.virtual.timing import compute_cycles, compute_seconds
+from edgetpu_driver.virtual.simulated_timing import compute_cycles, compute_seconds
 
 
 def inference_time(

@@ -8,7 +8,7 @@ import usb.core
 from edgetpu_driver.usb.registers import Register
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.bus import VirtualBus
-from edgetpu_driver.virtual.faults import Fault, FaultScript, Transfer
+from edgetpu_driver.virtual.fault_injection import Fault, FaultScript, Transfer
 from edgetpu_driver.virtual.register_file import RegisterFile
 
 

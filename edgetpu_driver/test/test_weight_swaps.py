@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
-from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.engines.cpu import CpuEngine
-from edgetpu_driver.engines.engine import Engine, SwappableEngine
+from edgetpu_driver.engines.protocol import Engine, SwappableEngine
 from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
-from edgetpu_driver.graphs import dense
-from edgetpu_driver.plain_parameters import weight_offsets
-from edgetpu_driver.tflite.model import parse_model
-from edgetpu_driver.tflite.patch import replace_tensor
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.tflite.constant_patch import replace_tensor
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from edgetpu_driver.virtual.packer import pack
-from edgetpu_driver.weight_places import Companions
-from edgetpu_driver.weights import WeightTensor, choose, weight_tensors
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.locations import Companions
+from edgetpu_driver.weights.packed_layout import weight_offsets
+from edgetpu_driver.weights.quantisation import WeightTensor, choose, weight_tensors
 
 pytest.importorskip("ai_edge_litert", reason="the virtual device needs ai-edge-litert")
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver import CompiledModel, EdgeTpu
-from edgetpu_driver.darwinn.host_convention import input_from_wire
+from edgetpu_driver.darwinn.wire_format import input_from_wire
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.usb.framing import EVENT, HEADER
 from edgetpu_driver.virtual import VirtualEdgeTpu

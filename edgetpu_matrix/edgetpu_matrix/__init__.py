@@ -9,12 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgetpu_matrix.echo_state import EchoStateNetwork
     from edgetpu_matrix.engine_matrix import EngineMatrix
-    from edgetpu_matrix.place_database import PlaceDatabase
-    from edgetpu_matrix.place_recognition import PlaceRecognition
-    from edgetpu_matrix.readout import RidgeReadout
-    from edgetpu_matrix.spectrum import AmplitudeSpectrum, SpectrumTransform
+    from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
+    from edgetpu_matrix.place_recognition.place_recognition import PlaceRecognition
+    from edgetpu_matrix.reservoir.echo_state_network import EchoStateNetwork
+    from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
+    from edgetpu_matrix.spectrum.fourier_transform import AmplitudeSpectrum, SpectrumTransform
 
 __all__ = [
     "AmplitudeSpectrum",
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 _HOME = {
-    "AmplitudeSpectrum": "spectrum",
-    "EchoStateNetwork": "echo_state",
+    "AmplitudeSpectrum": "spectrum.fourier_transform",
+    "EchoStateNetwork": "reservoir.echo_state_network",
     "EngineMatrix": "engine_matrix",
-    "PlaceDatabase": "place_database",
-    "PlaceRecognition": "place_recognition",
-    "RidgeReadout": "readout",
-    "SpectrumTransform": "spectrum",
+    "PlaceDatabase": "place_recognition.place_database",
+    "PlaceRecognition": "place_recognition.place_recognition",
+    "RidgeReadout": "reservoir.ridge_readout",
+    "SpectrumTransform": "spectrum.fourier_transform",
 }
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgetpu_driver.engines.engine import SwappableEngine
+from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError
-from edgetpu_matrix.common_part import DIRECTIONS, CommonPart
+from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, CommonPart
 from edgetpu_matrix.scaling import DenseModel
 from edgetpu_matrix.tiles import RealProduct, Tile, TiledMatrix
 

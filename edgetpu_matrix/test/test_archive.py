@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetpu_matrix import archive
+from edgetpu_matrix import npz_archive as archive
 from edgetpu_matrix.errors import ArchiveError
 
 

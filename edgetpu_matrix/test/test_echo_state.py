@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
-from edgetpu_matrix.common_part import CommonPart
-from edgetpu_matrix.echo_state import CREST, EchoStateNetwork, spectral_radius
-from edgetpu_matrix.readout import RidgeReadout
-from edgetpu_matrix.series import mackey_glass, narma10
+from edgetpu_matrix.reservoir.benchmark_series import mackey_glass, narma10
+from edgetpu_matrix.reservoir.echo_state_network import CREST, EchoStateNetwork, spectral_radius
+from edgetpu_matrix.reservoir.host_subspace import CommonPart
+from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
 
 Array = NDArray[np.float64]
 

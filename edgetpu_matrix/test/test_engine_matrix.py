@@ -11,10 +11,10 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.graphs import dense
-from edgetpu_driver.tflite.builder import GraphBuilder
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EngineMatrix, PlaceRecognition, SpectrumTransform
-from edgetpu_matrix.common_part import PERIOD
+from edgetpu_matrix.reservoir.host_subspace import PERIOD
 
 random = np.random.default_rng(6)
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import InputError
-from edgetpu_matrix import archive
+from edgetpu_matrix import npz_archive as archive
 from edgetpu_matrix.errors import ArchiveError, DatabaseFullError, UnknownPlaceError
-from edgetpu_matrix.place_database import KIND, PlaceDatabase
+from edgetpu_matrix.place_recognition.place_database import KIND, PlaceDatabase
 
 
 def filled(*labels: str) -> PlaceDatabase:

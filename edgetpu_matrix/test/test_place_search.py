@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_matrix.place_database import PlaceDatabase
-from edgetpu_matrix.place_search import Place, PlaceSearch, bounds
+from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
+from edgetpu_matrix.place_recognition.place_search import Place, PlaceSearch, bounds
 
 random = np.random.default_rng(3)
 

@@ -7,7 +7,7 @@ import pytest
 
 from edgetpu_driver.errors import InputError
 from edgetpu_matrix.errors import ArchiveError, NotTrainedError
-from edgetpu_matrix.readout import RidgeReadout
+from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
 
 random = np.random.default_rng(2)
 FEATURES = np.concatenate([np.ones((100, 1)), random.normal(size=(100, 4))], axis=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import InputError
-from edgetpu_matrix.sample_blocks import GAP_OF_ARRIVALS, SampleBlock, SampleBlocks
+from edgetpu_matrix.spectrum.sample_blocks import GAP_OF_ARRIVALS, SampleBlock, SampleBlocks
 
 
 def starts(blocks: list[SampleBlock]) -> list[float]:

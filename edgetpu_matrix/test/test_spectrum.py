@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
-from edgetpu_matrix.spectrum import WINDOWS, AmplitudeSpectrum, SpectrumTransform
+from edgetpu_matrix.spectrum.fourier_transform import WINDOWS, AmplitudeSpectrum, SpectrumTransform
 from edgetpu_matrix.tiles import RealProduct
 
 random = np.random.default_rng(4)

@@ -9,14 +9,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgetpu_perception.camera import Pinhole
-    from edgetpu_perception.camera_image import CameraImage, Region
-    from edgetpu_perception.looming import Looming, LoomingResult
-    from edgetpu_perception.optical_flow import FlowResult, OpticalFlow
-    from edgetpu_perception.pattern_tracker import MatchResult, PatternTracker
+    from edgetpu_perception.images.camera_image import CameraImage, Region
+    from edgetpu_perception.images.pinhole import Pinhole
+    from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
+    from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
     from edgetpu_perception.shared_engine import SharedEngine
-    from edgetpu_perception.spot_tracker import SpotResult, SpotTracker
-    from edgetpu_perception.visual_compass import HeadingResult, VisualCompass
+    from edgetpu_perception.spot_tracker.spot_tracker import SpotResult, SpotTracker
+    from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
+    from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 
 __all__ = [
     "CameraImage",
@@ -36,20 +36,20 @@ __all__ = [
 ]
 
 _HOME = {
-    "CameraImage": "camera_image",
-    "FlowResult": "optical_flow",
-    "HeadingResult": "visual_compass",
-    "Looming": "looming",
-    "LoomingResult": "looming",
-    "MatchResult": "pattern_tracker",
-    "OpticalFlow": "optical_flow",
-    "PatternTracker": "pattern_tracker",
-    "Pinhole": "camera",
-    "Region": "camera_image",
+    "CameraImage": "images.camera_image",
+    "FlowResult": "optical_flow.optical_flow",
+    "HeadingResult": "visual_compass.visual_compass",
+    "Looming": "time_to_contact.looming",
+    "LoomingResult": "time_to_contact.looming",
+    "MatchResult": "pattern_tracker.pattern_tracker",
+    "OpticalFlow": "optical_flow.optical_flow",
+    "PatternTracker": "pattern_tracker.pattern_tracker",
+    "Pinhole": "images.pinhole",
+    "Region": "images.camera_image",
     "SharedEngine": "shared_engine",
-    "SpotResult": "spot_tracker",
-    "SpotTracker": "spot_tracker",
-    "VisualCompass": "visual_compass",
+    "SpotResult": "spot_tracker.spot_tracker",
+    "SpotTracker": "spot_tracker.spot_tracker",
+    "VisualCompass": "visual_compass.visual_compass",
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.engine import Engine
+from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tensor import TensorSpec
 
 

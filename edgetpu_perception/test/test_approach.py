@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.approach.brightness import variance_of
-from edgetpu_perception.approach.homography_alignment import GROWTH, Grid, unbiased
-from edgetpu_perception.approach.plane_slant import PlaneSlant
-from edgetpu_perception.approach.relative_depth import RelativeDepth
-from edgetpu_perception.approach.second_motion import MotionSearch
-from edgetpu_perception.approach.stamp_jitter import StampJitter
-from edgetpu_perception.approach.surfaces import SurfaceTracker
+from edgetpu_perception.time_to_contact.brightness_changes import variance_of
+from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, Grid, unbiased
+from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
+from edgetpu_perception.time_to_contact.plane_slant import PlaneSlant
+from edgetpu_perception.time_to_contact.relative_depth import RelativeDepth
+from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
+from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
 
 
 class TestStampJitter:

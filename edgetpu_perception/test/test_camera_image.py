@@ -20,7 +20,7 @@ from edgetpu_perception import (
     SpotTracker,
     VisualCompass,
 )
-from edgetpu_perception.images import ImageError
+from edgetpu_perception.images.encodings import ImageError
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
-from edgetpu_perception.graphs import features
-from edgetpu_perception.graphs.features import BORDER, FeatureMap, FeatureReader
+from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.graphs.band_pass_features import BORDER, FeatureMap, FeatureReader
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

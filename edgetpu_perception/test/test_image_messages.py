@@ -9,7 +9,7 @@ pytest.importorskip("sensor_msgs", reason="needs ROS 2")
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
-from edgetpu_perception.images import ImageError, decode
+from edgetpu_perception.images.encodings import ImageError, decode
 from edgetpu_perception.nodes import image_messages
 from edgetpu_perception.nodes.image_messages import (
     image_from_compressed_message,

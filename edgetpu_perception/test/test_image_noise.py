@@ -4,8 +4,8 @@ import cv2
 import numpy as np
 import pytest
 
-from edgetpu_perception.flow.image_noise import ImageNoise
-from edgetpu_perception.graphs.features import BORDER, feature_kernel
+from edgetpu_perception.graphs.band_pass_features import BORDER, feature_kernel
+from edgetpu_perception.optical_flow.image_noise import ImageNoise
 
 ROWS, COLUMNS = 51, 48
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.camera import Pinhole
-from edgetpu_perception.graphs import looming as graph
-from edgetpu_perception.looming import Looming, LoomingResult
+from edgetpu_perception.graphs import brightness_slopes as graph
+from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 
 FOCAL = 45.0  # px of a 64 px image: a field of view of 71 deg
 Image = NDArray[np.uint8]

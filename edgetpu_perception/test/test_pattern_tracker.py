@@ -12,20 +12,20 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.errors import DeviceLostError, GraphError, ModelUnsupportedError
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite.model import parse_model
+from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from edgetpu_driver.virtual.packer import pack
-from edgetpu_driver.weight_places import Companions
-from edgetpu_perception.camera import Pinhole
-from edgetpu_perception.graphs import pattern
-from edgetpu_perception.images import ImageError
-from edgetpu_perception.pattern.template import TemplateReason
-from edgetpu_perception.pattern_tracker import MatchResult, PatternTracker
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.locations import Companions
+from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.images.encodings import ImageError
+from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
+from edgetpu_perception.pattern_tracker.template import TemplateReason
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

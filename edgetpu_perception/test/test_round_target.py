@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgetpu_perception.spot.round_target import MOST_CONFIDENCE, find_round_target
+from edgetpu_perception.spot_tracker.round_target import MOST_CONFIDENCE, find_round_target
 
 Y, X = np.mgrid[:64, :64]
 

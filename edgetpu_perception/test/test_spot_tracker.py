@@ -12,19 +12,19 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.engines.cpu import CpuEngine
-from edgetpu_driver.engines.engine import SwappableEngine
+from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from edgetpu_driver.virtual.packer import pack
-from edgetpu_driver.weight_places import Companions
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.locations import Companions
 from edgetpu_perception import Pinhole, SpotResult, SpotTracker
-from edgetpu_perception.graphs import spot as graph
-from edgetpu_perception.images import ImageError
-from edgetpu_perception.models import build
+from edgetpu_perception.graphs import spot_evidence as graph
+from edgetpu_perception.graphs.families import build
+from edgetpu_perception.images.encodings import ImageError
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

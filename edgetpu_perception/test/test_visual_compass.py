@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_perception.camera import CameraError, Pinhole
-from edgetpu_perception.graphs import features, spot
-from edgetpu_perception.heading.poses import Sighting
-from edgetpu_perception.heading.rotation_alignment import RotationAligner
-from edgetpu_perception.visual_compass import HeadingResult, VisualCompass
+from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.graphs import spot_evidence as spot
+from edgetpu_perception.images.pinhole import CameraError, Pinhole
+from edgetpu_perception.visual_compass.poses import Sighting
+from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
+from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -408,5 +409,8 @@ def test_an_up_without_a_direction_is_refused() -> None:
 
 
 def test_importing_the_compass_does_not_import_litert() -> None:
-    code = "import sys, edgetpu_perception.visual_compass; sys.exit('ai_edge_litert' in sys.modules)"
+    code = (
+        "import sys, edgetpu_perception.visual_compass.visual_compass; "
+        "sys.exit('ai_edge_litert' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

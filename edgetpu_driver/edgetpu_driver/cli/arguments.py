@@ -87,7 +87,7 @@ def _add_info(commands: _Commands[argparse.ArgumentParser]) -> None:
     command = _command(
         commands,
         "info",
-        "model_info",
+        "info",
         "show what a model file holds",
         "Of a compiled model: tensors, executables, layers with their layout on the wire, and DMA hints. Of "
         "a plain graph: tensors and operators.",
@@ -99,7 +99,7 @@ def _add_disassemble(commands: _Commands[argparse.ArgumentParser]) -> None:
     command = _command(
         commands,
         "disassemble",
-        "disassembly",
+        "disassemble",
         "show the instructions in compiled models or bare bitstreams",
         "One line for each 128-bit word with the fields that are not zero, then the transfers a program asks "
         "for.",
@@ -125,7 +125,7 @@ def _add_run(commands: _Commands[argparse.ArgumentParser]) -> None:
     command = _command(
         commands,
         "run",
-        "inference",
+        "run",
         "run a model once",
         "Inputs are .npy, .npz (arrays by input name), images (resized, through OpenCV) or raw bytes. Arrays "
         "of floating-point numbers are quantised as the model says.",
@@ -151,7 +151,7 @@ def _add_benchmark(commands: _Commands[argparse.ArgumentParser]) -> None:
     command = _command(
         commands,
         "benchmark",
-        "inference",
+        "run",
         "measure how long a model takes",
         "Random inputs; wall time on this host. A virtual stick computes with LiteRT, so that its times say "
         "nothing of a real one.",
@@ -162,7 +162,7 @@ def _add_benchmark(commands: _Commands[argparse.ArgumentParser]) -> None:
 
 
 def _add_registers(commands: _Commands[argparse.ArgumentParser]) -> None:
-    command = _command(commands, "registers", "diagnosis", "read the error and status registers of a stick")
+    command = _command(commands, "registers", "selftest", "read the error and status registers of a stick")
     _add_device_options(command)
 
 
@@ -170,7 +170,7 @@ def _add_selftest(commands: _Commands[argparse.ArgumentParser]) -> None:
     command = _command(
         commands,
         "selftest",
-        "diagnosis",
+        "selftest",
         "check that a stick works",
         "Opens the stick, looks at its registers and temperature, runs a model and compares with LiteRT. A "
         "real stick needs a compiled model for that.",

@@ -76,7 +76,7 @@ def _text(found: list[Device]) -> str:
 
 
 def _virtual_device() -> Device:
-    from edgetpu_driver.backends import make_backend
+    from edgetpu_driver.backends.factory import make_backend
 
     backend = make_backend("virtual")
     backend.open()
@@ -88,7 +88,7 @@ def _virtual_device() -> Device:
 
 
 def _sticks() -> list[Device]:
-    from edgetpu_driver.usb import backend as usb
+    from edgetpu_driver.usb import libusb as usb
     from edgetpu_driver.usb.discovery import find_sticks
 
     backend = usb.default_backend()

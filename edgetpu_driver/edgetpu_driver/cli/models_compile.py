@@ -9,15 +9,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CUSTOM_OP, VIRTUAL_COMPILER, CompiledModel
-from edgetpu_driver.compiler import PROGRAM, Compilation, compile_graphs, find_compiler
 from edgetpu_driver.errors import CompilerError, EdgeTpuError, InputError, ModelUnsupportedError
-from edgetpu_driver.graphs.operators import SUPPORTED_OPERATORS
-from edgetpu_driver.model_files import COMPILED_SUFFIX, write_file
-from edgetpu_driver.stick_backend import pack_for_virtual_stick
-from edgetpu_driver.tflite.model import parse_model
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM, Compilation, compile_graphs, find_compiler
+from edgetpu_driver.toolchain.mappable_operators import SUPPORTED_OPERATORS
+from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX, write_file
 
 _PACKED = (
     f"There is no {PROGRAM} in PATH: packed for the virtual stick only. A real stick cannot run these files."

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgetpu_driver.backends import Backend, ParsedModel, make_backend
+from edgetpu_driver.backends.backend import Backend, ParsedModel
+from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.errors import ModelNotFoundError
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.darwinn.executable import Layer, OutputLayout
-from edgetpu_driver.darwinn.host_convention import flip_sign
+from edgetpu_driver.darwinn.wire_format import flip_sign
 from edgetpu_driver.errors import ModelFormatError
 
 _BLOCK_PIXELS = 65536

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import flatbuffers
 import numpy as np
 
-from edgetpu_driver.darwinn.checks import INSTRUCTION_BYTES
 from edgetpu_driver.darwinn.executable import (
     Description,
     Direction,
@@ -23,6 +22,7 @@ from edgetpu_driver.darwinn.executable import (
     Package,
     Position,
 )
+from edgetpu_driver.darwinn.executable_checks import INSTRUCTION_BYTES
 from edgetpu_driver.darwinn.schema import darwinn_generated as schema
 
 PAGE_BYTES = 4096

@@ -1,1 +1,1 @@
-"""Engines: anything that can run a model."""
+"""Engines: named arrays in, named arrays out, on the CPU or on a stick."""

@@ -21,9 +21,16 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
 )
 from edgetpu_driver.tensor import TensorSpec, check_inputs
-from edgetpu_driver.tflite.model import ABSENT, EDGETPU_CUSTOM_OP, Model, Operator, Subgraph, parse_model
-from edgetpu_driver.tflite.patch import replace_scales, replace_tensor
-from edgetpu_driver.weights import (
+from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensor
+from edgetpu_driver.tflite.model_reader import (
+    ABSENT,
+    EDGETPU_CUSTOM_OP,
+    Model,
+    Operator,
+    Subgraph,
+    parse_model,
+)
+from edgetpu_driver.weights.quantisation import (
     WeightQuantiser,
     WeightSwap,
     WeightTensor,

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.device import EdgeTpu
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weight_places import Companions, WeightPlace, weight_places
-from edgetpu_driver.weights import (
+from edgetpu_driver.weights.locations import Companions, WeightPlace, weight_places
+from edgetpu_driver.weights.quantisation import (
     QuantisedWeights,
     WeightQuantiser,
     WeightSwap,

@@ -21,10 +21,10 @@ from edgetpu_driver.errors import (
     TransferLengthError,
     TransferTimeoutError,
 )
-from edgetpu_driver.usb.backend import USBError, typed_error
 from edgetpu_driver.usb.clock import Clock, clock_of
 from edgetpu_driver.usb.discovery import UsbStick
 from edgetpu_driver.usb.framing import EVENT, Event, Frame, parse_event
+from edgetpu_driver.usb.libusb import USBError, typed_error
 from edgetpu_driver.usb.registers import BitField, Register, register_width
 
 CONFIGURATION = 1

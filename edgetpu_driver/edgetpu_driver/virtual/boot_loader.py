@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgetpu_driver.usb.firmware import DfuState
-from edgetpu_driver.virtual.descriptors import DFU_BLOCK_SIZE
+from edgetpu_driver.virtual.usb_descriptors import DFU_BLOCK_SIZE
 
 _OUT, _IN = 0x21, 0xA1
 _DOWNLOAD, _UPLOAD, _GET_STATUS, _CLEAR_STATUS, _GET_STATE, _ABORT = 1, 2, 3, 4, 5, 6

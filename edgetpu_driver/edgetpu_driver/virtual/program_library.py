@@ -17,9 +17,9 @@ from edgetpu_driver.darwinn.executable import (
     InstructionHint,
     InterruptHint,
 )
-from edgetpu_driver.darwinn.instructions.addresses import write_field
+from edgetpu_driver.darwinn.instructions.address_fields import write_field
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.virtual.taught_model import TaughtModel
+from edgetpu_driver.virtual.reference_model import TaughtModel
 
 Step = InstructionHint | DmaHint | InterruptHint
 _Fields = tuple[int, ...]

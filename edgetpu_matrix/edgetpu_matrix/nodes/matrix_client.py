@@ -14,9 +14,9 @@ from rclpy.clock_type import ClockType
 from rclpy.node import Node
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, UnavailableError
-from edgetpu_driver.ros.client import ModelClient
-from edgetpu_driver.ros.transport import InferenceResult
-from edgetpu_driver.weights import WeightSwap
+from edgetpu_driver.node_kit.driver_connection import InferenceResult
+from edgetpu_driver.node_kit.model_client import ModelClient
+from edgetpu_driver.weights.quantisation import WeightSwap
 from edgetpu_matrix.scaling import DenseModel
 from edgetpu_matrix.tiles import RealProduct, Tile, TiledMatrix, TileRequest
 

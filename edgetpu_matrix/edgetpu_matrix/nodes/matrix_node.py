@@ -19,9 +19,9 @@ from rclpy.subscription import Subscription
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
-from edgetpu_driver.ros.error_codes import code_of
-from edgetpu_driver.ros.parameters import Setting, declare
-from edgetpu_matrix.nodes import matrix_settings
+from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.parameters import Setting, declare
+from edgetpu_matrix.nodes import matrix_parameters as matrix_settings
 from edgetpu_matrix.nodes.matrix_client import MatrixClient
 from edgetpu_matrix.nodes.signal_messages import SignalReader, message_type
 

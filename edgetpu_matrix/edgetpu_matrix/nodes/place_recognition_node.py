@@ -13,14 +13,14 @@ from rclpy.task import Future
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
-from edgetpu_driver.ros.parameters import Setting
-from edgetpu_driver.ros.spin import FatalError, run
+from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.spin import FatalError, run
 from edgetpu_matrix.nodes.matrix_client import ProductResult
 from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode, answer
-from edgetpu_matrix.nodes.matrix_settings import directory_setting
-from edgetpu_matrix.nodes.work_queue import WorkQueue
-from edgetpu_matrix.place_database import PlaceDatabase
-from edgetpu_matrix.place_search import Place, PlaceSearch
+from edgetpu_matrix.nodes.matrix_parameters import directory_setting
+from edgetpu_matrix.nodes.request_queue import WorkQueue
+from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
+from edgetpu_matrix.place_recognition.place_search import Place, PlaceSearch
 from edgetpu_msgs.msg import PlaceMatch
 from edgetpu_msgs.srv import AddPlace, FindPlace, ListPlaces, LoadFile, RemovePlace, SaveFile
 

@@ -15,17 +15,17 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
-from edgetpu_driver.ros.parameters import Setting
-from edgetpu_driver.ros.spin import FatalError, run
-from edgetpu_matrix import archive
-from edgetpu_matrix.common_part import DIRECTIONS, CommonPart, Split
-from edgetpu_matrix.echo_state import ACTIVATIONS, CREST, LARGEST_SIZE, EchoStateNetwork
+from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.spin import FatalError, run
+from edgetpu_matrix import npz_archive as archive
 from edgetpu_matrix.errors import ArchiveError, NotTrainedError
 from edgetpu_matrix.nodes.matrix_client import ProductResult
 from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode, answer
-from edgetpu_matrix.nodes.matrix_settings import directory_setting
-from edgetpu_matrix.nodes.work_queue import WorkQueue
-from edgetpu_matrix.readout import RidgeReadout
+from edgetpu_matrix.nodes.matrix_parameters import directory_setting
+from edgetpu_matrix.nodes.request_queue import WorkQueue
+from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, CREST, LARGEST_SIZE, EchoStateNetwork
+from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, CommonPart, Split
+from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
 from edgetpu_msgs.msg import Prediction
 from edgetpu_msgs.srv import LoadFile, SaveFile, TrainReadout
 

@@ -11,14 +11,19 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.ros.parameters import Setting
-from edgetpu_driver.ros.spin import FatalError, run
+from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.spin import FatalError, run
 from edgetpu_matrix.nodes.matrix_client import ProductResult
 from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode
+from edgetpu_matrix.nodes.request_queue import WorkQueue
 from edgetpu_matrix.nodes.signal_messages import SAMPLE_FORMATS
-from edgetpu_matrix.nodes.work_queue import WorkQueue
-from edgetpu_matrix.sample_blocks import GAP_OF_ARRIVALS, SampleBlock, SampleBlocks
-from edgetpu_matrix.spectrum import LARGEST_LENGTH, WINDOWS, AmplitudeSpectrum, SpectrumTransform
+from edgetpu_matrix.spectrum.fourier_transform import (
+    LARGEST_LENGTH,
+    WINDOWS,
+    AmplitudeSpectrum,
+    SpectrumTransform,
+)
+from edgetpu_matrix.spectrum.sample_blocks import GAP_OF_ARRIVALS, SampleBlock, SampleBlocks
 from edgetpu_msgs.msg import Spectrum
 
 WAITING_BLOCKS = 16

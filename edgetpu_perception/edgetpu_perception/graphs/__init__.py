@@ -1,1 +1,1 @@
-"""Builders of the suite's own graphs, one module each."""
+"""Builders of the suite's own quantised graphs, one module a family."""

@@ -8,7 +8,7 @@ from typing import Any
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
-from edgetpu_perception.images import (
+from edgetpu_perception.images.encodings import (
     ENCODINGS,
     ImageError,
     ImageFault,

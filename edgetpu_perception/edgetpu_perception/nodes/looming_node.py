@@ -6,14 +6,14 @@ from typing import Any
 
 from std_msgs.msg import Header
 
-from edgetpu_driver.ros.parameters import Setting
-from edgetpu_driver.ros.spin import run
+from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.spin import run
 from edgetpu_msgs.msg import TimeToContact
-from edgetpu_perception.debug_images import looming_picture
-from edgetpu_perception.images import Pixels
-from edgetpu_perception.looming import Looming, LoomingResult
-from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
-from edgetpu_perception.nodes.eye_settings import min_confidence
+from edgetpu_perception.images.debug_images import looming_picture
+from edgetpu_perception.images.encodings import Pixels
+from edgetpu_perception.nodes.perception_node import QOS_RESULTS, EyeNode
+from edgetpu_perception.nodes.perception_parameters import min_confidence
+from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 
 SIZES = (64, 128)
 

@@ -8,12 +8,12 @@ from typing import Any
 from builtin_interfaces.msg import Time
 from std_msgs.msg import Header
 
-from edgetpu_driver.ros.spin import run
+from edgetpu_driver.node_kit.spin import run
 from edgetpu_msgs.msg import Flow
-from edgetpu_perception.debug_images import flow_picture
-from edgetpu_perception.images import Pixels
-from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
-from edgetpu_perception.optical_flow import FlowResult, OpticalFlow
+from edgetpu_perception.images.debug_images import flow_picture
+from edgetpu_perception.images.encodings import Pixels
+from edgetpu_perception.nodes.perception_node import QOS_RESULTS, EyeNode
+from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
 
 
 class OpticalFlowNode(EyeNode):

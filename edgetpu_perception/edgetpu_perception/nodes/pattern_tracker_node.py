@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError
-from edgetpu_driver.ros.error_codes import code_of
-from edgetpu_driver.ros.parameters import Setting
-from edgetpu_driver.ros.spin import FatalError, run
+from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.spin import FatalError, run
 from edgetpu_msgs.msg import ErrorCode, PatternMatch, ServoError
 from edgetpu_msgs.srv import SetTemplate
-from edgetpu_perception.debug_images import match_picture
-from edgetpu_perception.images import ImageError, Pixels, decode_compressed
-from edgetpu_perception.nodes.eye_node import QOS_RESULTS
+from edgetpu_perception.images.debug_images import match_picture
+from edgetpu_perception.images.encodings import ImageError, Pixels, decode_compressed
 from edgetpu_perception.nodes.image_messages import image_from_message
-from edgetpu_perception.nodes.own_weights_node import OwnWeightsNode
-from edgetpu_perception.pattern_tracker import JudgedTemplate, MatchResult, PatternTracker
+from edgetpu_perception.nodes.perception_node import QOS_RESULTS
+from edgetpu_perception.nodes.weight_updating_node import OwnWeightsNode
+from edgetpu_perception.pattern_tracker.pattern_tracker import JudgedTemplate, MatchResult, PatternTracker
 
 SETTINGS = (
     Setting(

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from rclpy.node import Node
 from rclpy.utilities import remove_ros_args
 
-from edgetpu_driver.ros.driver_node import DriverNode
-from edgetpu_driver.ros.spin import run
-from edgetpu_perception.nodes.camera_stream import Cameras
+from edgetpu_driver.node_kit.spin import run
+from edgetpu_driver.nodes.driver_node import DriverNode
+from edgetpu_perception.nodes.shared_images import Cameras
 
 NODES = {
     "looming": "edgetpu_perception.nodes.looming_node:LoomingNode",

@@ -12,18 +12,19 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError
-from edgetpu_driver.ros.error_codes import code_of
-from edgetpu_driver.ros.parameters import Setting
-from edgetpu_driver.ros.spin import run
+from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.spin import run
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import SetColor
-from edgetpu_perception import drawing, models
-from edgetpu_perception.debug_images import spot_picture
-from edgetpu_perception.graphs import spot as graph
-from edgetpu_perception.images import Pixels
-from edgetpu_perception.nodes.eye_node import QOS_RESULTS
-from edgetpu_perception.nodes.own_weights_node import OwnWeightsNode
-from edgetpu_perception.spot_tracker import SpotResult, SpotTracker
+from edgetpu_perception.graphs import families as models
+from edgetpu_perception.graphs import spot_evidence as graph
+from edgetpu_perception.images import drawing
+from edgetpu_perception.images.debug_images import spot_picture
+from edgetpu_perception.images.encodings import Pixels
+from edgetpu_perception.nodes.perception_node import QOS_RESULTS
+from edgetpu_perception.nodes.weight_updating_node import OwnWeightsNode
+from edgetpu_perception.spot_tracker.spot_tracker import SpotResult, SpotTracker
 
 Color = str | Sequence[float]
 """A preset, or weights of red, green and blue."""

@@ -11,14 +11,14 @@ from geometry_msgs.msg import TwistWithCovarianceStamped, Vector3
 from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
-from edgetpu_driver.ros.parameters import Setting
-from edgetpu_driver.ros.spin import run
+from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.spin import run
 from edgetpu_msgs.msg import Heading
-from edgetpu_perception.debug_images import heading_picture
-from edgetpu_perception.images import Pixels
-from edgetpu_perception.nodes.camera_stream import seconds_of
-from edgetpu_perception.nodes.eye_node import QOS_RESULTS, EyeNode
-from edgetpu_perception.visual_compass import HeadingResult, VisualCompass
+from edgetpu_perception.images.debug_images import heading_picture
+from edgetpu_perception.images.encodings import Pixels
+from edgetpu_perception.nodes.perception_node import QOS_RESULTS, EyeNode
+from edgetpu_perception.nodes.shared_images import seconds_of
+from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 
 UNKNOWN_VARIANCE = 1e6
 """Of the linear velocity, m^2/s^2, which is not measured: large enough to be of no weight in any filter."""

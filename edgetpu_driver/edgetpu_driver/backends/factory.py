@@ -1,0 +1,53 @@
+"""Backends by name."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from edgetpu_driver.backends.backend import Backend
+
+BACKENDS = ("usb", "virtual", "cpu")
+"""Names `make_backend` knows."""
+
+
+def make_backend(
+    name: str,
+    *,
+    serial: str = "",
+    bus_path: str = "",
+    firmware: str = "",
+    preset: str = "high",
+    resets: bool = True,
+) -> Backend:
+    """Make the backend of that name; no device is needed yet. The options are those of EdgeTpu.open."""
+    if name == "cpu":
+        from edgetpu_driver.backends.cpu import CpuBackend
+
+        return CpuBackend()
+
+    from edgetpu_driver.backends.usb import StickBackend
+    from edgetpu_driver.backends.virtual import VirtualStickBackend
+    from edgetpu_driver.stick.edge_tpu import EdgeTpu
+    from edgetpu_driver.usb.bringup import ClockPreset
+
+    opened = partial(
+        EdgeTpu.open,
+        serial=serial or None,
+        firmware=Path(firmware).expanduser() if firmware else None,
+        bus_path=bus_path or None,
+        preset=ClockPreset(preset),
+        resets=resets,
+    )
+    if name == "usb":
+        return StickBackend(lambda on_phase: opened(on_phase=on_phase))
+
+    from edgetpu_driver.virtual import VirtualEdgeTpu
+    from edgetpu_driver.virtual.graph_packer import pack
+
+    stick = VirtualEdgeTpu()
+    return VirtualStickBackend(
+        lambda on_phase: opened(stick, on_phase=on_phase),
+        stick.teach,
+        pack,
+    )

@@ -1,0 +1,182 @@
+"""The backend `usb`: a stick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from edgetpu_driver.backends.backend import SRAM_BYTES, ParsedModel, Placement, Readings, RegisterValue
+from edgetpu_driver.compiled_model import (
+    VIRTUAL_COMPILER,
+    CompiledModel,
+)
+from edgetpu_driver.engines.protocol import MatrixEngine
+from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX, plain_stem
+
+if TYPE_CHECKING:
+    from edgetpu_driver.engines.stick import StickEngine
+    from edgetpu_driver.stick.edge_tpu import EdgeTpu
+    from edgetpu_driver.usb.connector import OnPhase
+
+
+class StickBackend:
+    """A stick on USB; what `open_device` opens."""
+
+    name = "usb"
+    compiled = True
+    uncompiled = False
+    simulated = False
+    """Whether it runs what is packed for the virtual stick, whose instructions no chip understands."""
+
+    def __init__(self, open_device: Callable[[OnPhase | None], EdgeTpu]) -> None:
+        self._open_device = open_device
+        self._tpu: EdgeTpu | None = None
+        self._engines: dict[CompiledModel, list[StickEngine]] = {}
+        self._copies: dict[tuple[str, int], CompiledModel] = {}
+        self._places: dict[tuple[str, int], CompiledModel] = {}
+        self._lock = Lock()
+        self._earlier = Readings()
+        self._last = Readings()
+
+    def parse(self, path: Path, data: bytes) -> ParsedModel:
+        """Read a compiled model."""
+        model = replace(CompiledModel.parse(data, plain_stem(path)), path=path)
+        return ParsedModel(
+            inputs=model.inputs,
+            outputs=model.outputs,
+            placement=Placement.CACHED if model.is_cached else Placement.STREAMED,
+            parameter_bytes=model.parameter_bytes,
+            caching_token=model.parameter_caching_token,
+            source=model,
+            problem=error_text(model.check_runnable) or self._packed_problem(model),
+        )
+
+    def _packed_problem(self, model: CompiledModel) -> str:
+        if self.simulated or model.compiler != VIRTUAL_COMPILER:
+            return ""
+        return (
+            f"'{model.name}' is packed for the virtual stick, a real one cannot run it; run edgetpu_compiler "
+            f"on {model.name}.tflite"
+        )
+
+    def open(self, on_phase: OnPhase | None = None) -> None:
+        """Find the stick and bring it up."""
+        self._tpu = self._open_device(on_phase)
+
+    def close(self) -> None:
+        """Shut the stick down and release it."""
+        tpu, self._tpu = self._tpu, None
+        self._engines.clear()
+        self._places.clear()
+        if tpu is not None:
+            tpu.close()
+        # A stick counts from its opening on; the backend counts from its making on.
+        self._earlier = self._last = replace(self._last, temperature=float("nan"), sram_used=0, warm=False)
+
+    def attach(self, model: ParsedModel) -> MatrixEngine:
+        """Prepare the model's transfers; its parameters are uploaded by the first run that needs them.
+
+        Where the same file is attached already, a copy that was compiled together with it is run, as long as
+        there are any. Such copies stay in the chip's memory side by side; in one place other weights displace
+        the ones before.
+        """
+        from edgetpu_driver.engines.stick import StickEngine
+
+        if model.problem:
+            raise ModelUnsupportedError(model.problem)
+        engine = StickEngine(self._opened(), self._take_place(model), model.companions)
+        self._engines.setdefault(model.source, []).append(engine)
+        return engine
+
+    def _take_place(self, model: ParsedModel) -> CompiledModel:
+        """The model, or the first copy of it whose place is free; the model again where there are no more."""
+        source: CompiledModel = model.source
+        with self._lock:
+            number = next(n for n in count() if (source.sha256, n) not in self._places)
+            key = source.sha256, number
+            copy = self._copies.get(key) or self._find_copy(model, number) if number else source
+            if copy is None:
+                return source
+            self._places[key] = source
+            if number:
+                self._copies[key] = copy
+            return copy
+
+    def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
+        """The copy of that number, from 1, compiled together with the model from the same graph, if any."""
+        source: CompiledModel = model.source
+        path = copy_path(source.path, number) if source.path is not None else None
+        if path is None or not path.is_file():
+            return None
+        copy = CompiledModel.load(path)
+        same = [
+            (each.compiler, each.parameter_caching_token, each.inputs, each.outputs)
+            for each in (source, copy)
+        ]
+        if same[0] != same[1] or not source.parameter_caching_token:
+            return None
+        return replace(copy, path=source.path)  # what lies beside that file says where the weights are
+
+    def forget(self, model: ParsedModel) -> None:
+        """Drop the prepared transfers."""
+        with self._lock:
+            self._places = {key: source for key, source in self._places.items() if source is not model.source}
+        for engine in self._engines.pop(model.source, ()):
+            engine.forget()
+
+    def is_resident(self, model: ParsedModel) -> bool:
+        """Whether the model's parameters are in the stick's memory now."""
+        return any(engine.resident for engine in self._engines.get(model.source, ()))
+
+    def read(self) -> Readings:
+        """Read thermometer and counters."""
+        if self._tpu is not None:
+            info, earlier = self._tpu.info(), self._earlier
+            thermal_warnings = earlier.thermal_warnings + info.thermal_warnings
+            self._last = Readings(
+                serial=info.serial,
+                bus_path=info.bus_path,
+                link_speed=info.link_speed,
+                firmware=info.firmware,
+                clock_preset=info.clock_preset.value,
+                temperature=info.temperature,
+                sram_used=info.parameter_bytes,
+                sram_total=SRAM_BYTES,
+                uploads=earlier.uploads + info.uploads,
+                bytes_sent=earlier.bytes_sent + info.bytes_sent,
+                bytes_received=earlier.bytes_received + info.bytes_received,
+                retries=earlier.retries + info.retries,
+                recoveries=earlier.recoveries + info.recoveries,
+                thermal_warnings=thermal_warnings,
+                warm=thermal_warnings > self._last.thermal_warnings,
+            )
+        return self._last
+
+    def registers(self) -> tuple[RegisterValue, ...]:
+        """Read the error and status registers."""
+        values = self._opened().registers()
+        return tuple(RegisterValue(r.name, r.value, value) for r, value in values.items())
+
+    def _opened(self) -> EdgeTpu:
+        if self._tpu is None:
+            raise DeviceLostError("the device is not open")
+        return self._tpu
+
+
+def copy_path(path: Path, number: int) -> Path:
+    """Where a copy of a compiled model is: x_copy2_edgetpu.tflite is the first one of x_edgetpu.tflite."""
+    return path.with_name(f"{plain_stem(path)}_copy{number + 1}{COMPILED_SUFFIX}.tflite")
+
+
+def error_text(work: Callable[[], object]) -> str:
+    """Do the work; what an error of ours says against it, or an empty string."""
+    try:
+        work()
+    except EdgeTpuError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,111 @@
+"""`edgetpu disassemble`: the instructions of models and bitstreams as text, or counts of their fields."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.cli.session import read_model
+from edgetpu_driver.cli.terminal import Answer, Progress
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.instructions.assembly_text import to_text
+from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
+from edgetpu_driver.darwinn.instructions.fields import WORD_BYTES
+from edgetpu_driver.darwinn.instructions.instruction_word import disassemble as words_of
+from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer, transfers
+from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
+
+_TFLITE = b"TFL3"
+
+
+@dataclass(frozen=True)
+class _Bitstream:
+    file: Path
+    executable: str
+    """Its type; empty for a bare bitstream."""
+    chunk: int
+    data: bytes
+
+    @property
+    def title(self) -> str:
+        part = f" {self.executable} bitstream {self.chunk}" if self.executable else ""
+        return f"{self.file}{part}: {len(self.data) // WORD_BYTES} words"
+
+
+def disassemble(options: argparse.Namespace, progress: Progress) -> Answer:
+    """Show the instructions of files, or count their fields."""
+    bitstreams = [each for path in options.files for each in _bitstreams(path)]
+    if options.stats:
+        return _statistics(bitstreams)
+    listings, texts = [], []
+    with progress.counting("disassembling", len(bitstreams)) as advance:
+        for bitstream in bitstreams:
+            words = words_of(bitstream.data)
+            moves, obstacle = _transfers(words)
+            listings.append(
+                _described(bitstream)
+                | {
+                    "instructions": [word.fields for word in words],
+                    "transfers": [vars(move) for move in moves],
+                    "transfers_obstacle": obstacle,
+                }
+            )
+            texts.append(f"# {bitstream.title}\n{to_text(words)}{_transfer_lines(moves, obstacle)}".rstrip())
+            advance()
+    return Answer({"bitstreams": listings}, "\n\n".join(texts))
+
+
+def _bitstreams(path: Path) -> list[_Bitstream]:
+    data = read_model(path)
+    if data[4:8] != _TFLITE:
+        if not data or len(data) % WORD_BYTES:
+            raise ModelFormatError(
+                f"{path} is neither a .tflite file nor a bitstream, which is a whole number of "
+                f"{WORD_BYTES}-byte instructions; it has {len(data)} bytes"
+            )
+        return [_Bitstream(path, "", 0, data)]
+    model = CompiledModel.parse(data)
+    executables = [model.execution] if model.caching is None else [model.caching, model.execution]
+    return [
+        _Bitstream(path, executable.type.name, chunk, bitstream.data)
+        for executable in executables
+        for chunk, bitstream in enumerate(executable.bitstreams)
+    ]
+
+
+def _described(bitstream: _Bitstream) -> dict[str, Any]:
+    return {
+        "file": bitstream.file,
+        "executable": bitstream.executable,
+        "chunk": bitstream.chunk,
+        "words": len(bitstream.data) // WORD_BYTES,
+    }
+
+
+def _transfers(words: Any) -> tuple[list[Transfer], str | None]:
+    try:
+        return transfers(words), None
+    except ModelUnsupportedError as error:
+        return [], str(error)
+
+
+def _transfer_lines(moves: list[Transfer], obstacle: str | None) -> str:
+    if obstacle is not None:
+        return f"# the transfers are not known: {obstacle}\n"
+    return "".join(
+        f"# transfer by {move.instruction * WORD_BYTES:04x}: tag {move.tag}, {move.size} bytes "
+        f"at {move.address:#x}\n"
+        for move in moves
+    )
+
+
+def _statistics(bitstreams: list[_Bitstream]) -> Answer:
+    counts = field_statistics(each.data for each in bitstreams)
+    value = {"bitstreams": [_described(each) for each in bitstreams], "statistics": counts}
+    lines = [f"# {each.title}" for each in bitstreams]
+    for name, values in counts.items():
+        lines.append(name)
+        lines += [f"  {number:#x}  {count}" for number, count in values.items()]
+    return Answer(value, "\n".join(lines))

@@ -1,0 +1,237 @@
+"""`edgetpu info`: what a model file holds, compiled or not."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.cli.session import read_model
+from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
+from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.darwinn.executable import (
+    Executable,
+    FenceHint,
+    Hint,
+    InstructionHint,
+    InterruptHint,
+    Layer,
+)
+from edgetpu_driver.darwinn.instructions.fields import WORD_BYTES
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP, Model, Subgraph, parse_model
+from edgetpu_driver.toolchain.model_files import plain_stem
+
+
+def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
+    """Describe a model file."""
+    path: Path = options.model
+    data = read_model(path)
+    model = parse_model(data)
+    value: dict[str, Any] = {
+        "name": plain_stem(path),
+        "path": str(path),
+        "file_bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    if any(each.custom_code == EDGETPU_CUSTOM_OP for each in model.subgraphs[0].operators):
+        value |= _compiled(CompiledModel.parse(data, plain_stem(path)))
+    else:
+        value |= _graph(model)
+    return Answer(value, _text(value))
+
+
+def _compiled(model: CompiledModel) -> dict[str, Any]:
+    executables = [model.execution] if model.caching is None else [model.caching, model.execution]
+    try:
+        model.check_runnable()
+        obstacle = None
+    except ModelUnsupportedError as error:
+        obstacle = str(error)
+    return {
+        "compiled": True,
+        "compiler": model.compiler,
+        "inputs": [_tensor(spec) for spec in model.inputs],
+        "outputs": [_tensor(spec) for spec in model.outputs],
+        "cpu_operators": model.cpu_operators,
+        "parameters": "cached" if model.is_cached else "streamed",
+        "parameter_bytes": model.parameter_bytes,
+        "caching_token": f"{model.parameter_caching_token:#018x}",
+        "obstacle": obstacle,
+        "executables": [_executable(executable) for executable in executables],
+    }
+
+
+def _graph(model: Model) -> dict[str, Any]:
+    graph = model.subgraphs[0]
+    return {
+        "compiled": False,
+        "description": model.description,
+        "inputs": [_tensor(spec) for spec in graph.input_specs],
+        "outputs": [_tensor(spec) for spec in graph.output_specs],
+        "subgraphs": len(model.subgraphs),
+        "parameter_bytes": sum({tensor.buffer: len(tensor.data) for tensor in graph.tensors}.values()),
+        "operators": [_operator(graph, index) for index in range(len(graph.operators))],
+    }
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "dtype": spec.dtype.name,
+        "shape": spec.shape,
+        "scale": spec.scale,
+        "zero_point": spec.zero_point,
+    }
+
+
+def _operator(graph: Subgraph, index: int) -> dict[str, Any]:
+    operator = graph.operators[index]
+    return {
+        "name": operator.custom_code or operator.name,
+        "inputs": [graph.tensors[each].name if each >= 0 else None for each in operator.inputs],
+        "outputs": [graph.tensors[each].name for each in operator.outputs],
+    }
+
+
+def _executable(executable: Executable) -> dict[str, Any]:
+    return {
+        "type": executable.type,
+        "name": executable.name,
+        "chip": executable.chip,
+        "batch_size": executable.batch_size,
+        "bitstreams": [
+            {"instructions": len(each.data) // WORD_BYTES, "address_fields": len(each.field_offsets)}
+            for each in executable.bitstreams
+        ],
+        "parameter_bytes": len(executable.parameters),
+        "scratch_bytes": executable.scratch_size_bytes,
+        "narrow_memory_bytes_per_tile": executable.narrow_memory_bytes_per_tile,
+        "estimated_cycles": executable.estimated_cycles,
+        "fully_deterministic": executable.fully_deterministic,
+        "inputs": [_layer(layer) for layer in executable.inputs],
+        "outputs": [_layer(layer) for layer in executable.outputs],
+        "hints": [_hint(hint) for hint in executable.hints],
+    }
+
+
+def _layer(layer: Layer) -> dict[str, Any]:
+    described = {
+        "name": layer.name,
+        "data_type": layer.data_type,
+        "shape": layer.shape,
+        "wire_bytes": layer.size_bytes,
+        "zero_point": layer.zero_point,
+        "scale": layer.dequantization_factor,
+        "execution_count": layer.execution_count,
+    }
+    if layer.layout is not None:
+        # How many rows and columns of pixels each row and column of tiles sends.
+        described["tile_rows"] = tuple(Counter(layer.layout.y_to_tile).values())
+        described["tile_columns"] = tuple(Counter(layer.layout.x_to_tile).values())
+    return described
+
+
+def _hint(hint: Hint) -> dict[str, Any]:
+    if isinstance(hint, InstructionHint):
+        return {"kind": "instructions", "bitstream": hint.chunk}
+    if isinstance(hint, InterruptHint):
+        return {"kind": "interrupt", "number": hint.number}
+    if isinstance(hint, FenceHint):
+        return {"kind": "fence"}
+    return {
+        "kind": hint.description.name.lower(),
+        "direction": hint.direction,
+        "name": hint.name,
+        "offset": hint.offset,
+        "size": hint.size,
+    }
+
+
+def _text(value: dict[str, Any]) -> str:
+    head = {key: value[key] for key in ("name", "path", "file_bytes", "sha256")}
+    if value["compiled"]:
+        head["parameters"] = f"{value['parameter_bytes']} bytes, {value['parameters']}"
+        head["caching_token"] = value["caching_token"]
+        head["cpu_operators"] = ", ".join(value["cpu_operators"]) or "none"
+        packed = value["compiler"] == VIRTUAL_COMPILER
+        places = ("virtual" if packed else "usb; virtual") + " with its graph beside it"
+        head["runs_on"] = value["obstacle"] or places
+    else:
+        head["parameters"] = f"{value['parameter_bytes']} bytes"
+        head["runs_on"] = "cpu, virtual; usb once edgetpu_compiler has compiled it"
+    parts = [
+        pairs(head),
+        _tensor_table("inputs", value["inputs"]),
+        _tensor_table("outputs", value["outputs"]),
+    ]
+    if value["compiled"]:
+        parts += [_executable_text(each) for each in value["executables"]]
+    else:
+        rows = [
+            (each["name"], ", ".join(map(str, each["inputs"])), ", ".join(each["outputs"]))
+            for each in value["operators"]
+        ]
+        parts.append(table(rows, ("operator", "inputs", "outputs")))
+    return "\n\n".join(parts)
+
+
+def _tensor_table(title: str, tensors: list[dict[str, Any]]) -> str:
+    rows = [(t["name"], t["dtype"], _shape(t["shape"]), f"{t['scale']:g}", t["zero_point"]) for t in tensors]
+    return table(rows, (title, "dtype", "shape", "scale", "zero point"))
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def _executable_text(executable: dict[str, Any]) -> str:
+    keys = (
+        "chip", "batch_size", "parameter_bytes", "scratch_bytes", "narrow_memory_bytes_per_tile",
+        "estimated_cycles", "fully_deterministic",
+    )  # fmt: skip
+    head: dict[str, object] = {
+        "instructions": " + ".join(str(each["instructions"]) for each in executable["bitstreams"])
+    }
+    head |= {key: executable[key] for key in keys}
+    lines = [f"executable {executable['type'].name} '{executable['name']}'", pairs(head, indent=2)]
+    for kind in ("inputs", "outputs"):
+        lines += [f"  {kind[:-1]} layer {_layer_text(layer)}" for layer in executable[kind]]
+    lines += [f"  hint {index}: {_hint_text(hint)}" for index, hint in enumerate(executable["hints"])]
+    return "\n".join(lines)
+
+
+def _layer_text(layer: dict[str, Any]) -> str:
+    text = (
+        f"'{layer['name']}' {layer['data_type'].name} {_shape(layer['shape'])}, "
+        f"{layer['wire_bytes']} bytes on the wire"
+    )
+    if "tile_rows" in layer:
+        text += f", tiles of rows {_runs(layer['tile_rows'])} and columns {_runs(layer['tile_columns'])}"
+    return text
+
+
+def _runs(sizes: tuple[int, ...]) -> str:
+    """Sizes in order, e.g. "9+3*8"."""
+    runs: list[list[int]] = []
+    for size in sizes:
+        if runs and runs[-1][1] == size:
+            runs[-1][0] += 1
+        else:
+            runs.append([1, size])
+    return "+".join(str(size) if count == 1 else f"{count}*{size}" for count, size in runs)
+
+
+def _hint_text(hint: dict[str, Any]) -> str:
+    if hint["kind"] == "instructions":
+        return f"send bitstream {hint['bitstream']}"
+    if hint["kind"] == "interrupt":
+        return f"wait for interrupt {hint['number']}"
+    if hint["kind"] == "fence":
+        return "fence"
+    verb = "send" if hint["direction"].name == "INFEED" else "read"
+    name = f" '{hint['name']}'" if hint["name"] else ""
+    return f"{verb} {hint['kind']}{name} bytes {hint['offset']} to {hint['offset'] + hint['size']}"

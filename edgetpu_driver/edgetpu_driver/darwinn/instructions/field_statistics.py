@@ -1,0 +1,28 @@
+"""How often each value of each field occurs in bitstreams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from edgetpu_driver.darwinn.instructions.fields import FIELDS
+from edgetpu_driver.darwinn.instructions.instruction_word import field_arrays
+
+
+def field_statistics(bitstreams: Iterable[bytes]) -> dict[str, dict[int, int]]:
+    """Counts over all words of all bitstreams: field name to value to count, both in ascending order.
+
+    Words that continue a vector instruction are counted like any other, since where instructions start is
+    not known. ModelFormatError unless each bitstream is a whole number of words.
+    """
+    tables = [field_arrays(data) for data in bitstreams]
+    if not tables:
+        return {field.name: {} for field in FIELDS}
+    statistics = {}
+    for field in FIELDS:
+        values, counts = np.unique(
+            np.concatenate([table[field.name] for table in tables]), return_counts=True
+        )
+        statistics[field.name] = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    return statistics

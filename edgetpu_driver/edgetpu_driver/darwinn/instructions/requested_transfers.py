@@ -1,0 +1,54 @@
+"""Which transfers a program asks for, read off its scalar code.
+
+A transfer is four loads of a descriptor word from a scalar register, then a trigger. The words are the lower
+and upper half of the address, the size in bytes, and the tag of the link (1 input, 2 parameters, 3 output,
+4 and up interrupts, whose size is 0). The published decoding calls the third word an offset and lists the
+tags 1, 3 and 4; in compiled programs it is the size that the DMA hints give, and parameters have the tag 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgetpu_driver.darwinn.instructions.fields import VectorOp
+from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
+from edgetpu_driver.darwinn.instructions.scalar_core import ScalarCore, is_scalar
+
+_DESCRIPTOR_WORDS = 4
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One transfer over the link, as the program describes it."""
+
+    tag: int
+    size: int
+    """In bytes."""
+    address: int
+    """64 bits; an offset while the address fields of the bitstream are zero."""
+    instruction: int
+    """Index of the word that triggers it."""
+
+
+def transfers(instructions: Sequence[Instruction]) -> list[Transfer]:
+    """The transfers of a program whose scalar code runs straight through, in order.
+
+    Words that are not of the scalar core alone are passed over, which is right as long as they do not branch
+    or change scalar registers; in all compiled programs seen whose hints are complete it is.
+    ModelUnsupportedError for a scalar operation that is not documented.
+    """
+    core = ScalarCore()
+    descriptor = [0] * _DESCRIPTOR_WORDS
+    found = []
+    for index, instruction in enumerate(instructions):
+        if not is_scalar(instruction):
+            continue
+        if core.selects(instruction):
+            if instruction.v_op == VectorOp.LOAD_DESCRIPTOR and instruction.v_offset < _DESCRIPTOR_WORDS:
+                descriptor[instruction.v_offset] = core.registers[instruction.vs_reg]
+            elif instruction.v_op == VectorOp.TRANSFER:
+                low, high, size, tag = descriptor
+                found.append(Transfer(tag, size, high << 32 | low, index))
+        core.execute(instruction, index)
+    return found

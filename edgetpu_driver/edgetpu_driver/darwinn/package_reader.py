@@ -1,0 +1,230 @@
+"""Reads the DarwiNN package, the FlatBuffer that the Edge TPU compiler puts into a model.
+
+This is the boundary: what `parse_package` returns has been checked, so that the code behind it may rely on
+every index, range and layout.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TypeVar, cast
+
+import numpy as np
+
+from edgetpu_driver.darwinn.executable import (
+    DataType,
+    Description,
+    Direction,
+    DmaHint,
+    Executable,
+    ExecutableType,
+    FenceHint,
+    FieldOffset,
+    Hint,
+    InstructionBitstream,
+    InstructionHint,
+    InterruptHint,
+    Layer,
+    OutputLayout,
+    Package,
+    Position,
+)
+from edgetpu_driver.darwinn.executable_checks import check_executable
+from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.flatbuffer import Fields, Table, nested_root, read_root, table_fields
+
+FILE_IDENTIFIER = b"DWN1"
+MAX_EXECUTABLES = 3  # parameter caching, execution only, stand-alone
+
+# Fields in the order of schema/darwinn.fbs; a union takes two, its type and its table.
+_PACKAGE = table_fields(
+    "min_runtime_version", "serialized_multi_executable", "signature", "keypair_version", "compiler_version",
+    "virtual_chip_id", "multi_chip_package", "model_identifier",
+)  # fmt: skip
+_SERIALIZED_PACKAGE = table_fields("serialized_package")
+_MULTI_EXECUTABLE = table_fields("serialized_executables")
+_EXECUTABLE = table_fields(
+    "version", "name", "serialized_model", "batch_size", "scratch_size_bytes", "instruction_bitstreams",
+    "parameters", "dma_hints", "input_layers", "output_layers", "chip", "estimated_cycles",
+    "used_narrow_memory_bytes_per_tile", "type", "parameter_caching_token", "use_tpu_dram_for_parameters",
+    "estimated_cycles_64bit",
+)  # fmt: skip
+_BITSTREAM = table_fields("bitstream", "field_offsets")
+_FIELD_OFFSET = table_fields("meta", "offset_bit")
+_META = table_fields("desc", "batch", "name", "position")
+_DMA_HINTS = table_fields("hints", "fully_deterministic")
+_DMA_HINT = table_fields("any_hint_type", "any_hint", "direction")
+_DESCRIPTOR_HINT = table_fields("meta", "offset_in_bytes", "size_in_bytes")
+_INSTRUCTION_HINT = table_fields("instruction_chunk_index")
+_INTERRUPT_HINT = table_fields("type")
+_LAYER = table_fields(
+    "name", "size_bytes", "y_dim", "x_dim", "z_dim", "numerics", "data_type", "any_layer_type", "any_layer",
+    "execution_count_per_inference", "cache_on_dram", "shape",
+)  # fmt: skip
+_NUMERICS = table_fields("zero_point", "dequantization_factor")
+_OUTPUT_LAYER = table_fields("layout", "data_type", "shape_info")
+_OUTPUT_LAYOUT = table_fields(
+    "y_coordinate_to_linear_tile_id_map", "x_coordinate_to_linear_tile_id_map", "linearized_tile_byte_offset",
+    "x_coordinate_to_local_byte_offset", "y_coordinate_to_local_y_offset", "x_coordinate_to_local_y_row_size",
+)  # fmt: skip
+
+# Members of the unions AnyHint and AnyLayer.
+_DESCRIPTOR, _INSTRUCTION, _INTERRUPT, _FENCE = 1, 2, 3, 4
+_OUTPUT = 1
+
+_MEMBERS: dict[type[IntEnum], dict[int, IntEnum]] = {
+    kind: {int(member): member for member in kind}
+    for kind in (DataType, Description, Direction, ExecutableType, Position)
+}
+"""The enumerations by number: asking them directly takes five times as long."""
+
+E = TypeVar("E", bound=IntEnum)
+
+
+def parse_package(data: bytes | memoryview) -> Package:
+    """The package held by data, complete and checked.
+
+    Raises ModelFormatError, naming the place, for anything malformed; ModelUnsupportedError for a package
+    that spreads one model over several chips.
+    """
+    table = read_root(data, FILE_IDENTIFIER, "package", _PACKAGE)
+    if table.tables("multi_chip_package", _SERIALIZED_PACKAGE):
+        raise ModelUnsupportedError("the model is compiled for several Edge TPUs at once; one is expected")
+    return Package(
+        executables=_executables(table.view("serialized_multi_executable")),
+        min_runtime_version=_int(table, "min_runtime_version"),
+        compiler_version=table.string("compiler_version"),
+        model_identifier=table.string("model_identifier"),
+        virtual_chip_id=_int(table, "virtual_chip_id"),
+        keypair_version=_int(table, "keypair_version"),
+        signature=table.data("signature"),
+    )
+
+
+def _int(table: Table, field: str, default: int = 0) -> int:
+    value: int = table.scalar(field, np.int32, default)
+    return value
+
+
+def _enum(kind: type[E], table: Table, field: str) -> E:
+    value = table.scalar(field, np.int16)
+    member = _MEMBERS[kind].get(value)
+    if member is None:
+        raise ModelFormatError(f"{table.place}.{field}: {value} is no {kind.__name__}")
+    return cast(E, member)
+
+
+def _required(table: Table, field: str, fields: Fields) -> Table:
+    inner = table.table(field, fields)
+    if inner is None:
+        raise ModelFormatError(f"{table.place}.{field} is missing")
+    return inner
+
+
+def _executables(data: memoryview) -> tuple[Executable, ...]:
+    serialized = nested_root(data, "multi_executable", _MULTI_EXECUTABLE).views("serialized_executables")
+    if not 1 <= len(serialized) <= MAX_EXECUTABLES:
+        raise ModelFormatError(
+            f"multi_executable: expected 1 to {MAX_EXECUTABLES} executables, got {len(serialized)}"
+        )
+    executables = tuple(
+        _executable(nested_root(item, f"executables[{index}]", _EXECUTABLE))
+        for index, item in enumerate(serialized)
+    )
+    for index, executable in enumerate(executables):
+        check_executable(executable, f"executables[{index}]")
+    return executables
+
+
+def _executable(table: Table) -> Executable:
+    hints = table.table("dma_hints", _DMA_HINTS)
+    cycles = table.scalar("estimated_cycles_64bit", np.int64)
+    return Executable(
+        type=_enum(ExecutableType, table, "type"),
+        name=table.string("name"),
+        parameter_caching_token=table.scalar("parameter_caching_token", np.uint64),
+        bitstreams=tuple(map(_bitstream, table.tables("instruction_bitstreams", _BITSTREAM))),
+        parameters=table.view("parameters"),
+        hints=tuple(map(_hint, hints.tables("hints", _DMA_HINT))) if hints else (),
+        fully_deterministic=bool(hints and hints.scalar("fully_deterministic", np.bool_)),
+        inputs=tuple(map(_layer, table.tables("input_layers", _LAYER))),
+        outputs=tuple(map(_layer, table.tables("output_layers", _LAYER))),
+        batch_size=_int(table, "batch_size"),
+        scratch_size_bytes=_int(table, "scratch_size_bytes"),
+        chip=table.string("chip"),
+        version=_int(table, "version"),
+        estimated_cycles=cycles or _int(table, "estimated_cycles"),
+        narrow_memory_bytes_per_tile=_int(table, "used_narrow_memory_bytes_per_tile"),
+        uses_dram_for_parameters=table.scalar("use_tpu_dram_for_parameters", np.bool_, default=False),
+    )
+
+
+def _bitstream(table: Table) -> InstructionBitstream:
+    fields = tuple(map(_field_offset, table.tables("field_offsets", _FIELD_OFFSET)))
+    return InstructionBitstream(table.data("bitstream"), fields)
+
+
+def _field_offset(table: Table) -> FieldOffset:
+    meta = _required(table, "meta", _META)
+    return FieldOffset(
+        description=_enum(Description, meta, "desc"),
+        name=meta.string("name"),
+        position=_enum(Position, meta, "position"),
+        bit=_int(table, "offset_bit"),
+        batch=_int(meta, "batch"),
+    )
+
+
+def _hint(table: Table) -> Hint:
+    kind = table.scalar("any_hint_type", np.uint8)
+    if kind == _INSTRUCTION:
+        return InstructionHint(
+            _int(_required(table, "any_hint", _INSTRUCTION_HINT), "instruction_chunk_index")
+        )
+    if kind == _INTERRUPT:
+        return InterruptHint(_required(table, "any_hint", _INTERRUPT_HINT).scalar("type", np.int16))
+    if kind == _FENCE:
+        return FenceHint()
+    if kind != _DESCRIPTOR:
+        raise ModelFormatError(f"{table.place}.any_hint_type: {kind} is no kind of hint")
+    descriptor = _required(table, "any_hint", _DESCRIPTOR_HINT)
+    meta = _required(descriptor, "meta", _META)
+    return DmaHint(
+        description=_enum(Description, meta, "desc"),
+        direction=_enum(Direction, table, "direction"),
+        name=meta.string("name"),
+        offset=_int(descriptor, "offset_in_bytes"),
+        size=_int(descriptor, "size_in_bytes"),
+        batch=_int(meta, "batch"),
+    )
+
+
+def _layer(table: Table) -> Layer:
+    numerics = _required(table, "numerics", _NUMERICS)
+    return Layer(
+        name=table.string("name"),
+        size_bytes=_int(table, "size_bytes"),
+        shape=(_int(table, "y_dim"), _int(table, "x_dim"), _int(table, "z_dim")),
+        data_type=_enum(DataType, table, "data_type"),
+        zero_point=_int(numerics, "zero_point"),
+        dequantization_factor=numerics.scalar("dequantization_factor", np.float32, 0.0),
+        layout=_layout(table),
+        execution_count=_int(table, "execution_count_per_inference", default=1),
+    )
+
+
+def _layout(layer: Table) -> OutputLayout | None:
+    if layer.scalar("any_layer_type", np.uint8) != _OUTPUT:
+        return None
+    table = _required(layer, "any_layer", _OUTPUT_LAYER).table("layout", _OUTPUT_LAYOUT)
+    if table is None:
+        return None
+
+    return OutputLayout(
+        y_to_tile=table.integers("y_coordinate_to_linear_tile_id_map"),
+        x_to_tile=table.integers("x_coordinate_to_linear_tile_id_map"),
+        tile_offset=table.integers("linearized_tile_byte_offset"),
+        x_to_local_offset=table.integers("x_coordinate_to_local_byte_offset"),
+        y_to_local_row=table.integers("y_coordinate_to_local_y_offset"),
+        x_to_local_row_size=table.integers("x_coordinate_to_local_y_row_size"),
+    )

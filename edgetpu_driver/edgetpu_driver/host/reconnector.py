@@ -1,0 +1,77 @@
+"""The thread that waits for the device: opens it, reads its state, opens it again when it was lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.records import State
+
+RETRY_PERIOD = 1.0
+"""Seconds between two attempts to open the device."""
+
+
+class Reconnector:
+    """Keeps a model host connected, so that nobody else ever waits for a device.
+
+    refresh_period: seconds between two readings of the device while it is there.
+    timeout: seconds after which an absent device makes it give up; negative: never. It counts until the
+    device was there once; one that gets lost later is always waited for.
+    """
+
+    def __init__(
+        self,
+        host: ModelHost,
+        timeout: float = -1.0,
+        on_give_up: Callable[[], None] | None = None,
+        refresh_period: float = 1.0,
+    ) -> None:
+        self._host = host
+        self._timeout = timeout
+        self._refresh_period = refresh_period
+        self._on_give_up = on_give_up or (lambda: None)
+        self._stopping = False
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reconnector", daemon=True)
+        self.gave_up = False
+        """Whether the timeout has passed; `on_give_up` is called, in its own thread, when it does."""
+
+    def start(self) -> None:
+        """Begin to look for the device."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look at the host's state now; a change that comes from the thread itself is no news to it."""
+        if threading.current_thread() is not self._thread:
+            self._wake.set()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """End the thread; an attempt to open the device that is under way is finished first."""
+        self._stopping = True
+        self._wake.set()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        start = time.monotonic()
+        was_ready = False
+        while not self._stopping:
+            if self._host.state is State.READY:
+                self._host.refresh()
+            if self._host.state is not State.READY:
+                self._host.connect()
+            ready = self._host.state is State.READY
+            was_ready |= ready
+            waited = time.monotonic() - start
+            if not was_ready and 0 <= self._timeout <= waited:
+                self.gave_up = True
+                self._on_give_up()
+                return
+            self._wake.wait(self._refresh_period if ready else self._pause(waited, was_ready))
+            self._wake.clear()
+
+    def _pause(self, waited: float, was_ready: bool) -> float:
+        if was_ready or self._timeout < 0:
+            return RETRY_PERIOD
+        return min(RETRY_PERIOD, self._timeout - waited)

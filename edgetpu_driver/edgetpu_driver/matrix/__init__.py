@@ -1,0 +1,1 @@
+"""A real matrix on Dense models: scaled, padded, cut into tiles and multiplied."""

@@ -1,0 +1,259 @@
+"""The two ways from a node to a driver: services through DDS, or a direct call within the process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+from rclpy.client import Client
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rclpy.task import Future
+
+from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.node_kit import local_drivers
+from edgetpu_driver.node_kit.error_codes import exception_of
+from edgetpu_driver.node_kit.tensor_messages import from_message, specs_from_messages, to_message
+from edgetpu_driver.node_kit.weight_messages import set_weights_request, weight_swap
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.weights.quantisation import WeightSwap
+from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_msgs.srv import Invoke, LoadModel, SetWeights
+
+# With Fast DDS every client of a service gets the answers to all of them and picks its own: in a queue of the
+# usual length, 10, five nodes at 60 Hz push an answer out in 30 ms, and its node waits in vain.
+_QOS_INVOKE = QoSProfile(depth=200)
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """A loaded model's name and tensors, or why it could not be loaded."""
+
+    name: str = ""
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    error: EdgeTpuError | None = None
+
+
+@dataclass(frozen=True)
+class InferenceResult:
+    """What came back for one request: the outputs by name, or the error."""
+
+    outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    error: EdgeTpuError | None = None
+    duration: float = 0.0
+    """Seconds from the request to its answer."""
+    engine_duration: float = 0.0
+    """Seconds of those in the driver's engine."""
+    weights_version: int = 0
+    """Of the weights it was made with; see WeightSwap."""
+
+
+class Transport(Protocol):
+    """One way to one driver. At most one request is under way; `done` is called once, or never after cancel.
+
+    A direct call has called `done` when the method returns.
+    """
+
+    @property
+    def available(self) -> bool:
+        """Whether the driver is there."""
+        ...
+
+    def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
+        """Ask the driver to load a model under a name; an empty one is left to the driver."""
+        ...
+
+    def invoke(
+        self,
+        model: str,
+        specs: tuple[TensorSpec, ...],
+        inputs: Mapping[str, NDArray[Any]],
+        done: Callable[[InferenceResult], None],
+    ) -> None:
+        """Ask the driver to run a model; `specs` are those of its inputs."""
+        ...
+
+    def set_weights(
+        self, model: str, request: WeightRequest, done: Callable[[WeightSwap | EdgeTpuError], None]
+    ) -> None:
+        """Ask the driver to replace weights of a model."""
+        ...
+
+    def cancel(self) -> None:
+        """Forget the request under way; its answer, should it still come, is ignored."""
+        ...
+
+    def close(self) -> None:
+        """Cancel, and give back what the transport holds."""
+        ...
+
+
+class DirectTransport:
+    """Direct calls to the driver node of that fully qualified name in this process."""
+
+    def __init__(self, driver: str) -> None:
+        self._driver = driver
+
+    @property
+    def available(self) -> bool:
+        """Whether the driver node still lives."""
+        return local_drivers.find(self._driver) is not None
+
+    def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
+        """Load a model; calls `done` before it returns."""
+        try:
+            loaded = self._find().load_model(model, name)
+        except EdgeTpuError as error:
+            return done(LoadResult(error=error))
+        return done(LoadResult(loaded.name, loaded.inputs, loaded.outputs))
+
+    def invoke(
+        self,
+        model: str,
+        specs: tuple[TensorSpec, ...],  # noqa: ARG002 - the arrays need no translation
+        inputs: Mapping[str, NDArray[Any]],
+        done: Callable[[InferenceResult], None],
+    ) -> None:
+        """Run a model; calls `done` before it returns."""
+        start = time.perf_counter()
+        try:
+            inference = self._find().invoke(model, inputs)
+        except EdgeTpuError as error:
+            return done(InferenceResult(error=error, duration=time.perf_counter() - start))
+        duration = time.perf_counter() - start
+        return done(
+            InferenceResult(inference.outputs, None, duration, inference.duration, inference.weights_version)
+        )
+
+    def set_weights(
+        self, model: str, request: WeightRequest, done: Callable[[WeightSwap | EdgeTpuError], None]
+    ) -> None:
+        """Replace weights; calls `done` before it returns."""
+        try:
+            swap = self._find().set_weights(model, request)
+        except EdgeTpuError as error:
+            return done(error)
+        return done(swap)
+
+    def cancel(self) -> None:
+        """Nothing is ever under way between two calls."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _find(self) -> local_drivers.LocalDriver:
+        driver = local_drivers.find(self._driver)
+        if driver is None:
+            raise UnavailableError(f"the driver {self._driver} has left this process")
+        return driver
+
+
+class ServiceTransport:
+    """Service calls to the driver node of that name, relative to the calling node's namespace."""
+
+    def __init__(self, node: Node, driver: str) -> None:
+        self._node = node
+        self._load: Client = node.create_client(LoadModel, f"{driver}/load_model")
+        self._invoke: Client = node.create_client(Invoke, f"{driver}/invoke", qos_profile=_QOS_INVOKE)
+        self._set_weights: Client = node.create_client(SetWeights, f"{driver}/set_weights")
+        self._pending: tuple[Client, Future] | None = None
+
+    @property
+    def available(self) -> bool:
+        """Whether the services of the driver are known in the graph."""
+        services = (self._load, self._invoke, self._set_weights)
+        return all(service.service_is_ready() for service in services)
+
+    def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
+        """Send the request and return; `done` is called by the node's executor."""
+
+        def answered(answer: LoadModel.Response) -> None:
+            done(_load_result(answer))
+
+        self._send(self._load, LoadModel.Request(model=model, name=name), answered)
+
+    def invoke(
+        self,
+        model: str,
+        specs: tuple[TensorSpec, ...],
+        inputs: Mapping[str, NDArray[Any]],
+        done: Callable[[InferenceResult], None],
+    ) -> None:
+        """Send the request and return; `done` is called by the node's executor."""
+        start = time.perf_counter()
+
+        def answered(answer: Invoke.Response) -> None:
+            done(_inference_result(answer, time.perf_counter() - start))
+
+        tensors = [to_message(spec, inputs[spec.name]) for spec in specs]
+        self._send(self._invoke, Invoke.Request(model=model, inputs=tensors), answered)
+
+    def set_weights(
+        self, model: str, request: WeightRequest, done: Callable[[WeightSwap | EdgeTpuError], None]
+    ) -> None:
+        """Send the request and return; `done` is called by the node's executor."""
+
+        def answered(answer: SetWeights.Response) -> None:
+            done(weight_swap(answer))
+
+        self._send(self._set_weights, set_weights_request(model, request), answered)
+
+    def cancel(self) -> None:
+        """Forget the request under way."""
+        if self._pending is not None:
+            client, future = self._pending
+            self._pending = None
+            client.remove_pending_request(future)
+
+    def close(self) -> None:
+        """Cancel, and destroy the service clients."""
+        self.cancel()
+        self._node.destroy_client(self._load)
+        self._node.destroy_client(self._invoke)
+        self._node.destroy_client(self._set_weights)
+
+    def _send(self, client: Client, request: Any, answered: Callable[[Any], None]) -> None:
+        future = client.call_async(request)
+        pending = (client, future)
+        self._pending = pending
+
+        def finish(future: Future) -> None:
+            # An answer may have been taken from the wire already when its request is cancelled.
+            if self._pending is not pending:
+                return
+            self._pending = None
+            try:
+                answered(future.result())
+            except Exception as error:
+                # Out of a future's callback it would be a warning.
+                self._node.executor.create_task(_throw, error)
+
+        future.add_done_callback(finish)
+
+
+def _throw(error: Exception) -> None:
+    raise error
+
+
+def _load_result(answer: LoadModel.Response) -> LoadResult:
+    if not answer.success:
+        return LoadResult(error=exception_of(answer.error, answer.message))
+    info = answer.info
+    try:
+        return LoadResult(info.name, specs_from_messages(info.inputs), specs_from_messages(info.outputs))
+    except InputError as error:
+        return LoadResult(error=error)
+
+
+def _inference_result(answer: Invoke.Response, duration: float) -> InferenceResult:
+    if not answer.success:
+        return InferenceResult(error=exception_of(answer.error, answer.message), duration=duration)
+    try:
+        outputs = {tensor.name: from_message(tensor) for tensor in answer.outputs}
+    except InputError as error:
+        return InferenceResult(error=error, duration=duration)
+    return InferenceResult(outputs, None, duration, answer.duration, answer.weights_version)

@@ -1,0 +1,51 @@
+"""Which driver nodes live in this process, so that a client beside one can call it without DDS."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.host.records import Inference, LoadedModel
+from edgetpu_driver.weights.quantisation import WeightSwap
+from edgetpu_driver.weights.request import WeightRequest
+
+
+class LocalDriver(Protocol):
+    """A driver that can be called directly, from any thread. All calls raise EdgeTpuError."""
+
+    def load_model(self, model: str, name: str = "") -> LoadedModel:
+        """Load a model, as ~/load_model does."""
+        ...
+
+    def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> Inference:
+        """Run a loaded model once, as ~/invoke does."""
+        ...
+
+    def set_weights(self, name: str, request: WeightRequest) -> WeightSwap:
+        """Replace weights of a loaded model, as ~/set_weights does."""
+        ...
+
+
+_drivers: dict[str, LocalDriver] = {}
+_lock = threading.Lock()
+
+
+def register(node_name: str, driver: LocalDriver) -> None:
+    """Make a driver known under its node's fully qualified name ("/edgetpu")."""
+    with _lock:
+        _drivers[node_name] = driver
+
+
+def unregister(node_name: str) -> None:
+    """Forget a driver; an unknown name is no error."""
+    with _lock:
+        _drivers.pop(node_name, None)
+
+
+def find(node_name: str) -> LocalDriver | None:
+    """Find the driver node of that fully qualified name in this process."""
+    with _lock:
+        return _drivers.get(node_name)

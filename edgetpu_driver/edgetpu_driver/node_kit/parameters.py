@@ -1,0 +1,117 @@
+"""Parameters declared from a table: description, limits and check beside each default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rcl_interfaces.msg import (
+    FloatingPointRange,
+    IntegerRange,
+    ParameterDescriptor,
+    SetParametersResult,
+)
+from rclpy.exceptions import ParameterException
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+
+from edgetpu_driver.node_kit.spin import FatalError
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One parameter of a node.
+
+    The description names unit and default. `check` returns the reason why a value is refused, or None. In a
+    list of strings empty ones are ignored, and `[]` or `[""]` stands for the default.
+    """
+
+    name: str
+    default: bool | int | float | str | list[str] | list[int]
+    description: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    read_only: bool = True
+    check: Callable[[Any], str | None] | None = None
+    any_type: bool = False
+    """Whether values of other types than the default's are taken; `check` sees them."""
+
+    def refusal(self, value: Any) -> str | None:
+        """Say why a value of the right type is refused; None when it is not."""
+        if self.choices and value not in self.choices:
+            return f"expected {self._one_of_choices()}; got '{value}'"
+        return self.check(value) if self.check else None
+
+    def descriptor(self) -> ParameterDescriptor:
+        """Describe the parameter to `ros2 param describe`."""
+        descriptor = ParameterDescriptor(
+            name=self.name,
+            description=self.description,
+            read_only=self.read_only,
+            dynamic_typing=self.any_type,
+        )
+        if self.choices:
+            descriptor.additional_constraints = self._one_of_choices()
+        if self.minimum is not None or self.maximum is not None:
+            if isinstance(self.default, float):
+                low = float("-inf") if self.minimum is None else float(self.minimum)
+                high = float("inf") if self.maximum is None else float(self.maximum)
+                descriptor.floating_point_range = [FloatingPointRange(from_value=low, to_value=high)]
+            else:
+                low_int = -(2**63) if self.minimum is None else int(self.minimum)
+                high_int = 2**63 - 1 if self.maximum is None else int(self.maximum)
+                descriptor.integer_range = [IntegerRange(from_value=low_int, to_value=high_int)]
+        return descriptor
+
+    def _one_of_choices(self) -> str:
+        names = [choice or "'' (nothing)" for choice in self.choices]
+        return f"one of {', '.join(names)}"
+
+
+def declare(
+    node: Node, settings: Sequence[Setting], changed: Callable[[str, Any], None] | None = None
+) -> dict[str, Any]:
+    """Declare the parameters and return their values by name; FatalError with the reason for a bad one.
+
+    `changed` is called with name and value when somebody sets a parameter that is not read-only, after it
+    passed its checks.
+    """
+    values = {setting.name: _declare(node, setting) for setting in settings}
+    table = {setting.name: setting for setting in settings}
+
+    def on_set(parameters: list[Parameter]) -> SetParametersResult:
+        ours = [(table[p.name], p) for p in parameters if p.name in table]
+        for setting, parameter in ours:
+            reason = setting.refusal(_clean(setting, parameter.value))
+            if reason is not None:
+                return SetParametersResult(successful=False, reason=f"{setting.name}: {reason}")
+        for setting, parameter in ours:
+            if changed is not None:
+                changed(setting.name, _clean(setting, parameter.value))
+        return SetParametersResult(successful=True)
+
+    node.add_on_set_parameters_callback(on_set)
+    return values
+
+
+def _declare(node: Node, setting: Setting) -> Any:
+    # rclpy cannot tell the type of an empty list.
+    default = setting.default if setting.default != [] else [""]
+    try:
+        parameter = node.declare_parameter(setting.name, default, setting.descriptor())
+    except ParameterException as error:
+        raise FatalError(str(error)) from None
+    value = _clean(setting, parameter.value)
+    reason = setting.refusal(value)
+    if reason is not None:
+        raise FatalError(f"parameter '{setting.name}': {reason}")
+    return value
+
+
+def _clean(setting: Setting, value: Any) -> Any:
+    """Drop empty strings from lists; an empty list in a YAML file arrives as no value at all."""
+    if isinstance(setting.default, list):
+        return [item for item in value or () if item != ""] or list(setting.default)
+    return value

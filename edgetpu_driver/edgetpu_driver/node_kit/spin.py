@@ -1,0 +1,165 @@
+"""How every executable of the suite starts, runs and stops, without a traceback for foreseeable errors."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+import rclpy
+from rclpy.exceptions import NameValidationException, ParameterException
+from rclpy.executors import Executor
+from rclpy.logging import get_logger
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+
+STOP_DEADLINE = 2.5
+"""Seconds a stop may take. A hung USB transfer takes 6 s; nobody wants to wait that long after Ctrl-C."""
+
+
+class FatalError(Exception):
+    """Raised in a callback to end the process with exit status 1; the message is shown as one line."""
+
+
+def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
+    """Start ROS, spin the nodes in one single-threaded executor until SIGINT or SIGTERM, and clean up.
+
+    Returns the exit status: 0 after a signal, 1 when a node could not be made or a callback raised, 2 when
+    the ROS arguments or the parameter file cannot be read. Nodes are destroyed in reverse order. Whatever is
+    not foreseen is logged as one line at level fatal, its traceback at level debug.
+    """
+    stop = _StopSignal()
+    try:
+        rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+    except RuntimeError as error:
+        return _complain(error, EXIT_USAGE)
+    executor = StaticSingleThreadedExecutor()
+    nodes: list[Node] = []
+    status = 0
+    try:
+        stop.wakes(executor)
+        nodes.extend(make_nodes())
+        for node in nodes:
+            executor.add_node(node)
+        # What is there now stays; to look through it for garbage would take tens of milliseconds each time.
+        gc.collect()
+        gc.freeze()
+        while not stop.requested:
+            executor.spin_once()
+    except (FatalError, EdgeTpuError, ParameterException, NameValidationException) as error:
+        status = _complain(error, EXIT_FAILURE)
+    except Exception as error:
+        status = _report(error, nodes)
+    finally:
+        stop.limit(STOP_DEADLINE)
+        stop.releases()
+        # This order matters: an executor that outlives its nodes, or a node its context, prints tracebacks.
+        executor.shutdown()
+        for node in reversed(nodes):
+            status = _destroy(node) or status
+        rclpy.try_shutdown()
+        stop.ignore()
+    return status
+
+
+def _destroy(node: Node) -> int:
+    """Let a node go, whatever it says; its failure must not keep the others."""
+    try:
+        node.destroy_node()
+    except Exception as error:
+        return _report(error, [node])
+    return 0
+
+
+def _report(error: Exception, nodes: Sequence[Node]) -> int:
+    """Log an exception nobody foresaw, by the node it came from where that can be told."""
+    seen = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    culprits = [node for node in nodes if any(node is each for each in seen)] or list(nodes)
+    names = ", ".join(node.get_fully_qualified_name() for node in culprits) or "no node yet"
+    logger = culprits[0].get_logger() if culprits else get_logger(os.path.basename(sys.argv[0]))
+    logger.fatal(f"unexpected {type(error).__name__} in {names}: {' '.join(str(error).split())}")
+    logger.debug("".join(traceback.format_exception(error)))
+    return EXIT_FAILURE
+
+
+def _complain(error: Exception, status: int) -> int:
+    """Print an error as one line on standard error."""
+    text = " ".join(str(error).split())
+    print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr, flush=True)
+    return status
+
+
+class _StopSignal:
+    """SIGINT and SIGTERM as a flag that wakes the executor; signals that follow change nothing.
+
+    Python runs its signal handlers between two bytecodes of the main thread, which is waiting inside rcl for
+    work. The wake-up socket is written at once, in whatever thread the signal arrives.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._executor: Executor | None = None
+        self._lock = threading.Lock()
+        self._receiver, self._sender = socket.socketpair()
+        self._sender.setblocking(False)
+        signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ignore)
+        threading.Thread(target=self._listen, name="stop_signal", daemon=True).start()
+
+    def wakes(self, executor: Executor) -> None:
+        """Name the executor whose wait ends when a signal comes."""
+        self._executor = executor
+        if self.requested:
+            executor.create_task(_nothing)
+
+    def releases(self) -> None:
+        """Leave the executor alone from now on."""
+        with self._lock:
+            self._executor = None
+
+    def limit(self, seconds: float) -> None:
+        """End the process after so many seconds if it is still there."""
+        timer = threading.Timer(seconds, self._give_up)
+        timer.daemon = True
+        timer.start()
+
+    def ignore(self) -> None:
+        """Let nothing disturb the interpreter's own end."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        signal.set_wakeup_fd(-1)
+
+    def _listen(self) -> None:
+        self._receiver.recv(1)
+        with self._lock:
+            self.requested = True
+            if self._executor is not None:
+                # An empty task is work, and only work makes spin_once return.
+                self._executor.create_task(_nothing)
+        self.limit(STOP_DEADLINE)
+
+    @staticmethod
+    def _ignore(_number: int, _frame: FrameType | None) -> None:
+        """Only the wake-up socket counts."""
+
+    @staticmethod
+    def _give_up() -> None:
+        print("did not stop in time; leaving without closing the device", file=sys.stderr, flush=True)
+        os._exit(EXIT_FAILURE)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,87 @@
+"""Weights and products in the messages of ~/set_weights and ~/matmul."""
+
+from __future__ import annotations
+
+from array import array
+from math import prod
+
+import numpy as np
+
+from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError
+from edgetpu_driver.matrix.hosted import ProductRequest
+from edgetpu_driver.matrix.matmul import Product
+from edgetpu_driver.node_kit.error_codes import exception_of
+from edgetpu_driver.weights.quantisation import WeightSwap
+from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_msgs.srv import MatMul, SetWeights
+
+
+def set_weights_request(model: str, request: WeightRequest) -> SetWeights.Request:
+    """Ask for new weights of a model."""
+    values = np.ascontiguousarray(request.weights, np.float32)
+    message = SetWeights.Request(
+        model=model,
+        tensor=request.tensor,
+        shape=list(values.shape),
+        accept_clipping=request.accept_clipping,
+        rescale_rows=request.rescale_rows,
+    )
+    message.weights = array("f", values.tobytes())
+    return message
+
+
+def weight_request(message: SetWeights.Request) -> WeightRequest:
+    """Take the weights out of a request; InputError where their number is not that of the shape."""
+    values = np.frombuffer(message.weights, np.float32)
+    shape = [int(size) for size in message.shape]
+    if not shape or prod(shape) != values.size:
+        raise InputError(f"expected as many weights as shape {shape} has; got {values.size}")
+    return WeightRequest(values.reshape(shape), message.tensor, message.accept_clipping, message.rescale_rows)
+
+
+def fill_swap(response: SetWeights.Response, swap: WeightSwap) -> None:
+    """Write into an answer what a swap did."""
+    response.weights_version = swap.version
+    response.largest_shape = list(swap.shape)
+    response.row_scales = array("f", swap.row_scales.astype(np.float32).tobytes())
+    response.clipped = swap.clipped
+    response.worst_error = swap.worst_error
+    response.rms_error = swap.rms_error
+
+
+def weight_swap(response: SetWeights.Response) -> WeightSwap | EdgeTpuError:
+    """What an answer says of the swap, or why there was none."""
+    if not response.success:
+        if response.clipped:
+            return ClippingError(response.message, response.clipped)
+        return exception_of(response.error, response.message)
+    return WeightSwap(
+        version=response.weights_version,
+        row_scales=np.array(response.row_scales, np.float32),
+        clipped=response.clipped,
+        worst_error=response.worst_error,
+        rms_error=response.rms_error,
+        shape=tuple(int(size) for size in response.largest_shape),
+    )
+
+
+def product_request(message: MatMul.Request) -> ProductRequest:
+    """Take the vectors out of a request; InputError where their number is no multiple of the batch."""
+    values = np.frombuffer(message.inputs, np.float32)
+    batch = message.batch or 1
+    if not values.size or values.size % batch:
+        raise InputError(f"expected inputs for a batch of {batch} vectors; got {values.size} values")
+    return ProductRequest(
+        values.reshape(batch, -1), message.input_scale or None, message.accept_clipping, message.passes or 1
+    )
+
+
+def fill_product(response: MatMul.Response, product: Product) -> None:
+    """Write a product into an answer."""
+    response.outputs = array("f", product.outputs.tobytes())
+    response.rows = product.outputs.shape[-1]
+    response.weights_version = product.weights_version
+    response.clipped = product.clipped
+    response.saturated = product.saturated
+    response.input_scale = product.input_scale
+    response.pass_rms = array("f", product.pass_rms.tobytes())

@@ -1,0 +1,1 @@
+"""The driver node. Needs ROS 2."""

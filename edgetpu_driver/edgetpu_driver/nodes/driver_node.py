@@ -1,0 +1,346 @@
+"""The driver node: one accelerator, shared by every node of the graph."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray
+from numpy.typing import NDArray
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from std_srvs.srv import Trigger
+
+from edgetpu_driver.backends.factory import make_backend
+from edgetpu_driver.errors import ClippingError, EdgeTpuError, UnavailableError
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.reconnector import Reconnector
+from edgetpu_driver.host.records import UNCONFIGURED, Inference, LoadedModel, State
+from edgetpu_driver.node_kit import local_drivers
+from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.parameters import declare
+from edgetpu_driver.node_kit.spin import FatalError, run
+from edgetpu_driver.node_kit.tensor_messages import inputs_from_messages, to_message
+from edgetpu_driver.node_kit.weight_messages import fill_product, fill_swap, product_request, weight_request
+from edgetpu_driver.nodes.driver_parameters import SETTINGS, default_firmware
+from edgetpu_driver.nodes.status_messages import device_status, diagnostic, model_info, register_messages
+from edgetpu_driver.weights.quantisation import WeightSwap
+from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_msgs.msg import DeviceStatus, ModelInfo
+from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
+
+DIAGNOSTICS_PERIOD = 1.0
+"""Seconds; REP-107 asks for 1 Hz."""
+
+Handler = Callable[["DriverNode", Any, Any], None]
+
+
+def _answers(handle: Handler) -> Callable[[DriverNode, Any, Any], Any]:
+    """Make a service callback of a method: an exception becomes an answer that says what went wrong."""
+
+    @functools.wraps(handle)
+    def callback(node: DriverNode, request: Any, response: Any) -> Any:
+        try:
+            handle(node, request, response)
+            response.success = True
+        except Exception as error:
+            text = str(error)
+            if not isinstance(error, EdgeTpuError):
+                text = f"unexpected {type(error).__name__}: {error}"
+                node.get_logger().error(f"{handle.__name__}: {text}")
+            response.success, response.message = False, text
+            if hasattr(response, "error"):
+                response.error = code_of(error)
+        return response
+
+    return callback
+
+
+class DriverNode(LifecycleNode):
+    """Owns one accelerator. Configuring it loads models and looks for the device, activating it serves them.
+
+    Unless `autostart` is false the node configures and activates itself.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("edgetpu", **options)
+        self._host: ModelHost | None = None
+        self._reconnector: Reconnector | None = None
+        self._lifecycle = "unconfigured"
+        self._problem = ""
+        self._starting = False
+        self._has_rivals = False
+        self._logged: tuple[State, str] | None = None
+        try:
+            self._values = declare(self, SETTINGS)
+            self._create_interfaces()
+            if self._values["autostart"]:
+                self._start()
+        except BaseException:
+            self.destroy_node()
+            raise
+
+    def _create_interfaces(self) -> None:
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self._status_publisher = self.create_publisher(DeviceStatus, "~/status", latched)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 1)
+        for kind, name, callback in (
+            (LoadModel, "load_model", self._on_load_model),
+            (UnloadModel, "unload_model", self._on_unload_model),
+            (ListModels, "list_models", self._on_list_models),
+            (Invoke, "invoke", self._on_invoke),
+            (SetWeights, "set_weights", self._on_set_weights),
+            (MatMul, "matmul", self._on_matmul),
+            (GetDeviceInfo, "get_device_info", self._on_get_device_info),
+            (Trigger, "reset", self._on_reset),
+        ):
+            self.create_service(kind, f"~/{name}", callback)
+        # The state of hardware is a matter of real time, also when the graph runs on simulated time.
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(self._values["status_period"], self._on_status_timer, clock=steady)
+        self.create_timer(DIAGNOSTICS_PERIOD, self._publish_diagnostics, clock=steady)
+        # Brings what other threads notice into the executor.
+        self._changed = self.create_guard_condition(self._on_changed)
+        local_drivers.register(self.get_fully_qualified_name(), self)
+
+    def _start(self) -> None:
+        success = TransitionCallbackReturn.SUCCESS
+        self._starting = True
+        if self.trigger_configure() != success or self.trigger_activate() != success:
+            raise FatalError(self._problem)
+        self._starting = False
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Load the models of the `models` parameter and begin to look for the device."""
+        values = self._values
+        try:
+            backend = make_backend(
+                values["backend"],
+                serial=values["serial"],
+                bus_path=values["bus_path"],
+                firmware=values["firmware"] or default_firmware(),
+                preset=values["performance"],
+                resets=False,  # a reset takes a second; the reconnector has it, the executor has not
+            )
+            host = ModelHost(backend, values["model_dirs"], self._notify)
+            for model in values["models"]:
+                self._warn_of(host, host.load(model))
+        except EdgeTpuError as error:
+            self._problem = f"cannot configure: {error}"
+            if not self._starting:
+                self.get_logger().error(self._problem)
+            return TransitionCallbackReturn.FAILURE
+        self._host = host
+        self._reconnector = Reconnector(
+            host, values["wait_for_device_timeout"], self._notify, values["status_period"]
+        )
+        self._reconnector.start()
+        self._lifecycle = "inactive"
+        return super().on_configure(state)
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Begin to answer requests."""
+        self._lifecycle = "active"
+        return super().on_activate(state)
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Refuse requests from now on."""
+        self._lifecycle = "inactive"
+        return super().on_deactivate(state)
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Close the device and forget all models."""
+        self._release("unconfigured")
+        return super().on_cleanup(state)
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Close the device for good."""
+        self._release("finalized")
+        return super().on_shutdown(state)
+
+    def destroy_node(self) -> None:
+        """Close the device and leave the graph."""
+        local_drivers.unregister(self.get_fully_qualified_name())
+        self._release("finalized")
+        super().destroy_node()
+
+    def _release(self, lifecycle: str) -> None:
+        self._lifecycle = lifecycle
+        reconnector, host = self._reconnector, self._host
+        self._reconnector = self._host = None
+        if reconnector is not None:
+            reconnector.stop()
+        if host is not None:
+            host.close()
+            self._publish_status()
+
+    def load_model(self, model: str, name: str = "") -> LoadedModel:
+        """Load a model from model_dirs; see ModelHost.load. UnavailableError unless the node is active."""
+        host = self._active_host()
+        loaded = host.load(model, name)
+        self._warn_of(host, loaded)
+        self._publish_status()
+        return loaded
+
+    def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> Inference:
+        """Run a loaded model once; see ModelHost.invoke. UnavailableError unless the node is active."""
+        return self._active_host().invoke(name, inputs)
+
+    def set_weights(self, name: str, request: WeightRequest) -> WeightSwap:
+        """Replace weights; see ModelHost.set_weights. UnavailableError unless the node is active."""
+        return self._active_host().set_weights(name, request)
+
+    def _warn_of(self, host: ModelHost, model: LoadedModel) -> None:
+        problem = host.problem(model.name)
+        if problem:
+            self.get_logger().warning(f"model '{model.name}' is loaded, but it cannot run here: {problem}")
+
+    def _active_host(self) -> ModelHost:
+        if self._host is None or self._lifecycle != "active":
+            name = self.get_fully_qualified_name()
+            raise UnavailableError(f"{name} is {self._lifecycle}; expected it to be active")
+        return self._host
+
+    @_answers
+    def _on_load_model(self, request: LoadModel.Request, response: LoadModel.Response) -> None:
+        model = self.load_model(request.model, request.name)
+        response.info = self._describe(model)
+        problem = self._active_host().problem(model.name)
+        if problem:
+            response.message = f"loaded, but it cannot run here: {problem}"
+
+    @_answers
+    def _on_unload_model(self, request: UnloadModel.Request, _response: UnloadModel.Response) -> None:
+        host = self._active_host()
+        host.unload(request.name)
+        self._publish_status()
+
+    @_answers
+    def _on_list_models(self, _request: ListModels.Request, response: ListModels.Response) -> None:
+        host = self._active_host()
+        response.models = [self._describe(model) for model in host.models()]
+        response.available = [str(path) for path in host.files.available()]
+
+    @_answers
+    def _on_invoke(self, request: Invoke.Request, response: Invoke.Response) -> None:
+        host = self._active_host()
+        model = host.model(request.model)
+        inference = host.invoke(model.name, inputs_from_messages(request.inputs, model.inputs))
+        response.outputs = [to_message(spec, inference.outputs[spec.name]) for spec in model.outputs]
+        response.weights_version = inference.weights_version
+        response.duration = inference.duration
+        response.device_duration = math.nan  # no backend tells yet
+
+    @_answers
+    def _on_set_weights(self, request: SetWeights.Request, response: SetWeights.Response) -> None:
+        try:
+            fill_swap(response, self.set_weights(request.model, weight_request(request)))
+        except ClippingError as error:
+            response.clipped = error.clipped
+            raise
+
+    @_answers
+    def _on_matmul(self, request: MatMul.Request, response: MatMul.Response) -> None:
+        try:
+            fill_product(response, self._active_host().multiply(request.model, product_request(request)))
+        except ClippingError as error:
+            response.clipped = error.clipped
+            raise
+
+    @_answers
+    def _on_get_device_info(self, _request: GetDeviceInfo.Request, response: GetDeviceInfo.Response) -> None:
+        host = self._active_host()
+        host.refresh()
+        response.status = self._status()
+        response.registers = register_messages(host.registers())
+
+    @_answers
+    def _on_reset(self, _request: Trigger.Request, response: Trigger.Response) -> None:
+        self._active_host().reset()
+        response.message = "the device is being brought up again; ~/status tells when it is ready"
+
+    def _describe(self, model: LoadedModel) -> ModelInfo:
+        host = self._active_host()
+        return model_info(model, host.is_resident(model), host.weights_version(model.name))
+
+    def _notify(self) -> None:
+        """Called from any thread when the host's state has changed or the reconnector has given up.
+
+        A state may be over before the executor has time for it, so it is told here.
+        """
+        reconnector = self._reconnector
+        if reconnector is not None:
+            reconnector.wake()
+        self._publish_status()
+        host = self._host
+        if host is not None:
+            self._log_state(host)
+        self._changed.trigger()
+
+    def _on_changed(self) -> None:
+        host, reconnector = self._host, self._reconnector
+        if host is None or reconnector is None:
+            return
+        if reconnector.gave_up:
+            timeout = self._values["wait_for_device_timeout"]
+            raise FatalError(f"no device after {timeout:g} s (wait_for_device_timeout): {host.message}")
+
+    def _log_state(self, host: ModelHost) -> None:
+        state, message = host.state, host.message
+        if (state, message) == self._logged:
+            return
+        self._logged = (state, message)
+        text = f"{self._values['backend']} device {state.name.lower()}{': ' if message else ''}{message}"
+        if state in (State.READY, State.STARTING):
+            self.get_logger().info(text)
+        else:
+            self.get_logger().warning(text)
+
+    def _on_status_timer(self) -> None:
+        if self._host is not None:
+            self._host.end_period()
+        self._publish_status()
+
+    def _status(self) -> DeviceStatus:
+        status = UNCONFIGURED if self._host is None else self._host.status()
+        return device_status(status, self._values["backend"], self.get_clock().now().to_msg())
+
+    def _publish_status(self) -> None:
+        self._status_publisher.publish(self._status())
+
+    def _publish_diagnostics(self) -> None:
+        status = self._status()
+        warnings = [self._rivals()]
+        if self._host is not None and self._host.status().readings.warm:
+            warnings.append("the chip warns of its temperature")
+        name = self.get_fully_qualified_name().removeprefix("/")
+        array = DiagnosticArray(status=[diagnostic(status, name, [w for w in warnings if w])])
+        array.header.stamp = status.stamp
+        self._diagnostics.publish(array)
+
+    def _rivals(self) -> str:
+        """Complain of other drivers of this name: nobody can tell which of them answers a request."""
+        topic = self._status_publisher.topic_name
+        drivers = sum(
+            publisher.topic_type == "edgetpu_msgs/msg/DeviceStatus"
+            for publisher in self.get_publishers_info_by_topic(topic)
+        )
+        rivals = ""
+        if drivers > 1:
+            rivals = (
+                f"{drivers} drivers are called {self.get_fully_qualified_name()}; give each a name or "
+                "namespace of its own (one that was killed counts for some seconds)"
+            )
+            if not self._has_rivals:
+                self.get_logger().warning(rivals)
+        self._has_rivals = bool(rivals)
+        return rivals
+
+
+def main() -> int:
+    """Run the driver node as a process of its own."""
+    return run(lambda: [DriverNode()])

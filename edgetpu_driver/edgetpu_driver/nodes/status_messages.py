@@ -1,0 +1,110 @@
+"""The state of the driver as messages: device status, diagnostics, model information."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
+
+from edgetpu_driver.backends.backend import RegisterValue
+from edgetpu_driver.host.records import HostStatus, LoadedModel, State
+from edgetpu_driver.node_kit.tensor_messages import spec_to_message
+from edgetpu_msgs.msg import DeviceStatus, ModelInfo, Register
+
+_LEVELS = {
+    State.ABSENT: DiagnosticStatus.ERROR,
+    State.BOOT: DiagnosticStatus.WARN,
+    State.STARTING: DiagnosticStatus.WARN,
+    State.READY: DiagnosticStatus.OK,
+    State.RECOVERING: DiagnosticStatus.WARN,
+    State.FAILED: DiagnosticStatus.ERROR,
+    State.CLOSED: DiagnosticStatus.STALE,
+}
+
+
+def device_status(status: HostStatus, backend: str, stamp: Time) -> DeviceStatus:
+    """Make the message of ~/status."""
+    readings, period = status.readings, status.period
+    return DeviceStatus(
+        stamp=stamp,
+        state=int(status.state),
+        message=status.message,
+        backend=backend,
+        serial=readings.serial,
+        bus_path=readings.bus_path,
+        link_speed=readings.link_speed,
+        firmware=readings.firmware,
+        clock_preset=readings.clock_preset,
+        temperature=readings.temperature,
+        resident_models=list(status.resident),
+        sram_used=readings.sram_used,
+        sram_total=readings.sram_total,
+        utilisation=period.utilisation,
+        inferences=status.inferences,
+        uploads=readings.uploads,
+        bytes_sent=readings.bytes_sent,
+        bytes_received=readings.bytes_received,
+        retries=readings.retries,
+        recoveries=status.recoveries,
+        dropped=status.dropped,
+        thermal_warnings=readings.thermal_warnings,
+        latency_p50=period.latency_p50,
+        latency_p99=period.latency_p99,
+    )
+
+
+def diagnostic(status: DeviceStatus, node_name: str, warnings: Sequence[str] = ()) -> DiagnosticStatus:
+    """Make the entry of /diagnostics from the device status and what else there is to warn of (REP-107)."""
+    state = State(status.state)
+    level = _LEVELS[state]
+    if warnings and level == DiagnosticStatus.OK:
+        level = DiagnosticStatus.WARN
+    values = {
+        "state": state.name,
+        "backend": status.backend,
+        "link speed (Mbit/s)": f"{status.link_speed:g}",
+        "firmware": status.firmware,
+        "clock preset": status.clock_preset,
+        "temperature (degC)": f"{status.temperature:.1f}",
+        "thermal warnings": str(status.thermal_warnings),
+        "resident models": ", ".join(status.resident_models),
+        "SRAM used (bytes)": f"{status.sram_used} of {status.sram_total}",
+        "utilisation (%)": f"{100 * status.utilisation:.1f}",
+        "latency p50 (ms)": f"{1e3 * status.latency_p50:.3f}",
+        "latency p99 (ms)": f"{1e3 * status.latency_p99:.3f}",
+        "inferences": str(status.inferences),
+        "uploads": str(status.uploads),
+        "retries": str(status.retries),
+        "recoveries": str(status.recoveries),
+        "dropped": str(status.dropped),
+    }
+    return DiagnosticStatus(
+        level=level,
+        name=f"{node_name}: device",
+        message="; ".join([status.message or state.name.lower(), *warnings]),
+        hardware_id=status.serial or status.bus_path or status.backend,
+        values=[KeyValue(key=key, value=value) for key, value in values.items()],
+    )
+
+
+def model_info(model: LoadedModel, resident: bool, weights_version: int = 0) -> ModelInfo:
+    """Describe a loaded model."""
+    parsed = model.parsed
+    return ModelInfo(
+        name=model.name,
+        path=str(model.path),
+        sha256=model.sha256,
+        placement=int(parsed.placement),
+        parameter_bytes=parsed.parameter_bytes,
+        caching_token=parsed.caching_token,
+        weights_version=weights_version,
+        resident=resident,
+        inputs=[spec_to_message(spec) for spec in parsed.inputs],
+        outputs=[spec_to_message(spec) for spec in parsed.outputs],
+    )
+
+
+def register_messages(registers: Iterable[RegisterValue]) -> list[Register]:
+    """List registers with their values."""
+    return [Register(name=r.name, address=r.address, value=r.value) for r in registers]

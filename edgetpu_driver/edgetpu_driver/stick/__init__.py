@@ -1,0 +1,1 @@
+"""One Edge TPU on USB: opened, loaded, run, recovered after faults, closed."""

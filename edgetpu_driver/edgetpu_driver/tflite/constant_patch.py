@@ -1,0 +1,56 @@
+"""Replaces constants of a .tflite file and their scales in place, e.g. with other weights."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.schema import tflite_generated as schema
+
+
+def replace_tensor(data: bytes, tensor: str, values: ArrayLike) -> bytes:
+    """Copy the file with other values in one constant of subgraph 0.
+
+    values: of the constant's shape, and such that its dtype can hold them; only float constants round them.
+    Raises ModelFormatError for a malformed file; InputError when there is no such constant, when other
+    tensors share its bytes, or when the values do not fit.
+    """
+    tensors = parse_model(data).subgraphs[0].tensors
+    found = [each for each in tensors if each.name == tensor and each.data]
+    if len(found) != 1:
+        raise InputError(f"expected one constant tensor '{tensor}' in the model, found {len(found)}")
+    target = found[0]
+    if sum(each.buffer == target.buffer for each in tensors) > 1:
+        raise InputError(f"expected a buffer of its own for '{tensor}', it is shared with other tensors")
+    array = np.asarray(values)
+    if array.shape != target.shape:
+        raise InputError(f"expected {target.spec}, got values of shape {list(array.shape)}")
+    with np.errstate(all="ignore"):
+        fitting = array.astype(target.dtype)
+    rounding_is_fine = target.dtype.kind == "f" and array.dtype.kind in "iuf"
+    if not rounding_is_fine and not np.array_equal(fitting, array):
+        raise InputError(f"expected values that {target.dtype} can hold for '{tensor}', got {array.dtype}")
+    start = target.data_offset
+    return data[:start] + fitting.tobytes() + data[start + len(target.data) :]
+
+
+def replace_scales(data: bytes, tensor: str, scales: ArrayLike) -> bytes:
+    """Copy the file with other quantisation scales of one tensor of subgraph 0.
+
+    scales: as many as there are. Raises ModelFormatError for a malformed file; InputError when there is not
+    exactly one tensor of that name, or for another number of scales.
+    """
+    tensors = parse_model(data).subgraphs[0].tensors  # checks every offset that follows
+    places = [index for index, each in enumerate(tensors) if each.name == tensor]
+    if len(places) != 1:
+        raise InputError(f"expected one tensor '{tensor}' in the model, found {len(places)}")
+    values = np.asarray(scales, np.float32)
+    expected = tensors[places[0]].quantization.scales.shape
+    if values.shape != expected:
+        raise InputError(f"expected {expected[0]} scales for '{tensor}', got {list(values.shape)}")
+    patched = bytearray(data)
+    quantization = schema.Model.GetRootAs(patched, 0).Subgraphs(0).Tensors(places[0]).Quantization()
+    quantization.ScaleAsNumpy()[:] = values
+    return bytes(patched)

@@ -1,0 +1,185 @@
+"""Writes tensors and operators as the bytes of a .tflite file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import flatbuffers
+import numpy as np
+
+from edgetpu_driver.tflite.model_reader import FORMAT_VERSION, Tensor
+from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
+from edgetpu_driver.tflite.schema import tflite_generated as schema
+
+DATA_ALIGNMENT = 16  # of constants and custom options: LiteRT maps them in place
+_LONG_CODE = 127  # what deprecated_builtin_code, a signed byte, says for every operator from 127 on
+
+TENSOR_TYPES = {
+    np.dtype(np.float32): enums.TensorType.FLOAT32,
+    np.dtype(np.int32): enums.TensorType.INT32,
+    np.dtype(np.uint8): enums.TensorType.UINT8,
+    np.dtype(np.int64): enums.TensorType.INT64,
+    np.dtype(np.int16): enums.TensorType.INT16,
+    np.dtype(np.int8): enums.TensorType.INT8,
+}
+
+
+@dataclass(frozen=True)
+class OperatorRecord:
+    """One operator as it is to be written."""
+
+    name: str
+    """Of enum BuiltinOperator, e.g. "CONV_2D"."""
+    version: int
+    inputs: tuple[int, ...]
+    """Tensor indices; -1 where an optional input is absent."""
+    outputs: tuple[int, ...]
+    options_table: str = "NONE"
+    """Of union BuiltinOptions, e.g. "Conv2DOptions"."""
+    options: Mapping[str, float] = field(default_factory=dict)
+    """Its fields, by the names of the generated setters, e.g. {"StrideW": 1}."""
+    custom_code: str = ""
+    custom_options: bytes = b""
+
+    @property
+    def code(self) -> tuple[str, int, str]:
+        """What the operators of one OperatorCode have in common."""
+        return self.name, self.version, self.custom_code
+
+
+def write_model(
+    description: str,
+    tensors: Sequence[Tensor],
+    operators: Sequence[OperatorRecord],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+) -> bytes:
+    """The file of a model with one subgraph; the same arguments always give the same bytes."""
+    builder = flatbuffers.Builder(4096 + sum(len(tensor.data) for tensor in tensors))
+    codes = list(dict.fromkeys(operator.code for operator in operators))
+    constants = [tensor.data for tensor in tensors if tensor.data]
+    # Buffer 0 is empty by convention; tensors without data refer to it.
+    buffers = [_write_buffer(builder, data) for data in [b"", *constants]]
+    buffer_numbers = iter(range(1, len(buffers)))
+    tensor_offsets = [_write_tensor(builder, t, next(buffer_numbers) if t.data else 0) for t in tensors]
+    operator_offsets = [
+        _write_operator(builder, operator, codes.index(operator.code)) for operator in operators
+    ]
+    subgraph = _write_subgraph(builder, tensor_offsets, operator_offsets, inputs, outputs)
+    code_offsets = [_write_code(builder, *code) for code in codes]
+    vectors = [_offsets(builder, items) for items in (code_offsets, [subgraph], buffers)]
+    text = builder.CreateString(description)
+    schema.ModelStart(builder)
+    schema.ModelAddVersion(builder, FORMAT_VERSION)
+    schema.ModelAddOperatorCodes(builder, vectors[0])
+    schema.ModelAddSubgraphs(builder, vectors[1])
+    schema.ModelAddDescription(builder, text)
+    schema.ModelAddBuffers(builder, vectors[2])
+    builder.Finish(schema.ModelEnd(builder), file_identifier=b"TFL3")
+    return bytes(builder.Output())
+
+
+def _offsets(builder: flatbuffers.Builder, offsets: Sequence[int]) -> int:
+    builder.StartVector(4, len(offsets), 4)
+    for offset in reversed(offsets):
+        builder.PrependUOffsetTRelative(offset)
+    return int(builder.EndVector())
+
+
+def _integers(builder: flatbuffers.Builder, values: Sequence[int]) -> int:
+    return int(builder.CreateNumpyVector(np.array(values, np.int32)))
+
+
+def _aligned_bytes(builder: flatbuffers.Builder, data: bytes) -> int:
+    builder.Prep(DATA_ALIGNMENT, len(data))
+    return int(builder.CreateByteVector(data))
+
+
+def _write_buffer(builder: flatbuffers.Builder, data: bytes) -> int:
+    vector = _aligned_bytes(builder, data) if data else None
+    schema.BufferStart(builder)
+    if vector is not None:
+        schema.BufferAddData(builder, vector)
+    return int(schema.BufferEnd(builder))
+
+
+def _write_tensor(builder: flatbuffers.Builder, tensor: Tensor, buffer: int) -> int:
+    quantization = None
+    if tensor.quantization.scales.size:
+        scales = builder.CreateNumpyVector(tensor.quantization.scales)
+        zero_points = builder.CreateNumpyVector(tensor.quantization.zero_points)
+        schema.QuantizationParametersStart(builder)
+        schema.QuantizationParametersAddScale(builder, scales)
+        schema.QuantizationParametersAddZeroPoint(builder, zero_points)
+        schema.QuantizationParametersAddQuantizedDimension(builder, tensor.quantization.axis)
+        quantization = schema.QuantizationParametersEnd(builder)
+    name = builder.CreateString(tensor.name)
+    shape = _integers(builder, tensor.shape)
+    schema.TensorStart(builder)
+    schema.TensorAddShape(builder, shape)
+    schema.TensorAddType(builder, TENSOR_TYPES[tensor.dtype])
+    schema.TensorAddBuffer(builder, buffer)
+    schema.TensorAddName(builder, name)
+    if quantization is not None:
+        schema.TensorAddQuantization(builder, quantization)
+    return int(schema.TensorEnd(builder))
+
+
+def _write_options(builder: flatbuffers.Builder, table: str, options: Mapping[str, float]) -> int:
+    getattr(schema, f"{table}Start")(builder)
+    for name, value in options.items():
+        getattr(schema, f"{table}Add{name}")(builder, value)
+    return int(getattr(schema, f"{table}End")(builder))
+
+
+def _write_operator(builder: flatbuffers.Builder, operator: OperatorRecord, code: int) -> int:
+    options = None
+    if operator.options_table != "NONE":
+        options = _write_options(builder, operator.options_table, operator.options)
+    custom = _aligned_bytes(builder, operator.custom_options) if operator.custom_options else None
+    inputs = _integers(builder, operator.inputs)
+    outputs = _integers(builder, operator.outputs)
+    schema.OperatorStart(builder)
+    schema.OperatorAddOpcodeIndex(builder, code)
+    schema.OperatorAddInputs(builder, inputs)
+    schema.OperatorAddOutputs(builder, outputs)
+    if options is not None:
+        schema.OperatorAddBuiltinOptionsType(builder, getattr(schema.BuiltinOptions, operator.options_table))
+        schema.OperatorAddBuiltinOptions(builder, options)
+    if custom is not None:
+        schema.OperatorAddCustomOptions(builder, custom)
+    return int(schema.OperatorEnd(builder))
+
+
+def _write_code(builder: flatbuffers.Builder, name: str, version: int, custom_code: str) -> int:
+    number = getattr(enums.BuiltinOperator, name)
+    text = builder.CreateString(custom_code) if custom_code else None
+    schema.OperatorCodeStart(builder)
+    schema.OperatorCodeAddDeprecatedBuiltinCode(builder, min(number, _LONG_CODE))
+    if text is not None:
+        schema.OperatorCodeAddCustomCode(builder, text)
+    schema.OperatorCodeAddVersion(builder, version)
+    schema.OperatorCodeAddBuiltinCode(builder, number)
+    return int(schema.OperatorCodeEnd(builder))
+
+
+def _write_subgraph(
+    builder: flatbuffers.Builder,
+    tensors: Sequence[int],
+    operators: Sequence[int],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+) -> int:
+    tensor_vector = _offsets(builder, tensors)
+    operator_vector = _offsets(builder, operators)
+    input_vector = _integers(builder, inputs)
+    output_vector = _integers(builder, outputs)
+    name = builder.CreateString("main")
+    schema.SubGraphStart(builder)
+    schema.SubGraphAddTensors(builder, tensor_vector)
+    schema.SubGraphAddInputs(builder, input_vector)
+    schema.SubGraphAddOutputs(builder, output_vector)
+    schema.SubGraphAddOperators(builder, operator_vector)
+    schema.SubGraphAddName(builder, name)
+    return int(schema.SubGraphEnd(builder))

@@ -1,0 +1,77 @@
+"""Cuts the part out of a .tflite file that leads from some of its tensors to others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from edgetpu_driver.errors import GraphError
+from edgetpu_driver.tflite.model_reader import Operator, Subgraph, parse_model
+from edgetpu_driver.tflite.schema import tflite_generated as schema
+
+_INPUTS, _OUTPUTS, _OPERATORS = (4 + 2 * index for index in (1, 2, 3))
+"""Where the vtable of a subgraph has these fields."""
+
+
+def extract(data: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
+    """A file whose subgraph 0 takes and gives the tensors named and has no other operators than it needs.
+
+    Raises ModelFormatError for a malformed file; GraphError where a name is not that of exactly one tensor or
+    the outputs cannot be computed from these inputs.
+    """
+    graph = parse_model(data).subgraphs[0]  # checks every offset that follows
+    sources, results = _indices(graph, inputs), _indices(graph, outputs)
+    needed = _needed(graph, sources, results)
+    copy = bytearray(data)
+    table = schema.Model.GetRootAs(copy, 0).Subgraphs(0)._tab
+    fields = [table.Offset(slot) for slot in (_OPERATORS, _INPUTS, _OUTPUTS)]
+    if not all(fields):
+        raise GraphError("expected a graph with operators, inputs and outputs")
+    _keep(copy, table.Vector(fields[0]), needed)
+    for offset, indices in zip(fields[1:], (sources, results), strict=True):
+        copy += bytes(-len(copy) % 4)
+        field = table.Pos + offset
+        copy[field : field + 4] = (len(copy) - field).to_bytes(4, "little")
+        copy += np.array([len(indices), *indices], "<u4").tobytes()
+    return bytes(copy)
+
+
+def _indices(graph: Subgraph, names: Iterable[str]) -> list[int]:
+    """The tensors of these names."""
+    found = []
+    for name in names:
+        indices = [index for index, tensor in enumerate(graph.tensors) if tensor.name == name]
+        if len(indices) != 1:
+            raise GraphError(f"expected one tensor '{name}' in the graph, found {len(indices)}")
+        found += indices
+    return found
+
+
+def _needed(graph: Subgraph, sources: Sequence[int], results: Sequence[int]) -> list[int]:
+    """Which operators lead from the sources to the results, in their order."""
+    wanted = set(results) - set(sources)
+    needed = []
+    for index, operator in reversed(list(enumerate(graph.operators))):
+        if not wanted.isdisjoint(operator.outputs):
+            needed.append(index)
+            wanted.difference_update(operator.outputs)
+            wanted.update(_variables(graph, operator) - set(sources))
+    if wanted:
+        missing = ", ".join(f"'{graph.tensors[index].name}'" for index in sorted(wanted))
+        raise GraphError(f"the outputs depend on {missing}, which the inputs do not give")
+    return needed[::-1]
+
+
+def _variables(graph: Subgraph, operator: Operator) -> set[int]:
+    """The operator's inputs that are no constants."""
+    return {index for index in operator.inputs if index >= 0 and not graph.tensors[index].data}
+
+
+def _keep(file: bytearray, start: int, kept: Sequence[int]) -> None:
+    """Shorten a vector of tables to some of its items; start: of the first."""
+    offsets = np.frombuffer(file, "<u4", int.from_bytes(file[start - 4 : start], "little"), start)
+    shifts = [4 * (index - place) for place, index in enumerate(kept)]
+    shortened = (offsets[list(kept)] + np.array(shifts, np.uint32)).astype("<u4").tobytes()
+    del offsets  # it keeps the file from growing
+    file[start - 4 : start + len(shortened)] = len(kept).to_bytes(4, "little") + shortened

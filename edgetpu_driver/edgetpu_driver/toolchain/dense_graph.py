@@ -1,0 +1,89 @@
+"""A square matrix times a vector, the graph of the matrix engine.
+
+Operators and weight scales are those for which it is known where edgetpu_compiler puts every weight and
+every row's multiplier, so that both can be replaced in a compiled model.
+"""
+
+from __future__ import annotations
+
+import re
+from math import sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import GraphError
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.toolchain.graph_family import GraphFamily
+
+LARGEST = 2048
+"""Rows of the largest matrix: 4 MB of the chip's 8."""
+
+STEPS = 127
+"""Steps of an int8 on either side of zero."""
+
+OUTPUT_CREST = 4.6
+"""Range of the outputs over their standard deviation: of Gaussian ones 1 in 240 000 is beyond."""
+
+_SPREAD = 1 / 128  # of the rows' scales: where all are the same, the compiler keeps no multiplier for each
+
+
+def name(size: int) -> str:
+    """Name of the graph of a matrix of this many rows and columns: "dense_256"."""
+    return f"dense_{size}"
+
+
+def build(size: int) -> bytes:
+    """Graph of a matrix of `size` rows and columns, 1 to 2048, with weights to be replaced.
+
+    Input "x": uint8 [1, size], -1 to 1, zero point 128. Weights "y_steps/weights": int8 [size, size] with a
+    scale for each row: -1 to 1 in the first row, 1/128 more in the last. Output "y": uint8 [1, size], zero
+    point 128, of a range that suits Gaussian inputs and weights the largest of which are 1, and never more
+    than size to either side. Raises GraphError for any other size.
+    """
+    if not 1 <= size <= LARGEST:
+        raise GraphError(f"expected a matrix of 1 to {LARGEST} rows; got {size}")
+    scale = output_scale(size)
+    graph = GraphBuilder(name(size))
+    x = graph.input("x", (1, size), np.uint8, scale=1 / STEPS, zero_point=128)
+    steps = graph.quantize(x, np.int8, scale=1 / STEPS, zero_point=0, name="x_steps")
+    product = graph.fully_connected(
+        steps, _weights(size), weight_scales(size), scale=scale, zero_point=0, name="y_steps"
+    )
+    graph.output(graph.quantize(product, np.uint8, scale=scale, zero_point=128, name="y"))
+    return graph.build()
+
+
+def weight_scales(size: int) -> NDArray[np.float64]:
+    """What a step of the weights in each row is worth: float64 [size]."""
+    return (1 + _SPREAD * np.arange(size) / size) / STEPS
+
+
+def output_scale(size: int) -> float:
+    """What a step of the output is worth."""
+    sigma = sqrt(size) / (_largest_gaussian(size) * _largest_gaussian(size * size))
+    return min(OUTPUT_CREST * sigma, size) / STEPS
+
+
+def _largest_gaussian(count: int) -> float:
+    """How many standard deviations the largest of so many Gaussian values is, in the median."""
+    return NormalDist().inv_cdf((1 + 0.5 ** (1 / count)) / 2)
+
+
+def _weights(size: int) -> NDArray[np.int8]:
+    """Values that use all of int8 and no two rows of which are alike, for the compiler not to simplify."""
+    index = np.arange(size * size, dtype=np.uint32).reshape(size, size)
+    mixed = (index * np.uint32(2654435761)) >> np.uint32(16)  # multiplicative hashing (Knuth)
+    return ((mixed % np.uint32(2 * STEPS + 1)).astype(np.int16) - STEPS).astype(np.int8)
+
+
+FAMILIES = (
+    GraphFamily(
+        "dense_<size>",
+        re.compile(r"dense_([1-9]\d{0,3})"),
+        lambda size: build(int(size)),
+        "a square matrix times a vector, its weights to be replaced",
+        (name(256), name(512), name(1024)),
+    ),
+)

@@ -1,0 +1,52 @@
+"""The graph families of all installed packages.
+
+A package offers its own with an entry point of the group "edgetpu.graphs" that names a tuple of GraphFamily:
+
+    entry_points={"edgetpu.graphs": ["edgetpu_perception = edgetpu_perception.graphs.families:FAMILIES"]}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+
+from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_driver.toolchain.graph_family import GraphFamily
+
+GROUP = "edgetpu.graphs"
+
+EXPECTED = "edgetpu_perception"
+"""The package of this suite that offers families."""
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The families there are, and what keeps others from being there."""
+
+    families: tuple[GraphFamily, ...]
+    problems: tuple[str, ...]
+    """A sentence for each package whose families are missing."""
+
+
+def catalogue() -> Catalogue:
+    """Families of this package, then those of the other installed packages by the packages' names."""
+    families = list(dense.FAMILIES)
+    problems = []
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if EXPECTED not in points:
+        problems.append(f"{EXPECTED} is not installed, so its graphs are missing")
+    for name in sorted(points):
+        offered = _load(points[name])
+        if isinstance(offered, ImportError):
+            problems.append(f"the graphs of {name} are missing: {offered}")
+        else:
+            families.extend(offered)
+    return Catalogue(tuple(families), tuple(problems))
+
+
+def _load(point: EntryPoint) -> tuple[GraphFamily, ...] | ImportError:
+    try:
+        offered: tuple[GraphFamily, ...] = point.load()
+    except ImportError as error:
+        return error
+    return offered

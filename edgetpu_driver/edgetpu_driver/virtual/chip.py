@@ -1,0 +1,137 @@
+"""The chip of a virtual stick: boot loader or firmware, registers, endpoints, power."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from edgetpu_driver.usb.fault_diagnosis import Interrupt
+from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register, register_width
+from edgetpu_driver.virtual.boot_loader import BootLoader
+from edgetpu_driver.virtual.processor import Processor, QueuedEvent
+from edgetpu_driver.virtual.program_library import ProgramLibrary
+from edgetpu_driver.virtual.register_file import RegisterFile
+from edgetpu_driver.virtual.simulated_timing import compute_seconds
+from edgetpu_driver.virtual.usb_descriptors import max_packet
+
+_VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
+_CREDIT_BITS = 21
+
+
+class Silicon:
+    """What is behind the endpoints. TimeoutError: it does not answer; OverflowError: it sends too much."""
+
+    def __init__(self, library: ProgramLibrary, super_speed: bool, boot_mode: bool, celsius: float) -> None:
+        self._registers = RegisterFile(celsius)
+        self._processor = Processor(library)
+        self._max_packet = max_packet(super_speed)
+        self.power_on(boot_mode)
+
+    def power_on(self, boot_mode: bool) -> None:
+        """Start from nothing, in the boot loader or with the firmware in place."""
+        self._boot_loader = BootLoader()
+        self.boot_mode = boot_mode
+        self._interrupt_words: deque[int] = deque()
+        self._registers.reset()
+        self._processor.reset()
+
+    def reset(self) -> bool:
+        """A USB bus reset; whether the stick changes its identity by it."""
+        starts_firmware = self.boot_mode and self._boot_loader.complete
+        self.power_on(self.boot_mode and not starts_firmware)
+        return starts_firmware
+
+    @property
+    def hang_reason(self) -> str:
+        """Why the bulk endpoints do not answer; empty while they do."""
+        return self._processor.hang_reason
+
+    @property
+    def begins_program(self) -> bool:
+        """Whether the next bytes to come begin a program."""
+        return self._processor.idle
+
+    def interrupt(self, interrupt: Interrupt) -> None:
+        """Raise an interrupt that is enabled; a fatal one comes with error registers and stops the chip."""
+        if interrupt is Interrupt.FATAL_ERROR:
+            self._registers.set_error()
+            self._processor.hang("the chip stopped with a fatal error")
+        if self._registers.raise_interrupt(interrupt):
+            self._interrupt_words.append(interrupt)
+
+    def give_interrupt(self) -> bytes:
+        """The next word of the interrupt endpoint; empty when none is pending."""
+        return self._interrupt_words.popleft().to_bytes(4, "little") if self._interrupt_words else b""
+
+    def control(self, request_type: int, request: int, value: int, index: int, data: bytes) -> bytes | None:
+        """A control transfer: the answer, no bytes where none are asked for; None is a stall."""
+        if self.boot_mode:
+            return self._boot_loader.control(request_type, request, value, data, len(data))
+        address = index << 16 | value
+        width = register_width(address)
+        if request_type not in (_VENDOR_OUT, _VENDOR_IN) or (request, len(data)) != (int(width == 4), width):
+            return None
+        if request_type == _VENDOR_OUT:
+            if not self._registers.write(address, int.from_bytes(data, "little")):
+                raise TimeoutError
+            if self._registers.asleep:
+                self._processor.reset()
+            return b""
+        content = self._registers.read(address)
+        if content is None:
+            raise TimeoutError
+        if address == Register.ep_status_credit:
+            content = sum(
+                each << position * _CREDIT_BITS for position, each in enumerate(self._processor.credits)
+            )
+        return content.to_bytes(width, "little")
+
+    def take(self, data: bytes) -> bool:
+        """Bytes for the bulk endpoint; False: it takes nothing."""
+        if self._processor.hang_reason or self.boot_mode:
+            return False
+        if not self._registers.takes_work or self._registers[Register.multi_bo_ep]:
+            self._processor.hang("a frame came before the chip was brought up")
+            return False
+        self._processor.take(data, self._registers[Register.descr_ep])
+        return True
+
+    def compute_seconds(self) -> float:
+        """How long it has computed since this was last asked."""
+        cycles, self._processor.cycles = self._processor.cycles, 0
+        divider = GCB_CLOCK_DIVIDER.of(self._registers[Register.scu_ctrl_3])
+        return compute_seconds(cycles, divider) if cycles else 0.0
+
+    def give_event(self, size: int) -> QueuedEvent | None:
+        """What one read of the event endpoint gets; None: nothing is there."""
+        events = self._processor.events
+        if self._processor.hang_reason or self.boot_mode or not events:
+            return None
+        if len(events[0].packet) > size:
+            raise OverflowError
+        return events.popleft()
+
+    def give_outputs(self, size: int) -> tuple[bytes, bool]:
+        """What one read of the activations endpoint gets, and whether it ends before its time is up.
+
+        Packets until the buffer is full or one is short; each output starts a new packet.
+        """
+        if self._processor.hang_reason or self.boot_mode:
+            return b"", False
+        chunk = min(self._registers[Register.outfeed_chunk_length] * 8 or self._max_packet, self._max_packet)
+        outputs = self._processor.outputs
+        data = b""
+        while outputs and len(data) < size:
+            space = size - len(data)
+            if chunk < self._max_packet:
+                count = min(chunk, len(outputs[0]))
+            else:  # all whole packets that fit at once, else the short last one
+                count = min(space // chunk * chunk or chunk, len(outputs[0]))
+            if count > space:
+                raise OverflowError
+            data += outputs[0][:count]
+            outputs[0] = outputs[0][count:]
+            if not outputs[0]:
+                outputs.popleft()
+            if count % self._max_packet:
+                return data, True
+        return data, len(data) == size

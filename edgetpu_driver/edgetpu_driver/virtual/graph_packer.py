@@ -1,0 +1,222 @@
+"""Wraps an uncompiled quantised graph into the container that the Edge TPU compiler writes.
+
+Google's compiler is closed, so nothing here could run on a real stick. What is real is everything that the
+host has to deal with: the custom operator and its options, the package, parameter caching, DMA hints, output
+tiles, and parameter bytes that cross the wire. The virtual device tells programs by their instruction stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from edgetpu_driver.compiled_model import (
+    CUSTOM_OP,
+    FURTHER_PACKAGES_KEY,
+    PACKAGE_KEY,
+    PARAMETER_MEMORY_BYTES,
+    VIRTUAL_COMPILER,
+    caching_token,
+)
+from edgetpu_driver.darwinn.executable import (
+    DataType,
+    Description,
+    Direction,
+    DmaHint,
+    Executable,
+    ExecutableType,
+    Hint,
+    InstructionHint,
+    InterruptHint,
+    Layer,
+    Package,
+)
+from edgetpu_driver.darwinn.package_writer import write_package
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite import flexbuffer
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import Subgraph, parse_model
+from edgetpu_driver.virtual.packed_program import bitstream
+from edgetpu_driver.virtual.tile_layout import output_layout, padded_elements, round_up
+from edgetpu_driver.weights.compiler_layout import ParameterBlobs, encode_parameters
+from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
+
+_MIN_RUNTIME_VERSION = 14
+_CHIP_ID = 18  # what edgetpu_compiler writes for the chip "beagle"
+_WIRE_WORD_BYTES = 8
+_CACHING_INSTRUCTIONS = 67  # as in real parameter caching programs of small models
+_BASE_INSTRUCTIONS, _INSTRUCTIONS_PER_OPERATOR = 180, 64
+_DONE = InterruptHint(0)
+
+_WIRE_TYPES = {
+    np.dtype(np.uint8): DataType.FIXED_POINT8,
+    np.dtype(np.int8): DataType.SIGNED_FIXED_POINT8,
+    np.dtype(np.int16): DataType.SIGNED_FIXED_POINT16,
+}
+
+
+def pack(graph: bytes, *, name: str, token: int | None = None) -> bytes:
+    """The compiled model of a quantised .tflite graph, for the virtual device; always the same bytes.
+
+    Inputs and outputs keep name, shape, dtype and quantisation. The instruction stream that runs depends on
+    everything in the graph but the values of its weights, and on the place of the parameters; the one that
+    caches these, on their number and place only. The parameters are laid out as edgetpu_compiler does where
+    that is known (parameter_blob), otherwise as in `plain_parameters.parameters_of`. `token`: the caching
+    token of models that are to be in the chip's memory together; each then has a place of its own there.
+    Raises ModelFormatError for a malformed graph and ModelUnsupportedError for one whose inputs and outputs
+    the chip cannot have.
+    """
+    subgraph = parse_model(graph).subgraphs[0]
+    _check(subgraph)
+    inputs, outputs = subgraph.input_specs, subgraph.output_specs
+    package = Package(
+        executables=_executables(graph, subgraph, name, token),
+        min_runtime_version=_MIN_RUNTIME_VERSION,
+        compiler_version=VIRTUAL_COMPILER,
+    )
+    options: dict[str, flexbuffer.Value] = {
+        "1": 0,
+        PACKAGE_KEY: write_package(package),
+        "5": -1,
+        "6": [_CHIP_ID],
+        FURTHER_PACKAGES_KEY: [],
+    }
+    builder = GraphBuilder(f"{name}, packed for the virtual Edge TPU")
+    operands = [
+        builder.input(spec.name, spec.shape, spec.dtype, scale=spec.scale, zero_point=spec.zero_point)
+        for spec in inputs
+    ]
+    for result in builder.custom(CUSTOM_OP, operands, outputs, flexbuffer.encode(options)):
+        builder.output(result)
+    return builder.build()
+
+
+def _check(graph: Subgraph) -> None:
+    if any(operator.custom_code == CUSTOM_OP for operator in graph.operators):
+        raise ModelUnsupportedError("the graph is compiled for the Edge TPU already")
+    specs = (*graph.input_specs, *graph.output_specs)
+    if len({spec.name for spec in specs}) != len(specs):
+        raise ModelUnsupportedError("expected inputs and outputs of different names")
+    for spec in specs:
+        if spec.dtype not in _WIRE_TYPES or not spec.scale > 0:
+            quantisation = f"with scale {spec.scale}"
+            raise ModelUnsupportedError(
+                f"expected inputs and outputs of quantised uint8, int8 or int16; got {spec} {quantisation}"
+            )
+        if min(spec.shape, default=0) < 1:
+            raise ModelUnsupportedError(f"expected inputs and outputs of fixed shapes; got {spec}")
+        if _batch(spec) != 1:
+            raise ModelUnsupportedError(f"expected a batch of 1; got {spec}")
+
+
+def _executables(
+    graph: bytes, subgraph: Subgraph, name: str, shared_token: int | None
+) -> tuple[Executable, ...]:
+    """Execution only and parameter caching, or one stand-alone executable if there is nothing to cache."""
+    parameters = _parameters(graph)
+    inputs = tuple(_input_layer(spec) for spec in subgraph.input_specs)
+    outputs = tuple(_output_layer(spec) for spec in subgraph.output_specs)
+    place = name if shared_token else ""
+    shape = with_parameters(graph, bytes(len(parameters_of(graph))))
+    program = bitstream(
+        hashlib.sha256(shape + place.encode()).digest(),
+        _BASE_INSTRUCTIONS + _INSTRUCTIONS_PER_OPERATOR * len(subgraph.operators),
+        [layer.name for layer in inputs],
+        [layer.name for layer in outputs],
+    )
+    token = (shared_token or caching_token(graph)) if parameters.caching else 0
+    execution = Executable(
+        type=ExecutableType.EXECUTION_ONLY if parameters.caching else ExecutableType.STAND_ALONE,
+        name=name,
+        parameter_caching_token=token,
+        bitstreams=(program,),
+        parameters=parameters.execution,
+        hints=(
+            InstructionHint(0),
+            *(_transfer(Description.INPUT, layer.name, layer.size_bytes) for layer in inputs),
+            *_parameter_transfer(parameters.execution),
+            *(_transfer(Description.OUTPUT, layer.name, layer.size_bytes) for layer in outputs),
+            _DONE,
+        ),
+        fully_deterministic=True,
+        inputs=inputs,
+        outputs=outputs,
+    )
+    if not parameters.caching:
+        return (execution,)
+    return execution, _caching_executable(parameters.caching, token, place)
+
+
+def _parameters(graph: bytes) -> ParameterBlobs:
+    """As edgetpu_compiler lays them out where that is known, else one weight after the other."""
+    try:
+        return encode_parameters(parse_model(graph))
+    except ModelUnsupportedError:
+        plain = parameters_of(graph)
+        fits = len(plain) <= PARAMETER_MEMORY_BYTES
+        return ParameterBlobs(plain, b"") if fits else ParameterBlobs(b"", plain)
+
+
+def _caching_executable(parameters: bytes, token: int, place: str) -> Executable:
+    digest = hashlib.sha256(len(parameters).to_bytes(8, "little") + place.encode()).digest()
+    return Executable(
+        type=ExecutableType.PARAMETER_CACHING,
+        name="Unknown",
+        parameter_caching_token=token,
+        bitstreams=(bitstream(digest, _CACHING_INSTRUCTIONS, (), ()),),
+        parameters=parameters,
+        hints=(InstructionHint(0), *_parameter_transfer(parameters), _DONE),
+        fully_deterministic=True,
+        inputs=(),
+        outputs=(),
+    )
+
+
+def _transfer(description: Description, name: str, size: int) -> Hint:
+    direction = Direction.OUTFEED if description is Description.OUTPUT else Direction.INFEED
+    return DmaHint(description, direction, name, 0, size)
+
+
+def _parameter_transfer(parameters: bytes) -> Sequence[Hint]:
+    return [_transfer(Description.PARAMETER, "", len(parameters))] if parameters else []
+
+
+def _batch(spec: TensorSpec) -> int:
+    """The extent of everything before (y, x, z); a tensor of one dimension has no batch."""
+    return prod(spec.shape[: max(1, len(spec.shape) - 3)]) if len(spec.shape) > 1 else 1
+
+
+def _wire_shape(spec: TensorSpec) -> tuple[int, int, int]:
+    """(y, x, z) of a tensor with a batch of 1."""
+    y_dim, x_dim, z_dim = (1, 1, 1, *spec.shape)[-3:]
+    return y_dim, x_dim, z_dim
+
+
+def _input_layer(spec: TensorSpec) -> Layer:
+    shape = _wire_shape(spec)
+    return _layer(spec, shape, prod(shape))
+
+
+def _output_layer(spec: TensorSpec) -> Layer:
+    shape = _wire_shape(spec)
+    layer = _layer(spec, shape, padded_elements(shape))
+    return replace(layer, layout=output_layout(shape))
+
+
+def _layer(spec: TensorSpec, shape: tuple[int, int, int], elements: int) -> Layer:
+    data_type = _WIRE_TYPES[spec.dtype]
+    # The wire's numbers are unsigned.
+    shift = 1 << (8 * data_type.size - 1) if data_type.is_signed_fixed else 0
+    return Layer(
+        name=spec.name,
+        size_bytes=round_up(elements * data_type.size, _WIRE_WORD_BYTES),
+        shape=shape,
+        data_type=data_type,
+        zero_point=spec.zero_point + shift,
+        dequantization_factor=spec.scale,
+    )

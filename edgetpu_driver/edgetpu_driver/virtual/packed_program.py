@@ -1,0 +1,56 @@
+"""Machine code for the virtual Edge TPU: instruction streams of the real form that only carry a digest.
+
+What an instruction computes is known in part only, so no real program can be written here. These streams have
+the real frame, load the addresses that real ones load, and hold in the immediates of scalar moves a sequence
+that the digest determines, so that every program has bytes of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgetpu_driver.darwinn.executable import Description, FieldOffset, InstructionBitstream, Position
+from edgetpu_driver.darwinn.instructions.fields import FIELDS, WORD_BITS
+from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder
+
+_SCALAR_REGISTERS = 32
+_ADDRESS_BIT = next(field.position for field in FIELDS if field.name == "imm_scalar")
+
+
+def bitstream(
+    digest: bytes, length: int, inputs: Sequence[str], outputs: Sequence[str]
+) -> InstructionBitstream:
+    """A program of `length` instructions that depends on the digest and nothing else.
+
+    inputs, outputs: names of the layers whose addresses it loads, besides those of parameters and scratch.
+    """
+    builder = ProgramBuilder()
+    fields = []
+    for register, (description, name, position) in enumerate(_address_targets(inputs, outputs)):
+        index = builder.move(register % _SCALAR_REGISTERS, 0)
+        fields.append(FieldOffset(description, name, position, bit=index * WORD_BITS + _ADDRESS_BIT))
+    for register, word in enumerate(_words(digest, length - len(builder))):
+        builder.move(register % _SCALAR_REGISTERS, word)
+    return InstructionBitstream(builder.build(), tuple(fields))
+
+
+def _address_targets(
+    inputs: Sequence[str], outputs: Sequence[str]
+) -> list[tuple[Description, str, Position]]:
+    """Which addresses a program loads, in the order of real ones."""
+    lower, upper = Position.LOWER_32BIT, Position.UPPER_32BIT
+    targets = [(Description.PARAMETER, "", lower), (Description.PARAMETER, "", upper)]
+    if outputs:
+        targets += [(Description.SCRATCH, "", lower), (Description.SCRATCH, "", upper)]
+    for description, names in ((Description.INPUT, inputs), (Description.OUTPUT, outputs)):
+        for name in names:
+            targets += [(description, name, upper), (description, name, lower)]
+    return targets
+
+
+def _words(digest: bytes, count: int) -> list[int]:
+    """32-bit words drawn from the digest."""
+    return [int(word) for word in np.frombuffer(hashlib.shake_256(digest).digest(4 * count), "<u4")]

@@ -1,0 +1,382 @@
+"""A virtual Edge TPU behind the interface of a pyusb backend: pass it as `usb_backend` to EdgeTpu.open."""
+
+# ruff: noqa: ARG002, N803 - the signatures are those of pyusb's IBackend
+from __future__ import annotations
+
+import errno
+import threading
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
+
+from usb.backend import IBackend
+from usb.core import USBError, USBTimeoutError
+
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.usb.fault_diagnosis import Interrupt
+from edgetpu_driver.usb.framing import Tag
+from edgetpu_driver.virtual import usb_descriptors as descriptors
+from edgetpu_driver.virtual.chip import Silicon
+from edgetpu_driver.virtual.fault_injection import SLOW_SECONDS, Fault, FaultScript, Transfer, flip_bit
+from edgetpu_driver.virtual.program_library import ProgramLibrary
+from edgetpu_driver.virtual.simulated_clock import SimulatedClock
+from edgetpu_driver.virtual.simulated_timing import HIGH_SPEED, SUPER_SPEED
+from edgetpu_driver.virtual.usb_port import Handle, Port
+
+_STANDARD_IN = 0x80
+_GET_DESCRIPTOR = 6
+_STRING_DESCRIPTOR = 3
+_OUT, _ACTIVATIONS, _EVENTS, _INTERRUPTS = 0x01, 0x81, 0x82, 0x83
+_EVENT_TAG = 12  # byte of an event packet
+_EXTRA = bytes(range(8))
+_LEAVES = (Fault.UNPLUG, Fault.REPLUG, Fault.REPLUG_IN_BOOT_MODE, Fault.SLOW_REENUMERATION)
+
+
+class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
+    """One stick on a bus of its own. It answers as the silicon would, in simulated time.
+
+    What it can run has to be taught: `teach(compiled, source)`. It learns of a model only what crosses the
+    bus (instructions, with or without addresses, parameters, inputs) and looks the instructions up in its
+    library. Weights are those that crossed the bus, for models packed by virtual.packer and for parameter
+    layouts of Google's compiler that are known (parameter_blob); the parameters of other models are not
+    decoded: as long as they are the file's own the source graph's weights stand for them. Anything else gives
+    noise, and so does running without parameters in memory. Unknown instructions and transfers that do not
+    follow the hints make it hang until it is reset; `hang_reason` says why.
+
+    Transfers and computing take simulated time (virtual.timing): `last_inference_time`, `clock`.
+    """
+
+    def __init__(
+        self,
+        *,
+        serial: str = "",
+        bus: int = 2,
+        ports: tuple[int, ...] = (1,),
+        speed: str = "super",
+        boot_mode: bool = False,
+        library: ProgramLibrary | None = None,
+        celsius: float = 40.0,
+    ) -> None:
+        """A stick plugged in at bus and ports; speed is "super" or "high" (USB 3 or USB 2)."""
+        if speed not in ("super", "high"):
+            raise ValueError(f"expected the speed super or high, got {speed!r}")
+        super().__init__()
+        self.clock = SimulatedClock()
+        self.library = library or ProgramLibrary()
+        self.faults = FaultScript()
+        self.last_inference_time = 0.0
+        """Simulated seconds from the first byte of its instructions to the event that ended it."""
+        self._silicon = Silicon(self.library, speed == "super", boot_mode, celsius)
+        self._super_speed = speed == "super"
+        self._timing = SUPER_SPEED if self._super_speed else HIGH_SPEED
+        self._serial = serial
+        self._port = Port(bus, ports)
+        self._bit_errors = 0
+        self._inference_start = 0.0
+        self._lock = threading.RLock()
+
+    # What a test or a person does to it.
+
+    def teach(
+        self, compiled: CompiledModel | str | Path | bytes, source: str | Path | bytes
+    ) -> VirtualEdgeTpu:
+        """Let it run a compiled model as its source graph computes; paths, bytes or a parsed model.
+
+        Returns the stick itself. Raises what CompiledModel.load raises, and ModelUnsupportedError when the
+        two do not belong together.
+        """
+        if isinstance(compiled, bytes):
+            compiled = CompiledModel.parse(compiled)
+        elif not isinstance(compiled, CompiledModel):
+            compiled = CompiledModel.load(compiled)
+        graph = source if isinstance(source, bytes) else Path(source).read_bytes()
+        self.library.teach(compiled, graph)
+        return self
+
+    def fail(self, fault: Fault, on: Transfer, after: int = 0, times: int = 1) -> None:
+        """Let `after` transfers of that kind pass, then strike the next `times` ones."""
+        self.faults.add(fault, on, after, times)
+
+    def unplug(self) -> None:
+        """Pull the stick out; it loses power."""
+        with self._lock:
+            self._port.leave()
+
+    def plug(self, boot_mode: bool = False, after: float = 0.0) -> None:
+        """Put the stick back into its port, by default with its firmware already loaded.
+
+        after: simulated seconds until it shows on the bus.
+        """
+        with self._lock:
+            self._silicon.power_on(boot_mode)
+            self._port.enumerate(self.clock.monotonic() + after)
+
+    def warn_of_heat(self) -> None:
+        """Let the chip raise its thermal warning."""
+        with self._lock:
+            self._silicon.interrupt(Interrupt.THERMAL_WARNING)
+
+    @property
+    def is_plugged(self) -> bool:
+        """Whether it is in its port, on the bus or about to be."""
+        return self._port.is_plugged
+
+    @property
+    def hang_reason(self) -> str:
+        """Why the chip hangs; empty while it does not."""
+        return self._silicon.hang_reason
+
+    # The backend interface: enumeration and descriptors.
+
+    def enumerate_devices(self) -> Iterator[Handle]:
+        """The stick, if it is plugged in."""
+        there = self._port.is_there(self.clock.monotonic())
+        return iter((Handle(self, self._port.enumeration),) if there else ())
+
+    def get_parent(self, dev: Handle) -> None:
+        """The stick sits on the root hub."""
+
+    def get_device_descriptor(self, dev: Handle) -> SimpleNamespace:
+        """With the identity of the moment."""
+        port, boot_mode = self._port, self._silicon.boot_mode
+        return descriptors.device_descriptor(
+            boot_mode, self._super_speed, port.bus, port.ports, port.address, bool(self._serial)
+        )
+
+    def get_configuration_descriptor(self, dev: Handle, config: int) -> SimpleNamespace:
+        """There is one configuration."""
+        if config:
+            raise IndexError(config)
+        return descriptors.configuration_descriptor()
+
+    def get_interface_descriptor(
+        self,
+        dev: Handle,
+        intf: int,
+        alt: int,
+        config: int,
+    ) -> SimpleNamespace:
+        """There is one interface."""
+        if intf or alt:
+            raise IndexError(intf or alt)
+        return descriptors.interface_descriptor(self._silicon.boot_mode)
+
+    def get_endpoint_descriptor(
+        self,
+        dev: Handle,
+        ep: int,
+        intf: int,
+        alt: int,
+        config: int,
+    ) -> SimpleNamespace:
+        """The endpoints of the running stick."""
+        return descriptors.endpoint_descriptor(ep, self._super_speed)
+
+    # Opening, claiming, resetting.
+
+    def open_device(self, dev: Handle) -> Handle:
+        """Any number of times, as long as the enumeration is current."""
+        self._check(dev)
+        return Handle(self, dev.enumeration)
+
+    def close_device(self, dev_handle: Handle) -> None:
+        """Releases the interface as well."""
+        self._port.release(dev_handle)
+
+    def set_configuration(self, dev_handle: Handle, config_value: int) -> None:
+        """Only configuration 1, and not while another handle has the interface."""
+        self._check(dev_handle)
+        self._port.check_free(dev_handle)
+        if config_value != 1:
+            raise USBError("Entity not found", errno=errno.ENOENT)
+
+    def get_configuration(self, dev_handle: Handle) -> int:
+        """Always 1."""
+        self._check(dev_handle)
+        return 1
+
+    def claim_interface(self, dev_handle: Handle, intf: int) -> None:
+        """One handle at a time."""
+        with self._lock:
+            self._check(dev_handle)
+            self._port.claim(dev_handle)
+
+    def release_interface(self, dev_handle: Handle, intf: int) -> None:
+        """Let another handle claim it."""
+        self._port.release(dev_handle)
+
+    def reset_device(self, dev_handle: Handle) -> None:
+        """Reset the chip; a stick that has just got its firmware enumerates anew under its other identity."""
+        with self._lock:
+            self._check(dev_handle)
+            gone = self._strike(dev_handle, Transfer.RESET, 0) in _LEAVES
+            if not gone and self._silicon.reset():
+                self._port.enumerate(self.clock.monotonic())
+                gone = True
+            if gone:
+                raise USBError("Entity not found", errno=errno.ENOENT)
+
+    def is_kernel_driver_active(self, dev_handle: Handle, intf: int) -> bool:
+        """No kernel driver knows the stick."""
+        return False
+
+    # Transfers.
+
+    def ctrl_transfer(
+        self,
+        dev_handle: Handle,
+        bmRequestType: int,
+        bRequest: int,
+        wValue: int,
+        wIndex: int,
+        data: array[int],
+        timeout: int,
+    ) -> int:
+        """Registers, descriptors and DFU requests; anything else stalls."""
+        with self._lock:
+            fault = self._strike(dev_handle, Transfer.CONTROL, timeout)
+            is_read = bool(bmRequestType & 0x80)
+            payload = data.tobytes() if is_read else self._spoilt(data.tobytes(), fault)
+            if (bmRequestType, bRequest) == (_STANDARD_IN, _GET_DESCRIPTOR):
+                answer = self._descriptor(wValue)
+            else:
+                try:
+                    answer = self._silicon.control(bmRequestType, bRequest, wValue, wIndex, payload)
+                except TimeoutError:
+                    self._time_out(timeout)
+            if answer is None:
+                raise USBError("Pipe error", errno=errno.EPIPE)
+            if is_read and fault is Fault.EXTRA_BYTES:
+                raise USBError("Overflow", errno=errno.EOVERFLOW)
+            self.clock.sleep(self._timing.control_seconds)
+            if not is_read:
+                return len(payload)
+            answer = self._spoilt(answer, fault)
+            count = min(len(answer), len(data))
+            data[:count] = array("B", answer[:count])
+            return count
+
+    def _spoilt(self, data: bytes, fault: Fault | None) -> bytes:
+        if fault is Fault.SHORT_PACKET:
+            return data[: len(data) // 2]
+        if fault is not Fault.BIT_ERROR:
+            return data
+        self._bit_errors += 1
+        return flip_bit(data, self._bit_errors)
+
+    def _descriptor(self, value: int) -> bytes | None:
+        if value >> 8 != _STRING_DESCRIPTOR or self._silicon.boot_mode:
+            return None
+        return descriptors.string_descriptor(value & 0xFF, self._serial)
+
+    def bulk_write(self, dev_handle: Handle, ep: int, intf: int, data: array[int], timeout: int) -> int:
+        """Framed data to endpoint 1; a chip that hangs takes nothing."""
+        with self._lock:
+            fault = self._strike(dev_handle, Transfer.BULK_OUT, timeout)
+            self._port.check_claimed(dev_handle)
+            if ep != _OUT:
+                raise USBError("Entity not found", errno=errno.ENOENT)
+            start, begins = self.clock.monotonic(), self._silicon.begins_program
+            content = self._spoilt(data.tobytes(), fault)
+            if not self._silicon.take(content):
+                self._time_out(timeout)
+            if begins:
+                self._inference_start = start
+            self.clock.sleep(self._timing.bulk(len(content)) + self._silicon.compute_seconds())
+            return len(content)
+
+    def bulk_read(self, dev_handle: Handle, ep: int, intf: int, buff: array[int], timeout: int) -> int:
+        """Activations from endpoint 0x81, events from 0x82."""
+        if ep not in (_ACTIVATIONS, _EVENTS):
+            raise USBError("Entity not found", errno=errno.ENOENT)
+        with self._lock:
+            fault = self._strike(
+                dev_handle, Transfer.OUTPUT if ep == _ACTIVATIONS else Transfer.EVENT, timeout
+            )
+            self._port.check_claimed(dev_handle)
+            try:
+                if ep == _ACTIVATIONS:
+                    data, complete = self._silicon.give_outputs(len(buff))
+                    self.clock.sleep(self._timing.bulk(len(data)) if data else 0.0)
+                else:
+                    data, complete = self._event(len(buff), fault)
+                if fault is Fault.EXTRA_BYTES and data:
+                    data += _EXTRA
+                if len(data) > len(buff):
+                    raise OverflowError
+            except OverflowError as error:
+                raise USBError("Overflow", errno=errno.EOVERFLOW) from error
+            if fault is Fault.SHORT_PACKET:
+                data = data[: len(data) // 2]
+            if not complete:
+                self.clock.sleep(timeout / 1000)
+            if not data and not complete:
+                raise USBTimeoutError("Operation timed out", errno=errno.ETIMEDOUT)
+            buff[: len(data)] = array("B", data)
+            return len(data)
+
+    def _event(self, size: int, fault: Fault | None) -> tuple[bytes, bool]:
+        event = self._silicon.give_event(size)
+        if event is None:
+            return b"", False
+        self.clock.sleep(self._timing.bulk(len(event.packet)))
+        if event.ends_inference:
+            self.last_inference_time = self.clock.monotonic() - self._inference_start
+        if fault is not Fault.WRONG_EVENT:
+            return event.packet, True
+        packet = bytearray(event.packet)
+        packet[_EVENT_TAG] = Tag.INTERRUPT_3
+        return bytes(packet), True
+
+    def intr_read(self, dev_handle: Handle, ep: int, intf: int, buff: array[int], timeout: int) -> int:
+        """The words of endpoint 0x83."""
+        if ep != _INTERRUPTS:
+            raise USBError("Entity not found", errno=errno.ENOENT)
+        with self._lock:
+            self._check(dev_handle)
+            self._port.check_claimed(dev_handle)
+            word = self._silicon.give_interrupt()
+            if not word:
+                self._time_out(timeout)
+            buff[: len(word)] = array("B", word)
+            return len(word)
+
+    def clear_halt(self, dev_handle: Handle, ep: int) -> None:
+        """A stall does not last."""
+        self._check(dev_handle)
+
+    def _check(self, handle: Handle) -> None:
+        self._port.check(handle, self.clock.monotonic())
+
+    def _strike(self, handle: Handle, transfer: Transfer, timeout: int) -> Fault | None:
+        """Let the script's fault for this transfer happen; one that spoils only the data is returned."""
+        self._check(handle)
+        fault = self.faults.strike(transfer)
+        if fault is None:
+            return None
+        if fault in _LEAVES:
+            self._let_leave(fault)
+            if transfer is not Transfer.RESET or fault is Fault.UNPLUG:
+                self._check(handle)
+        if fault is Fault.STALL:
+            raise USBError("Pipe error", errno=errno.EPIPE)
+        if fault is Fault.TIMEOUT:
+            self._time_out(timeout)
+        if fault is Fault.THERMAL_WARNING:
+            self.warn_of_heat()
+        if fault is Fault.CHIP_FAULT:
+            self._silicon.interrupt(Interrupt.FATAL_ERROR)
+        return fault
+
+    def _let_leave(self, fault: Fault) -> None:
+        if fault is Fault.UNPLUG:
+            self.unplug()
+        else:
+            slow = fault is Fault.SLOW_REENUMERATION
+            self.plug(fault is Fault.REPLUG_IN_BOOT_MODE, SLOW_SECONDS if slow else 0.0)
+
+    def _time_out(self, timeout: int) -> NoReturn:
+        self.clock.sleep(timeout / 1000)
+        raise USBTimeoutError("Operation timed out", errno=errno.ETIMEDOUT)

@@ -1,0 +1,215 @@
+"""What a compiled model computes: the graph it was compiled from, with the weights that crossed the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.output_tiles import TileGather
+from edgetpu_driver.darwinn.wire_format import input_from_wire
+from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.errors import EdgeTpuError, GraphError, ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.constant_patch import replace_tensor
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.subgraph_extraction import extract
+from edgetpu_driver.virtual.simulated_timing import compute_cycles
+from edgetpu_driver.weights.compiler_layout import (
+    DecodedParameters,
+    ParameterBlobs,
+    ParameterLayout,
+    parameter_layout,
+)
+from edgetpu_driver.weights.locations import Companions, WeightPlace, weight_places
+from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
+from edgetpu_driver.weights.quantisation import choose, weight_tensors
+
+_SAME_MULTIPLIER = 1e-6  # relative; headers agree with the graph within a unit in the last place
+
+
+class _Engine(Protocol):
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]: ...
+
+
+class TaughtModel:
+    """A compiled model and the graph it was compiled from, which says what its program computes.
+
+    Where the layout of the parameters is known (that of virtual.packer, those of parameter_blob) the weights
+    are those that crossed the bus, and so are those whose places a sidecar lists; elsewhere the graph's stand
+    for the file's own parameters.
+    """
+
+    def __init__(self, compiled: CompiledModel, source: bytes) -> None:
+        """ModelUnsupportedError unless inputs and outputs of the two correspond one to one, in order.
+
+        Where operators of the graph were left to the CPU, tensors within it may correspond by name instead.
+        """
+        source = _compiled_part(compiled, source)
+        self._model = parse_model(source)
+        graph = self._model.subgraphs[0]
+        inputs, outputs = graph.input_specs, graph.output_specs
+        _check_same("input", compiled.inputs, inputs)
+        _check_same("output", compiled.outputs, outputs)
+        self.cycles = compute_cycles(graph)
+        """Of the chip's main clock, for one inference."""
+        self._source = source
+        self._own = _parameters(compiled)
+        self._packed = parameters_of(source) == b"".join(self._own)
+        self._layout = None if self._packed else self._known_layout()
+        unknown = not self._packed and self._layout is None
+        self._places = self._listed_places(compiled) if unknown else ()
+        self._multipliers = self._layout.decode(self._layout.encode()).multipliers if self._layout else {}
+        self._specs = inputs, outputs
+        self._inputs = list(zip(inputs, compiled.input_layers, strict=True))
+        self._outputs = [
+            (spec.name, TileGather(layer))
+            for spec, layer in zip(outputs, compiled.output_layers, strict=True)
+        ]
+        self._engines: dict[tuple[bytes, bytes], _Engine | None] = {}
+
+    def computes_as(self, other: TaughtModel) -> bool:
+        """Whether it is the same model, taught again."""
+        listed = self._places or other._places
+        return not listed and (self._source, self._own) == (other._source, other._own)
+
+    def evaluate(
+        self, inputs: Mapping[str, bytearray], cached: bytes, streamed: bytes
+    ) -> dict[str, bytes] | None:
+        """Output layers as the chip sends them, from input layers as it received them.
+
+        None when these parameters are not those of this model.
+        """
+        engine = self._engine(cached, streamed)
+        if engine is None:
+            return None
+        arrays: dict[str, NDArray[Any]] = {}
+        for spec, layer in self._inputs:
+            wire = np.frombuffer(inputs[layer.name], np.uint8)
+            arrays[spec.name] = input_from_wire(layer, wire).view(spec.dtype).reshape(spec.shape)
+        results = engine.run(arrays)
+        return {gather.layer.name: gather.scatter(results[name]).tobytes() for name, gather in self._outputs}
+
+    def _engine(self, cached: bytes, streamed: bytes) -> _Engine | None:
+        key = (cached, streamed)
+        if key not in self._engines:
+            self._engines.clear()  # one set of parameters at a time is in use
+            self._engines[key] = self._make_engine(cached, streamed)
+        return self._engines[key]
+
+    def _make_engine(self, cached: bytes, streamed: bytes) -> _Engine | None:
+        if self._packed:
+            return CpuEngine(with_parameters(self._source, cached or streamed))
+        if self._layout is not None:
+            try:
+                return self._engine_of(self._layout.decode(ParameterBlobs(cached, streamed)))
+            except EdgeTpuError:
+                return None  # bytes that mean nothing
+        if self._places:
+            return self._engine_of_places(cached, streamed)
+        own_cached, own_streamed = self._own
+        # Outputs may leave before the last parameters arrive.
+        known = cached == own_cached and own_streamed.startswith(streamed)
+        return CpuEngine(self._source) if known else None
+
+    def _engine_of(self, decoded: DecodedParameters) -> _Engine:
+        for index, multipliers in decoded.multipliers.items():
+            if not np.allclose(multipliers, self._multipliers[index], rtol=_SAME_MULTIPLIER, atol=0):
+                (source,), (result,) = self._specs
+                return _Dense(decoded.weights[index], multipliers, source, result)
+        tensors = self._model.subgraphs[0].tensors
+        graph = self._source
+        for index, weights in decoded.weights.items():
+            graph = replace_tensor(graph, tensors[index].name, weights)
+        return CpuEngine(graph)
+
+    def _engine_of_places(self, cached: bytes, streamed: bytes) -> _Engine | None:
+        """The graph with the weights at the listed places, where nothing else differs."""
+        blobs = [np.frombuffer(blob, np.uint8).copy() for blob in (cached, streamed)]
+        own = [np.frombuffer(blob, np.uint8) for blob in self._own]
+        if [blob.size for blob in blobs] != [blob.size for blob in own]:
+            return None
+        graph = self._source
+        for place in self._places:
+            section = place.section_of(blobs[place.streamed])
+            weights = place.section.decode(section)
+            graph = replace_tensor(graph, place.tensor.name, weights)
+            place.section.encode(place.section.decode(place.section_of(own[place.streamed])), section)
+        unchanged = all(np.array_equal(*pair) for pair in zip(blobs, own, strict=True))
+        return CpuEngine(graph) if unchanged else None
+
+    def _listed_places(self, compiled: CompiledModel) -> tuple[WeightPlace, ...]:
+        """The places that a sidecar beside the file lists, for the tensor of the graph that they are of."""
+        try:
+            (place,) = weight_places(compiled, replace(Companions.beside(compiled.path), graph=b""))
+            tensor = choose(weight_tensors(self._model), "")
+        except (EdgeTpuError, ValueError):
+            return ()
+        return (replace(place, tensor=tensor),) if tensor.shape == place.tensor.shape else ()
+
+    def _known_layout(self) -> ParameterLayout | None:
+        """The layout of the parameters, if it is known and the file's own are of it."""
+        try:
+            layout = parameter_layout(self._model)
+            layout.decode(ParameterBlobs(*self._own))
+        except EdgeTpuError:
+            return None
+        return layout
+
+
+class _Dense:
+    """A Dense layer whose multipliers are not the graph's: the arithmetic of the chip itself.
+
+    output[r] = clamp(round(m[r] * sum(w[r, c] * (x[c] - zero point of x))) + zero point of the output)
+    """
+
+    def __init__(
+        self,
+        weights: NDArray[np.int8],
+        multipliers: NDArray[np.float32],
+        source: TensorSpec,
+        result: TensorSpec,
+    ) -> None:
+        self._weights = weights.astype(np.float64)  # sums stay exact
+        self._multipliers = multipliers
+        self._source = source
+        self._result = result
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        source, result = self._source, self._result
+        sums = self._weights @ (inputs[source.name].reshape(-1).astype(np.float64) - source.zero_point)
+        limits = np.iinfo(result.dtype)
+        steps = np.rint(self._multipliers * sums) + result.zero_point
+        values = np.clip(steps, limits.min, limits.max).astype(result.dtype)
+        return {result.name: values.reshape(result.shape)}
+
+
+def _parameters(compiled: CompiledModel) -> tuple[bytes, bytes]:
+    """A model's own parameters: those kept on the chip, those sent with every inference."""
+    cached = compiled.caching.parameters if compiled.caching else b""
+    return bytes(cached), bytes(compiled.execution.parameters)
+
+
+def _compiled_part(compiled: CompiledModel, source: bytes) -> bytes:
+    """The part of a graph that was compiled for the chip, if it does not have all operators."""
+    if not compiled.cpu_operators:
+        return source
+    try:
+        return extract(
+            source, [spec.name for spec in compiled.inputs], [spec.name for spec in compiled.outputs]
+        )
+    except GraphError:
+        return source
+
+
+def _check_same(kind: str, compiled: Sequence[TensorSpec], source: Sequence[TensorSpec]) -> None:
+    expected = [(spec.dtype, int(np.prod(spec.shape))) for spec in compiled]
+    if expected != [(spec.dtype, int(np.prod(spec.shape))) for spec in source]:
+        raise ModelUnsupportedError(
+            f"expected a source graph with the {kind}s {', '.join(map(str, compiled))};"
+            f" it has {', '.join(map(str, source))}"
+        )

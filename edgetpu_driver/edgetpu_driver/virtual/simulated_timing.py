@@ -1,0 +1,68 @@
+"""How long things take on a virtual stick: transfers by the link, computing by the clock of the chip.
+
+Bandwidth and latency of the faster link are such that Dense inferences and uploads take what they are
+reported to take on a USB 3 port: 0.27 to 0.29 ms for 256 x 256 with parameters in memory, 5.6 ms for the
+first of 1024 x 1024.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from edgetpu_driver.tflite.model_reader import Operator, Subgraph
+
+_CLOCK_HZ = (500e6, 250e6, 125e6, 63e6)  # by the clock divider
+_TILES_PER_SIDE = 4
+_TILES = _TILES_PER_SIDE**2
+_CELLS = 64  # per tile; each has its own output channel
+_LANES = 4  # input channels that a cell takes at once
+
+
+@dataclass(frozen=True)
+class LinkTiming:
+    """One way of being connected."""
+
+    transfer_seconds: float
+    """That every bulk transfer takes besides its bytes: the host's turn-around included."""
+    control_seconds: float
+    bytes_per_second: float
+
+    def bulk(self, size: int) -> float:
+        """Seconds for a bulk transfer."""
+        return self.transfer_seconds + size / self.bytes_per_second
+
+
+SUPER_SPEED = LinkTiming(transfer_seconds=60e-6, control_seconds=60e-6, bytes_per_second=210e6)
+HIGH_SPEED = LinkTiming(transfer_seconds=125e-6, control_seconds=250e-6, bytes_per_second=35e6)
+
+
+def compute_seconds(cycles: int, clock_divider: int) -> float:
+    """Seconds for so many cycles of the chip's main clock."""
+    return cycles / _CLOCK_HZ[clock_divider]
+
+
+def compute_cycles(graph: Subgraph) -> int:
+    """Cycles of a graph whose operators run one after the other on all tiles.
+
+    Images are cut into 4 x 4 tiles; within one each cell works on an output channel of its own.
+    """
+    return sum(_cycles(graph, operator) for operator in graph.operators)
+
+
+def _cycles(graph: Subgraph, operator: Operator) -> int:
+    result = graph.tensors[operator.outputs[0]].shape
+    if operator.name in ("CONV_2D", "DEPTHWISE_CONV_2D"):
+        kernel = graph.tensors[operator.inputs[1]].shape[1:]
+        depthwise = operator.name == "DEPTHWISE_CONV_2D"
+        steps = prod(kernel[:2]) if depthwise else _parts(prod(kernel), _LANES)
+        pixels = _parts(result[1], _TILES_PER_SIDE) * _parts(result[2], _TILES_PER_SIDE)
+        return pixels * _parts(result[3], _CELLS) * steps
+    if operator.name == "FULLY_CONNECTED":
+        outputs, inputs = graph.tensors[operator.inputs[1]].shape
+        return _parts(outputs, _CELLS * _TILES) * _parts(inputs, _LANES)
+    return _parts(prod(result), _CELLS * _TILES)
+
+
+def _parts(extent: int, size: int) -> int:
+    return -(-extent // size)

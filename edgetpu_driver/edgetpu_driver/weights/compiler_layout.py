@@ -1,0 +1,346 @@
+"""The parameter bytes of a whole model from the graph it was compiled from, and the weights back from them.
+
+Only layouts that were established on real compiler output are here: Dense, the spot and colour trackers,
+looming and Gabor flow, each for the image sizes that were seen. Anything else is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.darwinn.parameters.channelwise import DepthwiseLayout, RoutingLayout
+from edgetpu_driver.darwinn.parameters.dense import DenseLayout, requantisation_multipliers
+from edgetpu_driver.darwinn.parameters.section import Section
+from edgetpu_driver.darwinn.parameters.single_output import convolution_layout, coordinate_layout
+from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
+
+_GRAPH_INPUT = -1
+_TILES = 16
+_DENSE_ROWS = 64  # per tile
+_STREAMED_SIDE = 128  # images from which on the coordinate rows are sent with every inference
+
+
+@dataclass(frozen=True, eq=False)
+class LayerParameters:
+    """A layer's section of a blob and what is to be stored in it."""
+
+    section: Section
+    tensor: int
+    """Index of the weight tensor in the graph."""
+    weights: NDArray[np.int8]
+    multipliers: NDArray[np.float32] | None = None
+    """Per-row multipliers; None where the layer has one scale."""
+
+
+Part = LayerParameters | RoutingLayout
+
+
+@dataclass(frozen=True)
+class ParameterBlobs:
+    """The parameters of the two executables of a model; empty where an executable has none."""
+
+    caching: bytes
+    """Put into the chip's memory once."""
+    execution: bytes
+    """Sent with every inference."""
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedParameters:
+    """What parameter blobs say, by the index of the weight tensor in the graph."""
+
+    weights: dict[int, NDArray[np.int8]]
+    """Of the tensors' shapes."""
+    multipliers: dict[int, NDArray[np.float32]]
+    """float32[rows], for layers that have them: input scale * weight scale / output scale of each row."""
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterLayout:
+    """What lies in the parameter blobs of a model, in order and without gaps."""
+
+    caching: tuple[Part, ...]
+    execution: tuple[Part, ...] = ()
+
+    def layers(self) -> Iterator[tuple[LayerParameters, int, bool]]:
+        """Each layer, where in its blob it begins, and whether that one is sent with every inference."""
+        for parts, streamed in ((self.caching, False), (self.execution, True)):
+            offset = 0
+            for part in parts:
+                if isinstance(part, LayerParameters):
+                    yield part, offset, streamed
+                offset += _size(part)
+
+    def with_multipliers(self, multipliers: Mapping[int, NDArray[np.float32]]) -> ParameterLayout:
+        """The same with other multipliers, by the index of the weight tensor in the graph."""
+        caching, execution = (
+            tuple(
+                replace(part, multipliers=multipliers[part.tensor])
+                if isinstance(part, LayerParameters) and part.tensor in multipliers
+                else part
+                for part in parts
+            )
+            for parts in (self.caching, self.execution)
+        )
+        return ParameterLayout(caching, execution)
+
+    def encode(self) -> ParameterBlobs:
+        """The blobs with the weights of the graph."""
+        return ParameterBlobs(_encode(self.caching), _encode(self.execution))
+
+    def decode(self, blobs: ParameterBlobs) -> DecodedParameters:
+        """The weights in blobs of this layout; ModelFormatError if they are of another."""
+        decoded = DecodedParameters({}, {})
+        _decode(self.caching, blobs.caching, "cached", decoded)
+        _decode(self.execution, blobs.execution, "streamed", decoded)
+        return decoded
+
+
+def parameter_layout(model: Model) -> ParameterLayout:
+    """The layout that edgetpu_compiler 16 gives to the parameters of a graph.
+
+    ModelUnsupportedError, with the reason, if it is not known for this graph.
+    """
+    graph = model.subgraphs[0]
+    recognised = _STRUCTURES.get(_structure(graph))
+    if recognised is None or len(graph.inputs) != 1:
+        names = ", ".join(operator.name for operator in graph.operators)
+        raise ModelUnsupportedError(f"the parameter layout of a graph of {names or 'nothing'} is not known")
+    return recognised(graph)
+
+
+def encode_parameters(model: Model) -> ParameterBlobs:
+    """The parameter bytes that edgetpu_compiler 16 writes for a graph; raises as `parameter_layout`."""
+    return parameter_layout(model).encode()
+
+
+def decode_parameters(model: Model, blobs: ParameterBlobs) -> DecodedParameters:
+    """The weights in the blobs of a model compiled from a graph of this structure and size.
+
+    ModelUnsupportedError as `parameter_layout`; ModelFormatError if the blobs are not of that layout.
+    """
+    return parameter_layout(model).decode(blobs)
+
+
+def _encode(parts: tuple[Part, ...]) -> bytes:
+    blob = np.zeros(sum(_size(part) for part in parts), np.uint8)
+    offset = 0
+    for part in parts:
+        target = blob[offset : offset + _size(part)]
+        if isinstance(part, RoutingLayout):
+            part.encode(target)
+        else:
+            if isinstance(part.section, DenseLayout) and part.multipliers is not None:
+                part.section.encode_multipliers(part.multipliers, target)
+            part.section.encode(part.weights, target)
+        offset += target.size
+    return blob.tobytes()
+
+
+def _decode(parts: tuple[Part, ...], data: bytes, kind: str, decoded: DecodedParameters) -> None:
+    expected = sum(_size(part) for part in parts)
+    if len(data) != expected:
+        raise ModelFormatError(f"expected {expected} {kind} parameter bytes, got {len(data)}")
+    blob = np.frombuffer(data, np.uint8)
+    offset = 0
+    for part in parts:
+        source = blob[offset : offset + _size(part)]
+        try:
+            if isinstance(part, RoutingLayout):
+                part.check(source)
+            else:
+                decoded.weights[part.tensor] = part.section.decode(source)
+                if isinstance(part.section, DenseLayout):
+                    decoded.multipliers[part.tensor] = part.section.decode_multipliers(source)
+        except ModelFormatError as error:
+            raise ModelFormatError(f"{kind} parameters from byte {offset}: {error}") from error
+        offset += source.size
+
+
+def _size(part: Part) -> int:
+    return part.size if isinstance(part, RoutingLayout) else part.section.size
+
+
+Structure = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+def _structure(graph: Subgraph) -> Structure:
+    """Each operator's name and the positions of the operators that give its operands; constants left out."""
+    producers = dict.fromkeys(graph.inputs, _GRAPH_INPUT)
+    structure = []
+    for position, operator in enumerate(graph.operators):
+        operands = tuple(producers[index] for index in operator.inputs if index in producers)
+        structure.append((operator.name, operands))
+        producers.update(dict.fromkeys(operator.outputs, position))
+    return tuple(structure)
+
+
+def _dense(graph: Subgraph) -> ParameterLayout:
+    operator = graph.operators[1]
+    weights = _weights(graph, operator)
+    rows, columns = weights.shape if len(weights.shape) == 2 else (0, 0)
+    scales = weights.quantization.scales
+    if rows != columns or rows % _DENSE_ROWS or not 0 < rows <= _TILES * _DENSE_ROWS:
+        raise _unknown(operator, weights, "expected a square matrix of 64, 128, .. 1024 rows")
+    if scales.size != rows or np.all(scales == scales[0]):
+        raise _unknown(operator, weights, "expected a scale of its own for every row")
+    source, result = graph.tensors[operator.inputs[0]].spec, graph.tensors[operator.outputs[0]].spec
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        multipliers = requantisation_multipliers(source.scale, scales, result.scale)
+    if not np.all(np.isfinite(multipliers)):
+        raise _unknown(operator, weights, "expected a quantised input and output")
+    return ParameterLayout((_layer(DenseLayout(rows), operator, weights, multipliers),))
+
+
+def _bright(graph: Subgraph) -> ParameterLayout:
+    side = _image_side(graph, (16, 64, 128), channels=1)
+    rows = _coordinate_rows(graph, graph.operators[3:5], side)
+    if side < _STREAMED_SIDE:
+        return ParameterLayout((*rows, RoutingLayout(2)))
+    return ParameterLayout((RoutingLayout(2),), rows)
+
+
+def _colour(graph: Subgraph) -> ParameterLayout:
+    operator = graph.operators[1]
+    weights = _weights(graph, operator)
+    if weights.shape[1:3] != (1, 1):
+        places = "of pattern trackers only the places of the kernel's weights are known"
+        raise _unknown(operator, weights, places)
+    side = _image_side(graph, (64, 128), channels=3)
+    mixer = _convolution(graph, operator, convolution_layout(1, 1, 3), side)
+    rows = _coordinate_rows(graph, graph.operators[4:6], side)
+    if side < _STREAMED_SIDE:
+        return ParameterLayout((mixer, RoutingLayout(_TILES), *rows, RoutingLayout(2)))
+    return ParameterLayout((mixer, RoutingLayout(_TILES), RoutingLayout(2)), rows)
+
+
+def _looming(graph: Subgraph) -> ParameterLayout:
+    side = _image_side(graph, (64, 128), channels=1)
+    gradients = (graph.operators[1], graph.operators[3])
+    kernels = [_convolution(graph, operator, convolution_layout(3, 3, 1), side) for operator in gradients]
+    zones = graph.tensors[graph.operators[6].outputs[0]].shape
+    if zones != (1, 3, 3, 1):
+        raise ModelUnsupportedError(
+            f"the parameter layout of a looming graph with zones {list(zones)} is not known; expected 3x3"
+        )
+    return ParameterLayout((*kernels, RoutingLayout(9)))
+
+
+def _gabor(graph: Subgraph) -> ParameterLayout:
+    side = _image_side(graph, (64, 128), channels=1)
+    return ParameterLayout((_convolution(graph, graph.operators[1], DepthwiseLayout(7, 7, 8), side),))
+
+
+def _coordinate_rows(graph: Subgraph, operators: tuple[Operator, ...], side: int) -> tuple[Part, ...]:
+    """The x and y rows over an image of that side."""
+    section = coordinate_layout(side * side)
+    rows = []
+    for operator in operators:
+        weights = _weights(graph, operator)
+        _check_form(operator, weights, section)
+        rows.append(_layer(section, operator, weights))
+    return tuple(rows)
+
+
+def _convolution(graph: Subgraph, operator: Operator, section: Section, side: int) -> LayerParameters:
+    """The kernels of a convolution that keeps the size of the image."""
+    weights = _weights(graph, operator)
+    _check_form(operator, weights, section)
+    channels = section.shape[3] if isinstance(section, DepthwiseLayout) else section.shape[0]
+    result = graph.tensors[operator.outputs[0]].shape
+    if result != (1, side, side, channels):
+        raise _unknown(
+            operator, weights, f"expected an output {[1, side, side, channels]}, not {list(result)}"
+        )
+    return _layer(section, operator, weights)
+
+
+def _layer(
+    section: Section, operator: Operator, weights: Tensor, multipliers: NDArray[np.float32] | None = None
+) -> LayerParameters:
+    values = np.frombuffer(weights.data, np.int8).reshape(weights.shape)
+    return LayerParameters(section, operator.inputs[1], values, multipliers)
+
+
+def _weights(graph: Subgraph, operator: Operator) -> Tensor:
+    """The constant, symmetric int8 weights of an operator that has no bias, or one of zeros."""
+    if len(operator.inputs) < 2 or operator.inputs[1] == ABSENT:
+        raise ModelUnsupportedError(f"expected {operator.name} to have weights")
+    weights = graph.tensors[operator.inputs[1]]
+    quantisation = weights.quantization
+    if weights.dtype != np.int8 or not weights.data:
+        raise _unknown(operator, weights, "expected constant int8 weights")
+    if not quantisation.scales.size or np.any(quantisation.zero_points):
+        raise _unknown(operator, weights, "expected quantised weights with zero point 0")
+    for index in operator.inputs[2:]:
+        if index != ABSENT and (not graph.tensors[index].data or any(graph.tensors[index].data)):
+            raise _unknown(operator, weights, "expected no bias other than zero")
+    return weights
+
+
+def _check_form(operator: Operator, weights: Tensor, section: Section) -> None:
+    scales = weights.quantization.scales
+    if weights.shape != section.shape:
+        raise _unknown(operator, weights, f"expected {list(section.shape)}")
+    if np.any(scales != scales[0]):
+        raise _unknown(operator, weights, "expected one scale for all weights")
+
+
+def _image_side(graph: Subgraph, sides: tuple[int, ...], *, channels: int) -> int:
+    """The side of the square input image in pixels; ModelUnsupportedError unless it is one of those known."""
+    shape = graph.tensors[graph.inputs[0]].shape
+    for side in sides:
+        if shape == (1, side, side, channels):
+            return side
+    known = ", ".join(f"{side}x{side}x{channels}" for side in sides)
+    raise ModelUnsupportedError(
+        f"the parameter layout for an input {list(shape)} is not known; expected {known}"
+    )
+
+
+def _unknown(operator: Operator, weights: Tensor, reason: str) -> ModelUnsupportedError:
+    return ModelUnsupportedError(
+        f"the parameter layout of {operator.name} with weights {list(weights.shape)} is not known: {reason}"
+    )
+
+
+_START = ("QUANTIZE", (_GRAPH_INPUT,))
+_STRUCTURES: dict[Structure, Callable[[Subgraph], ParameterLayout]] = {
+    (_START, ("FULLY_CONNECTED", (0,)), ("QUANTIZE", (1,))): _dense,
+    (
+        _START,
+        ("RESHAPE", (0,)),
+        ("SOFTMAX", (1,)),
+        ("FULLY_CONNECTED", (2,)),
+        ("FULLY_CONNECTED", (2,)),
+        ("CONCATENATION", (3, 4)),
+    ): _bright,
+    (
+        _START,
+        ("CONV_2D", (0,)),
+        ("RESHAPE", (1,)),
+        ("SOFTMAX", (2,)),
+        ("FULLY_CONNECTED", (3,)),
+        ("FULLY_CONNECTED", (3,)),
+        ("CONCATENATION", (4, 5)),
+    ): _colour,
+    (
+        _START,
+        ("CONV_2D", (0,)),
+        ("MUL", (1, 1)),
+        ("CONV_2D", (0,)),
+        ("MUL", (3, 3)),
+        ("ADD", (2, 4)),
+        ("AVERAGE_POOL_2D", (5,)),
+        ("RESHAPE", (6,)),
+        ("QUANTIZE", (7,)),
+    ): _looming,
+    (_START, ("DEPTHWISE_CONV_2D", (0,)), ("QUANTIZE", (1,))): _gabor,
+    (_START, ("DEPTHWISE_CONV_2D", (0,)), ("AVERAGE_POOL_2D", (1,)), ("QUANTIZE", (2,))): _gabor,
+}
+"""The graphs whose layout is known: each operator with the positions of those that give its operands."""

@@ -1,0 +1,76 @@
+"""The weights of a plain graph one after the other as parameter bytes, as the virtual packer stores them.
+
+The blob holds, operator by operator in the order they run, the weights and then the bias of every CONV_2D,
+DEPTHWISE_CONV_2D and FULLY_CONNECTED, each as it stands in the graph and padded with zeros to 8 bytes;
+constants that operators share are there once. As on the chip, the sign bit of int8 weights is flipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.tflite.model_reader import Tensor, parse_model
+from edgetpu_driver.tflite.schema import tflite_generated as schema
+
+_WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+_WEIGHT_OPERANDS = slice(1, 3)  # weights, bias
+_ALIGNMENT = 8
+_SIGN_BIT = np.uint8(0x80)
+
+
+def parameters_of(graph: bytes) -> bytes:
+    """The parameter bytes of a .tflite graph; b"" if it has no weights."""
+    blob = bytearray()
+    for values, sign in _weights(bytearray(graph)):
+        blob += (values ^ sign).tobytes()
+        blob += bytes(-len(blob) % _ALIGNMENT)
+    return bytes(blob)
+
+
+def with_parameters(graph: bytes, parameters: bytes) -> bytes:
+    """The same graph with other weights; InputError unless as many bytes come as `parameters_of` gives."""
+    expected = len(parameters_of(graph))
+    if len(parameters) != expected:
+        raise InputError(f"expected {expected} parameter bytes, got {len(parameters)}")
+    blob = np.frombuffer(parameters, np.uint8)
+    patched = bytearray(graph)
+    position = 0
+    for values, sign in _weights(patched):
+        values[:] = blob[position : position + values.size] ^ sign
+        position += values.size + -values.size % _ALIGNMENT
+    return bytes(patched)
+
+
+def weight_offsets(graph: bytes) -> dict[str, int]:
+    """Where in the parameter bytes each weight tensor begins, by its name."""
+    offsets, position = {}, 0
+    for tensor in _weight_tensors(graph):
+        offsets[tensor.name] = position
+        position += len(tensor.data) + -len(tensor.data) % _ALIGNMENT
+    return offsets
+
+
+def _weights(graph: bytearray) -> Iterator[tuple[NDArray[np.uint8], np.uint8]]:
+    """Writable views of the graph's weights, and what to XOR each byte with."""
+    tensors = _weight_tensors(bytes(graph))
+    buffers = schema.Model.GetRootAs(graph, 0)
+    for tensor in tensors:
+        sign = _SIGN_BIT if tensor.dtype == np.int8 else np.uint8(0)
+        yield buffers.Buffers(tensor.buffer).DataAsNumpy(), sign
+
+
+def _weight_tensors(graph: bytes) -> list[Tensor]:
+    """The constants that count as weights; parsing has checked every offset that the views rely on."""
+    subgraph = parse_model(graph).subgraphs[0]
+    by_buffer: dict[int, Tensor] = {}
+    for operator in subgraph.operators:
+        if operator.name in _WEIGHTED:
+            for index in operator.inputs[_WEIGHT_OPERANDS]:
+                tensor = subgraph.tensors[index]
+                if index >= 0 and tensor.data:
+                    by_buffer.setdefault(tensor.buffer, tensor)
+    return list(by_buffer.values())

@@ -1,0 +1,1 @@
+"""Place recognition: embeddings of known places and the search for the most similar ones."""

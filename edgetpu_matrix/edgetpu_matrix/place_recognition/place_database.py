@@ -1,0 +1,166 @@
+"""Places by their embeddings: unit vectors with labels, in blocks of rows that change one at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgetpu_driver.errors import InputError
+from edgetpu_matrix import npz_archive as archive
+from edgetpu_matrix.errors import ArchiveError, DatabaseFullError, UnknownPlaceError
+
+KIND = "edgetpu_matrix places 1"
+LARGEST_DIMENSION = 65536
+LONGEST_LABEL = 256
+
+
+class PlaceDatabase:
+    """Embeddings, normalised to length 1, each under the label of its place.
+
+    A place may have several embeddings, one for every view. All have the dimension of the first one, until
+    the last is removed. Rows lie without gaps; removing one puts the last one into its place, so that few
+    rows change.
+    """
+
+    def __init__(self, dimension: int = 0, capacity: int = 1 << 20) -> None:
+        """dimension: of the embeddings, 0: that of the first. capacity: embeddings it takes at most."""
+        self.capacity = capacity
+        self._given = dimension
+        self._rows = np.zeros((0, dimension), np.float32)
+        self._labels: list[str] = []
+        self._order: list[int] = []
+        self._next = 0
+        self._touched: dict[int, int] = {}
+        self.version = 0
+        """Counts the changes."""
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    @property
+    def dimension(self) -> int:
+        """Values of an embedding; 0 until it is known."""
+        return self._rows.shape[1]
+
+    @property
+    def rows(self) -> NDArray[np.float32]:
+        """The unit vectors, [entries, dimension]; a view that later changes show in."""
+        return self._rows[: len(self)]
+
+    @property
+    def places(self) -> dict[str, int]:
+        """The places in the order in which they came, with the number of embeddings of each."""
+        return dict(Counter(self._labels[row] for row in np.argsort(self._order, kind="stable")))
+
+    def label(self, row: int) -> str:
+        """Say which place a row belongs to."""
+        return self._labels[row]
+
+    def age(self, row: int) -> int:
+        """Rank of a row in the order in which they came."""
+        return self._order[row]
+
+    def add(self, label: str, embedding: ArrayLike, replace: bool = False) -> None:
+        """Add an embedding, float [dimension], to a place, a new one if there is none of that label.
+
+        replace: forget what was known of this place. When it fails nothing has changed. Raises InputError for
+        a label or an embedding that is none (see `unit_vector`), DatabaseFullError.
+        """
+        if not label or len(label) > LONGEST_LABEL:
+            raise InputError(f"expected a label of 1 to {LONGEST_LABEL} characters; got {len(label)}")
+        unit = self.unit_vector(embedding)
+        known = self._labels.count(label) if replace else 0
+        if len(self) - known >= self.capacity:
+            raise DatabaseFullError(f"expected at most {self.capacity} embeddings; remove some first")
+        if known:
+            self.remove(label)
+        row = len(self)
+        if row == len(self._rows):
+            grown = np.zeros((max(64, 2 * row), len(unit)), np.float32)
+            if row:
+                grown[:row] = self._rows
+            self._rows = grown
+        self._rows[row] = unit
+        self._labels.append(label)
+        self._order.append(self._next)
+        self._next += 1
+        self._touch(row)
+
+    def remove(self, label: str) -> int:
+        """Remove a place; the number of its embeddings. UnknownPlaceError for a label that none has."""
+        found = [row for row, each in enumerate(self._labels) if each == label]
+        if not found:
+            raise UnknownPlaceError(f"expected one of {len(set(self._labels))} places; got '{label}'")
+        for row in reversed(found):
+            last = len(self) - 1
+            self._rows[row] = self._rows[last]
+            self._rows[last] = 0.0
+            self._labels[row], self._order[row] = self._labels[last], self._order[last]
+            self._labels.pop()
+            self._order.pop()
+            self._touch(row, last)
+        if not self._labels:
+            self._rows = np.zeros((0, self._given), np.float32)
+        return len(found)
+
+    def clear(self) -> None:
+        """Remove all places."""
+        self._touch(*range(len(self)))
+        self._rows = np.zeros((0, self._given), np.float32)
+        self._labels.clear()
+        self._order.clear()
+
+    def changed_since(self, version: int) -> set[int]:
+        """Rows that were added, removed or moved since `version` had that value."""
+        return {row for row, touched in self._touched.items() if touched > version}
+
+    def unit_vector(self, embedding: ArrayLike) -> NDArray[np.float32]:
+        """Normalise an embedding; InputError for another dimension, NaN, infinity and the zero vector."""
+        vector = np.asarray(embedding, np.float64)
+        expected = self.dimension or "any number of"
+        if vector.ndim != 1 or not 1 <= vector.size <= LARGEST_DIMENSION:
+            raise InputError(f"expected an embedding of {expected} values; got shape {list(vector.shape)}")
+        if self.dimension and vector.size != self.dimension:
+            raise InputError(f"expected an embedding of {self.dimension} values; got {vector.size}")
+        if not np.isfinite(vector).all():
+            raise InputError("expected an embedding of finite values; got NaN or infinity")
+        largest = float(np.abs(vector).max())
+        if largest == 0.0:
+            raise InputError("expected an embedding with a direction; got zeros only")
+        vector = vector / largest  # the squares of very large and very small values are out of range
+        return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+    def save(self, path: str | Path) -> None:
+        """Write all places into a file; OSError when it cannot be written."""
+        order = np.argsort(self._order, kind="stable")
+        labels = np.array([self._labels[row] for row in order], np.str_)
+        archive.save(Path(path), KIND, {"labels": labels, "embeddings": self.rows[order]})
+
+    @classmethod
+    def load(cls, path: str | Path, capacity: int = 1 << 20) -> PlaceDatabase:
+        """Read what `save` wrote.
+
+        Raises ArchiveError for any other file, DatabaseFullError for one with more than `capacity`
+        embeddings, OSError when it cannot be read.
+        """
+        path = Path(path)
+        arrays = archive.load(path, KIND, ("labels", "embeddings"))
+        labels, embeddings = arrays["labels"], arrays["embeddings"]
+        if labels.dtype.kind != "U" or embeddings.dtype.kind != "f" or embeddings.ndim != 2:
+            raise ArchiveError(f"{path.name}: expected strings and float embeddings [entries, dimension]")
+        if labels.shape != embeddings.shape[:1]:
+            raise ArchiveError(f"{path.name}: {labels.size} labels for {len(embeddings)} embeddings")
+        database = cls(embeddings.shape[1], capacity)
+        try:
+            for label, embedding in zip(labels.tolist(), embeddings, strict=True):
+                database.add(label, embedding)
+        except InputError as error:
+            raise ArchiveError(f"{path.name}: {error}") from error
+        return database
+
+    def _touch(self, *rows: int) -> None:
+        self.version += 1
+        self._touched.update(dict.fromkeys(rows, self.version))

@@ -1,0 +1,1 @@
+"""Reservoir computing: an echo-state network and its trained readout."""

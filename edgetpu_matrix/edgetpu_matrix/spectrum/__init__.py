@@ -1,0 +1,1 @@
+"""Amplitude spectra of sampled signals, as a matrix product."""

@@ -1,1 +1,0 @@
-"""What turns two views into surfaces, their approach and the edges they show."""

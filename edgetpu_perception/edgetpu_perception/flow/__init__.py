@@ -1,1 +1,0 @@
-"""What finds the shift between two images in their features."""

@@ -1,0 +1,88 @@
+"""The suite's own graphs by name: quantised TFLite models of operators that Google's compiler maps.
+
+A name says everything about a graph, so that a node can ask a driver for it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
+from edgetpu_driver.toolchain.model_files import write_file
+from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.graphs import brightness_slopes as looming
+from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.graphs import spot_evidence as spot
+
+
+def _build_spot_color(digits: str, height: str, width: str) -> bytes:
+    red, green, blue = np.frombuffer(bytes.fromhex(digits), np.int8).tolist()
+    return spot.build((red, green, blue), int(height), int(width))
+
+
+def _build_pattern(height: str, width: str, template_height: str, template_width: str) -> bytes:
+    return pattern.build((int(height), int(width)), (int(template_height), int(template_width)))
+
+
+_SIZE = r"([1-9]\d{0,3})x([1-9]\d{0,3})"
+
+FAMILIES = (
+    GraphFamily(
+        "spot_bright_<height>x<width>",
+        re.compile(f"spot_bright_{_SIZE}"),
+        lambda height, width: spot.build(None, int(height), int(width)),
+        "spot_tracker: the brightest spot",
+        (spot.name(),),
+    ),
+    GraphFamily(
+        "spot_color_<weights, 6 hex digits>_<height>x<width>",
+        re.compile(f"spot_color_([0-9a-f]{{6}})_{_SIZE}"),
+        _build_spot_color,
+        "spot_tracker: a spot of a colour",
+        tuple(spot.name(color) for color in spot.COLORS),
+    ),
+    GraphFamily(
+        "features<order, 1 or 2>_<height>x<width>",
+        re.compile(f"features([12])_{_SIZE}"),
+        lambda order, height, width: features.build(int(height), int(width), int(order)),
+        "optical_flow and visual_compass",
+        (features.name(),),
+    ),
+    GraphFamily(
+        "looming_<height>x<width>",
+        re.compile(f"looming_{_SIZE}"),
+        lambda height, width: looming.build(int(height), int(width)),
+        "looming",
+        (looming.name(), looming.name(128, 128)),
+    ),
+    GraphFamily(
+        "pattern_<height>x<width>_<template height>x<template width>",
+        re.compile(f"pattern_{_SIZE}_{_SIZE}"),
+        _build_pattern,
+        "pattern_tracker",
+        (pattern.name(),),
+    ),
+)
+"""What `edgetpu models build` offers of this package."""
+
+
+def build(name: str) -> bytes:
+    """Build the graph of that name, always the same bytes.
+
+    Raises ModelNameError for any other name, and for sizes without a graph.
+    """
+    return build_graph(name, FAMILIES)
+
+
+def write_model(name: str, directory: Path, data: bytes | None = None) -> Path:
+    """Put a graph under that name into a directory, made when absent, and return the file's path.
+
+    `data`: the graph; without it the suite's own one of that name. A file with these bytes is left alone; any
+    other is replaced in one step. Raises ModelNameError, and OSError when the directory cannot be written.
+    """
+    path = directory / f"{name}.tflite"
+    write_file(path, build(name) if data is None else data)
+    return path

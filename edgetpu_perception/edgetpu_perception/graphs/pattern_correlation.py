@@ -1,0 +1,166 @@
+"""Cross-correlation of an image with a template, the graph of the pattern tracker: one convolution.
+
+The template is the constant WEIGHTS, so that another can be put into a loaded or compiled model. The scale of
+the output cannot change with it: it is chosen for weak templates, and strong ones take smaller weights.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TypeVar
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import GraphError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+
+_Pixel = TypeVar("_Pixel", np.uint8, np.float32, np.float64)
+
+Size = tuple[int, int]
+"""Height and width."""
+
+WEIGHTS = "response/weights"
+"""Name of the constant that holds the template: int8 [1, height, width, 1]."""
+
+LARGEST_KERNEL = 16
+"""Height and width of the largest convolution; with a larger template image and template are pooled."""
+
+CONTRAST = 5.0
+"""Standard deviation of a template, grey levels, up to which its weights use all of int8."""
+
+HEADROOM = 1.6
+"""The output's range over the response of the template to itself."""
+
+_PEAK = 2.5  # of a patch's largest deviation from its mean to its standard deviation, as in photographs
+_NAME = re.compile(r"pattern_(\d+)x(\d+)_(\d+)x(\d+)")
+
+
+def name(search: Size = (64, 64), template: Size = (16, 16)) -> str:
+    """Name of the graph for search images and templates of these sizes, "pattern_64x64_16x16"."""
+    return f"pattern_{search[0]}x{search[1]}_{template[0]}x{template[1]}"
+
+
+def parse(graph_name: str) -> tuple[Size, Size] | None:
+    """Sizes of search image and template from a name; None for the name of another graph."""
+    match = _NAME.fullmatch(graph_name)
+    if match is None:
+        return None
+    height, width, template_height, template_width = map(int, match.groups())
+    return (height, width), (template_height, template_width)
+
+
+def pooling(template: Size) -> int:
+    """How many px apart, in each direction, the cells are that the convolution sees."""
+    return max(1, -(-max(template) // LARGEST_KERNEL))
+
+
+def cells(image: NDArray[_Pixel], pool: int) -> NDArray[_Pixel]:
+    """What the graph makes of an image [H, W] before the convolution.
+
+    With pooling a cell is the average of 2 * pool px in each direction, half of them shared with the next
+    cell, so that cells change little when a pattern moves by less than a cell.
+    """
+    if pool == 1:
+        return image
+    rows, columns = (_cell_count(size, pool) * pool for size in image.shape)
+    averages: NDArray[_Pixel] = cv2.boxFilter(image, -1, (2 * pool, 2 * pool), anchor=(0, 0))
+    return np.ascontiguousarray(averages[:rows:pool, :columns:pool])
+
+
+def _cell_count(size: int, pool: int) -> int:
+    return size // pool - (pool > 1)
+
+
+def kernel_size(search: Size, template: Size) -> Size:
+    """Size of the convolution; GraphError where no graph can be built for these sizes."""
+    pool = pooling(template)
+    label = name(search, template)
+    if min(template) < 2 or template[0] > search[0] or template[1] > search[1]:
+        raise GraphError(f"{label}: expected a template of at least 2x2 px, no larger than the image")
+    if any(size % pool for size in (*search, *template)):
+        raise GraphError(f"{label}: expected sizes that are multiples of {pool}")
+    return _cell_count(template[0], pool), _cell_count(template[1], pool)
+
+
+def response(search: Size, template: Size) -> TensorSpec:
+    """What the graph gives: see `build`."""
+    pool = pooling(template)
+    height, width = kernel_size(search, template)
+    shape = (1, _cell_count(search[0], pool) - height + 1, _cell_count(search[1], pool) - width + 1, 1)
+    return TensorSpec("response", shape, np.dtype(np.int8), response_scale((height, width)), 0)
+
+
+def response_scale(kernel: Size) -> float:
+    """Response per step of the output, in products of weight and grey level, for a kernel of this size."""
+    return HEADROOM * CONTRAST / _PEAK * math.prod(kernel)
+
+
+def build(
+    search: Size = (64, 64), template: Size = (16, 16), weights: NDArray[np.int8] | None = None
+) -> bytes:
+    """Graph of the responses to a template; without weights it looks for a checkerboard.
+
+    Input "image": uint8 [1, height, width, 1], grey. Output "response": int8, zero point 0, one cell for each
+    place where all of the template is inside the image: [1, (H - h) / p + 1, (W - w) / p + 1, 1], H x W being
+    the image, h x w the template, p the `pooling`. `weights`: int8 of the `kernel_size`, their sum 0.
+    Raises GraphError when p does not divide the sizes or the template is larger than the image.
+    """
+    label = name(search, template)
+    pool = pooling(template)
+    kernel = kernel_size(search, template)
+    if weights is None:
+        weights = _checkerboard(kernel)
+    if weights.shape != kernel:
+        raise GraphError(f"{label}: expected weights {list(kernel)}, got {list(weights.shape)}")
+    graph = GraphBuilder(label)
+    image = graph.input("image", (1, *search, 1), np.uint8, scale=1.0, zero_point=0)
+    cells = graph.quantize(image, np.int8, scale=1.0, zero_point=-128)
+    if pool > 1:
+        cells = graph.average_pool_2d(cells, 2 * pool, stride=pool, name="cells")
+    graph.output(
+        graph.conv_2d(
+            cells,
+            weights.reshape(1, *kernel, 1),
+            1.0,
+            scale=response_scale(kernel),
+            zero_point=0,
+            padding="VALID",
+            name="response",
+        )
+    )
+    return graph.build()
+
+
+def quantise(
+    patch: NDArray[np.float32], mask: NDArray[np.bool_], largest_response: float = math.inf
+) -> NDArray[np.int8]:
+    """Weights, int8 [h, w], for a patch of grey levels: proportional to it inside the mask, 0 outside.
+
+    Their sum is exactly 0, so that brightness has no influence. They use all of int8, or less where the
+    patch's response to itself, times HEADROOM, would be more than `largest_response`. All are 0 for a patch
+    without contrast.
+    """
+    deviation = np.where(mask, patch - patch[mask].mean(dtype=np.float64), 0.0)
+    peak, power = float(np.abs(deviation).max()), float(np.sum(deviation**2))
+    if peak < 1e-3:
+        return np.zeros(patch.shape, np.int8)
+    ideal = deviation * min(127 / peak, largest_response / (HEADROOM * power))
+    weights = np.rint(ideal)
+    excess = int(weights.sum())
+    if excess:
+        # Change those by one that were rounded the farthest the wrong way.
+        error = np.where(mask & (np.abs(weights - np.sign(excess)) <= 127), weights - ideal, 0.0)
+        order = np.argsort(-np.sign(excess) * error, axis=None, kind="stable")
+        weights.flat[order[: abs(excess)]] -= np.sign(excess)
+    return weights.astype(np.int8)
+
+
+def _checkerboard(kernel: Size) -> NDArray[np.int8]:
+    rows, columns = np.indices(kernel)
+    board = np.where((rows + columns) % 2, -127, 127).astype(np.int8)
+    board[-1, -1] -= board.sum(dtype=np.int8)  # odd sizes have one more of one sign
+    return board

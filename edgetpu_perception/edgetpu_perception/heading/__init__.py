@@ -1,1 +1,0 @@
-"""What turns features into rotations, and rotations into a heading."""

@@ -1,0 +1,1 @@
+"""Camera images: encodings, resizing, camera geometry and debug drawings."""

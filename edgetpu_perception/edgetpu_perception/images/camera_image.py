@@ -1,0 +1,86 @@
+"""An image on its way to several models: converted, cropped and resized once for all that want the same."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.images.encodings import (
+    ImageError,
+    ImageFault,
+    Pixels,
+    check_image,
+    resize,
+    to_grey,
+    to_rgb,
+)
+
+
+class Region(NamedTuple):
+    """A rectangle of an image, px; a width or height of 0 reaches to the right or lower edge."""
+
+    x_offset: int = 0
+    y_offset: int = 0
+    width: int = 0
+    height: int = 0
+
+    def within(self, width: int, height: int) -> Region:
+        """The same in an image of this size, its own size filled in; ImageError where it sticks out."""
+        own_width = self.width or width - self.x_offset
+        own_height = self.height or height - self.y_offset
+        fits = (
+            0 <= self.x_offset < self.x_offset + own_width <= width
+            and 0 <= self.y_offset < self.y_offset + own_height <= height
+        )
+        if not fits:
+            raise ImageError(
+                ImageFault.REGION,
+                f"expected a part of the image of {width}x{height} px; got {own_width}x{own_height} px "
+                f"at ({self.x_offset}, {self.y_offset})",
+            )
+        return Region(self.x_offset, self.y_offset, own_width, own_height)
+
+
+WHOLE = Region()
+
+
+class CameraImage:
+    """Pixels, and what has been made of them so far.
+
+        image = CameraImage(pixels)
+        flow.update(image, stamp), compass.update(image, stamp)
+
+    The second of two eyes whose models have the same input finds it made.
+    """
+
+    def __init__(self, pixels: NDArray[np.uint8]) -> None:
+        """`pixels`: uint8 [H, W] or [H, W, 3] RGB, not to be changed any more. ImageError for others."""
+        self.pixels: Pixels = check_image(pixels)
+        self.height, self.width = self.pixels.shape[:2]
+        self._converted: dict[tuple[Region, int], Pixels] = {}
+        self._filled: dict[tuple[Region, int, int, int], Pixels] = {}
+
+    def fill(self, region: Region, height: int, width: int, channels: int) -> Pixels:
+        """The input of a model: uint8 [1, height, width, 1 (grey) or 3 (RGB)], read-only.
+
+        `region`: the part of the image to show it. The same array for the same arguments.
+        """
+        key = region, height, width, channels
+        filled = self._filled.get(key)
+        if filled is None:
+            resized = np.ascontiguousarray(resize(self._part(region, channels), height, width))
+            filled = resized.reshape(1, height, width, channels)
+            filled.flags.writeable = False
+            self._filled[key] = filled
+        return filled
+
+    def _part(self, region: Region, channels: int) -> Pixels:
+        key = region, channels
+        part = self._converted.get(key)
+        if part is None:
+            x, y = region.x_offset, region.y_offset
+            cut = self.pixels[y : y + region.height, x : x + region.width]
+            part = self._converted[key] = to_grey(cut) if channels == 1 else to_rgb(cut)
+        return part

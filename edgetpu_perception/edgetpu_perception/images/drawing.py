@@ -1,0 +1,111 @@
+"""What people see on debug images: marks and text drawn onto an RGB picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.images.encodings import Pixels, to_rgb
+
+FOUND = (80, 220, 80)
+LOST = (230, 60, 60)
+FAINT = (255, 200, 0)
+
+
+def canvas(image: Pixels) -> Pixels:
+    """Copy an image, [H, W] or [H, W, 3] RGB, as RGB to draw on."""
+    rgb = to_rgb(image)
+    return rgb.copy() if rgb is image else rgb
+
+
+def to_pixels(image: Pixels, x: float, y: float) -> tuple[float, float]:
+    """Position of normalised coordinates (-1..1 from first to last pixel) in px."""
+    return (x + 1) * (image.shape[1] - 1) / 2, (y + 1) * (image.shape[0] - 1) / 2
+
+
+def crosshair(image: Pixels, u: float, v: float, color: tuple[int, int, int]) -> None:
+    """Draw a cross as large as the image through pixel (u, v), open in the middle."""
+    height, width = image.shape[:2]
+    column, row = round(u), round(v)
+    gap = max(min(height, width) // 24, 2)
+    for start, end in (
+        ((0, row), (column - gap, row)),
+        ((column + gap, row), (width - 1, row)),
+        ((column, 0), (column, row - gap)),
+        ((column, row + gap), (column, height - 1)),
+    ):
+        if start <= end:
+            cv2.line(image, start, end, color, 1)
+    cv2.circle(image, (column, row), gap, color, 1, cv2.LINE_AA)
+
+
+def trail(image: Pixels, points: Iterable[tuple[float, float]], color: tuple[int, int, int]) -> None:
+    """Join points, px, with a line."""
+    line = np.rint(np.array(list(points), np.float64)).astype(np.int32).reshape(-1, 1, 2)
+    cv2.polylines(image, [line], False, color, 1, cv2.LINE_AA)
+
+
+def zones(image: Pixels, energies: Sequence[float], color: tuple[int, int, int]) -> None:
+    """Draw a 3 x 3 grid with the energy of each zone, row by row, as a bar at the bottom of its zone."""
+    height, width = image.shape[:2]
+    columns, rows = ([round(k * size / 3) for k in range(4)] for size in (width, height))
+    most = max((energy for energy in energies if math.isfinite(energy)), default=0.0)
+    for zone, energy in enumerate(energies):
+        row, column = divmod(zone, 3)
+        left, right, top, bottom = columns[column], columns[column + 1], rows[row], rows[row + 1]
+        cv2.rectangle(image, (left, top), (right - 1, bottom - 1), color, 1)
+        if most > 0 and math.isfinite(energy):
+            length = round((right - left - 5) * energy / most)
+            cv2.line(image, (left + 2, bottom - 4), (left + 2 + length, bottom - 4), color, 3)
+
+
+def arrow(image: Pixels, dx: float, dy: float, color: tuple[int, int, int]) -> None:
+    """Draw a shift, px, as an arrow from the middle of the image, at least eight times as long."""
+    height, width = image.shape[:2]
+    magnification = max(min(height, width) / 80, 8.0)
+    start = (width // 2, height // 2)
+    end = (round(start[0] + magnification * dx), round(start[1] + magnification * dy))
+    cv2.arrowedLine(image, start, end, color, 2, cv2.LINE_AA, tipLength=0.2)
+
+
+def inset(image: Pixels, values: NDArray[np.floating[Any]]) -> None:
+    """Show a surface, [rows, columns], in the upper right corner: black where it is lowest."""
+    low, high = float(values.min()), float(values.max())
+    grey = ((values - low) * (255 / max(high - low, 1e-9))).astype(np.uint8)
+    size = max(min(image.shape[:2]) // 3, 1)
+    corner = image[:size, -size:]
+    corner[:] = to_rgb(cv2.resize(grey, corner.shape[1::-1], interpolation=cv2.INTER_NEAREST))
+    cv2.rectangle(image, (image.shape[1] - size, 0), (image.shape[1] - 1, size - 1), FAINT, 1)
+
+
+def dial(image: Pixels, yaw: float, color: tuple[int, int, int]) -> None:
+    """Draw a compass dial into the upper right corner: the needle points up at yaw 0, left at pi / 2."""
+    radius = max(min(image.shape[:2]) // 6, 3)
+    center = (image.shape[1] - radius - 2, radius + 1)
+    cv2.circle(image, center, radius, (0, 0, 0), cv2.FILLED)
+    cv2.circle(image, center, radius, FAINT, 1, cv2.LINE_AA)
+    tip = (round(center[0] - radius * math.sin(yaw)), round(center[1] - radius * math.cos(yaw)))
+    cv2.arrowedLine(image, center, tip, color, 1, cv2.LINE_AA, tipLength=0.3)
+
+
+def box(
+    image: Pixels, center: tuple[float, float], size: tuple[float, float], color: tuple[int, int, int]
+) -> None:
+    """Draw a rectangle of a size, width and height, around a centre, px."""
+    (u, v), (width, height) = center, size
+    corners = [(round(u + sign * width / 2), round(v + sign * height / 2)) for sign in (-1, 1)]
+    cv2.rectangle(image, corners[0], corners[1], color, 1)
+
+
+def caption(image: Pixels, text: str, color: tuple[int, int, int]) -> None:
+    """Write a line of text into the lower left corner, on black."""
+    scale = max(image.shape[1] / 640, 0.35)
+    (width, height), below = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
+    bottom = image.shape[0] - 1
+    cv2.rectangle(image, (0, bottom - height - below - 2), (width + 4, bottom), (0, 0, 0), cv2.FILLED)
+    cv2.putText(image, text, (2, bottom - below), cv2.FONT_HERSHEY_SIMPLEX, scale, color, 1, cv2.LINE_AA)

@@ -1,0 +1,61 @@
+"""The camera of the images, from sensor_msgs/CameraInfo or from a field of view."""
+
+from __future__ import annotations
+
+import math
+
+from sensor_msgs.msg import CameraInfo
+
+from edgetpu_perception.images.pinhole import CameraError, Pinhole
+
+
+class Calibration:
+    """Follows camera_info: `camera` is None until a usable one has come, `problem` says why not."""
+
+    def __init__(self, rectified: bool, horizontal_fov: float = 0.0) -> None:
+        """`horizontal_fov`: rad, for images without a usable camera_info; 0: nothing is assumed of them."""
+        self._rectified = rectified
+        self._horizontal_fov = horizontal_fov
+        self._seen: tuple[object, ...] | None = None
+        self.camera: Pinhole | None = None
+        self.problem = ""
+
+    def update(self, info: CameraInfo) -> bool:
+        """Take over a message; False when it says nothing new."""
+        roi = (info.roi.x_offset, info.roi.y_offset, info.roi.width, info.roi.height)
+        source = [*info.p[0:3], *info.p[4:7], *info.p[8:11]] if self._rectified else info.k
+        k = [float(value) for value in source]
+        d = [] if self._rectified else [float(value) for value in info.d]
+        binning = (info.binning_x, info.binning_y)
+        seen = (info.width, info.height, *k, *d, info.distortion_model, binning, roi)
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        self.camera, self.problem = None, ""
+        if not any(k):
+            self.problem = f"camera_info is uncalibrated: {'P' if self._rectified else 'K'} is 0"
+            return True
+        try:
+            self.camera = Pinhole.from_camera_info(
+                info.width, info.height, k, d, info.distortion_model, binning, roi
+            )
+        except CameraError as error:
+            self.problem = f"camera_info: {error}"
+        return True
+
+    def camera_for(self, width: int, height: int) -> Pinhole | None:
+        """Camera of images of this size: the calibrated one, else one of the assumed field of view."""
+        if self.camera is not None or not self._horizontal_fov:
+            return self.camera
+        focal_length = width / 2 / math.tan(self._horizontal_fov / 2)
+        return Pinhole(width, height, focal_length, focal_length, (width - 1) / 2, (height - 1) / 2)
+
+    def mismatch(self, width: int, height: int) -> str:
+        """Say why the calibration does not fit images of this size; empty when it does or there is none."""
+        camera = self.camera
+        if camera is None or (camera.width, camera.height) == (width, height):
+            return ""
+        return (
+            f"camera_info is for images of {camera.width}x{camera.height} px; "
+            f"got {width}x{height}, so there are no angles"
+        )

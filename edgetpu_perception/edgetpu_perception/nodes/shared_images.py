@@ -1,0 +1,241 @@
+"""The camera of a process: nodes that look at the same images share subscription, decoding and inference."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from numpy.typing import NDArray
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, qos_profile_sensor_data
+from rclpy.serialization import deserialize_message
+from rclpy.subscription import Subscription
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+from std_msgs.msg import Header
+
+from edgetpu_driver.node_kit.driver_connection import InferenceResult
+from edgetpu_driver.node_kit.model_client import ModelClient
+from edgetpu_driver.node_kit.newest_frame import Backlog, take_waiting
+from edgetpu_perception.images.camera_image import CameraImage
+from edgetpu_perception.images.encodings import ImageError, Pixels
+from edgetpu_perception.nodes.image_messages import image_from_compressed_message, image_from_message
+
+# In CDR a message begins with 4 bytes that tell its encoding; the stamp, its first field, takes 8.
+_AFTER_STAMP = 12
+
+Inputs = Mapping[str, NDArray[Any]]
+Done = Callable[[InferenceResult], None]
+ImageListener = Callable[["SharedImage", int], None]
+InfoListener = Callable[[CameraInfo], None]
+
+
+@dataclass(eq=False)  # arrays have no truth value
+class _Answer:
+    """What a model said, or will say, to some inputs."""
+
+    target: tuple[str, str]
+    inputs: Inputs
+    result: InferenceResult | None = None
+    waiting: list[Done] = field(default_factory=list)
+
+    def is_to(self, target: tuple[str, str], inputs: Inputs) -> bool:
+        """Whether this is the same question; inputs that nodes share are the same arrays."""
+        mine = self.inputs
+        return self.target == target and all(mine.get(name) is array for name, array in inputs.items())
+
+
+class SharedImage:
+    """An image message, and what the nodes of this process have made of it so far."""
+
+    def __init__(self, message: Any, decode: Callable[[Any], Pixels]) -> None:
+        self.header: Header = message.header
+        self.stamp = seconds_of(message.header)
+        """Time of the image, s."""
+        self._message, self._decode = message, decode
+        self._image: CameraImage | ImageError | None = None
+        self._answers: list[_Answer] = []
+
+    @property
+    def image(self) -> CameraImage:
+        """The image, decoded when it is first asked for; ImageError for a malformed one."""
+        if self._image is None:
+            try:
+                self._image = CameraImage(self._decode(self._message))
+            except ImageError as error:
+                self._image = error
+        if isinstance(self._image, ImageError):
+            raise self._image
+        return self._image
+
+    def invoke(self, client: ModelClient, inputs: Inputs, done: Done) -> bool:
+        """Run a model on what was made of the image, as ModelClient.invoke does.
+
+        Where another node has asked the same model of the same driver about the same array, its answer is
+        this one's too, now or when it comes.
+        """
+        target = client.target
+        for answer in self._answers:
+            if answer.is_to(target, inputs):
+                if answer.result is None:
+                    answer.waiting.append(done)
+                else:
+                    done(answer.result)
+                return True
+        return self._ask(client, _Answer(target, inputs, waiting=[done]))
+
+    def _ask(self, client: ModelClient, answer: _Answer) -> bool:
+        def answered(result: InferenceResult) -> None:
+            answer.result = result
+            if result.error is not None:
+                self._answers.remove(answer)
+            for output in result.outputs.values():
+                output.flags.writeable = False
+            waiting, answer.waiting = answer.waiting, []
+            for done in waiting:
+                done(result)
+
+        self._answers.append(answer)
+        try:
+            asked = client.invoke(answer.inputs, answered)
+        except BaseException:
+            self._answers.remove(answer)
+            raise
+        if not asked:
+            self._answers.remove(answer)
+        return asked
+
+
+Listener = TypeVar("Listener", ImageListener, InfoListener)
+
+
+class _Topic(ABC, Generic[Listener]):
+    """One subscription, held by one of the nodes that listen; when that leaves, by another."""
+
+    def __init__(self, kind: type[Any], name: str, qos: QoSProfile, *, raw: bool = False) -> None:
+        self._kind, self._name, self._qos, self._raw = kind, name, qos, raw
+        self._listeners: dict[Node, Listener] = {}
+        self._holder: Node | None = None
+        self._subscription: Subscription | None = None
+
+    def add(self, node: Node, listener: Listener) -> None:
+        """Call the listener from now on."""
+        self._listeners[node] = listener
+        if self._holder is None:
+            self._subscribe(node)
+
+    def remove(self, node: Node) -> None:
+        """Call it no more."""
+        self._listeners.pop(node, None)
+        if node is self._holder:
+            node.destroy_subscription(self._subscription)
+            self._holder = self._subscription = None
+            if self._listeners:
+                self._subscribe(next(iter(self._listeners)))
+
+    def _subscribe(self, node: Node) -> None:
+        self._holder = node
+        self._subscription = node.create_subscription(
+            self._kind, self._name, self._on_message, self._qos, raw=self._raw
+        )
+
+    def poll(self) -> None:
+        """Take what waits, without a round of the executor."""
+        if self._subscription is not None:
+            for message in take_waiting(self._subscription, None):
+                self._on_message(message)
+
+    @abstractmethod
+    def _on_message(self, message: Any) -> None: ...
+
+
+class _Images(_Topic[ImageListener]):
+    """Image messages; of those that queued, all after a hiccup, else the newest."""
+
+    def __init__(
+        self,
+        kind: type[Any],
+        name: str,
+        qos: QoSProfile,
+        decode: Callable[[Any], Pixels],
+        afterwards: Callable[[], None],
+    ) -> None:
+        super().__init__(kind, name, qos)
+        self._decode, self._afterwards = decode, afterwards
+        self._backlog = Backlog[Any]()
+
+    def _on_message(self, message: Any) -> None:
+        messages, skipped = self._backlog.select(take_waiting(self._subscription, message))
+        for selected in messages:
+            image = SharedImage(selected, self._decode)
+            for listener in list(self._listeners.values()):
+                listener(image, skipped)
+        self._afterwards()
+
+
+class _Infos(_Topic[InfoListener]):
+    """CameraInfo when it says something new: it comes with every image, and is always the same."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(CameraInfo, name, qos_profile_sensor_data, raw=True)
+        self._seen = b""
+        self._last: CameraInfo | None = None
+
+    def add(self, node: Node, listener: InfoListener) -> None:
+        """Call the listener from now on, and with what is known already."""
+        super().add(node, listener)
+        if self._last is not None:
+            listener(self._last)
+
+    def _on_message(self, message: bytes) -> None:
+        content = message[_AFTER_STAMP:]
+        if content != self._seen:
+            self._seen = content
+            self._last = deserialize_message(message, CameraInfo)
+            for listener in list(self._listeners.values()):
+                listener(self._last)
+
+
+class Cameras:
+    """What the nodes of one executor subscribe to: each topic once for each QoS asked for."""
+
+    def __init__(self) -> None:
+        self._topics: dict[tuple[Any, ...], _Topic[Any]] = {}
+
+    def listen_to_images(
+        self, node: Node, topic: str, *, compressed: bool, qos: QoSProfile, listener: ImageListener
+    ) -> None:
+        """Call `listener` with each image and the number of older ones that were skipped in favour of it.
+
+        topic: its full name, of a CompressedImage if `compressed`.
+        """
+        key = topic, compressed, qos.reliability, qos.depth
+        if key not in self._topics:
+            kind, decode = (
+                (CompressedImage, image_from_compressed_message)
+                if compressed
+                else (Image, image_from_message)
+            )
+            self._topics[key] = _Images(kind, topic, qos, decode, self._poll_camera_info)
+        self._topics[key].add(node, listener)
+
+    def listen_to_camera_info(self, node: Node, topic: str, listener: InfoListener) -> None:
+        """Call `listener` with the CameraInfo on the topic of that full name whenever it changes."""
+        self._topics.setdefault((topic,), _Infos(topic)).add(node, listener)
+
+    def _poll_camera_info(self) -> None:
+        """The one of an image has come while that was worked on."""
+        for topic in self._topics.values():
+            if isinstance(topic, _Infos):
+                topic.poll()
+
+    def leave(self, node: Node) -> None:
+        """Call the node's listeners no more; to be called before the node is destroyed."""
+        for topic in self._topics.values():
+            topic.remove(node)
+
+
+def seconds_of(header: Header) -> float:
+    """Time of an image, s."""
+    return float(header.stamp.sec) + 1e-9 * float(header.stamp.nanosec)

@@ -1,1 +1,0 @@
-"""What finds a template in an image."""

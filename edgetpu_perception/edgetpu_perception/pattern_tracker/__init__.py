@@ -1,0 +1,1 @@
+"""The pattern tracker: finds a patch of an image in other images."""

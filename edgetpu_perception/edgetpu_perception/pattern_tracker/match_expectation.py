@@ -1,0 +1,88 @@
+"""What to expect of the matches of a patch, before it is looked for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.pattern_tracker.patch_alignment import Aligner
+
+NOISE = 4.0
+"""Standard deviation of the pixel noise a template has to stand, grey levels ..."""
+
+TURN = math.radians(5.0)
+"""... with the rotation ..."""
+
+GROWTH = 0.05
+"""... and the change of scale."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """How well a patch can be told from other things.
+
+    A match leaves 1 - score of the picture unexplained; how much of that is normal depends on the patch.
+    """
+
+    unexplained: float
+    """1 - score of the patch itself after turning, scaling, noise and alignment, on average."""
+    least_start: float
+    """Lowest score of it before alignment."""
+    chance: float
+    """1 - score of what natural pictures without the patch hold, one standard deviation."""
+
+    @property
+    def clarity(self) -> float:
+        """Logarithm of chance to unexplained: the larger, the safer."""
+        return math.log(max(self.chance, 1e-9) / self.unexplained)
+
+
+def expect(patch: NDArray[np.float32], mask: NDArray[np.bool_], aligner: Aligner) -> Expectation:
+    """Try a patch out on turned, scaled, shifted and noisy copies of itself and on what pictures are like."""
+    margin = 4  # even, so that pooled cells begin where the patch does
+    height, width = patch.shape
+    padded = cv2.copyMakeBorder(patch, margin, margin, margin, margin, cv2.BORDER_REFLECT_101)
+    x_center, y_center = margin + (width - 1) / 2, margin + (height - 1) / 2
+    random = np.random.default_rng(0)
+    scores, starts = [], []
+    for turn in (-TURN, TURN):
+        for growth in (1 / (1 + GROWTH), 1 + GROWTH):
+            for shift in (0.0, 0.5):
+                a, b = growth * math.cos(turn), growth * math.sin(turn)
+                x, y = x_center + shift, y_center + shift
+                matrix = np.array(
+                    [[a, -b, x - a * x_center + b * y_center], [b, a, y - b * x_center - a * y_center]]
+                )
+                copy = cv2.warpAffine(padded, matrix, padded.shape[::-1], borderMode=cv2.BORDER_REFLECT_101)
+                copy += random.normal(0.0, NOISE, copy.shape).astype(np.float32)
+                found = aligner.align(aligner.levels(copy), x_center, y_center)
+                scores.append(found.score)
+                starts.append(found.start_score)
+    unexplained = min(max(1.0 - float(np.mean(scores)), 1e-4), 1.0)
+    return Expectation(unexplained, min(starts), 1.0 - _chance_score(patch, mask))
+
+
+def _chance_score(patch: NDArray[np.float32], mask: NDArray[np.bool_]) -> float:
+    """Standard deviation of the score at a random place of a natural picture.
+
+    Natural pictures have spectra of about 1/f^2, that is a mean squared difference of grey levels that grows
+    with the distance; the score of a patch t of length 1 then has variance -sum t_i t_j d_ij over that of
+    the picture under the mask.
+    """
+    height, width = patch.shape
+    size = (2 * height, 2 * width)
+    deviation = np.where(mask, patch - patch[mask].mean(dtype=np.float64), 0.0)
+    distance = np.hypot(*np.meshgrid(*(np.fft.fftfreq(n, 1 / n) for n in size), indexing="ij"))
+    power = float(np.sum(deviation**2))
+    patch_variance = -float(np.sum(_autocorrelation(deviation, size) * distance)) / max(power, 1e-9)
+    picture_variance = float(np.sum(_autocorrelation(mask, size) * distance)) / np.count_nonzero(mask)
+    return math.sqrt(min(max(patch_variance / picture_variance, 0.0), 1.0))
+
+
+def _autocorrelation(values: NDArray[np.generic], size: tuple[int, int]) -> NDArray[np.float64]:
+    spectrum = np.fft.rfft2(np.asarray(values, np.float64), size)
+    return np.fft.irfft2(np.abs(spectrum) ** 2, size)

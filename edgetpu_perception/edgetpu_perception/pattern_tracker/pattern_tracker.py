@@ -1,0 +1,354 @@
+"""Finds a pattern, given as a patch of an image, in other images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.protocol import Engine, SwappableEngine
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, camera_image
+from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.images.camera_image import WHOLE, CameraImage
+from edgetpu_perception.images.encodings import Pixels, to_grey
+from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.pattern_tracker.coordinate_locator import CoordinateLocator
+from edgetpu_perception.pattern_tracker.correlation_locator import (
+    MOST_CANDIDATES,
+    MOST_POOLED_CANDIDATES,
+    CorrelationLocator,
+    Locator,
+)
+from edgetpu_perception.pattern_tracker.matching import BELIEVABLE, Matcher, Matches
+from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
+from edgetpu_perception.pattern_tracker.template import Template, TemplateOutcome, View, fit, judge
+
+FLAT = 0.01
+"""Contrast, grey levels, that is none."""
+
+
+@dataclass(frozen=True)
+class MatchResult:
+    """Where the template is in the image; positions and bearings are NaN unless `valid`."""
+
+    stamp: float
+    """Time of the image, s."""
+    valid: bool
+    """False: the template is not in view, or there is none yet."""
+    confidence: float
+    """0..1; at most 0.5 when ambiguous"""
+    ambiguous: bool = False
+    """Another place matches nearly as well."""
+    x: float = math.nan
+    """Centre in px of the image, right positive; (0, 0) is the centre of the first pixel."""
+    y: float = math.nan
+    """The same, down positive."""
+    width: float = math.nan
+    """Of the template, px of the image."""
+    height: float = math.nan
+    x_sigma: float = math.nan
+    """One standard deviation, px."""
+    y_sigma: float = math.nan
+    score: float = math.nan
+    """Normalised cross-correlation at the best place, -1..1; NaN when there is no such place."""
+    runner_up_score: float = math.nan
+    """The same at the best place elsewhere."""
+    offset_x: float = math.nan
+    """The centre again: -1 is the centre of the first column of pixels, 1 that of the last one."""
+    offset_y: float = math.nan
+    """-1 is the centre of the first row of pixels, 1 that of the last one."""
+    offset_x_sigma: float = math.nan
+    offset_y_sigma: float = math.nan
+    bearing_x: float = math.nan
+    """atan2(x, z) in the optical frame, right positive, rad; NaN without a camera of the image's size."""
+    bearing_y: float = math.nan
+    """atan2(y, z) in the optical frame, down positive, rad."""
+    bearing_x_sigma: float = math.nan
+    bearing_y_sigma: float = math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedTemplate:
+    """A patch that was made a template, and what is thought of it."""
+
+    outcome: TemplateOutcome
+    template: Template
+    matcher: Matcher | None
+    """None for a template without contrast."""
+    weights: NDArray[np.float64] | None
+    """Values of the model's filter with which it looks for the template, [1, h, w, channels]; None when it
+    was not accepted."""
+
+
+class PatternTracker:
+    """Finds a template in images, turned by up to about 5 degrees and scaled by up to 5 %.
+
+        tracker = PatternTracker(search=(64, 64), template=(16, 16))
+        outcome = tracker.set_template(image[20:36, 30:46], view=image)
+        result = tracker.update(next_image, stamp)
+
+    The model correlates the template with the whole image; the few best places are then aligned and compared
+    with what can be expected of this very template. `update` runs the model on `engine`; without one the
+    suite's own graph runs on the CPU.
+
+    Where inference is somebody else's, `bind` tells what model it is, and `prepare` and `interpret` are the
+    two halves of `update`; `judge_template` and `use_template` those of `set_template`, between which the
+    model is given the weights.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | None = None,
+        camera: Pinhole | None = None,
+        *,
+        search: pattern.Size = (64, 64),
+        template: pattern.Size = (16, 16),
+        min_confidence: float = 0.2,
+    ) -> None:
+        """`search`: height and width images are resized to; `template`: those of the template, px of them.
+
+        `camera`: intrinsics of the images, for bearings. Results below `min_confidence` are not valid. Raises
+        GraphError for sizes without a graph and ModelUnsupportedError for an engine with another model.
+        """
+        self.camera = camera
+        self.region = WHOLE
+        self.min_confidence = min_confidence
+        self._template_size = template
+        self._engine = engine
+        self._template: Template | None = None
+        self._matcher: Matcher | None = None
+        self._locator: Locator | None = None
+        self._last: tuple[float, float] | None = None
+        self._view: View | None = None
+        self._outputs: tuple[TensorSpec, ...] = ()
+        if engine is None:
+            self._input = ImageInput("image", *search, 1)
+            self._outputs = (pattern.response(search, template),)
+        else:
+            self.bind(engine.inputs, engine.outputs)
+
+    @property
+    def model(self) -> str:
+        """Name of the suite's own graph for these sizes."""
+        return pattern.name((self._input.height, self._input.width), self._template_size)
+
+    @property
+    def weights(self) -> NDArray[np.int8] | None:
+        """The template as steps of the model's filter, int8 [h, w]; None until one is accepted."""
+        return None if self._locator is None else self._locator.weights
+
+    @property
+    def model_weights(self) -> NDArray[np.float64] | None:
+        """The template as values of the model's filter, [1, h, w, channels]: see SwappableEngine."""
+        return None if self._locator is None else self._values_of(self._locator)
+
+    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        """Say what model the inference runs; ModelUnsupportedError when it is not one for patterns.
+
+        A map of responses, as the suite's own graphs give, and two softmax coordinates (the pattern models
+        of LibrEdgeTPU) are understood; in both cases of the template size this tracker was made for.
+        """
+        image = ImageInput.of(inputs)
+        search = image.height, image.width
+        expected = pattern.response(search, self._template_size)
+        mapped = len(outputs) == 1 and outputs[0].shape == expected.shape
+        if not mapped and sum(math.prod(spec.shape) for spec in outputs) != 2:
+            came = ", ".join(map(str, outputs)) or "none"
+            raise ModelUnsupportedError(
+                f"expected an output {list(expected.shape)} or two coordinates for templates of "
+                f"{self._template_size[0]}x{self._template_size[1]} px; got {came}"
+            )
+        self._input, self._outputs = image, tuple(outputs)
+        if self._template is not None:
+            self._locator = self._make_locator(self._template)
+
+    def set_template(
+        self,
+        patch: Pixels,
+        mask: NDArray[Any] | None = None,
+        accept_ambiguous: bool = False,
+        *,
+        view: Pixels | None = None,
+    ) -> TemplateOutcome:
+        """Look for another pattern, if it can be told from other things; else nothing changes.
+
+        `patch`: uint8 [h, w] or [h, w, 3] RGB, cut out of an image like those to come; `mask`: [h, w],
+        non-zero where the patch counts. `view`: the image it was cut out of, by default the last one the
+        tracker got; it gives the scale, and shows whether something else there looks like the patch. Without
+        any view the patch is resized to the template, and nobody knows what looks like it. A patch larger
+        than the template is used up to its size.
+
+        `accept_ambiguous` takes whatever has any contrast. The engine's model gets the template as weights,
+        on a stick without a compiler; when that fails the tracker goes on looking for the pattern before.
+        Raises ImageError for other arrays, ModelUnsupportedError for an engine whose weights cannot be
+        replaced or lie nobody knows where, and DeviceError.
+        """
+        if self._engine is not None and not hasattr(self._engine, "set_weights"):
+            raise ModelUnsupportedError(
+                f"expected an engine whose weights can be replaced; got {type(self._engine).__name__}"
+            )
+        judged = self.judge_template(patch, mask, accept_ambiguous, view=view)
+        if judged.weights is not None:
+            if self._engine is not None:
+                self._give_weights(cast(SwappableEngine, self._engine), judged.weights)
+            self.use_template(judged)
+        return judged.outcome
+
+    def judge_template(
+        self,
+        patch: Pixels,
+        mask: NDArray[Any] | None = None,
+        accept_ambiguous: bool = False,
+        *,
+        view: Pixels | None = None,
+    ) -> JudgedTemplate:
+        """First half of `set_template`, with the same arguments: nothing changes yet."""
+        seen = self._view if view is None else self._look(camera_image(view))
+        template = fit(patch, mask, seen, self._template_size)
+        if template.contrast < FLAT:
+            return JudgedTemplate(judge(template, None, None, accept_ambiguous), template, None, None)
+        matcher = Matcher(template.values, template.mask, pattern.pooling(self._template_size))
+        matches = None if seen is None else self._matches_in(seen, template, matcher)
+        outcome = judge(template, matcher, matches, accept_ambiguous)
+        weights = self._values_of(self._make_locator(template)) if outcome.accepted else None
+        return JudgedTemplate(outcome, template, matcher, weights)
+
+    def use_template(self, judged: JudgedTemplate) -> None:
+        """Second half of `set_template`: the model has the weights from now on."""
+        self._template, self._matcher, self._last = judged.template, judged.matcher, None
+        self._locator = self._make_locator(judged.template)
+
+    def update(self, image: ImageLike, stamp: float = 0.0) -> MatchResult:
+        """Find the template in an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
+
+        Raises ImageError for any other array and for one that `region` sticks out of, DependencyMissingError
+        when there is no engine to run on, and what the engine raises.
+        """
+        frame = self.prepare(image, stamp)
+        if self._matcher is None:
+            return MatchResult(stamp, False, 0.0)
+        engine = self._engine or self._own_engine()
+        return self.interpret(frame, engine.run(frame.inputs))
+
+    def prepare(self, image: ImageLike, stamp: float = 0.0) -> Frame:
+        """First half of `update`: the model's input."""
+        frame = Frame.of(camera_image(image), stamp, self.region, self._input)
+        self._view = self._view_of(frame)
+        return frame
+
+    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> MatchResult:
+        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
+        if self._template is None or self._matcher is None or self._locator is None:
+            return MatchResult(frame.stamp, False, 0.0)
+        grey = self._grey(frame.inputs[self._input.name])
+        candidates = self._locator.find(self._cells(grey), outputs)
+        matches = self._matcher.match(grey, candidates, self._last)
+        if matches.best is None:
+            return MatchResult(frame.stamp, False, 0.0)
+        confidence = self._matcher.certainty(matches.best) * (0.5 if matches.rivals else 1.0)
+        if confidence == 0.0 or confidence < self.min_confidence:
+            return MatchResult(
+                frame.stamp,
+                False,
+                confidence,
+                score=matches.best.score,
+                runner_up_score=matches.runner_up_score,
+            )
+        self._last = matches.best.x, matches.best.y
+        return self._result(frame, self._template, confidence, matches, matches.best)
+
+    def _look(self, image: CameraImage) -> View:
+        return self._view_of(Frame.of(image, 0.0, self.region, self._input))
+
+    def _view_of(self, frame: Frame) -> View:
+        return View(self._grey(frame.inputs[self._input.name]), frame.width, frame.height)
+
+    @staticmethod
+    def _grey(filled: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Grey [H, W] of a model's input."""
+        return filled[0, :, :, 0] if filled.shape[3] == 1 else to_grey(filled[0])
+
+    def _cells(self, grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        return pattern.cells(grey, pattern.pooling(self._template_size))
+
+    def _matches_in(self, view: View, template: Template, matcher: Matcher) -> Matches:
+        """What looks like a template in its own view; all of it when the template itself is not there."""
+        expected = pattern.response((self._input.height, self._input.width), self._template_size)
+        candidates = self._correlator(template, expected).find_without_model(self._cells(view.grey))
+        matches = matcher.match(view.grey, candidates)
+        if matches.best is not None and matcher.certainty(matches.best) < BELIEVABLE:
+            return Matches(None, matches.best.score)
+        return matches
+
+    def _values_of(self, locator: Locator) -> NDArray[np.float64]:
+        channels = self._input.channels
+        values = locator.weights * locator.weight_scale
+        return np.repeat(values[np.newaxis, :, :, np.newaxis], channels, axis=3)
+
+    def _give_weights(self, engine: SwappableEngine, weights: NDArray[np.float64]) -> None:
+        try:
+            engine.set_weights(weights)
+        except InputError as error:  # of a model for something else, as two coordinates alone do not tell
+            height, width = self._template_size
+            raise ModelUnsupportedError(
+                f"expected a model with one kernel, for templates of {width}x{height} px: {error}"
+            ) from error
+
+    def _make_locator(self, template: Template) -> Locator:
+        if len(self._outputs[0].shape) == 4:
+            return self._correlator(template, self._outputs[0])
+        search = self._input.height, self._input.width
+        return CoordinateLocator(template.values, template.mask, self._outputs, search)
+
+    def _correlator(self, template: Template, output: TensorSpec) -> CorrelationLocator:
+        pool = pattern.pooling(self._template_size)
+        most = MOST_CANDIDATES if pool == 1 else MOST_POOLED_CANDIDATES
+        return CorrelationLocator(*template.cells(pool), output, most)
+
+    def _own_engine(self) -> Engine:
+        # Imported late: a node that leaves inference to a driver needs no LiteRT.
+        from edgetpu_driver.engines.cpu import CpuEngine
+
+        search = self._input.height, self._input.width
+        self._engine = CpuEngine(pattern.build(search, self._template_size, self.weights))
+        return self._engine
+
+    def _result(
+        self, frame: Frame, template: Template, confidence: float, matches: Matches, place: Alignment
+    ) -> MatchResult:
+        """From px of the search image to px of the image, to -1..1 and to angles."""
+        x_cell, y_cell = frame.width / self._input.width, frame.height / self._input.height
+        x, y = place.x + template.offset[0], place.y + template.offset[1]
+        u, v = (x + 0.5) * x_cell - 0.5, (y + 0.5) * y_cell - 0.5
+        u_sigma, v_sigma = place.x_sigma * x_cell, place.y_sigma * y_cell
+        x_unit, y_unit = 2 / max(frame.image_width - 1, 1), 2 / max(frame.image_height - 1, 1)
+        bearing = (math.nan,) * 4
+        camera = frame.camera(self.camera)
+        if camera is not None:
+            bearing = camera.bearing_with_sigma(u, v, u_sigma, v_sigma)
+        u, v = u + frame.region.x_offset, v + frame.region.y_offset
+        return MatchResult(
+            frame.stamp,
+            True,
+            confidence,
+            bool(matches.rivals),
+            u,
+            v,
+            template.size[1] * x_cell,
+            template.size[0] * y_cell,
+            u_sigma,
+            v_sigma,
+            place.score,
+            matches.runner_up_score,
+            u * x_unit - 1,
+            v * y_unit - 1,
+            u_sigma * x_unit,
+            v_sigma * y_unit,
+            *bearing,
+        )

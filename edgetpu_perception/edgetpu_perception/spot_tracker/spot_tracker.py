@@ -1,0 +1,169 @@
+"""Tracks the brightest spot of an image, or the strongest one of a colour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.protocol import Engine, SwappableEngine
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_perception.algorithm import Frame, ImageInput, ModelEye
+from edgetpu_perception.graphs import spot_evidence as graph
+from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.spot_tracker.coordinate_decoder import CoordinateDecoder
+from edgetpu_perception.spot_tracker.evidence_decoder import EvidenceDecoder
+from edgetpu_perception.spot_tracker.spot import NO_SPOT, Spot, SpotDecoder
+
+
+@dataclass(frozen=True)
+class SpotResult:
+    """Where the spot is in the image; all numbers but stamp and confidence are NaN unless `valid`."""
+
+    stamp: float
+    """Time of the image, s."""
+    valid: bool
+    confidence: float
+    """0..1"""
+    x: float = math.nan
+    """-1 is the centre of the first column of pixels, 1 that of the last one."""
+    y: float = math.nan
+    """-1 is the centre of the first row of pixels, 1 that of the last one."""
+    x_sigma: float = math.nan
+    y_sigma: float = math.nan
+    bearing_x: float = math.nan
+    """atan2(x, z) in the optical frame, right positive, rad; NaN without a camera of the image's size."""
+    bearing_y: float = math.nan
+    """atan2(y, z) in the optical frame, down positive, rad."""
+    bearing_x_sigma: float = math.nan
+    bearing_y_sigma: float = math.nan
+
+
+class SpotTracker(ModelEye[SpotResult]):
+    """Brightest spot, or strongest spot of a colour, with its error and its direction.
+
+        tracker = SpotTracker()
+        result = tracker.update(image, stamp)
+
+    `update` runs the model on `engine`; without one the suite's own graph runs on the CPU. Where inference is
+    somebody else's, `bind` tells what model it is, and `prepare` and `interpret` are the two halves of
+    `update`. Of several spots of about the same strength the tracker stays with the one it had.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | None = None,
+        camera: Pinhole | None = None,
+        *,
+        color: str | Sequence[float] | None = None,
+        min_confidence: float = 0.2,
+    ) -> None:
+        """`color`: a preset of `graphs.spot.COLORS` or weights of red, green and blue; None: brightness.
+
+        With an engine that is what its model was made for; `set_color` makes it look for another colour.
+        `camera`: intrinsics of the images, for bearings. Results below `min_confidence` are not valid.
+        Raises ColorError for an unknown colour and ModelUnsupportedError for an engine with another model.
+        """
+        self._color = color
+        self._model = graph.name(color)
+        self._fixed = engine is not None
+        self._decoder: SpotDecoder | None = None
+        self._last: tuple[float, float] | None = None
+        super().__init__(engine, camera, min_confidence)
+
+    @property
+    def model(self) -> str:
+        """Name of the suite's own graph for the present colour; `models.build` makes it."""
+        return self._model
+
+    @property
+    def color(self) -> str | Sequence[float] | None:
+        """What is looked for: a preset, weights of red, green and blue, or None for brightness."""
+        return self._color
+
+    def set_color(self, color: str | Sequence[float]) -> None:
+        """Look for another colour, a preset or weights of red, green and blue, from the next image on.
+
+        The engine's model gets other weights, on a stick without a compiler; see SwappableEngine.set_weights
+        for what it raises. Where inference is somebody else's, give the model
+        `graphs.spot.color_filter(color)` first. Raises ColorError for an unknown colour, and
+        ModelUnsupportedError for an engine with a model for brightness or one that keeps its weights.
+        """
+        weights = graph.color_filter(color)
+        colored = self._input is not None and self._input.channels == 3
+        if self._fixed and not colored:
+            raise ModelUnsupportedError("expected an engine with a model for a colour; its input is grey")
+        if self._engine is not None and colored:
+            if not hasattr(self._engine, "set_weights"):
+                raise ModelUnsupportedError(
+                    f"expected an engine whose weights can be replaced; got {type(self._engine).__name__}"
+                )
+            cast(SwappableEngine, self._engine).set_weights(weights)
+        self._model = graph.name(color)
+        self._color = color
+        self._last = None
+        if self._input is not None and colored:
+            self._recognise(self._input, self._outputs)
+        else:  # for brightness there is another graph
+            self._engine = None
+            self._input = None
+            self._decoder = None
+
+    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> SpotResult:
+        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name.
+
+        Raises ModelUnsupportedError when coordinates are not those of what is brightest: two numbers do not
+        tell what a model looks for, their values do.
+        """
+        image = self._bound_input()
+        assert self._decoder is not None
+        spot = self._decoder.decode(frame.inputs[image.name], outputs, self._last)
+        if spot is NO_SPOT or spot.confidence < self.min_confidence:
+            return SpotResult(frame.stamp, False, spot.confidence)
+        self._last = spot.x, spot.y
+        return self._result(frame, image, spot)
+
+    def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
+        """Take an evidence map of the input's size, as of the suite's own graphs, or two softmax coordinates.
+
+        The latter are what the models "bright" and "color" of LibrEdgeTPU give.
+        """
+        self._outputs = tuple(outputs)
+        if len(outputs) == 1 and outputs[0].shape == (1, image.height, image.width, 1):
+            self._decoder = EvidenceDecoder(outputs[0], colored=image.channels == 3)
+        elif sum(math.prod(spec.shape) for spec in outputs) == 2:
+            weights = None
+            if image.channels == 3 and self._color is not None:
+                weights = graph.color_filter(self._color).ravel().tolist()
+            self._decoder = CoordinateDecoder(outputs, image.height, image.width, weights)
+        else:
+            came = ", ".join(map(str, outputs)) or "none"
+            raise ModelUnsupportedError(
+                f"expected an output [1, {image.height}, {image.width}, 1] or two coordinates; got {came}"
+            )
+
+    def _result(self, frame: Frame, image: ImageInput, spot: Spot) -> SpotResult:
+        """From cells to pixels of the image, to -1..1 and to angles."""
+        x_cell, y_cell = frame.width / image.width, frame.height / image.height
+        u, v = (spot.x + 0.5) * x_cell - 0.5, (spot.y + 0.5) * y_cell - 0.5
+        u_sigma, v_sigma = spot.x_sigma * x_cell, spot.y_sigma * y_cell
+        x_unit, y_unit = 2 / max(frame.image_width - 1, 1), 2 / max(frame.image_height - 1, 1)
+        bearing = (math.nan,) * 4
+        camera = frame.camera(self.camera)
+        if camera is not None:
+            bearing = camera.bearing_with_sigma(u, v, u_sigma, v_sigma)
+        u, v = u + frame.region.x_offset, v + frame.region.y_offset
+        return SpotResult(
+            frame.stamp,
+            True,
+            spot.confidence,
+            u * x_unit - 1,
+            v * y_unit - 1,
+            u_sigma * x_unit,
+            v_sigma * y_unit,
+            *bearing,
+        )

@@ -1,0 +1,1 @@
+"""Looming: time to contact with surfaces the camera approaches."""

@@ -1,0 +1,188 @@
+"""Time to contact with what the camera approaches, and where its image has edges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.protocol import Engine
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_perception.algorithm import Frame, ImageInput, ModelEye
+from edgetpu_perception.graphs import brightness_slopes as graph
+from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.time_to_contact.edge_energy import ZONES, ZoneEnergy, tau_of, thirds
+from edgetpu_perception.time_to_contact.homography_alignment import Grid
+from edgetpu_perception.time_to_contact.surface import CLAIM_RATE, Surface
+from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
+from edgetpu_perception.time_to_contact.zone_energy_model import ZoneModelReader
+
+LONGEST_GAP = 1.0
+"""Seconds between two images from which on they have nothing to do with each other."""
+
+USUAL_FOCAL_LENGTH = 0.7
+"""Focal length over the width of the image where no camera is given; results hardly depend on it."""
+
+SPREAD = 0.85
+"""Standard deviation of the errors over that of the filter over depth, measured at any noise and texture."""
+
+DIVISION = 51.0
+"""What is added to it where the image is divided between two surfaces, over the root of the chi-square by
+which two explain it better than one."""
+
+STEEPNESS = 0.2
+"""Relative error of the rate of a slanted surface, per tangent of the slant."""
+
+_NO_ZONES = (math.nan,) * ZONES
+
+
+@dataclass(frozen=True)
+class LoomingResult:
+    """How soon the camera touches what it looks at.
+
+    Unless `valid`, ttc and expansion rate and their sigmas are NaN; tau and zones come from a single image
+    and are always measured.
+    """
+
+    stamp: float
+    """Time of the image, s."""
+    valid: bool
+    confidence: float
+    """0..1"""
+    ttc: float = math.nan
+    """s; +inf when nothing approaches."""
+    ttc_sigma: float = math.nan
+    """One standard deviation, s; +inf where ttc is."""
+    expansion_rate: float = math.nan
+    """Relative growth of the image per second, 1/s; negative: receding."""
+    expansion_rate_sigma: float = math.nan
+    tau: float = math.nan
+    """Edge energy of the centre zone over the mean of the other eight; NaN where no zone has any."""
+    zones: tuple[float, ...] = _NO_ZONES
+    """Edge energy of a 3 x 3 grid, row-major from the top left, squared grey levels per px of the model."""
+
+
+class Looming(ModelEye[LoomingResult]):
+    """Time to contact from how fast the image grows.
+
+        looming = Looming()
+        result = looming.update(image, stamp)
+
+    The whole image is compared with one of up to a second before. What counts is the nearest in time of at
+    most two surfaces; rotation of the camera, motion to the side, a slant of the surface and a change of
+    brightness are told from growth. `update` runs the model on `engine`; without one the suite's own graph
+    runs on the CPU. Where inference is somebody else's, `bind` tells what model it is, and `prepare` and
+    `interpret` are the two halves of `update`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | None = None,
+        camera: Pinhole | None = None,
+        *,
+        size: int = 64,
+        min_confidence: float = 0.1,
+    ) -> None:
+        """`camera`: intrinsics of the images, which make rotation and slant more exact.
+
+        `size`: width and height of the own graph's input, 16 px or more; 128 sees smaller things and has less
+        noise. Results below `min_confidence` are not valid. Raises ModelUnsupportedError for an engine with
+        another model.
+        """
+        self._size = size
+        self._slopes: graph.SlopeReader | None = None
+        self._zone_model: ZoneModelReader | None = None
+        self._zones: ZoneEnergy | None = None
+        self._tracker: SurfaceTracker | None = None
+        self._seen: tuple[object, ...] | None = None
+        self._stamp = math.nan
+        super().__init__(engine, camera, min_confidence)
+
+    @property
+    def model(self) -> str:
+        """Name of the suite's own graph; `models.build` makes it."""
+        return graph.name(self._size, self._size)
+
+    def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
+        """Understand the suite's own graph, and nine zone energies (the looming models).
+
+        Nine numbers do not tell a time to contact: results of the latter have zones and tau only.
+        """
+        self._slopes = self._zone_model = self._zones = self._tracker = self._seen = None
+        if len(outputs) == 1 and math.prod(outputs[0].shape) == ZONES:
+            self._zone_model = ZoneModelReader(outputs[0], image.height, image.width)
+        else:
+            self._slopes = graph.SlopeReader.of(image.height, image.width, outputs)
+            layout = self._slopes.layout
+            self._zones = ZoneEnergy(
+                thirds(image.height, layout.first, layout.stride, layout.rows),
+                thirds(image.width, layout.first, layout.stride, layout.columns),
+            )
+
+    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> LoomingResult:
+        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
+        bound = self._bound_input()
+        if self._zone_model is not None:
+            zones = self._zone_model.read(frame.inputs[bound.name], outputs)
+            return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
+        assert self._slopes is not None
+        assert self._zones is not None
+        brightness, slope_x, slope_y = self._slopes.read(outputs)
+        energy = slope_x**2 + slope_y**2
+        zones = self._zones.measure(energy)
+        tracker = self._tracker_for(frame)
+        if not 0.0 < frame.stamp - self._stamp < LONGEST_GAP:
+            tracker.restart()
+        self._stamp = frame.stamp
+        surface = tracker.update(brightness, slope_x, slope_y, energy, frame.stamp)
+        return self._result(frame.stamp, tracker, surface, zones)
+
+    def _result(
+        self, stamp: float, tracker: SurfaceTracker, surface: Surface | None, zones: Sequence[float]
+    ) -> LoomingResult:
+        tau, energies = tau_of(zones), tuple(zones)
+        if surface is None:
+            return LoomingResult(stamp, False, 0.0, tau=tau, zones=energies)
+        rate, sigma = surface.rate, surface.rate_sigma
+        relative = sigma / max(abs(rate), CLAIM_RATE)
+        confidence = float(max(1.0 - 2.0 * relative, 0.0) * (1 - tracker.unexplained))
+        if confidence < self.min_confidence or surface.undecided:
+            return LoomingResult(stamp, False, confidence, tau=tau, zones=energies)
+        divided = DIVISION / math.sqrt(tracker.evidence) if tracker.evidence else 0.0
+        slanted = STEEPNESS * surface.slant.steepness * rate
+        spread = math.hypot(SPREAD, divided)
+        sigma = math.hypot(spread * surface.depth.rate_sigma, slanted, tracker.lead_over(surface))
+        ttc, ttc_sigma = (1 / rate, sigma / rate**2) if surface.approaches else (math.inf, math.inf)
+        return LoomingResult(stamp, True, confidence, ttc, ttc_sigma, rate, sigma, tau, energies)
+
+    def _tracker_for(self, frame: Frame) -> SurfaceTracker:
+        """The tracker for images of this size and this camera."""
+        assert self._input is not None
+        assert self._slopes is not None
+        camera = frame.camera(self.camera)
+        seen = frame.image_width, frame.image_height, frame.region, camera
+        if self._tracker is None or seen != self._seen:
+            self._seen = seen
+            layout = self._slopes.layout
+            if camera is None:
+                focal = USUAL_FOCAL_LENGTH * frame.image_width
+                width, height = frame.image_width, frame.image_height
+                whole = Pinhole(width, height, focal, focal, (width - 1) / 2, (height - 1) / 2)
+                camera = frame.camera(whole)
+                assert camera is not None
+            x_scale = self._input.width / frame.width / layout.stride
+            y_scale = self._input.height / frame.height / layout.stride
+            grid = Grid(
+                layout.rows,
+                layout.columns,
+                (camera.fx * x_scale, camera.fy * y_scale),
+                (
+                    (camera.cx + 0.5) * x_scale - (0.5 + layout.first) / layout.stride,
+                    (camera.cy + 0.5) * y_scale - (0.5 + layout.first) / layout.stride,
+                ),
+            )
+            self._tracker = SurfaceTracker(grid, layout.noise)
+        return self._tracker

@@ -1,0 +1,1 @@
+"""The visual compass: heading of a camera from its images alone."""

@@ -1,0 +1,79 @@
+"""What the compass makes of a model's output, for the suite's own features and for Gabor energy maps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_perception.algorithm import ImageInput
+from edgetpu_perception.graphs.band_pass_features import BORDER, FeatureReader
+from edgetpu_perception.optical_flow.flow_features import GaborMaps, flow_features
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where a model has its features."""
+
+    rows: int
+    columns: int
+    first: float
+    """Place of the first one, px of the model's input, the same along both axes."""
+    cell: float
+    """Distance between neighbours, px of the model's input."""
+    blur: float
+    """Effect of their own extent on how they move, cells^2: see `projection`."""
+    floor: float
+    """Standard deviation of the image motion between perfect frames, cells."""
+
+
+class CompassFeatures(Protocol):
+    """Reads one kind of model."""
+
+    grid: Grid
+
+    def read(self, outputs: Mapping[str, NDArray[Any]]) -> Floats:
+        """Features and their derivatives to x and y, per cell: [3, channels, rows * columns]."""
+        ...
+
+
+def compass_features(image: ImageInput, outputs: Sequence[TensorSpec]) -> CompassFeatures:
+    """Recognise a model by the shape of its output; ModelUnsupportedError when it has no such features."""
+    flow = flow_features(image, outputs)
+    return Energies(flow, image) if isinstance(flow, GaborMaps) else BandPass(image, outputs)
+
+
+class BandPass:
+    """The graph of graphs.features: one map with its exact derivatives."""
+
+    def __init__(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
+        self._reader = FeatureReader.of(image.height, image.width, outputs)
+        _, rows, columns, _ = outputs[0].shape
+        self.grid = Grid(rows, columns, BORDER, 1.0, blur=1.2, floor=0.002)
+
+    def read(self, outputs: Mapping[str, NDArray[Any]]) -> Floats:
+        """Features and their derivatives to x and y, per cell: [3, 1, rows * columns]."""
+        channels = self._reader.channels(outputs)[:3]
+        return channels.reshape(3, 1, -1).astype(np.float32, copy=False)
+
+
+class Energies:
+    """Rectified outputs of an oriented filter bank, as optical flow reads them."""
+
+    def __init__(self, maps: GaborMaps, image: ImageInput) -> None:
+        self._maps = maps
+        rows, columns = maps.shape
+        first = (image.width - columns * maps.cell) / 2 + (maps.cell - 1) / 2
+        self.grid = Grid(rows, columns, first, maps.cell, blur=0.5 / maps.cell, floor=maps.floor)
+
+    def read(self, outputs: Mapping[str, NDArray[Any]]) -> Floats:
+        """Features and their derivatives to x and y, per cell: [3, filters, rows * columns]."""
+        texture = self._maps.read(outputs)
+        planes = np.concatenate((texture.maps[np.newaxis], texture.gradient)) * texture.weight
+        return planes.reshape(3, len(texture.maps), -1)
