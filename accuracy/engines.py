@@ -18,9 +18,9 @@ def open_engine(engine: str, name: str, graph: bytes) -> Engine:
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
     from edgetpu_driver.virtual import VirtualEdgeTpu
     from edgetpu_driver.virtual.graph_packer import pack
-    from edgetpu_driver.weights.locations import Companions
+    from edgetpu_driver.weights.locations import SidecarFiles
 
     model = CompiledModel.parse(pack(graph, name=name))
     stick = VirtualEdgeTpu()
-    stick.teach(model, graph)
-    return StickEngine(EdgeTpu.open(stick), model, Companions(graph))
+    stick.register_model(model, graph)
+    return StickEngine(EdgeTpu.open(stick), model, SidecarFiles(graph))

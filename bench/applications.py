@@ -17,8 +17,8 @@ from edgetpu_driver import CpuEngine
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EchoStateNetwork, EngineMatrix, PlaceRecognition, RidgeReadout, SpectrumTransform
 from edgetpu_matrix.reservoir.benchmark_series import mackey_glass, narma10
-from edgetpu_matrix.reservoir.echo_state_network import CREST
-from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, CommonPart
+from edgetpu_matrix.reservoir.echo_state_network import HEADROOM
+from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace
 from measure.figures import Row
 
 _SIZE = 256
@@ -52,12 +52,12 @@ def _reservoir() -> Iterator[Row]:
         for rescale_rows, directions in ((False, DIRECTIONS), (True, DIRECTIONS), (False, 0), (True, 0)):
             matrix = EngineMatrix(
                 [CpuEngine(dense.build(_SIZE))],
-                crest=CREST,
+                headroom=HEADROOM,
                 rescale_rows=rescale_rows,
                 host_directions=directions,
             )
             matrix.set(network.matrix)
-            network.bind(matrix.in_force)
+            network.bind(matrix.effective)
             error = _mean_error(network, functools.partial(_outputs, matrix), series)
             name = f"{case}{', rescaled rows' if rescale_rows else ''}"
             name += "" if directions else ", all on the stick"
@@ -75,7 +75,7 @@ class _HostPart:
     """What would come of the products if the stick gave nothing but zeros."""
 
     def __init__(self, matrix: Array) -> None:
-        self._common = CommonPart(matrix)
+        self._common = HostSubspace(matrix)
 
     def __call__(self, vector: Array) -> Array:
         return self._common.split(vector).product
@@ -166,8 +166,8 @@ def _spectra(
         phase, frequency = random.uniform(0, 2 * np.pi), random.uniform(2, _SIZE / 2 - 2)
         line = np.sin(2 * np.pi * frequency / _SIZE * time + phase)
         samples = random.normal(size=_SIZE) if name == "white noise" else line
-        prepared = transform.prepare(samples)
-        spectrum = transform.interpret(samples, 1.0, matrix.multiply(prepared, passes))
+        prepared = transform.preprocess(samples)
+        spectrum = transform.postprocess(samples, 1.0, matrix.multiply(prepared, passes))
         amplitudes = np.abs(np.fft.rfft(prepared)) * 2 / (_SIZE / 2)
         amplitudes[-1] /= 2
         errors.append((spectrum.amplitudes - amplitudes)[1:])

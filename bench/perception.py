@@ -78,13 +78,13 @@ def _host(eye: Eye, frames: list[NDArray[np.uint8]]) -> tuple[Callable[[], Any],
         graph = pattern.build((_SIZE, _SIZE), (16, 16), eye.weights)
     engine = CpuEngine(graph)
     eye.bind(engine.inputs, engine.outputs)
-    outputs = [engine.run(eye.prepare(frame, 0.0).inputs) for frame in frames]
+    outputs = [engine.run(eye.preprocess(frame, 0.0).inputs) for frame in frames]
     count = itertools.count()
 
     def host() -> Any:
         number = next(count)
         index = number % _FRAMES
-        return eye.interpret(eye.prepare(frames[index], number * _PERIOD), outputs[index])
+        return eye.postprocess(eye.preprocess(frames[index], number * _PERIOD), outputs[index])
 
     def copy() -> Any:
         return frames[0].copy(), [output.copy() for output in outputs[0].values()]

@@ -23,7 +23,7 @@ from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.locations import Companions
+from edgetpu_driver.weights.locations import SidecarFiles
 from measure.figures import Row
 
 AREA = "weights"
@@ -98,7 +98,7 @@ def _swap(size: int, reach: float | None) -> Iterator[Row]:
     weights = np.random.default_rng(0).uniform(-1, 1, (size, size)).astype(np.float32)
     inputs = {"x": np.zeros((1, size), np.uint8)}
     with EdgeTpu.open(usb_backend=_ZerosStick(model.output_layers[0].size_bytes)) as tpu:
-        engine = StickEngine(tpu, model, Companions(graph))
+        engine = StickEngine(tpu, model, SidecarFiles(graph))
         product, vector = MatMul(engine), np.linspace(-1, 1, size)
 
         def swap() -> None:
@@ -126,10 +126,10 @@ def _tiled_product(*, own_places: bool) -> float:
     """Simulated milliseconds on a USB 3 port."""
     stick = VirtualEdgeTpu()
     tpu = EdgeTpu.open(stick)
-    backend = VirtualStickBackend(lambda _: tpu, stick.teach, pack)
+    backend = VirtualStickBackend(lambda _: tpu, stick.register_model, pack)
     backend.open()
     model = backend.parse(Path("dense.tflite"), dense.build(_TILE))
-    shared = partial(StickEngine, tpu, model.source, model.companions)
+    shared = partial(StickEngine, tpu, model.source, model.sidecars)
     attach = partial(backend.attach, model) if own_places else shared
     product = MatMul(attach(), another=attach)
     product.set_weights(np.ones((4 * _TILE, 4 * _TILE)), rescale_rows=True)
@@ -148,13 +148,13 @@ def _swaps_in_a_row() -> Row:
     stick = VirtualEdgeTpu()
     models = [CompiledModel.parse(pack(each, name="dense"), "dense") for each in (graph, other)]
     for model, source in zip(models, (graph, other), strict=True):
-        stick.teach(model, source)
+        stick.register_model(model, source)
     x = {"x": np.full((1, size), 255, np.uint8)}
     z = {"x": np.full((1, 2 * size), 200, np.uint8)}
     done = threading.Event()
     wrong = np.zeros(2, int)
     with EdgeTpu.open(usb_backend=stick) as tpu:
-        engine, beside = StickEngine(tpu, models[0], Companions(graph)), StickEngine(tpu, models[1])
+        engine, beside = StickEngine(tpu, models[0], SidecarFiles(graph)), StickEngine(tpu, models[1])
         constant = beside.run(z)["y"]
 
         def run_beside() -> None:
@@ -164,9 +164,9 @@ def _swaps_in_a_row() -> Row:
         thread = threading.Thread(target=run_beside)
         thread.start()
         for steps in np.random.default_rng(0).integers(-127, 128, _SWAPS):
-            engine.set_weights(np.array([[steps / dense.STEPS]], np.float32))
+            engine.set_weights(np.array([[steps / dense.INT8_MAX]], np.float32))
             result = int(engine.run(x)["y"][0, 0]) - 128
-            wrong[0] += abs(result - steps / dense.STEPS / dense.output_scale(size)) > 1
+            wrong[0] += abs(result - steps / dense.INT8_MAX / dense.output_scale(size)) > 1
         done.set()
         thread.join()
     case = f"{_SWAPS} swaps, another model beside"

@@ -411,7 +411,7 @@ class TestAFault:
         self, graph: Any, model_dir: Path, monkeypatch: pytest.MonkeyPatch, transfer: int
     ) -> None:
         stick = VirtualEdgeTpu()
-        backend = VirtualStickBackend(lambda _: EdgeTpu.open(stick, resets=False), stick.teach, pack)
+        backend = VirtualStickBackend(lambda _: EdgeTpu.open(stick, resets=False), stick.register_model, pack)
         monkeypatch.setattr(driver_node, "make_backend", lambda *_, **__: backend)
         values = {"backend": "virtual", "model_dirs": [str(model_dir)], "models": ["sums"]}
         overrides = [Parameter(name, value=value) for name, value in values.items()]
@@ -451,7 +451,7 @@ class TestAFault:
             reset.wait(PATIENCE)
             return EdgeTpu.open(stick, resets=False, on_phase=on_phase)
 
-        backend = VirtualStickBackend(open_device, stick.teach, pack)
+        backend = VirtualStickBackend(open_device, stick.register_model, pack)
         monkeypatch.setattr(driver_node, "make_backend", lambda *_, **__: backend)
         values = {"backend": "virtual", "model_dirs": [str(model_dir)], "models": ["sums"]}
         overrides = [Parameter(name, value=value) for name, value in values.items()]

@@ -43,15 +43,15 @@ class Tracker:
     """A spot tracker beside a driver of its own that looks at the primaries."""
 
     def __init__(self, eye: Any) -> None:
-        self.eye = eye
+        self.node = eye
 
     def place(self) -> tuple[float, float]:
         """Where it sees its spot in the next image it works on, px."""
-        return pixels(self.eye.look(primaries))
+        return pixels(self.node.look(primaries))
 
     def set(self, **request: Any) -> SetColor.Response:
         """Call ~/set_color."""
-        return self.eye.call(SetColor, "set_color", **request)
+        return self.node.call(SetColor, "set_color", **request)
 
 
 def pixels(result: ServoError) -> tuple[float, float]:
@@ -112,17 +112,17 @@ def test_a_bad_color_is_refused_and_the_old_one_stays(
 
 def test_no_image_is_looked_at_for_a_mixture_of_colors(tracker: Tracker) -> None:
     tracker.place()
-    with tracker.eye.watching(primaries):
+    with tracker.node.watching(primaries):
         for color in ("red", "blue", "green") * 10:
             assert tracker.set(preset=color).success
-            assert pixels(tracker.eye.next_result()) == near(color)
-    assert all(any(pixels(result) == near(color) for color in PLACES) for result in tracker.eye.results)
+            assert pixels(tracker.node.next_result()) == near(color)
+    assert all(any(pixels(result) == near(color) for color in PLACES) for result in tracker.node.results)
 
 
 def test_a_driver_started_anew_gets_the_color_again(tracker: Tracker) -> None:
     assert tracker.set(preset="green").success
-    tracker.eye.driver.kill()
-    tracker.eye.start_driver()
+    tracker.node.driver.kill()
+    tracker.node.start_driver()
     assert tracker.place() == near("green")
 
 

@@ -60,11 +60,11 @@ class Tracker:
     """A pattern tracker beside a driver of its own."""
 
     def __init__(self, eye: Any) -> None:
-        self.eye = eye
+        self.node = eye
 
     def look(self, view: NDArray[np.uint8] = VIEW) -> PatternMatch:
         """What comes of the next image that it works on."""
-        return self.eye.look(lambda second: message(second, view))
+        return self.node.look(lambda second: message(second, view))
 
     def place(self) -> tuple[float, float]:
         result = self.look()
@@ -73,7 +73,7 @@ class Tracker:
     def set(self, pixels: NDArray[np.uint8], **fields: Any) -> SetTemplate.Response:
         """Call ~/set_template."""
         fields = {"patch": message(0, pixels), "view": message(0, VIEW)} | fields
-        return self.eye.call(SetTemplate, "set_template", **fields)
+        return self.node.call(SetTemplate, "set_template", **fields)
 
 
 @pytest.fixture(scope="module")
@@ -124,29 +124,29 @@ def test_a_bad_template_is_refused_and_the_old_one_stays(
 
 def test_no_image_is_searched_for_a_mixture_of_templates(tracker: Tracker) -> None:
     tracker.place()
-    with tracker.eye.watching(lambda second: message(second, VIEW)):
+    with tracker.node.watching(lambda second: message(second, VIEW)):
         for name in tuple(CORNERS) * 5:
             assert tracker.set(patch(name)).success
-            after = tracker.eye.next_result()
+            after = tracker.node.next_result()
             assert (after.x, after.y) == near(name)
-    assert all(any((result.x, result.y) == near(name) for name in CORNERS) for result in tracker.eye.results)
+    assert all(any((result.x, result.y) == near(name) for name in CORNERS) for result in tracker.node.results)
 
 
 def test_a_driver_started_anew_gets_the_template_again(tracker: Tracker) -> None:
     assert tracker.set(patch("second")).success
-    tracker.eye.driver.kill()
-    tracker.eye.start_driver()
+    tracker.node.driver.kill()
+    tracker.node.start_driver()
     assert tracker.place() == near("second")
 
 
 def test_while_the_driver_is_away_a_template_is_refused(tracker: Tracker) -> None:
     assert tracker.set(patch("third")).success
-    tracker.eye.driver.kill()
+    tracker.node.driver.kill()
     answer = tracker.set(patch("first"))
     while answer.success:  # the node had not noticed
         answer = tracker.set(patch("first"))
     assert answer.error.value == ErrorCode.UNAVAILABLE
-    tracker.eye.start_driver()
+    tracker.node.start_driver()
     assert tracker.place() == near("third")
 
 

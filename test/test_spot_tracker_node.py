@@ -453,14 +453,14 @@ def test_an_algorithm_that_fails_does_not_end_the_node(models: Path, graph: Any)
     from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
 
     class FailingTracker(SpotTracker):
-        def interpret(self, frame: Any, outputs: Any) -> Any:
+        def postprocess(self, frame: Any, outputs: Any) -> Any:
             if frame.stamp < 67:
                 raise ZeroDivisionError("no such spot")
-            return super().interpret(frame, outputs)
+            return super().postprocess(frame, outputs)
 
     class Failing(SpotTrackerNode):
-        def make_eye(self) -> SpotTracker:
-            super().make_eye()
+        def make_algorithm(self) -> SpotTracker:
+            super().make_algorithm()
             return FailingTracker()
 
     options = ["--ros-args", "-p", f"model_dir:={models}", "-p", "driver:=/edgetpu"]

@@ -52,7 +52,7 @@ def stick() -> VirtualEdgeTpu:
 def stick_host(stick: VirtualEdgeTpu, models: Path) -> ModelHost:
     backend = VirtualStickBackend(
         lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, resets=False, on_phase=on_phase),
-        stick.teach,
+        stick.register_model,
         pack,
     )
     host = ModelHost(backend, [models])
@@ -189,7 +189,7 @@ def test_what_takes_its_time_is_shown_as_the_state(stick: VirtualEdgeTpu, models
     stick.plug(boot_mode=True)
     seen: list[tuple[State, str]] = []
     backend = VirtualStickBackend(
-        lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, on_phase=on_phase), stick.teach, pack
+        lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, on_phase=on_phase), stick.register_model, pack
     )
     host = ModelHost(backend, [models], lambda: seen.append((host.state, host.message)))
     host.connect()

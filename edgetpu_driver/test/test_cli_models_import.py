@@ -171,6 +171,7 @@ def test_the_templates_of_another_library(
     kinds = {name: row.get("kind", "refused") for name, row in models.items()}
     assert {name: kind for name, kind in kinds.items() if kind != "other"} == {
         "bright_64x64": "spot",
+        "color_blue_64x64": "spot_color",
         "color_red_64x64": "spot_color",
         "dense_256": "dense",
         "gabor_64x64_7k_4o_2s": "gabor",

@@ -26,7 +26,7 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.locations import Companions, weight_places
+from edgetpu_driver.weights.locations import SidecarFiles, weight_places
 from edgetpu_driver.weights.quantisation import choose, weight_tensors
 
 StickOf = Callable[..., tuple[StickEngine, list[bytes]]]
@@ -124,15 +124,15 @@ def stick_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[StickOf]:
     """Engines on virtual sticks, and what they upload."""
     opened: list[EdgeTpu] = []
 
-    def make(compiled: Dense, companions: Companions) -> tuple[StickEngine, list[bytes]]:
-        stick = VirtualEdgeTpu().teach(compiled.model, compiled.graph)
+    def make(compiled: Dense, sidecars: SidecarFiles) -> tuple[StickEngine, list[bytes]]:
+        stick = VirtualEdgeTpu().register_model(compiled.model, compiled.graph)
         opened.append(EdgeTpu.open(usb_backend=stick))
         uploaded: list[bytes] = []
         upload = opened[-1].upload
         monkeypatch.setattr(
             opened[-1], "upload", lambda model, blob: (uploaded.append(bytes(blob)), upload(model, blob))
         )
-        return StickEngine(opened[-1], compiled.model, companions), uploaded
+        return StickEngine(opened[-1], compiled.model, sidecars), uploaded
 
     yield make
     for tpu in opened:
@@ -175,7 +175,7 @@ def test_any_weights_change_only_their_bytes_and_give_what_litert_gives(
     size = compiled.size
     assert compiled.model.caching is not None
     own = np.frombuffer(compiled.model.caching.parameters, np.uint8)
-    engine, uploaded = stick_of(compiled, Companions(compiled.graph if with_graph else b""))
+    engine, uploaded = stick_of(compiled, SidecarFiles(compiled.graph if with_graph else b""))
     on_cpu = CpuEngine(compiled.graph)
     limit = 127 * float(engine.weight_tensor().scales.min())
     (source,), (result,) = compiled.model.inputs, compiled.model.outputs
@@ -218,6 +218,6 @@ def test_multipliers_that_differ_in_their_last_bit_are_still_those_of_the_graph(
     multipliers = DenseLayout(256).decode_multipliers(blob)
     multipliers[7] *= np.float32(change)
     DenseLayout(256).encode_multipliers(multipliers, blob)
-    companions = Companions((golden / "models" / "dense_256.tflite").read_bytes())
-    (place,) = weight_places(model.with_parameters(caching=blob.tobytes()), companions)
+    sidecars = SidecarFiles((golden / "models" / "dense_256.tflite").read_bytes())
+    (place,) = weight_places(model.with_parameters(caching=blob.tobytes()), sidecars)
     assert place.tensor.name == name

@@ -55,7 +55,11 @@ def other(make_dense: Callable[[int], bytes]) -> Dense:
 
 @pytest.fixture
 def stick(dense: Dense, other: Dense) -> VirtualEdgeTpu:
-    return VirtualEdgeTpu(serial="A1").teach(dense.model, dense.graph).teach(other.model, other.graph)
+    return (
+        VirtualEdgeTpu(serial="A1")
+        .register_model(dense.model, dense.graph)
+        .register_model(other.model, other.graph)
+    )
 
 
 def test_run_gives_what_the_graph_computes(stick: VirtualEdgeTpu, dense: Dense) -> None:

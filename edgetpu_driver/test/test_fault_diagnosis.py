@@ -35,7 +35,7 @@ def model(graph: bytes) -> CompiledModel:
 
 @pytest.fixture
 def stick(graph: bytes, model: CompiledModel) -> VirtualEdgeTpu:
-    return VirtualEdgeTpu().teach(model, graph)
+    return VirtualEdgeTpu().register_model(model, graph)
 
 
 def run(tpu: EdgeTpu, model: CompiledModel) -> NDArray[np.uint8]:

@@ -90,7 +90,7 @@ class Robot:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.stick = VirtualEdgeTpu().teach(task.model, task.graph)
+        self.stick = VirtualEdgeTpu().register_model(task.model, task.graph)
         self.stick.clock = self.watch = Watch()
         self.wrong: list[int] = []
         self._lock = threading.Lock()

@@ -45,7 +45,7 @@ def corner(value: float) -> WeightRequest:
     return WeightRequest(np.array([[value]], np.float32))
 
 
-def in_force(inference: Inference) -> float:
+def effective(inference: Inference) -> float:
     """The value that a result was made with, to the model's resolution."""
     return float((int(inference.outputs["y"][0, 0]) - 128) * dense.output_scale(SIZE))
 
@@ -82,7 +82,7 @@ def make_host(backend: str, stick: VirtualEdgeTpu, models: Path) -> ModelHost:
     else:
         device = VirtualStickBackend(
             lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, resets=False, on_phase=on_phase),
-            stick.teach,
+            stick.register_model,
             pack,
         )
         host = ModelHost(device, [models])
@@ -97,15 +97,15 @@ def test_results_tell_with_which_weights_they_were_made(host: ModelHost) -> None
         assert host.set_weights("dense", corner(value)).version == version
         inference = host.invoke("dense", ONES)
         assert inference.weights_version == host.weights_version("dense") == version
-        assert in_force(inference) == pytest.approx(value, abs=0.02)
+        assert effective(inference) == pytest.approx(value, abs=0.02)
 
 
 def test_one_file_under_two_names_has_two_sets_of_weights(host: ModelHost) -> None:
     host.load("dense", "mine")
     host.set_weights("mine", corner(0.5))
     host.set_weights("dense", corner(-0.5))
-    assert in_force(host.invoke("mine", ONES)) == pytest.approx(0.5, abs=0.02)
-    assert in_force(host.invoke("dense", ONES)) == pytest.approx(-0.5, abs=0.02)
+    assert effective(host.invoke("mine", ONES)) == pytest.approx(0.5, abs=0.02)
+    assert effective(host.invoke("dense", ONES)) == pytest.approx(-0.5, abs=0.02)
     assert host.weights_version("mine") == 1
 
 
@@ -130,7 +130,7 @@ def test_what_is_refused_changes_nothing(
     with pytest.raises(error):
         host.set_weights(name, request_)
     inference = host.invoke("dense", ONES)
-    assert (inference.weights_version, in_force(inference)) == (1, pytest.approx(0.5, abs=0.02))
+    assert (inference.weights_version, effective(inference)) == (1, pytest.approx(0.5, abs=0.02))
 
 
 def test_the_caller_may_reuse_its_array(host: ModelHost) -> None:
@@ -139,7 +139,7 @@ def test_the_caller_may_reuse_its_array(host: ModelHost) -> None:
     weights[:] = -0.5
     host.reset()
     host.connect()
-    assert in_force(host.invoke("dense", ONES)) == pytest.approx(0.5, abs=0.02)
+    assert effective(host.invoke("dense", ONES)) == pytest.approx(0.5, abs=0.02)
 
 
 def test_loading_the_same_file_again_keeps_the_weights_and_unloading_drops_them(host: ModelHost) -> None:
@@ -149,7 +149,7 @@ def test_loading_the_same_file_again_keeps_the_weights_and_unloading_drops_them(
     host.unload("dense")
     host.load("dense")
     assert host.invoke("dense", ONES).weights_version == 0
-    assert in_force(host.invoke("dense", ONES)) != pytest.approx(0.5, abs=0.02)
+    assert effective(host.invoke("dense", ONES)) != pytest.approx(0.5, abs=0.02)
 
 
 def test_without_a_device_new_weights_are_refused_and_the_present_ones_come_back_with_it(
@@ -163,7 +163,7 @@ def test_without_a_device_new_weights_are_refused_and_the_present_ones_come_back
     stick.plug()
     stick_host.connect()
     inference = stick_host.invoke("dense", ONES)
-    assert (inference.weights_version, in_force(inference)) == (1, pytest.approx(0.5, abs=0.02))
+    assert (inference.weights_version, effective(inference)) == (1, pytest.approx(0.5, abs=0.02))
 
 
 @pytest.mark.parametrize("transfer", range(2))
@@ -178,7 +178,7 @@ def test_a_stick_that_fails_in_mid_swap_has_the_old_weights_afterwards(
     stick.plug()
     stick_host.connect()
     inference = stick_host.invoke("dense", ONES)
-    assert (inference.weights_version, in_force(inference)) == (1, pytest.approx(0.5, abs=0.02))
+    assert (inference.weights_version, effective(inference)) == (1, pytest.approx(0.5, abs=0.02))
     assert stick_host.set_weights("dense", corner(-0.5)).version == 2
 
 
@@ -207,7 +207,7 @@ def test_an_inference_that_waited_for_a_swap_that_failed_has_none_of_its_weights
 
     def ask() -> None:
         try:
-            answers.append(in_force(host.invoke("dense", ONES)))
+            answers.append(effective(host.invoke("dense", ONES)))
         except UnavailableError as error:
             answers.append(error)
 
@@ -254,9 +254,9 @@ def test_every_result_belongs_to_the_weights_it_tells_while_they_are_swapped(hos
     done.set()
     for thread in threads:
         thread.join()
-    assert all(in_force(each) == pytest.approx(0.75, abs=0.02) for each in others)
+    assert all(effective(each) == pytest.approx(0.75, abs=0.02) for each in others)
     for each in inferences:
-        assert in_force(each) == pytest.approx(values[each.weights_version - 1], abs=0.02)
+        assert effective(each) == pytest.approx(values[each.weights_version - 1], abs=0.02)
     assert len({each.weights_version for each in inferences}) >= len(values) - 1
 
 
@@ -280,7 +280,7 @@ class TestProducts:
         assert self.error(host, matrix, self.VECTOR) < 0.02
         steps = np.rint(self.VECTOR * 30).clip(-127, 127)
         outputs = host.invoke("dense", {"x": (steps + 128).astype(np.uint8)[np.newaxis]}).outputs["y"]
-        expected = matrix @ (steps / dense.STEPS) / dense.output_scale(SIZE) + 128
+        expected = matrix @ (steps / dense.INT8_MAX) / dense.output_scale(SIZE) + 128
         assert np.abs(outputs[0] - expected).max() <= 1
         assert self.error(host, matrix, self.VECTOR) < 0.02
 
@@ -292,7 +292,7 @@ class TestProducts:
         with pytest.raises(InputError, match=r"holds a matrix \[128, 192\] in tiles"):
             host.invoke("dense", ONES)
         host.set_weights("dense", corner(0.5))
-        assert in_force(host.invoke("dense", ONES)) == pytest.approx(0.5, abs=0.02)
+        assert effective(host.invoke("dense", ONES)) == pytest.approx(0.5, abs=0.02)
 
     def test_tiles_come_back_with_the_device(self, stick_host: ModelHost) -> None:
         matrix = np.tile(self.MATRIX, (2, 1))

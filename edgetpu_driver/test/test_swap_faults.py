@@ -74,7 +74,7 @@ def make_host(stick: VirtualEdgeTpu, tmp_path: Path) -> Callable[..., ModelHost]
     def make(*, resets: bool) -> ModelHost:
         backend = VirtualStickBackend(
             lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, resets=resets, on_phase=on_phase),
-            stick.teach,
+            stick.register_model,
             pack,
         )
         host = ModelHost(backend, [tmp_path])
@@ -164,7 +164,7 @@ def test_results_tell_their_weights_while_swaps_fail_and_the_stick_comes_and_goe
 ) -> None:
     host = make_host(resets=False)
     host.set_weights("dense", WeightRequest(OLD))
-    in_force, done = {1: False}, threading.Event()
+    effective, done = {1: False}, threading.Event()
     inferences: list[Inference] = []
 
     def keep_asking() -> None:
@@ -180,7 +180,7 @@ def test_results_tell_their_weights_while_swaps_fail_and_the_stick_comes_and_goe
         stick.fail(fault, on, int(RNG.integers(6)))
         new = bool(number % 2)
         version = host.weights_version("dense")
-        in_force[version + 1] = new  # unless it fails: then the next one has that number
+        effective[version + 1] = new  # unless it fails: then the next one has that number
         if not swapped(host, WeightRequest(NEW if new else OLD)):
             assert host.weights_version("dense") == version
         inferences.append(persistently(host, stick, lambda: host.invoke("dense", X)))
@@ -189,7 +189,7 @@ def test_results_tell_their_weights_while_swaps_fail_and_the_stick_comes_and_goe
         thread.join()
     assert len({each.weights_version for each in inferences}) > 5
     for each in inferences:
-        np.testing.assert_array_equal(each.outputs["y"], expected[in_force[each.weights_version]])
+        np.testing.assert_array_equal(each.outputs["y"], expected[effective[each.weights_version]])
 
 
 @pytest.mark.parametrize("weights", [NEW, NEW_TILES], ids=["one tile", "four tiles"])

@@ -91,7 +91,7 @@ def test_two_sticks_are_told_apart_by_their_ports_after_both_came_back(
     graphs = [make_dense(seed) for seed in (1, 2)]
     models = [CompiledModel.parse(pack(graph, name="dense")) for graph in graphs]
     for stick, model, graph in zip(sticks, models, graphs, strict=True):
-        stick.teach(model, graph)
+        stick.register_model(model, graph)
     bus, x = VirtualBus(*sticks), np.zeros((1, 16), np.uint8)
     with EdgeTpu.open(usb_backend=bus) as first, EdgeTpu.open(usb_backend=bus) as second:
         for stick in sticks:

@@ -28,7 +28,7 @@ class Real:
     def __init__(self, golden: Path, name: str) -> None:
         self.graph = (golden / "models" / f"{name}.tflite").read_bytes()
         self.model = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
-        self.stick = VirtualEdgeTpu().teach(self.model, self.graph)
+        self.stick = VirtualEdgeTpu().register_model(self.model, self.graph)
 
     @property
     def parameters(self) -> NDArray[np.uint8]:
@@ -159,7 +159,7 @@ def test_a_model_taught_again_takes_the_place_of_itself(dense: Real) -> None:
     assert dense.model.caching is not None
     other = replace_tensor(dense.graph, dense.weights("FULLY_CONNECTED")[0], np.zeros((256, 256), np.int8))
     for graph in (dense.graph, other, dense.graph):
-        dense.stick.teach(dense.model, graph)
+        dense.stick.register_model(dense.model, graph)
     program = dense.stick.library.find(dense.model.execution.bitstreams[0].data)
     assert program is not None
     assert len(program.models) == 2

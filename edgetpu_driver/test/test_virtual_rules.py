@@ -30,7 +30,7 @@ def model(make_dense: Callable[[int], bytes]) -> CompiledModel:
 
 @pytest.fixture
 def stick(model: CompiledModel, make_dense: Callable[[int], bytes]) -> VirtualEdgeTpu:
-    return VirtualEdgeTpu().teach(model, make_dense(1))
+    return VirtualEdgeTpu().register_model(model, make_dense(1))
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_models_compiled_together_stay_in_memory_together(
         execution=replace(other.execution, parameter_caching_token=token),
         caching=replace(other.caching, parameter_caching_token=token),
     )
-    stick = VirtualEdgeTpu().teach(model, make_dense(1)).teach(together, graph)
+    stick = VirtualEdgeTpu().register_model(model, make_dense(1)).register_model(together, graph)
     with EdgeTpu.open(usb_backend=stick) as tpu:
         for _ in range(3):
             ours = tpu.run(model, {"x": X})["y"]

@@ -58,7 +58,7 @@ def model(graph: bytes) -> CompiledModel:
 
 @pytest.fixture
 def stick(model: CompiledModel, graph: bytes) -> VirtualEdgeTpu:
-    return VirtualEdgeTpu().teach(model, graph)
+    return VirtualEdgeTpu().register_model(model, graph)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def link(stick: VirtualEdgeTpu) -> Iterator[UsbLink]:
 @pytest.mark.parametrize("name", GOLDEN_MODELS)
 def test_real_models_are_within_one_step_of_their_source_graphs(golden: Path, name: str) -> None:
     compiled, source = golden / "models" / f"{name}_edgetpu.tflite", golden / "models" / f"{name}.tflite"
-    stick = VirtualEdgeTpu().teach(compiled, source)
+    stick = VirtualEdgeTpu().register_model(compiled, source)
     model, cpu = CompiledModel.load(compiled), CpuEngine(source)
     rng = np.random.default_rng(0)
     with EdgeTpu.open(usb_backend=stick) as tpu:
@@ -95,7 +95,7 @@ def test_a_model_whose_last_operators_stay_on_the_cpu_gives_what_is_inside_its_s
     whole.set_tensor(whole.get_input_details()[0]["index"], x)
     whole.invoke()
     indices = {each["name"]: each["index"] for each in whole.get_tensor_details()}
-    with EdgeTpu.open(usb_backend=VirtualEdgeTpu().teach(compiled, source)) as tpu:
+    with EdgeTpu.open(usb_backend=VirtualEdgeTpu().register_model(compiled, source)) as tpu:
         outputs = tpu.run(model, {spec.name: x})
     assert len(outputs) == 2
     for output, y in outputs.items():
@@ -107,7 +107,7 @@ def test_a_model_whose_last_operators_stay_on_the_cpu_gives_what_is_inside_its_s
 @pytest.mark.parametrize("name", GOLDEN_MODELS)
 def test_nor_does_usb_2_change_anything(golden: Path, name: str) -> None:
     compiled, source = golden / "models" / f"{name}_edgetpu.tflite", golden / "models" / f"{name}.tflite"
-    stick = VirtualEdgeTpu(speed="high").teach(compiled, source)
+    stick = VirtualEdgeTpu(speed="high").register_model(compiled, source)
     model, cpu = CompiledModel.load(compiled), CpuEngine(source)
     with EdgeTpu.open(usb_backend=stick) as tpu:
         for seed in range(3):
@@ -130,7 +130,7 @@ def test_other_parameters_than_the_files_own_give_noise_for_a_real_model(golden:
     compiled = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
     assert compiled.caching is not None
     changed = compiled.with_parameters(caching=compiled.caching.parameters[::-1])
-    stick = VirtualEdgeTpu().teach(compiled, golden / "models" / "dense_256.tflite")
+    stick = VirtualEdgeTpu().register_model(compiled, golden / "models" / "dense_256.tflite")
     x = {compiled.inputs[0].name: np.zeros(compiled.inputs[0].shape, np.uint8)}
     name = compiled.outputs[0].name
     with EdgeTpu.open(usb_backend=stick) as tpu:
@@ -153,7 +153,7 @@ def test_parameters_of_another_token_evict_those_in_memory(
     stick: VirtualEdgeTpu, link: UsbLink, model: CompiledModel, graph: bytes, golden: Path
 ) -> None:
     compiled = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
-    stick.teach(compiled, golden / "models" / "dense_256.tflite")
+    stick.register_model(compiled, golden / "models" / "dense_256.tflite")
     ours, theirs = PreparedModel(model), PreparedModel(compiled)
     assert ours.caching is not None
     assert theirs.caching is not None
@@ -228,7 +228,7 @@ def test_a_frame_may_come_in_any_number_of_transfers(
 
 def test_a_source_graph_with_other_inputs_is_refused(model: CompiledModel, golden: Path) -> None:
     with pytest.raises(ModelUnsupportedError, match="expected a source graph with the inputs 'x'"):
-        VirtualEdgeTpu().teach(model, golden / "models" / "dense_256.tflite")
+        VirtualEdgeTpu().register_model(model, golden / "models" / "dense_256.tflite")
 
 
 def test_the_same_instructions_with_other_transfers_are_refused(
@@ -236,4 +236,4 @@ def test_the_same_instructions_with_other_transfers_are_refused(
 ) -> None:
     fewer = replace(model, execution=replace(model.execution, hints=model.execution.hints[:-1]))
     with pytest.raises(ModelUnsupportedError, match="other transfers"):
-        stick.teach(fewer, graph)
+        stick.register_model(fewer, graph)

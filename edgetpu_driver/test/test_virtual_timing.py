@@ -19,7 +19,7 @@ def inference_time(
     """Seconds that the last of some inferences took."""
     source = golden / "models" / f"{name}.tflite"
     model = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
-    stick = VirtualEdgeTpu(speed=speed).teach(model, source)
+    stick = VirtualEdgeTpu(speed=speed).register_model(model, source)
     inputs = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in model.inputs}
     with EdgeTpu.open(usb_backend=stick, preset=preset) as tpu:
         for _ in range(runs):
@@ -38,7 +38,7 @@ def test_usb_2_is_slower(golden: Path) -> None:
 
 def test_an_upload_is_no_part_of_the_inference_but_takes_time_of_its_own(golden: Path) -> None:
     model = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
-    stick = VirtualEdgeTpu().teach(model, golden / "models" / "dense_256.tflite")
+    stick = VirtualEdgeTpu().register_model(model, golden / "models" / "dense_256.tflite")
     inputs = {model.inputs[0].name: np.zeros(model.inputs[0].shape, np.uint8)}
     with EdgeTpu.open(usb_backend=stick) as tpu:
         start = stick.clock.monotonic()

@@ -23,7 +23,7 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.locations import Companions
+from edgetpu_driver.weights.locations import SidecarFiles
 from edgetpu_driver.weights.packed_layout import weight_offsets
 from edgetpu_driver.weights.quantisation import WeightTensor, choose, weight_tensors
 
@@ -50,7 +50,7 @@ def run(engine: Engine, x: NDArray[np.generic]) -> NDArray[np.int64]:
 
 def stick_for(graph: bytes, model: CompiledModel) -> EdgeTpu:
     stick = VirtualEdgeTpu()
-    stick.teach(model, graph)
+    stick.register_model(model, graph)
     return EdgeTpu.open(usb_backend=stick)
 
 
@@ -102,7 +102,7 @@ def test_only_weights_and_when_asked_for_multipliers_of_a_real_blob_change(
     with stick_for(graph, model) as tpu:
         upload = tpu.upload
         monkeypatch.setattr(tpu, "upload", lambda m, blob: (uploaded.append(bytes(blob)), upload(m, blob)))
-        engine = StickEngine(tpu, model, Companions())  # nothing known but the model itself
+        engine = StickEngine(tpu, model, SidecarFiles())  # nothing known but the model itself
         engine.set_weights(weights, rescale_rows=True)
         swap = engine.set_weights(weights, rescale_rows=rescale_rows)
     blob = np.frombuffer(uploaded[-1], np.uint8)
@@ -128,15 +128,15 @@ def engine(request: pytest.FixtureRequest, graph: bytes) -> Iterator[SwappableEn
         return
     model = packed(graph)
     with stick_for(graph, model) as tpu:
-        yield StickEngine(tpu, model, Companions(graph))
+        yield StickEngine(tpu, model, SidecarFiles(graph))
 
 
 def test_a_smaller_matrix_is_padded_with_zeros(engine: SwappableEngine) -> None:
     engine.set_weights(np.ones((SIZE, SIZE), np.float32), accept_clipping=True)
-    swap = engine.set_weights(np.full((2, 3), 64 / dense.STEPS, np.float32))
+    swap = engine.set_weights(np.full((2, 3), 64 / dense.INT8_MAX, np.float32))
     assert swap.version == 2
     y = run(engine, np.full((1, SIZE), 255, np.uint8)) - 128
-    assert y[:2].tolist() == [round(3 * 64 / dense.STEPS / dense.output_scale(SIZE))] * 2
+    assert y[:2].tolist() == [round(3 * 64 / dense.INT8_MAX / dense.output_scale(SIZE))] * 2
     assert not y[2:].any()
 
 
@@ -207,7 +207,7 @@ def test_engines_of_one_model_on_one_stick_keep_their_own_weights(graph: bytes) 
     model = packed(graph)
     x = np.full((1, SIZE), 255, np.uint8)
     with stick_for(graph, model) as tpu:
-        engines = [StickEngine(tpu, model, Companions(graph)) for _ in range(3)]
+        engines = [StickEngine(tpu, model, SidecarFiles(graph)) for _ in range(3)]
         for share, engine in zip((0.25, 0.5), engines, strict=False):
             engine.set_weights(np.array([[share]], np.float32))
         untouched = run(CpuEngine(graph), x)
@@ -221,7 +221,7 @@ def test_engines_of_one_model_on_one_stick_keep_their_own_weights(graph: bytes) 
 def test_a_packed_model_whose_graph_is_another_one_is_refused(graph: bytes) -> None:
     other = dense.build(100)
     with stick_for(other, packed(other)) as tpu:
-        engine = StickEngine(tpu, packed(other), Companions(graph))
+        engine = StickEngine(tpu, packed(other), SidecarFiles(graph))
         with pytest.raises(ModelUnsupportedError, match="it is not known where 'model' keeps its weights"):
             engine.set_weights(np.zeros((100, 100)))
 
@@ -256,7 +256,7 @@ def test_a_sidecar_of_a_model_that_was_compiled_otherwise_is_refused(golden: Pat
     graph = (golden / "models" / "pattern_64x64_8x8_1ch.tflite").read_bytes()
     sidecar = json.loads((golden / "models" / "pattern_64x64_8x8_1ch_edgetpu.json").read_text())
     with stick_for(graph, packed(graph)) as tpu:
-        engine = StickEngine(tpu, packed(graph), Companions(sidecar=sidecar))
+        engine = StickEngine(tpu, packed(graph), SidecarFiles(sidecar=sidecar))
         with pytest.raises(ModelUnsupportedError, match="it is of another model than these parameters"):
             engine.set_weights(np.zeros((1, 8, 8, 1)))
 
@@ -276,6 +276,6 @@ def test_a_sidecar_that_makes_no_sense_is_refused(golden: Path, change: dict[str
     graph = (golden / "models" / "pattern_64x64_8x8_1ch.tflite").read_bytes()
     sidecar = json.loads((golden / "models" / "pattern_64x64_8x8_1ch_edgetpu.json").read_text())
     with stick_for(graph, packed(graph)) as tpu:
-        engine = StickEngine(tpu, packed(graph), Companions(sidecar=sidecar | change))
+        engine = StickEngine(tpu, packed(graph), SidecarFiles(sidecar=sidecar | change))
         with pytest.raises(ModelUnsupportedError, match="sidecar of 'model' cannot be used"):
             engine.set_weights(np.zeros((1, 8, 8, 1)))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError
-from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, CommonPart
+from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace
 from edgetpu_matrix.scaling import DenseModel
 from edgetpu_matrix.tiles import RealProduct, Tile, TiledMatrix
 
@@ -23,18 +23,18 @@ class EngineMatrix:
         outputs = matrix.multiply(vector).outputs
 
     The engines are its own: nobody else may set their weights. With as many of them as tiles the weights stay
-    where they are; with fewer they are swapped for every product. crest: see `scaling.fit`. rescale_rows:
+    where they are; with fewer they are swapped for every product. headroom: see `scaling.fit`. rescale_rows:
     rewrite the model's multipliers with the weights. host_directions: of what the vectors have in common that
-    many directions are multiplied on the host, see `CommonPart`; 0: none. By default, with a crest, which is
-    for the states of one network, those of `CommonPart`, else none. Raises ModelUnsupportedError when the
-    model is not a Dense one.
+    many directions are multiplied on the host, see `HostSubspace`; 0: none. By default, with a headroom,
+    which is for the states of one network, those of `HostSubspace`, else none. Raises ModelUnsupportedError
+    when the model is not a Dense one.
     """
 
     def __init__(
         self,
         engines: Sequence[SwappableEngine],
         *,
-        crest: float | None = None,
+        headroom: float | None = None,
         rescale_rows: bool = False,
         host_directions: int | None = None,
     ) -> None:
@@ -42,18 +42,18 @@ class EngineMatrix:
             raise InputError("expected at least one engine; got none")
         self._engines = engines
         self._rescale_rows = rescale_rows
-        self._directions = (DIRECTIONS if crest else 0) if host_directions is None else host_directions
-        self._common: CommonPart | None = None
-        self._tiled = TiledMatrix(DenseModel.of(engines[0].inputs, engines[0].outputs), crest)
+        self._directions = (DIRECTIONS if headroom else 0) if host_directions is None else host_directions
+        self._common: HostSubspace | None = None
+        self._tiled = TiledMatrix(DenseModel.of(engines[0].inputs, engines[0].outputs), headroom)
         self._held: list[Tile | None] = [None] * len(engines)
         self._row_scales: NDArray[np.float32] | None = None
         if not rescale_rows:
             self._row_scales = engines[0].set_weights(self._tiled.dense.any_weights).row_scales
 
     @property
-    def in_force(self) -> NDArray[np.float64]:
+    def effective(self) -> NDArray[np.float64]:
         """The matrix as it was rounded, [rows, columns]."""
-        return self._tiled.in_force
+        return self._tiled.effective
 
     def set(self, matrix: ArrayLike, changed: Collection[int] | None = None) -> None:
         """Multiply by this matrix from now on. changed: the rows that differ from the one before; None: all.
@@ -63,7 +63,7 @@ class EngineMatrix:
         self._tiled.assign(matrix, self._row_scales, changed)
         for tile in self._tiled.tiles[: len(self._engines)]:
             self._hold(tile)
-        self._common = CommonPart(self.in_force, self._directions) if self._directions else None
+        self._common = HostSubspace(self.effective, self._directions) if self._directions else None
 
     def multiply(self, vector: ArrayLike, passes: int = 1) -> RealProduct:
         """Multiply it by a vector, float [columns]; InputError for any other, DeviceError.

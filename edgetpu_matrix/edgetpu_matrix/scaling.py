@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 
-STEPS = 127
+INT8_MAX = 127
 """Quantisation steps on either side of zero that weights and inputs use."""
 
 _FEWEST_STEPS = 32  # of outputs
@@ -47,7 +47,7 @@ class DenseModel:
                 f"expected a Dense model of one input and one output; got {len(inputs)} and {len(outputs)}"
             )
         (given,), (result,) = inputs, outputs
-        if given.symmetric_steps < STEPS or result.symmetric_steps < _FEWEST_STEPS:
+        if given.symmetric_steps < INT8_MAX or result.symmetric_steps < _FEWEST_STEPS:
             raise ModelUnsupportedError(
                 f"expected a Dense model with 8-bit tensors around zero; got {given} and {result}"
             )
@@ -75,7 +75,7 @@ class FittedMatrix:
     """[rows]: length of the difference between the real row and the one in force."""
 
     @property
-    def in_force(self) -> NDArray[np.float64]:
+    def effective(self) -> NDArray[np.float64]:
         """The real matrix that the model multiplies by after rounding, [rows, columns]."""
         return self.weights / self.gains[:, None]
 
@@ -102,7 +102,7 @@ def quantise(
     if largest == 0.0:
         return np.zeros_like(inputs), dense.input_scale
     length_to_scale = reach / dense.output_limit * dense.input_scale
-    scale = coarser * max(largest / STEPS, length_to_scale * float(np.linalg.norm(inputs)))
+    scale = coarser * max(largest / INT8_MAX, length_to_scale * float(np.linalg.norm(inputs)))
     while True:
         steps = np.rint(inputs / scale)
         # Rounding may have made the vector longer.
@@ -116,13 +116,13 @@ def fit(
     matrix: ArrayLike,
     dense: DenseModel,
     row_scales: NDArray[np.floating] | None = None,
-    crest: float | None = None,
+    headroom: float | None = None,
 ) -> FittedMatrix:
     """Fit a real matrix, float [rows, columns], into a Dense model.
 
     row_scales: real value of one weight step of the model, per row, as a weight swap reports it; None for
     weights whose multipliers are rewritten with them (`rescale_rows`).
-    crest: the largest output as a multiple of the root mean square over all directions of the input. By
+    headroom: the largest output as a multiple of the root mean square over all directions of the input. By
     default no input whatsoever clips an output; for inputs that know nothing of the rows 4 is enough, and
     leaves sqrt(columns) / 4 times more of the output's range.
 
@@ -134,7 +134,7 @@ def fit(
     if not np.isfinite(real).all():
         raise InputError("expected a matrix of finite numbers; got NaN or infinity")
     rows, columns = real.shape
-    spread = 1.0 if crest is None else min(crest / sqrt(columns), 1.0)
+    spread = 1.0 if headroom is None else min(headroom / sqrt(columns), 1.0)
     lengths = np.linalg.norm(real, axis=1)
     largest = np.abs(real).max(axis=1)
     largest[largest == 0.0] = 1.0
@@ -142,10 +142,10 @@ def fit(
         # The multipliers follow the weights: let a typical input fill the outputs.
         reachable = spread * TYPICAL * sqrt(columns) * np.maximum(lengths, largest)
         gains = dense.output_limit / reachable * _shortening(lengths / reachable)
-        steps = gains * largest / STEPS
+        steps = gains * largest / INT8_MAX
     else:
         steps = np.asarray(row_scales[:rows], np.float64)
-        gains = steps * STEPS / largest
+        gains = steps * INT8_MAX / largest
         gains *= _shortening(lengths * gains)
         gains *= _balance(dense, float((lengths * gains).max()) * spread, float(steps.mean()), columns)
     weights = (np.rint(real * (gains / steps)[:, None]) * steps[:, None]).astype(np.float32)
@@ -183,7 +183,7 @@ def _balance(dense: DenseModel, reach: float, step: float, columns: int) -> floa
 
     Rounding weights then costs 1 / factor, rounding inputs costs factor: the best is where both are equal.
     """
-    excess = reach * TYPICAL * sqrt(columns) * STEPS * dense.input_scale / dense.output_limit
+    excess = reach * TYPICAL * sqrt(columns) * INT8_MAX * dense.input_scale / dense.output_limit
     if excess <= 1.0:
         return 1.0
     equal = sqrt(step * dense.output_limit / (reach * reach * dense.input_scale))

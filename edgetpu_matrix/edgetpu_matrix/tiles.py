@@ -70,10 +70,10 @@ class RealProduct:
 
 
 class TiledMatrix:
-    """A matrix cut into tiles that copies of a Dense model take. crest: see `scaling.fit`."""
+    """A matrix cut into tiles that copies of a Dense model take. headroom: see `scaling.fit`."""
 
-    def __init__(self, dense: DenseModel, crest: float | None = None) -> None:
-        self.dense, self._crest = dense, crest
+    def __init__(self, dense: DenseModel, headroom: float | None = None) -> None:
+        self.dense, self._crest = dense, headroom
         self._size = (0, 0)
         self._in_force: NDArray[np.float64] | None = None
         self.tiles: list[Tile] = []
@@ -111,12 +111,12 @@ class TiledMatrix:
         return fresh
 
     @property
-    def in_force(self) -> NDArray[np.float64]:
+    def effective(self) -> NDArray[np.float64]:
         """The matrix that is multiplied by after rounding, [rows, columns]."""
         if self._in_force is None:
             self._in_force = np.zeros(self._size)
             for tile in self.tiles:
-                self._in_force[tile.rows, tile.columns] = tile.fitted.in_force
+                self._in_force[tile.rows, tile.columns] = tile.fitted.effective
         return self._in_force
 
     def requests(self, vector: ArrayLike, passes: int = 1) -> list[TileRequest]:

@@ -22,8 +22,10 @@ GOLDEN_ROW_SCALES = np.random.default_rng(256).uniform(8.39e-4, 8.5e-4, 256).ast
 class EightBits:
     """Dense models in int8 steps, rounded to nearest, one for each tile of a matrix; counts what it clips."""
 
-    def __init__(self, matrix: ArrayLike, *, crest: float | None = None, rescale_rows: bool = False) -> None:
-        self.tiled = TiledMatrix(GOLDEN_256, crest)
+    def __init__(
+        self, matrix: ArrayLike, *, headroom: float | None = None, rescale_rows: bool = False
+    ) -> None:
+        self.tiled = TiledMatrix(GOLDEN_256, headroom)
         self.row_scales = None if rescale_rows else GOLDEN_ROW_SCALES
         self.clipped = 0
         self.set(matrix)

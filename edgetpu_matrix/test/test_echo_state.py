@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
 from edgetpu_matrix.reservoir.benchmark_series import mackey_glass, narma10
-from edgetpu_matrix.reservoir.echo_state_network import CREST, EchoStateNetwork, spectral_radius
-from edgetpu_matrix.reservoir.host_subspace import CommonPart
+from edgetpu_matrix.reservoir.echo_state_network import HEADROOM, EchoStateNetwork, spectral_radius
+from edgetpu_matrix.reservoir.host_subspace import HostSubspace
 from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
 
 Array = NDArray[np.float64]
@@ -38,12 +38,12 @@ def test_the_spectral_radius_is_the_largest_eigenvalue(matrix: Array) -> None:
 @pytest.mark.parametrize("size", [10, 256, 300])
 def test_what_is_multiplied_by_has_the_radius_asked_for(eight_bits: Any, size: int, radius: float) -> None:
     network = EchoStateNetwork(size, spectral_radius=radius, activation="tanh", input_scaling=0, bias=0)
-    in_force = eight_bits(network.matrix, crest=CREST).tiled.in_force
-    network.bind(in_force)
+    effective = eight_bits(network.matrix, headroom=HEADROOM).tiled.effective
+    network.bind(effective)
     columns = []
     for axis in np.eye(size):
         network.reset()
-        columns.append(np.arctanh(network.advance(1e-3 * in_force @ axis, [0.0])) * 1e3)
+        columns.append(np.arctanh(network.advance(1e-3 * effective @ axis, [0.0])) * 1e3)
     assert spectral_radius(np.array(columns).T) == pytest.approx(radius, rel=2e-4)
 
 
@@ -157,9 +157,9 @@ def test_eight_bits_cost_little(eight_bits: Any, name: str) -> None:
     series, exact_reach, factor, arguments = TASKS[name]
     network = EchoStateNetwork(256, **arguments)
     exact = np.mean([error(network, lambda state: network.matrix @ state, each) for each in series])
-    model = eight_bits(network.matrix, crest=CREST)
-    network.bind(model.tiled.in_force)
-    common = CommonPart(model.tiled.in_force)
+    model = eight_bits(network.matrix, headroom=HEADROOM)
+    network.bind(model.tiled.effective)
+    common = HostSubspace(model.tiled.effective)
 
     def multiply(state: Array) -> Array:
         split = common.split(state)

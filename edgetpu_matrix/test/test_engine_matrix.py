@@ -29,7 +29,7 @@ def test_a_matrix_of_four_tiles_on_few_or_many_engines(engines: int) -> None:
     matrix.set(random.normal(size=(100, 128)))
     for vector in random.normal(size=(3, 128)):
         product = matrix.multiply(vector)
-        assert (np.abs(product.outputs - matrix.in_force @ product.inputs) <= product.bound).all()
+        assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.bound).all()
 
 
 @pytest.mark.parametrize("rescale_rows", [False, True], ids=["compiled scales", "rescaled rows"])
@@ -37,22 +37,22 @@ def test_rescaled_rows_stay_within_their_bound_too(rescale_rows: bool) -> None:
     weights = random.normal(size=(64, 64)) * np.geomspace(1e-3, 1e3, 64)[:, None]
     matrix = EngineMatrix([engine()], rescale_rows=rescale_rows)
     matrix.set(weights)
-    assert np.abs(matrix.in_force / weights - 1)[np.abs(weights) > 1e-3].mean() < 0.05
+    assert np.abs(matrix.effective / weights - 1)[np.abs(weights) > 1e-3].mean() < 0.05
     product = matrix.multiply(random.normal(size=64))
-    assert (np.abs(product.outputs - matrix.in_force @ product.inputs) <= product.bound).all()
+    assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.bound).all()
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (20, 100)])
 def test_what_vectors_have_in_common_is_not_rounded(shape: tuple[int, int]) -> None:
-    matrix = EngineMatrix([engine(), engine()], crest=4.0, host_directions=3)
+    matrix = EngineMatrix([engine(), engine()], headroom=4.0, host_directions=3)
     matrix.set(random.normal(size=shape))
     basis, mean = random.normal(size=(3, shape[1])), random.normal(size=shape[1])
     errors = []
     for _ in range(2 * PERIOD):
         vector = mean + random.normal(size=3) @ basis + 0.01 * random.normal(size=shape[1])
         product = matrix.multiply(vector)
-        assert (np.abs(product.outputs - matrix.in_force @ product.inputs) <= product.bound + 1e-12).all()
-        errors.append(np.abs(product.outputs - matrix.in_force @ vector).max())
+        assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.bound + 1e-12).all()
+        errors.append(np.abs(product.outputs - matrix.effective @ vector).max())
     assert max(errors[PERIOD:]) < 0.05 * np.mean(errors[:PERIOD])
 
 
@@ -61,15 +61,15 @@ def test_vectors_after_an_outlier_are_rounded_no_more_coarsely() -> None:
     vectors[PERIOD - 1] *= 1e6
     errors = []
     for directions in (0, 3):
-        matrix = EngineMatrix([engine()], crest=4.0, host_directions=directions)
+        matrix = EngineMatrix([engine()], headroom=4.0, host_directions=directions)
         matrix.set(weights)
         outputs = [matrix.multiply(vector).outputs for vector in vectors]
-        errors.append(np.std((outputs - vectors @ matrix.in_force.T)[PERIOD:]))
+        errors.append(np.std((outputs - vectors @ matrix.effective.T)[PERIOD:]))
     assert errors[1] <= 1.05 * errors[0]
 
 
 def test_none_of_it_is_on_the_host_unless_asked_for_or_for_states() -> None:
-    plain, asked = EngineMatrix([engine()], crest=4.0, host_directions=0), EngineMatrix([engine()])
+    plain, asked = EngineMatrix([engine()], headroom=4.0, host_directions=0), EngineMatrix([engine()])
     weights, vectors = random.normal(size=(64, 64)), np.ones((PERIOD + 1, 64))
     for matrix in (plain, asked):
         matrix.set(weights)
@@ -83,7 +83,7 @@ def test_the_graph_of_a_compiled_model_takes_a_matrix(golden: Path) -> None:
     matrix = EngineMatrix([CpuEngine(golden / "models" / "dense_256.tflite")])
     matrix.set(random.normal(size=(256, 256)))
     product = matrix.multiply(random.normal(size=256))
-    assert (np.abs(product.outputs - matrix.in_force @ product.inputs) <= product.bound).all()
+    assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.bound).all()
 
 
 def test_a_spectrum() -> None:
@@ -91,7 +91,7 @@ def test_a_spectrum() -> None:
     matrix = EngineMatrix([engine()])
     matrix.set(transform.matrix())
     samples = 3 * np.sin(2 * np.pi * 10 / 64 * np.arange(64))
-    spectrum = transform.interpret(samples, 640.0, matrix.multiply(transform.prepare(samples)))
+    spectrum = transform.postprocess(samples, 640.0, matrix.multiply(transform.preprocess(samples)))
     assert spectrum.peak_frequency == pytest.approx(100.0, abs=0.1)
     assert spectrum.peak_amplitude == pytest.approx(3.0, abs=5 * spectrum.sigma)
 

@@ -20,11 +20,11 @@ def find(eight_bits: Any) -> Any:
     def find(database: PlaceDatabase, embedding: Any, count: int = 1) -> tuple[Place, ...]:
         search, query = PlaceSearch(database), database.unit_vector(embedding)
         model = eight_bits(search.rows()[0])
-        product, in_force = model.multiply(query), model.tiled.in_force
-        limits = bounds(query, product, np.linalg.norm(in_force - database.rows, axis=1))
+        product, effective = model.multiply(query), model.tiled.effective
+        limits = bounds(query, product, np.linalg.norm(effective - database.rows, axis=1))
         assert (np.abs(product.outputs - database.rows @ query) <= limits).all()
         assert model.clipped == 0
-        return search.find(query, product, in_force, count)
+        return search.find(query, product, effective, count)
 
     return find
 

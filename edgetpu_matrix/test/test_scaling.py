@@ -70,7 +70,7 @@ def test_the_matrix_in_force_is_off_by_half_a_step(
     roomy: DenseModel, row_scales: NDArray[np.float32]
 ) -> None:
     matrix = random.normal(size=(256, 256))
-    error = np.abs(fit(matrix, roomy, row_scales).in_force - matrix)
+    error = np.abs(fit(matrix, roomy, row_scales).effective - matrix)
     assert np.median(error.max(axis=1) / np.abs(matrix).max(axis=1)) < 0.53 / 127
 
 
@@ -78,20 +78,20 @@ def test_a_vector_along_a_row_has_its_product_although_the_row_was_rounded(
     dense: DenseModel, row_scales: NDArray[np.float32]
 ) -> None:
     matrix = random.normal(size=(256, 256)) * 10.0 ** np.linspace(-200, 100, 256)[:, None]
-    products = np.einsum("ij,ij->i", fit(matrix, dense, row_scales).in_force, matrix)
+    products = np.einsum("ij,ij->i", fit(matrix, dense, row_scales).effective, matrix)
     assert products == pytest.approx(np.einsum("ij,ij->i", matrix, matrix), rel=1e-6)
 
 
 def test_it_tells_how_much_of_each_row_was_lost(dense: DenseModel, row_scales: NDArray[np.float32]) -> None:
     matrix = random.normal(size=(256, 256))
     fitted = fit(matrix, dense, row_scales)
-    assert fitted.lost == pytest.approx(np.linalg.norm(fitted.in_force - matrix, axis=1))
+    assert fitted.lost == pytest.approx(np.linalg.norm(fitted.effective - matrix, axis=1))
     assert 0.0 < fitted.lost.max() < 0.02 * np.linalg.norm(matrix, axis=1).min()
 
 
 def test_a_row_of_zeros_stays_one(dense: DenseModel, row_scales: NDArray[np.float32]) -> None:
     fitted = fit([[0.0, 0.0], [1.0, -1.0]], dense, row_scales)
-    assert fitted.in_force == pytest.approx(np.array([[0, 0], [1, -1]]))
+    assert fitted.effective == pytest.approx(np.array([[0, 0], [1, -1]]))
 
 
 @pytest.mark.parametrize("rescale_rows", [False, True], ids=["compiled scales", "rescaled rows"])
@@ -111,7 +111,7 @@ def test_random_products_are_nearly_as_good_as_eight_bits_allow(
     eight_bits: Any, rescale_rows: bool, reach: float
 ) -> None:
     matrix = random.uniform(-1, 1, (256, 256))
-    model = eight_bits(matrix, crest=4.0, rescale_rows=rescale_rows)
+    model = eight_bits(matrix, headroom=4.0, rescale_rows=rescale_rows)
     errors, products = [], []
     for vector in random.normal(size=(50, 256)):
         products.append(matrix @ vector)
@@ -128,8 +128,8 @@ def test_where_outputs_are_narrow_weights_and_inputs_share_the_loss(dense: Dense
     fitted = fit(matrix, narrow, np.full(64, 8.5e-4, np.float32))
     vector = random.normal(size=256)
     steps, scale = quantise(vector, narrow, fitted.reach)
-    from_weights = np.std((fitted.in_force - matrix) @ vector)
-    from_inputs = np.std(fitted.in_force @ (steps * scale - vector))
+    from_weights = np.std((fitted.effective - matrix) @ vector)
+    from_inputs = np.std(fitted.effective @ (steps * scale - vector))
     assert from_weights == pytest.approx(from_inputs, rel=0.5)
 
 

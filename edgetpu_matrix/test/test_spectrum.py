@@ -43,10 +43,10 @@ REACH = {
 
 
 def exactly(transform: SpectrumTransform, samples: NDArray[np.float64]) -> AmplitudeSpectrum:
-    prepared = transform.prepare(samples)
+    prepared = transform.preprocess(samples)
     outputs = transform.matrix() @ prepared
     nothing = np.zeros(len(outputs))
-    return transform.interpret(samples, RATE, RealProduct(outputs, nothing, nothing, prepared))
+    return transform.postprocess(samples, RATE, RealProduct(outputs, nothing, nothing, prepared))
 
 
 def by_fft(samples: NDArray[np.float64], window: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -82,7 +82,7 @@ def test_a_line_between_bins_is_found_there() -> None:
 def test_eight_bits_are_as_close_to_the_fft_as_they_can_be(eight_bits: Any, name: str) -> None:
     samples, transform = SIGNALS[name], SpectrumTransform(LENGTH)
     model = eight_bits(transform.matrix())
-    spectrum = transform.interpret(samples, RATE, model.multiply(transform.prepare(samples)))
+    spectrum = transform.postprocess(samples, RATE, model.multiply(transform.preprocess(samples)))
     exact = by_fft(samples, WINDOWS["hann"](LENGTH))
     error = (spectrum.amplitudes - exact)[1:]
     snr = 10 * np.log10((exact[1:] ** 2).sum() / (error**2).sum())
@@ -109,7 +109,7 @@ def test_sigma_covers_what_is_wrong_with_a_line(
         frequency = generator.integers(2, 31) + generator.uniform(-offset, offset)
         phase = generator.uniform(0, 2 * np.pi)
         samples = np.cos(2 * np.pi * frequency / length * np.arange(length) + phase)
-        spectrum = transform.interpret(samples, RATE, model.multiply(transform.prepare(samples)))
+        spectrum = transform.postprocess(samples, RATE, model.multiply(transform.preprocess(samples)))
         exact = by_fft(samples, WINDOWS[window](length))
         errors = (spectrum.amplitudes - exact)[1:] / spectrum.sigma
         at_the_line.append(errors[exact[1:].argmax()])

@@ -17,7 +17,7 @@ def test_the_product_is_right_within_its_bound(eight_bits: Any, size: tuple[int,
     model = eight_bits(random.normal(size=size))
     for vector in random.normal(size=(5, size[1])):
         product = model.multiply(vector)
-        exact = model.tiled.in_force @ product.inputs
+        exact = model.tiled.effective @ product.inputs
         assert product.outputs.shape == (size[0],)
         assert (np.abs(product.outputs - exact) <= product.bound).all()
         assert np.std(product.outputs - exact) < 1.5 * product.sigma.max()
@@ -36,12 +36,12 @@ def test_passes_average_out_what_rounding_took(eight_bits: Any, passes: int, lef
     model = eight_bits(repeatable.normal(size=(300, 300)))
     one, more, sigmas = [], [], []
     for vector in repeatable.normal(size=(10, 300)):
-        exact = model.tiled.in_force @ vector
+        exact = model.tiled.effective @ vector
         one.append(model.multiply(vector).outputs - exact)
         product = model.multiply(vector, passes)
         more.append(product.outputs - exact)
         sigmas.append(product.sigma)
-        assert (np.abs(product.outputs - model.tiled.in_force @ product.inputs) <= product.bound).all()
+        assert (np.abs(product.outputs - model.tiled.effective @ product.inputs) <= product.bound).all()
     assert np.std(more) < left * np.std(one)
     assert np.std(more) == pytest.approx(np.sqrt(np.mean(np.square(sigmas))), rel=0.4)
 
@@ -62,7 +62,7 @@ def test_only_tiles_with_changed_rows_are_set_again(eight_bits: Any) -> None:
     matrix[300] = 1.0
     assert model.set(matrix, {300}) == [2, 3]
     assert model.set(matrix, set()) == []
-    assert model.tiled.in_force[300] == pytest.approx(np.ones(300), abs=1e-2)
+    assert model.tiled.effective[300] == pytest.approx(np.ones(300), abs=1e-2)
 
 
 def test_a_matrix_that_grows_or_shrinks_keeps_what_is_unchanged(eight_bits: Any) -> None:
@@ -71,7 +71,7 @@ def test_a_matrix_that_grows_or_shrinks_keeps_what_is_unchanged(eight_bits: Any)
     grown = np.concatenate([matrix, random.normal(size=(300, 8))])
     assert model.set(grown, set(range(300, 600))) == [1, 2]
     assert model.set(grown[:500], set(range(500, 600))) == [1]
-    assert model.tiled.in_force.shape == (500, 8)
+    assert model.tiled.effective.shape == (500, 8)
     assert model.set(grown[:500, :4], set()) == [0, 1]
 
 

@@ -88,7 +88,7 @@ class ImageInput:
         return image.fill(region, self.height, self.width, self.channels)
 
 
-class EyeResult(Protocol):
+class PerceptionResult(Protocol):
     """What every result has."""
 
     @property
@@ -102,7 +102,7 @@ class EyeResult(Protocol):
         ...
 
 
-Result = TypeVar("Result", bound=EyeResult)
+Result = TypeVar("Result", bound=PerceptionResult)
 
 
 class Eye(Protocol):
@@ -123,20 +123,20 @@ class Eye(Protocol):
         """Say what model the inference runs; ModelUnsupportedError when it is none for this algorithm."""
         ...
 
-    def prepare(self, image: ImageLike, stamp: float) -> Frame:
+    def preprocess(self, image: ImageLike, stamp: float) -> Frame:
         """Make the model's inputs of an image taken at `stamp` seconds."""
         ...
 
-    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> Any:
-        """Make an EyeResult of what `prepare` gave and the model's outputs by name."""
+    def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> Any:
+        """Make an PerceptionResult of what `preprocess` gave and the model's outputs by name."""
         ...
 
 
-class ModelEye(ABC, Generic[Result]):
+class PerceptionAlgorithm(ABC, Generic[Result]):
     """What the eyes share: the engine they run, and the way of an image to the model's input.
 
     A subclass says which model it wants (`model`), recognises the one it gets (`_recognise`), and makes
-    results of its outputs (`interpret`).
+    results of its outputs (`postprocess`).
     """
 
     def __init__(self, engine: Engine | None, camera: Pinhole | None, min_confidence: float) -> None:
@@ -162,8 +162,8 @@ class ModelEye(ABC, Generic[Result]):
         """Get ready for a model with this input and these outputs; ModelUnsupportedError when it is none."""
 
     @abstractmethod
-    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> Result:
-        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
+    def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> Result:
+        """Second half of `update`: make the result of a frame and the model's outputs by name."""
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
         """Say what model the inference runs; ModelUnsupportedError when it is not one for this."""
@@ -178,10 +178,10 @@ class ModelEye(ABC, Generic[Result]):
         when there is no engine to run on, and what the engine raises.
         """
         engine = self._engine or self._own_engine()
-        frame = self.prepare(image, stamp)
-        return self.interpret(frame, engine.run(frame.inputs))
+        frame = self.preprocess(image, stamp)
+        return self.postprocess(frame, engine.run(frame.inputs))
 
-    def prepare(self, image: ImageLike, stamp: float = 0.0) -> Frame:
+    def preprocess(self, image: ImageLike, stamp: float = 0.0) -> Frame:
         """First half of `update`: the model's input. `bind` must have been called."""
         return Frame.of(camera_image(image), stamp, self.region, self._bound_input())
 

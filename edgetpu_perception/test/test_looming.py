@@ -143,7 +143,7 @@ class TestModels:
 
     def test_must_be_bound_before_images_come(self) -> None:
         with pytest.raises(ModelUnsupportedError, match="bound"):
-            Looming().prepare(np.zeros((64, 64), np.uint8), 0.0)
+            Looming().preprocess(np.zeros((64, 64), np.uint8), 0.0)
 
 
 class TestApproach:

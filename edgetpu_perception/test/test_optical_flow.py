@@ -290,8 +290,8 @@ def test_the_two_halves_of_an_update_are_the_update(photographs: Photographs) ->
     flow.bind(engine.inputs, engine.outputs)
     pair = photographs.pair(4.25, -3)
     for stamp, image in enumerate(pair, 1):
-        frame = flow.prepare(image, float(stamp))
-        result = flow.interpret(frame, engine.run(frame.inputs))
+        frame = flow.preprocess(image, float(stamp))
+        result = flow.postprocess(frame, engine.run(frame.inputs))
     assert result == moved(OpticalFlow(), pair)
 
 

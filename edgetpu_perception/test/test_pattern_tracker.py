@@ -20,7 +20,7 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.locations import Companions
+from edgetpu_driver.weights.locations import SidecarFiles
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.images.encodings import ImageError
 from edgetpu_perception.images.pinhole import Pinhole
@@ -423,8 +423,8 @@ def test_the_two_halves_of_an_update_are_the_update(trained: tuple[PatternTracke
     half.set_template(cut(image, 20, 30), view=image)
     engine = CpuEngine(pattern.build(weights=half.weights))
     half.bind(engine.inputs, engine.outputs)
-    frame = half.prepare(image, 2.0)
-    assert half.interpret(frame, engine.run(frame.inputs)) == tracker.update(image, 2.0)
+    frame = half.preprocess(image, 2.0)
+    assert half.postprocess(frame, engine.run(frame.inputs)) == tracker.update(image, 2.0)
 
 
 class Immutable:
@@ -460,9 +460,9 @@ def test_a_swap_that_fails_leaves_the_template_before(monkeypatch: pytest.Monkey
 def on_a_stick(graph: bytes) -> Iterator[StickEngine]:
     model = CompiledModel.parse(pack(graph, name="pattern"))
     stick = VirtualEdgeTpu()
-    stick.teach(model, graph)
+    stick.register_model(model, graph)
     with EdgeTpu.open(stick) as tpu:
-        yield StickEngine(tpu, model, Companions(graph))
+        yield StickEngine(tpu, model, SidecarFiles(graph))
 
 
 @pytest.mark.parametrize(("search", "side"), SIZES)

@@ -20,7 +20,7 @@ from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.locations import Companions
+from edgetpu_driver.weights.locations import SidecarFiles
 from edgetpu_perception import Pinhole, SpotResult, SpotTracker
 from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.graphs.families import build
@@ -254,8 +254,8 @@ def test_the_two_halves_of_an_update_are_the_update() -> None:
     engine = CpuEngine(graph.build())
     tracker = SpotTracker()
     tracker.bind(engine.inputs, engine.outputs)
-    frame = tracker.prepare(block(20, 40), 2.0)
-    assert tracker.interpret(frame, engine.run(frame.inputs)) == SpotTracker().update(block(20, 40), 2.0)
+    frame = tracker.preprocess(block(20, 40), 2.0)
+    assert tracker.postprocess(frame, engine.run(frame.inputs)) == SpotTracker().update(block(20, 40), 2.0)
 
 
 def test_a_color_can_be_changed() -> None:
@@ -282,8 +282,8 @@ def primaries() -> NDArray[np.uint8]:
 def virtual_engine(data: bytes, name: str) -> StickEngine:
     model = CompiledModel.parse(pack(data, name=name))
     stick = VirtualEdgeTpu()
-    stick.teach(model, data)
-    return StickEngine(EdgeTpu.open(stick), model, Companions(data))
+    stick.register_model(model, data)
+    return StickEngine(EdgeTpu.open(stick), model, SidecarFiles(data))
 
 
 @pytest.mark.parametrize("make", [lambda data, _: CpuEngine(data), virtual_engine], ids=["cpu", "virtual"])
@@ -312,7 +312,7 @@ def test_a_model_made_by_others_for_red_looks_for_blue(golden: Path, compiled: b
 def compiled_engine(plain: Path) -> StickEngine:
     model = CompiledModel.load(plain.with_name(f"{plain.stem}_edgetpu.tflite"))
     stick = VirtualEdgeTpu()
-    stick.teach(model, plain.read_bytes())
+    stick.register_model(model, plain.read_bytes())
     return StickEngine(EdgeTpu.open(stick), model)
 
 
@@ -348,8 +348,10 @@ def test_where_somebody_else_runs_the_model_the_color_is_only_told() -> None:
     tracker.bind(engine.inputs, engine.outputs)
     engine.set_weights(graph.color_filter("blue"))
     tracker.set_color("blue")
-    frame = tracker.prepare(primaries())
-    assert in_px(tracker.interpret(frame, engine.run(frame.inputs))) == pytest.approx((11.5, 41.5), abs=1e-4)
+    frame = tracker.preprocess(primaries())
+    assert in_px(tracker.postprocess(frame, engine.run(frame.inputs))) == pytest.approx(
+        (11.5, 41.5), abs=1e-4
+    )
 
 
 @pytest.mark.parametrize(

@@ -336,8 +336,8 @@ def test_prepare_and_interpret_are_the_halves_of_update() -> None:
     halves.bind(engine.inputs, engine.outputs)
     for index in range(3):
         image = world.image(index)
-        frame = halves.prepare(image, index)
-        result = halves.interpret(frame, engine.run(frame.inputs))
+        frame = halves.preprocess(image, index)
+        result = halves.postprocess(frame, engine.run(frame.inputs))
         assert repr(result) == repr(whole.update(image, index))
 
 
@@ -378,11 +378,11 @@ def test_without_intrinsics_of_the_images_size_there_is_no_angle() -> None:
 def test_a_result_from_before_the_intrinsics_came_is_not_valid() -> None:
     world, compass, engine = World(), VisualCompass(), CpuEngine(features.build())
     compass.bind(engine.inputs, engine.outputs)
-    frame = compass.prepare(world.image(0), 0.5)
-    assert repr(compass.interpret(frame, engine.run(frame.inputs))) == repr(HeadingResult(0.5, False, 0.0))
+    frame = compass.preprocess(world.image(0), 0.5)
+    assert repr(compass.postprocess(frame, engine.run(frame.inputs))) == repr(HeadingResult(0.5, False, 0.0))
     compass.camera = CAMERA
     results = [
-        compass.interpret(frame, engine.run(frame.inputs)) for frame in (frame, replace(frame, stamp=1.0))
+        compass.postprocess(frame, engine.run(frame.inputs)) for frame in (frame, replace(frame, stamp=1.0))
     ]
     assert [result.valid for result in results] == [False, True]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from edgetpu_driver.engines.protocol import MatrixEngine
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights.locations import Companions
+from edgetpu_driver.weights.locations import SidecarFiles
 
 if TYPE_CHECKING:
     from edgetpu_driver.usb.connector import OnPhase
@@ -39,7 +39,7 @@ class ParsedModel:
     """What the backend that parsed it runs."""
     problem: str = ""
     """Why it cannot run on this backend, found in the files alone; empty when nothing speaks against it."""
-    companions: Companions | None = None
+    sidecars: SidecarFiles | None = None
     """What else tells where its weights are; None for what lies beside its file."""
 
 

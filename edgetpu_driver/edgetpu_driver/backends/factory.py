@@ -48,6 +48,6 @@ def make_backend(
     stick = VirtualEdgeTpu()
     return VirtualStickBackend(
         lambda on_phase: opened(stick, on_phase=on_phase),
-        stick.teach,
+        stick.register_model,
         pack,
     )

@@ -89,7 +89,7 @@ class StickBackend:
 
         if model.problem:
             raise ModelUnsupportedError(model.problem)
-        engine = StickEngine(self._opened(), self._take_place(model), model.companions)
+        engine = StickEngine(self._opened(), self._take_place(model), model.sidecars)
         self._engines.setdefault(model.source, []).append(engine)
         return engine
 

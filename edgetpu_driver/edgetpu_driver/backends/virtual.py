@@ -12,7 +12,7 @@ from edgetpu_driver.backends.usb import StickBackend, error_text
 from edgetpu_driver.compiled_model import PARAMETER_MEMORY_BYTES, CompiledModel, caching_token
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem
-from edgetpu_driver.weights.locations import Companions
+from edgetpu_driver.weights.locations import SidecarFiles
 
 if TYPE_CHECKING:
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
@@ -29,46 +29,46 @@ class VirtualStickBackend(StickBackend):
     def __init__(
         self,
         open_device: Callable[[OnPhase | None], EdgeTpu],
-        teach: Callable[[CompiledModel, bytes], object],
+        register: Callable[[CompiledModel, bytes], object],
         pack: Callable[..., bytes],
     ) -> None:
         super().__init__(open_device)
-        self._teach = teach
+        self._register = register
         self._pack = pack
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         """Read a compiled model, to run as the graph beside it computes, or pack a plain graph."""
         if not is_compiled(path):
             parsed = super().parse(path, self._pack(data, name=plain_stem(path)))
-            self._teach(parsed.source, data)
-            return replace(parsed, companions=Companions(data))
+            self._register(parsed.source, data)
+            return replace(parsed, sidecars=SidecarFiles(data))
         parsed = super().parse(path, data)
-        problem = parsed.problem or error_text(lambda: self._teach_from(path, parsed.source))
+        problem = parsed.problem or error_text(lambda: self._register_from(path, parsed.source))
         return replace(parsed, problem=problem)
 
     def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
         """A packed graph has as many copies as fit into the chip's memory."""
         source: CompiledModel = model.source
-        if model.companions is None:
+        if model.sidecars is None:
             copy = super()._find_copy(model, number)
             if copy is not None and copy.path is not None:
-                self._teach_from(copy.path, copy)
+                self._register_from(copy.path, copy)
             return copy
         token, needed = source.parameter_caching_token, (number + 1) * model.parameter_bytes
         if not token or needed > PARAMETER_MEMORY_BYTES:
             return None
-        graph, name = model.companions.graph, f"{source.name}_copy{number + 1}"
+        graph, name = model.sidecars.graph, f"{source.name}_copy{number + 1}"
         copy = CompiledModel.parse(self._pack(graph, name=name, token=token), source.name)
-        self._teach(copy, graph)
+        self._register(copy, graph)
         return replace(copy, path=source.path)
 
-    def _teach_from(self, path: Path, model: CompiledModel) -> None:
+    def _register_from(self, path: Path, model: CompiledModel) -> None:
         graph = path.with_name(f"{plain_stem(path)}.tflite")
         if not graph.is_file():
             raise ModelUnsupportedError(
                 f"the virtual stick runs {path.name} only with its graph beside it; there is no {graph}"
             )
-        self._teach(model, graph.read_bytes())
+        self._register(model, graph.read_bytes())
 
 
 def pack_for_virtual_stick(

@@ -14,7 +14,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights.locations import Companions, WeightPlace, weight_places
+from edgetpu_driver.weights.locations import SidecarFiles, WeightPlace, weight_places
 from edgetpu_driver.weights.quantisation import (
     QuantisedWeights,
     WeightQuantiser,
@@ -28,15 +28,15 @@ from edgetpu_driver.weights.quantisation import (
 class StickEngine:
     """One compiled model on one stick; several engines may share a stick, each with weights of its own."""
 
-    def __init__(self, tpu: EdgeTpu, model: CompiledModel, companions: Companions | None = None) -> None:
-        """companions: what is known besides the model; by default the files beside the one it was read from.
+    def __init__(self, tpu: EdgeTpu, model: CompiledModel, sidecars: SidecarFiles | None = None) -> None:
+        """sidecars: what is known besides the model; by default the files beside the one it was read from.
 
         ModelUnsupportedError when the model cannot run over USB.
         """
         self.model = replace(model)  # an identity of its own: others may set other weights
         tpu.prepare(self.model)
         self._tpu = tpu
-        self._companions = companions
+        self._companions = sidecars
         self._lock = threading.Lock()
         self._version = 0
         self._places: tuple[WeightPlace, ...] | None = None
@@ -126,7 +126,7 @@ class StickEngine:
 
     def _place(self, tensor: str) -> WeightPlace:
         if self._places is None:
-            companions = self._companions or Companions.beside(self.model.path)
-            self._places = weight_places(self.model, companions)
+            sidecars = self._companions or SidecarFiles.beside(self.model.path)
+            self._places = weight_places(self.model, sidecars)
         chosen = choose([place.tensor for place in self._places], tensor)
         return next(place for place in self._places if place.tensor is chosen)

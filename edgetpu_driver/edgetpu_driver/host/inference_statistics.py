@@ -15,7 +15,7 @@ LATENCIES_KEPT = 4096
 
 @dataclass(frozen=True)
 class Period:
-    """What happened between two calls of `Tally.end_period`."""
+    """What happened between two calls of `InferenceStatistics.end_period`."""
 
     utilisation: float = 0.0
     """Share of the time spent in engines, 0..1."""
@@ -24,7 +24,7 @@ class Period:
     """Seconds; NaN when nothing ran."""
 
 
-class Tally:
+class InferenceStatistics:
     """Counts since it was made; all methods may be called from any thread."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     UnavailableError,
 )
-from edgetpu_driver.host.inference_statistics import Tally
+from edgetpu_driver.host.inference_statistics import InferenceStatistics
 from edgetpu_driver.host.records import UNCONFIGURED, Entry, HostStatus, Inference, LoadedModel, State
 from edgetpu_driver.matrix.hosted import HostedMatrix, ProductRequest, needs_tiles, refuse_tiles
 from edgetpu_driver.matrix.matmul import Product
@@ -71,10 +71,10 @@ class ModelHost:
         self._state = UNCONFIGURED.state
         self._message = UNCONFIGURED.message
         self._readings = Readings()
-        self._tally = Tally()
+        self._statistics = InferenceStatistics()
         self._reopened = 0
         self._opening = 0
-        self._mending = False
+        self._recovering = False
 
     @property
     def state(self) -> State:
@@ -246,8 +246,8 @@ class ModelHost:
                         self._attach(entry)
                 except DeviceError as error:
                     return self._detach(State.RECOVERING, str(error))
-                self._reopened += self._mending
-                self._mending = False
+                self._reopened += self._recovering
+                self._recovering = False
                 self._opening += 1
                 return self._set_state(State.READY, "")
 
@@ -280,12 +280,12 @@ class ModelHost:
 
     def end_period(self) -> None:
         """End the period over which latencies and utilisation are taken."""
-        self._tally.end_period()
+        self._statistics.end_period()
 
     def status(self) -> HostStatus:
         """Give the state now, the figures of the last period and the counters."""
         resident = tuple(model.name for model in self.models() if self.is_resident(model))
-        tally = self._tally
+        tally = self._statistics
         with self._lock:
             return HostStatus(
                 state=self._state,
@@ -309,7 +309,7 @@ class ModelHost:
         """The engine of a model, and the opening of the device that it is of; counts and raises a refusal."""
         with self._lock:
             if entry.engine is None:
-                self._tally.drop()
+                self._statistics.drop()
                 raise self._refusal(name, entry)
             return entry.engine, self._opening
 
@@ -321,11 +321,11 @@ class ModelHost:
         try:
             yield timing
         except DeviceError as error:
-            self._tally.drop()
+            self._statistics.drop()
             self._lose(error, opening)
             raise
         timing.duration = time.perf_counter() - start
-        self._tally.add(timing.duration)
+        self._statistics.add(timing.duration)
 
     def _matrix(self, entry: Entry, engine: MatrixEngine) -> HostedMatrix:
         if entry.matrix is None or entry.matrix.engine is not engine:
@@ -374,7 +374,7 @@ class ModelHost:
         with self._lock:
             if self._state is not State.READY or opening != self._opening:
                 return
-            self._mending = True
+            self._recovering = True
             self._detach(State.ABSENT if isinstance(error, DeviceLostError) else State.RECOVERING, str(error))
 
     def _detach(self, state: State, message: str) -> None:

@@ -22,7 +22,7 @@ def needs_tiles(engine: MatrixEngine, request: WeightRequest) -> bool:
         return False
     tensor = engine.weight_tensor(request.tensor)
     rows, columns = request.weights.shape
-    return tensor.is_all and (rows > tensor.shape[0] or columns > tensor.shape[1])
+    return tensor.is_pure_matmul and (rows > tensor.shape[0] or columns > tensor.shape[1])
 
 
 def refuse_tiles(name: str, engine: MatrixEngine, request: WeightRequest | None) -> None:

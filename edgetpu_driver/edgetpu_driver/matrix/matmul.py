@@ -22,7 +22,7 @@ from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.engines.protocol import MatrixEngine
 from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError, ModelUnsupportedError
 from edgetpu_driver.matrix.tiles import (
-    OUTPUT_CREST,
+    OUTPUT_HEADROOM,
     Tile,
     checked_steps,
     cut,
@@ -108,7 +108,10 @@ class MatMul:
         if len(engine.inputs) != 1 or len(engine.outputs) != 1:
             raise ModelUnsupportedError("expected a Dense model, with one input and one output")
         tensor = engine.weight_tensor()
-        if tensor.shape != (prod(engine.outputs[0].shape), prod(engine.inputs[0].shape)) or not tensor.is_all:
+        if (
+            tensor.shape != (prod(engine.outputs[0].shape), prod(engine.inputs[0].shape))
+            or not tensor.is_pure_matmul
+        ):
             raise ModelUnsupportedError(
                 "expected a Dense model, which only multiplies by a matrix of outputs by inputs; got one "
                 f"that does something else too, or other weights: {tensor.operator} {list(tensor.shape)}"
@@ -310,7 +313,7 @@ class MatMul:
         for tile in self._tiles:
             lengths = np.linalg.norm(batch[:, tile.columns], axis=1)
             np.maximum(needed, tile.reach * lengths, out=needed)
-        for_outputs = needed * (OUTPUT_CREST * self._input.scale / (self._output.scale * self._out_steps))
+        for_outputs = needed * (OUTPUT_HEADROOM * self._input.scale / (self._output.scale * self._out_steps))
         scales: NDArray[np.float64] = np.maximum(largest / self._in_steps, for_outputs)
         scales[largest == 0.0] = self._input.scale
         return scales[:, np.newaxis]

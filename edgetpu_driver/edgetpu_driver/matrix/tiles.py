@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.protocol import MatrixEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights.quantisation import STEPS, clipping_error
+from edgetpu_driver.weights.quantisation import INT8_MAX, clipping_error
 
 INPUT_CREST = 3.5
 """Range of the inputs over their root mean square for which rows are scaled."""
 
-OUTPUT_CREST = 4.2
+OUTPUT_HEADROOM = 4.2
 """Range of the outputs over their root mean square, for inputs that know nothing of the rows."""
 
 _FEWEST_STEPS = 32  # five bits
@@ -52,8 +52,8 @@ def cut(shape: tuple[int, ...], tile: tuple[int, int]) -> Iterator[tuple[slice, 
 def refuse_clipping(engine: MatrixEngine, matrix: NDArray[np.float32]) -> None:
     """ClippingError, for the matrix as a whole, where the model's range does not hold all of its tiles."""
     scales = np.resize(engine.weight_tensor().scales, len(matrix))
-    limits, sizes = STEPS * scales[:, np.newaxis], np.abs(matrix)
-    clipped = int(np.count_nonzero(sizes >= limits * ((STEPS + 0.5) / STEPS)))
+    limits, sizes = INT8_MAX * scales[:, np.newaxis], np.abs(matrix)
+    clipped = int(np.count_nonzero(sizes >= limits * ((INT8_MAX + 0.5) / INT8_MAX)))
     if clipped and np.isfinite(matrix).all():  # the engine refuses others
         raise clipping_error(scales, clipped, matrix.size, float((sizes - limits).max()))
 
@@ -67,7 +67,7 @@ def tile_as_compiled(
     allows for random inputs; otherwise, and where they are beyond it, they are set as they are.
     """
     width, lengths = sqrt(part.shape[1]), _row_lengths(part)
-    limits = STEPS * engine.weight_tensor().scales[: len(part)].astype(float)
+    limits = INT8_MAX * engine.weight_tensor().scales[: len(part)].astype(float)
     gains = np.ones_like(lengths)
     usable = lengths > _SMALLEST_ROW
     if filled:
@@ -94,7 +94,7 @@ def _fitting_length(engine: MatrixEngine) -> float:
     """Length of a row whose output random inputs make fill its range."""
     (source,), (result,) = engine.inputs, engine.outputs
     typical = source.scale * checked_steps(source) / INPUT_CREST
-    return result.scale * checked_steps(result) / OUTPUT_CREST / typical
+    return result.scale * checked_steps(result) / OUTPUT_HEADROOM / typical
 
 
 def checked_steps(spec: TensorSpec) -> int:

@@ -20,10 +20,10 @@ from edgetpu_driver.toolchain.graph_family import GraphFamily
 LARGEST = 2048
 """Rows of the largest matrix: 4 MB of the chip's 8."""
 
-STEPS = 127
+INT8_MAX = 127
 """Steps of an int8 on either side of zero."""
 
-OUTPUT_CREST = 4.6
+OUTPUT_HEADROOM = 4.6
 """Range of the outputs over their standard deviation: of Gaussian ones 1 in 240 000 is beyond."""
 
 _SPREAD = 1 / 128  # of the rows' scales: where all are the same, the compiler keeps no multiplier for each
@@ -46,8 +46,8 @@ def build(size: int) -> bytes:
         raise GraphError(f"expected a matrix of 1 to {LARGEST} rows; got {size}")
     scale = output_scale(size)
     graph = GraphBuilder(name(size))
-    x = graph.input("x", (1, size), np.uint8, scale=1 / STEPS, zero_point=128)
-    steps = graph.quantize(x, np.int8, scale=1 / STEPS, zero_point=0, name="x_steps")
+    x = graph.input("x", (1, size), np.uint8, scale=1 / INT8_MAX, zero_point=128)
+    steps = graph.quantize(x, np.int8, scale=1 / INT8_MAX, zero_point=0, name="x_steps")
     product = graph.fully_connected(
         steps, _weights(size), weight_scales(size), scale=scale, zero_point=0, name="y_steps"
     )
@@ -57,13 +57,13 @@ def build(size: int) -> bytes:
 
 def weight_scales(size: int) -> NDArray[np.float64]:
     """What a step of the weights in each row is worth: float64 [size]."""
-    return (1 + _SPREAD * np.arange(size) / size) / STEPS
+    return (1 + _SPREAD * np.arange(size) / size) / INT8_MAX
 
 
 def output_scale(size: int) -> float:
     """What a step of the output is worth."""
     sigma = sqrt(size) / (_largest_gaussian(size) * _largest_gaussian(size * size))
-    return min(OUTPUT_CREST * sigma, size) / STEPS
+    return min(OUTPUT_HEADROOM * sigma, size) / INT8_MAX
 
 
 def _largest_gaussian(count: int) -> float:
@@ -75,7 +75,7 @@ def _weights(size: int) -> NDArray[np.int8]:
     """Values that use all of int8 and no two rows of which are alike, for the compiler not to simplify."""
     index = np.arange(size * size, dtype=np.uint32).reshape(size, size)
     mixed = (index * np.uint32(2654435761)) >> np.uint32(16)  # multiplicative hashing (Knuth)
-    return ((mixed % np.uint32(2 * STEPS + 1)).astype(np.int16) - STEPS).astype(np.int8)
+    return ((mixed % np.uint32(2 * INT8_MAX + 1)).astype(np.int16) - INT8_MAX).astype(np.int8)
 
 
 FAMILIES = (

@@ -19,7 +19,7 @@ from edgetpu_driver.darwinn.executable import (
 )
 from edgetpu_driver.darwinn.instructions.address_fields import write_field
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.virtual.reference_model import TaughtModel
+from edgetpu_driver.virtual.reference_model import ReferenceModel
 
 Step = InstructionHint | DmaHint | InterruptHint
 _Fields = tuple[int, ...]
@@ -36,7 +36,7 @@ class Program:
         self.tokens = {executable.parameter_caching_token}
         self.cached_parameters = cached_parameters
         """Digest of the program that puts this one's parameters into memory; empty if it needs none there."""
-        self.models: list[TaughtModel] = []
+        self.models: list[ReferenceModel] = []
         """Models of these instructions; they may differ in their parameters."""
 
     @property
@@ -81,12 +81,12 @@ class ProgramLibrary:
         """Where bitstreams of a length have their address fields."""
         self._found: dict[bytes, Program] = {}
 
-    def teach(self, compiled: CompiledModel, source_graph: bytes) -> None:
+    def register_model(self, compiled: CompiledModel, source_graph: bytes) -> None:
         """Add the programs of a compiled model; source_graph, an uncompiled .tflite file, says what they do.
 
         ModelUnsupportedError when the two do not belong together.
         """
-        model = TaughtModel(compiled, source_graph)
+        model = ReferenceModel(compiled, source_graph)
         caching = compiled.caching
         if caching is not None:
             self._add(caching, b"")

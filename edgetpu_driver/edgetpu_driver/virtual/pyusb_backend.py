@@ -37,8 +37,8 @@ _LEAVES = (Fault.UNPLUG, Fault.REPLUG, Fault.REPLUG_IN_BOOT_MODE, Fault.SLOW_REE
 class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
     """One stick on a bus of its own. It answers as the silicon would, in simulated time.
 
-    What it can run has to be taught: `teach(compiled, source)`. It learns of a model only what crosses the
-    bus (instructions, with or without addresses, parameters, inputs) and looks the instructions up in its
+    `register_model(compiled, source)` names what it can run. It learns of a model only what crosses the bus
+    (instructions, with or without addresses, parameters, inputs) and looks the instructions up in its
     library. Weights are those that crossed the bus, for models packed by virtual.packer and for parameter
     layouts of Google's compiler that are known (parameter_blob); the parameters of other models are not
     decoded: as long as they are the file's own the source graph's weights stand for them. Anything else gives
@@ -79,7 +79,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
 
     # What a test or a person does to it.
 
-    def teach(
+    def register_model(
         self, compiled: CompiledModel | str | Path | bytes, source: str | Path | bytes
     ) -> VirtualEdgeTpu:
         """Let it run a compiled model as its source graph computes; paths, bytes or a parsed model.
@@ -92,8 +92,11 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         elif not isinstance(compiled, CompiledModel):
             compiled = CompiledModel.load(compiled)
         graph = source if isinstance(source, bytes) else Path(source).read_bytes()
-        self.library.teach(compiled, graph)
+        self.library.register_model(compiled, graph)
         return self
+
+    teach = register_model
+    """The name of `register_model` in version 0.1."""
 
     def fail(self, fault: Fault, on: Transfer, after: int = 0, times: int = 1) -> None:
         """Let `after` transfers of that kind pass, then strike the next `times` ones."""

@@ -25,7 +25,7 @@ from edgetpu_driver.weights.compiler_layout import (
     ParameterLayout,
     parameter_layout,
 )
-from edgetpu_driver.weights.locations import Companions, WeightPlace, weight_places
+from edgetpu_driver.weights.locations import SidecarFiles, WeightPlace, weight_places
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
 from edgetpu_driver.weights.quantisation import choose, weight_tensors
 
@@ -36,7 +36,7 @@ class _Engine(Protocol):
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]: ...
 
 
-class TaughtModel:
+class ReferenceModel:
     """A compiled model and the graph it was compiled from, which says what its program computes.
 
     Where the layout of the parameters is known (that of virtual.packer, those of parameter_blob) the weights
@@ -72,7 +72,7 @@ class TaughtModel:
         ]
         self._engines: dict[tuple[bytes, bytes], _Engine | None] = {}
 
-    def computes_as(self, other: TaughtModel) -> bool:
+    def computes_as(self, other: ReferenceModel) -> bool:
         """Whether it is the same model, taught again."""
         listed = self._places or other._places
         return not listed and (self._source, self._own) == (other._source, other._own)
@@ -145,7 +145,7 @@ class TaughtModel:
     def _listed_places(self, compiled: CompiledModel) -> tuple[WeightPlace, ...]:
         """The places that a sidecar beside the file lists, for the tensor of the graph that they are of."""
         try:
-            (place,) = weight_places(compiled, replace(Companions.beside(compiled.path), graph=b""))
+            (place,) = weight_places(compiled, replace(SidecarFiles.beside(compiled.path), graph=b""))
             tensor = choose(weight_tensors(self._model), "")
         except (EdgeTpuError, ValueError):
             return ()

@@ -40,7 +40,7 @@ _COLOUR_BYTES = {64: 132_416, 128: 1_344}
 
 
 @dataclass(frozen=True)
-class Companions:
+class SidecarFiles:
     """The files beside a compiled model that say more of it."""
 
     graph: bytes = b""
@@ -48,7 +48,7 @@ class Companions:
     sidecar: Mapping[str, Any] | None = None
 
     @classmethod
-    def beside(cls, path: Path | None) -> Companions:
+    def beside(cls, path: Path | None) -> SidecarFiles:
         """Those of x_edgetpu.tflite: x.tflite and x_edgetpu.json."""
         if path is None:
             return cls()
@@ -89,12 +89,12 @@ class WeightPlace:
         self.section.encode_multipliers(multipliers, section)
 
 
-def weight_places(model: CompiledModel, companions: Companions) -> tuple[WeightPlace, ...]:
+def weight_places(model: CompiledModel, sidecars: SidecarFiles) -> tuple[WeightPlace, ...]:
     """Every weight tensor whose place is known; ModelUnsupportedError if there is none."""
     for places in (
-        _from_graph(model, companions.graph) if companions.graph else (),
+        _from_graph(model, sidecars.graph) if sidecars.graph else (),
         _dense(model),
-        _from_sidecar(model, companions.sidecar or {}),
+        _from_sidecar(model, sidecars.sidecar or {}),
     ):
         if places:
             return places
@@ -201,7 +201,7 @@ def _dense(model: CompiledModel) -> tuple[WeightPlace, ...]:
     if not (source.scale > 0 and result.scale > 0 and np.all(multipliers > 0)):
         return ()
     scales = (multipliers * (result.scale / source.scale)).astype(np.float32)
-    tensor = WeightTensor("weights", "FULLY_CONNECTED", layout.shape, scales, is_all=True)
+    tensor = WeightTensor("weights", "FULLY_CONNECTED", layout.shape, scales, is_pure_matmul=True)
     return (WeightPlace(tensor, layout, 0, requantisation=(source.scale, result.scale)),)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
 
-STEPS = 127
+INT8_MAX = 127
 """Quantisation steps on either side of zero; TFLite leaves -128 unused in weights."""
 
 _KINDS = ("CONV_2D", "FULLY_CONNECTED", "DEPTHWISE_CONV_2D")
@@ -53,7 +53,7 @@ class WeightTensor:
     """float32[rows]: real value of one step."""
     has_row_scales: bool = False
     """Whether every row may have a scale of its own."""
-    is_all: bool = False
+    is_pure_matmul: bool = False
     """Whether the model does nothing but multiply by it: no bias, no activation, no other layer."""
 
     @property
@@ -88,7 +88,9 @@ def weight_tensors(model: Model) -> tuple[WeightTensor, ...]:
         if operator.name in _KINDS:
             tensor = graph.tensors[operator.inputs[1]]
             if _is_replaceable(tensor) and users.count(tensor.buffer) == 1:
-                found[tensor.name] = weight_tensor(operator, tensor, is_all=_only_multiplies(graph, operator))
+                found[tensor.name] = weight_tensor(
+                    operator, tensor, is_pure_matmul=_only_multiplies(graph, operator)
+                )
     return tuple(found.values())
 
 
@@ -106,7 +108,7 @@ def _only_multiplies(graph: Subgraph, operator: Operator) -> bool:
     return matrix and without_bias and others <= {"QUANTIZE", "RESHAPE"}
 
 
-def weight_tensor(operator: Operator, tensor: Tensor, *, is_all: bool) -> WeightTensor:
+def weight_tensor(operator: Operator, tensor: Tensor, *, is_pure_matmul: bool) -> WeightTensor:
     """Describe the weights of an operator."""
     rows = tensor.shape[-1] if operator.name == "DEPTHWISE_CONV_2D" else tensor.shape[0]
     scales = tensor.quantization.scales
@@ -116,7 +118,7 @@ def weight_tensor(operator: Operator, tensor: Tensor, *, is_all: bool) -> Weight
         tensor.shape,
         np.broadcast_to(scales, rows),
         has_row_scales=scales.size == rows > 1,
-        is_all=is_all,
+        is_pure_matmul=is_pure_matmul,
     )
 
 
@@ -223,9 +225,9 @@ class WeightQuantiser:
             np.divide(real, column, out=exact, casting="same_kind")
         np.rint(exact, out=rounded)
         clipped = 0
-        if max(rounded.max(), -rounded.min()) > STEPS:
-            clipped = int(np.count_nonzero(np.abs(rounded) > STEPS))
-            np.clip(rounded, -STEPS, STEPS, out=rounded)
+        if max(rounded.max(), -rounded.min()) > INT8_MAX:
+            clipped = int(np.count_nonzero(np.abs(rounded) > INT8_MAX))
+            np.clip(rounded, -INT8_MAX, INT8_MAX, out=rounded)
         out[...] = rounded
         np.subtract(exact, rounded, out=error)
         np.multiply(error, column, out=error)
@@ -244,7 +246,7 @@ class WeightQuantiser:
 
 def clipping_error(scales: NDArray[np.float32], clipped: int, size: int, worst: float) -> ClippingError:
     """The error for `clipped` of `size` weights that rows of these scales do not hold, by up to `worst`."""
-    finest, coarsest = STEPS * float(scales.min()), STEPS * float(scales.max())
+    finest, coarsest = INT8_MAX * float(scales.min()), INT8_MAX * float(scales.max())
     limits = f"{finest:g}" if finest == coarsest else f"{finest:g} to {coarsest:g}, by row,"
     return ClippingError(
         f"expected weights of at most {limits} on either side of zero; {clipped} of {size} are beyond, by up "
@@ -273,7 +275,7 @@ def _checked_gains(row_gains: NDArray[np.floating[Any]], most: int) -> NDArray[n
 
 
 def _fitting_scales(real: NDArray[np.floating[Any]], present: NDArray[np.float32]) -> NDArray[np.float32]:
-    largest = np.maximum(real.max(axis=1), -real.min(axis=1)) / STEPS
+    largest = np.maximum(real.max(axis=1), -real.min(axis=1)) / INT8_MAX
     # Just above, so that rounding to float32 clips nothing.
     scales = np.nextafter(largest.astype(np.float32), np.float32(np.inf))
     return np.where(largest > _SMALLEST_SCALE, scales, present).astype(np.float32)

@@ -88,7 +88,7 @@ class MatrixClient:
     and callbacks belong to the thread of the node's executor.
 
     model: what ~/load_model takes. name: what the copies are called there, each with its number behind it.
-    crest: see `scaling.fit`. passes: see `TiledMatrix.requests`. on_ready: called each time the matrix has
+    headroom: see `scaling.fit`. passes: see `TiledMatrix.requests`. on_ready: called each time the matrix has
     come into force.
     """
 
@@ -99,13 +99,13 @@ class MatrixClient:
         *,
         name: str,
         driver: str = "edgetpu",
-        crest: float | None = None,
+        headroom: float | None = None,
         rescale_rows: bool = False,
         passes: int = 1,
         on_ready: Callable[[], None] | None = None,
     ) -> None:
         self._node, self._model, self._name, self._driver = node, model, name, driver
-        self._crest, self._rescale_rows, self._passes = crest, rescale_rows, passes
+        self._crest, self._rescale_rows, self._passes = headroom, rescale_rows, passes
         self._on_ready = on_ready
         self._matrix: NDArray[np.floating] | None = None
         self._assigned = False
@@ -132,9 +132,9 @@ class MatrixClient:
         return self._refusal or next((copy.problem for copy in self._copies if copy.problem), "")
 
     @property
-    def in_force(self) -> NDArray[np.float64]:
+    def effective(self) -> NDArray[np.float64]:
         """The matrix as it was rounded; empty until the model is known."""
-        return self._tiled.in_force if self._tiled is not None else np.zeros((0, 0))
+        return self._tiled.effective if self._tiled is not None else np.zeros((0, 0))
 
     def set_matrix(self, matrix: NDArray[np.floating], changed: Collection[int] | None = None) -> None:
         """Multiply by this matrix, float [rows, columns], as soon as it is in force.

@@ -101,7 +101,7 @@ class MatrixNode(Node):
             self.client.close()
         super().destroy_node()
 
-    def make_client(self, crest: float | None = None) -> MatrixClient:
+    def make_client(self, headroom: float | None = None) -> MatrixClient:
         """Give the matrix a place on the driver; the model's own weights stay as they are."""
         model = self.values["model"]
         matrix_settings.provide_model(model, self.values["model_dir"])
@@ -110,7 +110,7 @@ class MatrixNode(Node):
             model,
             name=f"{self.get_fully_qualified_name().lstrip('/')}/{Path(model).stem}",
             driver=self.values["driver"],
-            crest=crest,
+            headroom=headroom,
             rescale_rows=self.values["rescale_rows"],
             passes=self.values["passes"],
             on_ready=self.on_ready,

@@ -150,7 +150,7 @@ class PlaceRecognitionNode(MatrixNode):
             self._queue.put_back()
             self._queue.resume()
         else:
-            self._end(query, self._search.find(query.unit, product, self.client.in_force, query.count))
+            self._end(query, self._search.find(query.unit, product, self.client.effective, query.count))
 
     def _on_add(self, request: AddPlace.Request, response: AddPlace.Response) -> AddPlace.Response:
         database = self._database

@@ -23,8 +23,8 @@ from edgetpu_matrix.nodes.matrix_client import ProductResult
 from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode, answer
 from edgetpu_matrix.nodes.matrix_parameters import directory_setting
 from edgetpu_matrix.nodes.request_queue import WorkQueue
-from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, CREST, LARGEST_SIZE, EchoStateNetwork
-from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, CommonPart, Split
+from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, HEADROOM, LARGEST_SIZE, EchoStateNetwork
+from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split
 from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
 from edgetpu_msgs.msg import Prediction
 from edgetpu_msgs.srv import LoadFile, SaveFile, TrainReadout
@@ -132,8 +132,8 @@ class ReservoirNode(MatrixNode):
         self.create_service(SaveFile, "~/save_readout", self._on_save)
         self.create_service(LoadFile, "~/load_readout", self._on_load)
         self.create_service(Trigger, "~/reset", self._on_reset)
-        self._common: CommonPart | None = None
-        self.client = self.make_client(CREST)
+        self._common: HostSubspace | None = None
+        self.client = self.make_client(HEADROOM)
         self.client.set_matrix(self._network.matrix)
         self.subscribe("signal", self._on_input)
         if not values["horizon"]:
@@ -142,9 +142,9 @@ class ReservoirNode(MatrixNode):
     def on_ready(self) -> None:
         """Learn what the weights have become, and work on the inputs that waited."""
         assert self.client is not None
-        self._network.bind(self.client.in_force)
+        self._network.bind(self.client.effective)
         directions = self.values["host_directions"]
-        self._common = CommonPart(self.client.in_force, directions) if directions else None
+        self._common = HostSubspace(self.client.effective, directions) if directions else None
         self._queue.resume()
 
     def problems(self) -> list[str]:

@@ -99,14 +99,14 @@ class SpectrumNode(MatrixNode):
 
     def _start(self, work: _Work) -> bool:
         assert self.client is not None
-        prepared = self._transform.prepare(work.block.samples)
+        prepared = self._transform.preprocess(work.block.samples)
         return self.client.multiply(prepared, functools.partial(self._on_product, work))
 
     def _on_product(self, work: _Work, result: ProductResult) -> None:
         assert self.client is not None
         if result.product is not None:
             block = work.block
-            spectrum = self._transform.interpret(block.samples, block.sample_rate, result.product)
+            spectrum = self._transform.postprocess(block.samples, block.sample_rate, result.product)
             self._publish(work, spectrum)
         elif not self.client.ready:
             self._queue.put_back()

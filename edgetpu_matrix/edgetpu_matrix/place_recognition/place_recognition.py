@@ -39,4 +39,4 @@ class PlaceRecognition:
         if not self._search.is_current:
             self._matrix.set(*self._search.rows())
         product = self._matrix.multiply(query.astype(np.float64))
-        return self._search.find(query, product, self._matrix.in_force, count)
+        return self._search.find(query, product, self._matrix.effective, count)

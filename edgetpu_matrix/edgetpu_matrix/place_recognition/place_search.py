@@ -49,15 +49,15 @@ class PlaceSearch:
         self._errors = None
 
     def find(
-        self, query: NDArray[np.float32], product: RealProduct, in_force: NDArray[np.float64], count: int
+        self, query: NDArray[np.float32], product: RealProduct, effective: NDArray[np.float64], count: int
     ) -> tuple[Place, ...]:
         """The `count` places most similar to a unit vector, best first, as an exact search finds them.
 
-        product: of the matrix and the query. in_force: the matrix as it was rounded. Of several embeddings of
+        product: of the matrix and the query. effective: the matrix as rounded. Of several embeddings of
         one place the best counts; of equal places the older.
         """
         if self._errors is None:
-            self._errors = np.linalg.norm(in_force - self._rows, axis=1)
+            self._errors = np.linalg.norm(effective - self._rows, axis=1)
         return _rank(self.database, query, product.outputs, bounds(query, product, self._errors), count)
 
 

@@ -21,7 +21,7 @@ ACTIVATIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
 
 LARGEST_SIZE = 1024
 
-CREST = 4.0
+HEADROOM = 4.0
 """States know nothing of the random rows: one product in 16 000 is larger than so many times the root mean
 square, and is clipped; a wider range would round all the others more coarsely."""
 
@@ -116,13 +116,13 @@ class EchoStateNetwork:
         """W before it was rounded, up to a factor, [size, size]."""
         return self._pattern
 
-    def bind(self, in_force: NDArray[np.float64]) -> float:
+    def bind(self, effective: NDArray[np.float64]) -> float:
         """Say what W has become in eight bits, [size, size]; the factor by which `advance` corrects it."""
-        self._factor = self._radius / spectral_radius(in_force)
+        self._factor = self._radius / spectral_radius(effective)
         return self._factor
 
     def advance(self, recurrent: NDArray[np.floating], inputs: ArrayLike) -> NDArray[np.float64]:
-        """Take one step: recurrent is in_force @ state, [size], inputs the sample u, [inputs]; the new state.
+        """Take one step: recurrent is effective @ state, [size], inputs the sample u, [inputs].
 
         Raises InputError for other shapes, NaN, infinity, and what makes the state larger than float32 holds;
         the state is then kept.

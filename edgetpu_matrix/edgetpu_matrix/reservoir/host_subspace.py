@@ -33,7 +33,7 @@ class Split:
     """[rows]: the matrix times the other part."""
 
 
-class CommonPart:
+class HostSubspace:
     """Mean and principal directions of the vectors of late, and what a matrix makes of them.
 
     matrix: float64 [rows, columns], as it is multiplied by. directions: how many; InputError below 1. Until

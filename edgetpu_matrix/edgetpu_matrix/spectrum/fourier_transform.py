@@ -72,15 +72,15 @@ class SpectrumTransform:
         angles = 2 * np.pi / self.length * np.outer(np.arange(1, self.bins), np.arange(self.length))
         return np.concatenate((np.cos(angles), -np.sin(angles[:-1])))
 
-    def prepare(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
+    def preprocess(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
         """Take the mean out of a block, [length], and window it: what the matrix is to multiply."""
         windowed: NDArray[np.float64] = (samples - samples.mean()) * self._window
         return windowed
 
-    def interpret(
+    def postprocess(
         self, samples: NDArray[np.float64], sample_rate: float, product: RealProduct
     ) -> AmplitudeSpectrum:
-        """Make the spectrum of a block of what the matrix made of `prepare(samples)`.
+        """Make the spectrum of a block of what the matrix made of `preprocess(samples)`.
 
         What rounding took from the inputs is put back around the strongest line: that of a periodic signal is
         periodic, and changes the line itself.
@@ -89,7 +89,7 @@ class SpectrumTransform:
         spectrum = np.zeros(self.bins, np.complex128)
         spectrum[1:] = real[: self.bins - 1]
         spectrum[1:-1] += 1j * real[self.bins - 1 :]
-        lost = self.prepare(samples) - product.inputs
+        lost = self.preprocess(samples) - product.inputs
         peak = 1 + int(np.argmax((np.abs(spectrum) * self._factors)[1:]))
         around = np.arange(max(peak - 1, 1), min(peak + 2, self.bins))
         spectrum[around] += np.exp(-2j * np.pi / self.length * np.outer(around, self._numbers)) @ lost

@@ -11,7 +11,7 @@ from edgetpu_driver.node_kit.spin import run
 from edgetpu_msgs.msg import TimeToContact
 from edgetpu_perception.images.debug_images import looming_picture
 from edgetpu_perception.images.encodings import Pixels
-from edgetpu_perception.nodes.perception_node import QOS_RESULTS, EyeNode
+from edgetpu_perception.nodes.perception_node import QOS_RESULTS, PerceptionNode
 from edgetpu_perception.nodes.perception_parameters import min_confidence
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 
@@ -36,13 +36,13 @@ SETTINGS = (
 )
 
 
-class LoomingNode(EyeNode):
+class LoomingNode(PerceptionNode):
     """Publishes when the camera would touch what it looks at."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__("looming", SETTINGS, **options)
 
-    def make_eye(self) -> Looming:
+    def make_algorithm(self) -> Looming:
         """Make the algorithm for the parameter `size`."""
         self._time_to_contact = self.create_publisher(TimeToContact, "~/time_to_contact", QOS_RESULTS)
         return Looming(size=self.values["size"])

@@ -12,11 +12,11 @@ from edgetpu_driver.node_kit.spin import run
 from edgetpu_msgs.msg import Flow
 from edgetpu_perception.images.debug_images import flow_picture
 from edgetpu_perception.images.encodings import Pixels
-from edgetpu_perception.nodes.perception_node import QOS_RESULTS, EyeNode
+from edgetpu_perception.nodes.perception_node import QOS_RESULTS, PerceptionNode
 from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
 
 
-class OpticalFlowNode(EyeNode):
+class OpticalFlowNode(PerceptionNode):
     """Publishes how the content of the image has moved since the image before."""
 
     def __init__(self, **options: Any) -> None:
@@ -24,7 +24,7 @@ class OpticalFlowNode(EyeNode):
         self._previous_stamp = Time()
         super().__init__("optical_flow", **options)
 
-    def make_eye(self) -> OpticalFlow:
+    def make_algorithm(self) -> OpticalFlow:
         """Make the algorithm."""
         self._flow_publisher = self.create_publisher(Flow, "~/flow", QOS_RESULTS)
         self._flow = OpticalFlow()

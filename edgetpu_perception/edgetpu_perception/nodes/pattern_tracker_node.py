@@ -20,7 +20,7 @@ from edgetpu_perception.images.debug_images import match_picture
 from edgetpu_perception.images.encodings import ImageError, Pixels, decode_compressed
 from edgetpu_perception.nodes.image_messages import image_from_message
 from edgetpu_perception.nodes.perception_node import QOS_RESULTS
-from edgetpu_perception.nodes.weight_updating_node import OwnWeightsNode
+from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.pattern_tracker.pattern_tracker import JudgedTemplate, MatchResult, PatternTracker
 
 SETTINGS = (
@@ -46,7 +46,7 @@ SETTINGS = (
 )
 
 
-class PatternTrackerNode(OwnWeightsNode):
+class PatternTrackerNode(WeightUpdatingNode):
     """Publishes where a pattern is in the image."""
 
     def __init__(self, **options: Any) -> None:
@@ -54,7 +54,7 @@ class PatternTrackerNode(OwnWeightsNode):
         if self.values["template"]:
             self._load_template(Path(self.values["template"]).expanduser())
 
-    def make_eye(self) -> PatternTracker:
+    def make_algorithm(self) -> PatternTracker:
         """Make the tracker for the parameters `search_size` and `template_size`."""
         self._match = self.create_publisher(PatternMatch, "~/match", QOS_RESULTS)
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
@@ -72,7 +72,7 @@ class PatternTrackerNode(OwnWeightsNode):
             return super().problems()
         return ["no template; ~/set_template takes one"]
 
-    def own_weights(self) -> NDArray[np.float64] | None:
+    def node_weights(self) -> NDArray[np.float64] | None:
         """Those of the template."""
         return self._tracker.model_weights
 

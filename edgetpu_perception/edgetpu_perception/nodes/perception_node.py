@@ -58,12 +58,12 @@ QOS_DEBUG = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 _DRIVER_GONE = (ModelNotFoundError, UnavailableError)
 
 
-class EyeNode(Node):
+class PerceptionNode(Node):
     """One algorithm as a node.
 
-    A subclass makes its algorithm and its publishers from the parameters (`make_eye`), publishes a result
-    (`publish`) and draws it (`draw`). Everything happens in the executor's thread: an image is decoded and
-    its model input sent to the driver, the answer comes back in a callback; of the images that come
+    A subclass makes its algorithm and its publishers from the parameters (`make_algorithm`), publishes a
+    result (`publish`) and draws it (`draw`). Everything happens in the executor's thread: an image is decoded
+    and its model input sent to the driver, the answer comes back in a callback; of the images that come
     meanwhile the newest waits and the others count as dropped.
     """
 
@@ -83,9 +83,9 @@ class EyeNode(Node):
             own = {setting.name for setting in settings}
             common = (setting for setting in eye_settings.SETTINGS if setting.name not in own)
             self.values = declare(self, (*common, *settings), self._on_parameter)
-            self.eye = self.make_eye()
-            self.eye.min_confidence = self.values["min_confidence"]
-            self.eye.region = Region(*self.values["roi"])
+            self.algorithm = self.make_algorithm()
+            self.algorithm.min_confidence = self.values["min_confidence"]
+            self.algorithm.region = Region(*self.values["roi"])
             self._create_interfaces()
         except BaseException:
             self.destroy_node()
@@ -100,7 +100,7 @@ class EyeNode(Node):
         return super().create_publisher(*arguments, **{"event_callbacks": _NO_EVENTS, **options})
 
     @abstractmethod
-    def make_eye(self) -> Eye:
+    def make_algorithm(self) -> Eye:
         """Make the algorithm, and the publishers for its results, from `values`."""
 
     @abstractmethod
@@ -179,10 +179,12 @@ class EyeNode(Node):
             return str(self.values["model"])
         directory = self._model_dir()
         try:
-            models.write_model(self.eye.model, directory)
+            models.write_model(self.algorithm.model, directory)
         except OSError as error:
-            raise FatalError(f"cannot write the model {self.eye.model} to {directory}: {error}") from error
-        return self.eye.model
+            raise FatalError(
+                f"cannot write the model {self.algorithm.model} to {directory}: {error}"
+            ) from error
+        return self.algorithm.model
 
     def _model_dir(self) -> Path:
         return Path(self.values["model_dir"] or default_model_dir()).expanduser()
@@ -202,9 +204,9 @@ class EyeNode(Node):
     def _on_parameter(self, name: str, value: Any) -> None:
         self.values[name] = value
         if name == "min_confidence":
-            self.eye.min_confidence = value
+            self.algorithm.min_confidence = value
         elif name == "roi":
-            self.eye.region = Region(*value)
+            self.algorithm.region = Region(*value)
 
     def _on_camera_info(self, info: CameraInfo) -> None:
         if self._calibration.update(info):
@@ -219,7 +221,7 @@ class EyeNode(Node):
         try:
             # An algorithm that is bound again begins anew; the same model after a restart is no reason to.
             if specs != self._bound:
-                self.eye.bind(*specs)
+                self.algorithm.bind(*specs)
         except EdgeTpuError as error:
             self._bound = None
             self._problem = f"model '{self._model_name()}': {error}"
@@ -230,7 +232,7 @@ class EyeNode(Node):
         self._gate.resume()
 
     def _model_name(self) -> str:
-        return self.values["model"] or self.eye.model
+        return self.values["model"] or self.algorithm.model
 
     def _on_image(self, image: SharedImage, replaced: int) -> None:
         self._counters.images += 1 + replaced
@@ -260,9 +262,9 @@ class EyeNode(Node):
             self._on_malformed(error)
             self._gate.finished()
             return True
-        self.eye.camera = self._calibration.camera_for(image.width, image.height)
+        self.algorithm.camera = self._calibration.camera_for(image.width, image.height)
         try:
-            frame = self.eye.prepare(image, shared.stamp)
+            frame = self.algorithm.preprocess(image, shared.stamp)
         except Exception as error:
             self._on_failure(error)
             self._gate.finished()
@@ -303,7 +305,7 @@ class EyeNode(Node):
     def _on_outputs(
         self, header: Header, image: CameraImage, frame: Frame, outputs: Mapping[str, NDArray[Any]]
     ) -> None:
-        result = self.eye.interpret(frame, outputs)
+        result = self.algorithm.postprocess(frame, outputs)
         self.publish(header, result)
         self._counters.results += 1
         self._counters.valid += bool(result.valid)

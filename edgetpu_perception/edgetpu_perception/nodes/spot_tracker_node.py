@@ -23,7 +23,7 @@ from edgetpu_perception.images import drawing
 from edgetpu_perception.images.debug_images import spot_picture
 from edgetpu_perception.images.encodings import Pixels
 from edgetpu_perception.nodes.perception_node import QOS_RESULTS
-from edgetpu_perception.nodes.weight_updating_node import OwnWeightsNode
+from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.spot_tracker.spot_tracker import SpotResult, SpotTracker
 
 Color = str | Sequence[float]
@@ -63,7 +63,7 @@ SETTINGS = (
 )
 
 
-class SpotTrackerNode(OwnWeightsNode):
+class SpotTrackerNode(WeightUpdatingNode):
     """Publishes where the brightest spot of the image is, or the strongest one of a colour."""
 
     def __init__(self, **options: Any) -> None:
@@ -72,7 +72,7 @@ class SpotTrackerNode(OwnWeightsNode):
         """What the model, which is made for another colour, is given the weights of; None: nothing."""
         super().__init__("spot_tracker", SETTINGS, **options)
 
-    def make_eye(self) -> SpotTracker:
+    def make_algorithm(self) -> SpotTracker:
         """Make the tracker for the parameter `color`."""
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
         self.create_waiting_service(SetColor, "~/set_color", self._on_set_color)
@@ -89,7 +89,7 @@ class SpotTrackerNode(OwnWeightsNode):
             return ""
         return super().name_for(model)
 
-    def own_weights(self) -> NDArray[np.float64] | None:
+    def node_weights(self) -> NDArray[np.float64] | None:
         """Those of the colour."""
         return None if self._color is None else graph.color_filter(self._color)
 

@@ -16,7 +16,7 @@ from edgetpu_driver.node_kit.spin import run
 from edgetpu_msgs.msg import Heading
 from edgetpu_perception.images.debug_images import heading_picture
 from edgetpu_perception.images.encodings import Pixels
-from edgetpu_perception.nodes.perception_node import QOS_RESULTS, EyeNode
+from edgetpu_perception.nodes.perception_node import QOS_RESULTS, PerceptionNode
 from edgetpu_perception.nodes.shared_images import seconds_of
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 
@@ -34,7 +34,7 @@ SETTINGS = (
 )
 
 
-class VisualCompassNode(EyeNode):
+class VisualCompassNode(PerceptionNode):
     """Publishes the yaw of the camera since the last reset, and its angular velocity.
 
     Both need the camera's intrinsics: without, the results are not valid. ~/twist comes with valid results
@@ -46,7 +46,7 @@ class VisualCompassNode(EyeNode):
         self._reference_stamp = Time()
         super().__init__("visual_compass", SETTINGS, **options)
 
-    def make_eye(self) -> VisualCompass:
+    def make_algorithm(self) -> VisualCompass:
         """Make the algorithm for the parameter `tilt`."""
         self._heading = self.create_publisher(Heading, "~/heading", QOS_RESULTS)
         self._twist = self.create_publisher(TwistWithCovarianceStamped, "~/twist", QOS_RESULTS)

@@ -18,7 +18,7 @@ from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.weights.quantisation import WeightSwap
 from edgetpu_perception.algorithm import Frame
 from edgetpu_perception.images.camera_image import CameraImage
-from edgetpu_perception.nodes.perception_node import EyeNode
+from edgetpu_perception.nodes.perception_node import PerceptionNode
 from edgetpu_perception.nodes.shared_images import SharedImage
 
 
@@ -33,7 +33,7 @@ class _Change:
     """Of a WeightSwap, or the error."""
 
 
-class OwnWeightsNode(EyeNode):
+class WeightUpdatingNode(PerceptionNode):
     """An eye whose model the driver has under a name of this node's own, for weights of its own.
 
     Weights are set when nothing else is under way, so that every result is of one set of weights, and set
@@ -52,7 +52,7 @@ class OwnWeightsNode(EyeNode):
         super().__init__(name, settings, **options)
 
     @abstractmethod
-    def own_weights(self) -> NDArray[np.float64] | None:
+    def node_weights(self) -> NDArray[np.float64] | None:
         """Weights for the model that is loaded and bound now; None: those in its file."""
 
     def name_for(self, model: str) -> str:
@@ -64,7 +64,7 @@ class OwnWeightsNode(EyeNode):
         return [self._refused] if self._refused else []
 
     def run_model(self, name: str, graph: bytes) -> None:
-        """See EyeNode; changes wait until it is loaded."""
+        """See PerceptionNode; changes wait until it is loaded."""
         self._loading = True
         super().run_model(name, graph)
 
@@ -115,9 +115,9 @@ class OwnWeightsNode(EyeNode):
     def _on_model(self) -> None:
         """Give a model that has just been loaded this node's weights before any image."""
         self._loading = False
-        self._without_weights = self.own_weights() is not None
+        self._without_weights = self.node_weights() is not None
         super()._on_model()
-        weights = self.own_weights()
+        weights = self.node_weights()
         if weights is None or self._bound is None or self._client is None:
             self._send_change()
             return

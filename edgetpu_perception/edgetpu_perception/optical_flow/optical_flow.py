@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.algorithm import Frame, ImageInput, ModelEye
+from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.images.pinhole import Pinhole
@@ -57,14 +57,14 @@ class FlowResult:
     dy_sigma: float = math.nan
 
 
-class OpticalFlow(ModelEye[FlowResult]):
+class OpticalFlow(PerceptionAlgorithm[FlowResult]):
     """Motion between consecutive frames, to a fraction of a pixel, with its error.
 
         flow = OpticalFlow()
         result = flow.update(image, stamp)
 
     `update` runs the model on `engine`; without one the suite's own graph runs on the CPU. Where inference is
-    somebody else's, `bind` tells what model it is, and `prepare` and `interpret` are the two halves of
+    somebody else's, `bind` tells what model it is, and `preprocess` and `postprocess` are the two halves of
     `update`. The features of the frame before are kept, so each frame goes through the model once. Shifts of
     up to 9/32 of the image along each axis are reported.
     """
@@ -101,8 +101,8 @@ class OpticalFlow(ModelEye[FlowResult]):
         self._last = None
         self.surface = None
 
-    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> FlowResult:
-        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
+    def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> FlowResult:
+        """Second half of `update`: make the result of a frame and the model's outputs by name."""
         bound = self._bound_input()
         assert self._features is not None
         texture = self._features.read(outputs)

@@ -28,7 +28,7 @@ FINE_REACH = 1.5
 LEAST_UNCLIPPED = 0.25
 """Share of a patch that must be neither black nor white in an image to tell how the rest is clipped."""
 
-STEPS = 8
+INT8_MAX = 8
 """Most steps of one alignment; half of it are usual."""
 
 CONVERGED = 0.06
@@ -192,7 +192,7 @@ class Aligner:
         """Gauss-Newton steps from a map; one that makes the score worse is halved."""
         here, step = start, _NO_STEP
         best, best_score, best_gain, start_score = start, -1.0, 0.0, 0.0
-        for count in range(STEPS):
+        for count in range(INT8_MAX):
             change, gain, score = self._compare(image, here)
             progress = score - best_score
             if count == 0:

@@ -97,8 +97,8 @@ class PatternTracker:
     with what can be expected of this very template. `update` runs the model on `engine`; without one the
     suite's own graph runs on the CPU.
 
-    Where inference is somebody else's, `bind` tells what model it is, and `prepare` and `interpret` are the
-    two halves of `update`; `judge_template` and `use_template` those of `set_template`, between which the
+    If inference runs elsewhere, `bind` tells what model it is, and `preprocess` and `postprocess` are the two
+    halves of `update`; `judge_template` and `use_template` those of `set_template`, between which the
     model is given the weights.
     """
 
@@ -230,20 +230,20 @@ class PatternTracker:
         Raises ImageError for any other array and for one that `region` sticks out of, DependencyMissingError
         when there is no engine to run on, and what the engine raises.
         """
-        frame = self.prepare(image, stamp)
+        frame = self.preprocess(image, stamp)
         if self._matcher is None:
             return MatchResult(stamp, False, 0.0)
         engine = self._engine or self._own_engine()
-        return self.interpret(frame, engine.run(frame.inputs))
+        return self.postprocess(frame, engine.run(frame.inputs))
 
-    def prepare(self, image: ImageLike, stamp: float = 0.0) -> Frame:
+    def preprocess(self, image: ImageLike, stamp: float = 0.0) -> Frame:
         """First half of `update`: the model's input."""
         frame = Frame.of(camera_image(image), stamp, self.region, self._input)
         self._view = self._view_of(frame)
         return frame
 
-    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> MatchResult:
-        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
+    def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> MatchResult:
+        """Second half of `update`: make the result of a frame and the model's outputs by name."""
         if self._template is None or self._matcher is None or self._locator is None:
             return MatchResult(frame.stamp, False, 0.0)
         grey = self._grey(frame.inputs[self._input.name])

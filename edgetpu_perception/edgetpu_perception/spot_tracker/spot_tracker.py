@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.protocol import Engine, SwappableEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.algorithm import Frame, ImageInput, ModelEye
+from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.spot_tracker.coordinate_decoder import CoordinateDecoder
@@ -43,14 +43,14 @@ class SpotResult:
     bearing_y_sigma: float = math.nan
 
 
-class SpotTracker(ModelEye[SpotResult]):
+class SpotTracker(PerceptionAlgorithm[SpotResult]):
     """Brightest spot, or strongest spot of a colour, with its error and its direction.
 
         tracker = SpotTracker()
         result = tracker.update(image, stamp)
 
     `update` runs the model on `engine`; without one the suite's own graph runs on the CPU. Where inference is
-    somebody else's, `bind` tells what model it is, and `prepare` and `interpret` are the two halves of
+    somebody else's, `bind` tells what model it is, and `preprocess` and `postprocess` are the two halves of
     `update`. Of several spots of about the same strength the tracker stays with the one it had.
     """
 
@@ -113,8 +113,8 @@ class SpotTracker(ModelEye[SpotResult]):
             self._input = None
             self._decoder = None
 
-    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> SpotResult:
-        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name.
+    def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> SpotResult:
+        """Second half of `update`: the result, from what `preprocess` gave and the model's outputs by name.
 
         Raises ModelUnsupportedError when coordinates are not those of what is brightest: two numbers do not
         tell what a model looks for, their values do.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.algorithm import Frame, ImageInput, ModelEye
+from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.edge_energy import ZONES, ZoneEnergy, tau_of, thirds
@@ -65,7 +65,7 @@ class LoomingResult:
     """Edge energy of a 3 x 3 grid, row-major from the top left, squared grey levels per px of the model."""
 
 
-class Looming(ModelEye[LoomingResult]):
+class Looming(PerceptionAlgorithm[LoomingResult]):
     """Time to contact from how fast the image grows.
 
         looming = Looming()
@@ -74,8 +74,8 @@ class Looming(ModelEye[LoomingResult]):
     The whole image is compared with one of up to a second before. What counts is the nearest in time of at
     most two surfaces; rotation of the camera, motion to the side, a slant of the surface and a change of
     brightness are told from growth. `update` runs the model on `engine`; without one the suite's own graph
-    runs on the CPU. Where inference is somebody else's, `bind` tells what model it is, and `prepare` and
-    `interpret` are the two halves of `update`.
+    runs on the CPU. Where inference is somebody else's, `bind` tells what model it is, and `preprocess` and
+    `postprocess` are the two halves of `update`.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class Looming(ModelEye[LoomingResult]):
                 thirds(image.width, layout.first, layout.stride, layout.columns),
             )
 
-    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> LoomingResult:
-        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name."""
+    def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> LoomingResult:
+        """Second half of `update`: make the result of a frame and the model's outputs by name."""
         bound = self._bound_input()
         if self._zone_model is not None:
             zones = self._zone_model.read(frame.inputs[bound.name], outputs)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, ModelEye, camera_image
+from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.images.pinhole import CameraError, Pinhole
 from edgetpu_perception.visual_compass.compass_features import CompassFeatures, compass_features
@@ -52,7 +52,7 @@ class HeadingResult:
     """3x3, row by row, rad^2/s^2."""
 
 
-class VisualCompass(ModelEye[HeadingResult]):
+class VisualCompass(PerceptionAlgorithm[HeadingResult]):
     """Yaw and angular velocity of a camera, as odometry: it drifts while new views come (REP-105).
 
         compass = VisualCompass(camera=Pinhole(width, height, fx, fy, cx, cy))
@@ -64,7 +64,7 @@ class VisualCompass(ModelEye[HeadingResult]):
     rotation; that has to be in view.
 
     `update` runs the model on `engine`; without one the suite's own graph runs on the CPU. Where inference is
-    somebody else's, `bind` tells what model it is, and `prepare` and `interpret` are the two halves of
+    somebody else's, `bind` tells what model it is, and `preprocess` and `postprocess` are the two halves of
     `update`. The first image only sets the reference, so its result is not valid.
     """
 
@@ -110,14 +110,14 @@ class VisualCompass(ModelEye[HeadingResult]):
     def update(self, image: ImageLike, stamp: float = 0.0) -> HeadingResult:
         """Measure the heading in an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
 
-        Raises what ModelEye.update does, and CameraError without a camera of the image's size.
+        Raises what PerceptionAlgorithm.update does, and CameraError without a camera of the image's size.
         """
         checked = camera_image(image)
         self._check_camera(checked.width, checked.height)
         return super().update(checked, stamp)
 
-    def interpret(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> HeadingResult:
-        """Second half of `update`: the result, from what `prepare` gave and the model's outputs by name.
+    def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> HeadingResult:
+        """Second half of `update`: the result, from what `preprocess` gave and the model's outputs by name.
 
         Without a camera of the image's size the result is not valid; here this is no error, as intrinsics may
         come later than images.
