@@ -285,7 +285,11 @@ class TestReservoir:
     @pytest.mark.usefixtures("processes")
     @pytest.mark.parametrize(
         ("name", "reason"),
-        [("../x", "expected the name of a file"), ("", "expected the name"), ("none", "No such file")],
+        [
+            ("../x", "expected the name of a file"),
+            ("", "expected the name"),
+            ("none", "none.npz; that directory holds"),
+        ],
     )
     def test_a_bad_file_is_refused(self, graph: Any, name: str, reason: str) -> None:
         answer = graph.call(LoadFile, "/reservoir/load_readout", name=name)
@@ -367,6 +371,7 @@ class TestPlaceRecognition:
         answer = graph.call(RemovePlace, "/place_recognition/remove_place", label="place 33")
         assert (answer.success, answer.error.value) == (False, ErrorCode.BAD_INPUT)
         assert "expected one of 150 places" in answer.message
+        assert (answer.removed, answer.places, answer.embeddings) == (0, 150, 150)
 
     def test_a_place_is_replaced(self, graph: Any) -> None:
         assert self.add(graph, "place 5", self.EMBEDDINGS[33], replace=True).embeddings == 150
@@ -401,6 +406,14 @@ class TestPlaceRecognition:
         answer = self.add(graph, label, embedding)
         assert (answer.success, answer.error.value) == (False, ErrorCode.BAD_INPUT)
         assert reason in answer.message
+        assert answer.embeddings == 150
+
+    def test_a_missing_file_of_places_is_answered_with_the_files_there_are(
+        self, graph: Any, home: Path
+    ) -> None:
+        answer = graph.call(LoadFile, "/place_recognition/load_places", name="office")
+        assert (answer.success, answer.error.value) == (False, ErrorCode.BAD_INPUT)
+        assert f"expected a file {home / 'office.npz'}; that directory holds: home" in answer.message
 
     def test_a_bad_embedding_is_reported_once_and_skipped(
         self, places: Talk, processes: dict[str, Any]

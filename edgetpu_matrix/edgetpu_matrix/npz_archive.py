@@ -21,17 +21,20 @@ KIND = "kind"
 def save(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays into a file, its directory made when absent; a reader never sees half of it.
 
-    kind: what the file holds, checked by `load`. Raises OSError when the file cannot be written.
+    kind: what the file holds, checked by `load`. Raises ArchiveError if the file cannot be written.
     """
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{KIND: np.array(kind), **arrays})
-    write_file(path, buffer.getvalue())
+    try:
+        write_file(path, buffer.getvalue())
+    except OSError as error:
+        raise ArchiveError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     """Read the named arrays of a file that `save` wrote with this kind.
 
-    Raises ArchiveError for any other file, OSError when it cannot be read.
+    Raises ArchiveError for any other file, and for one that is missing or cannot be read.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -43,7 +46,17 @@ def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any
                     + (f" without {', '.join(missing)}" if missing else "")
                 )
             return {name: archive[name] for name in names}
+    except FileNotFoundError as error:
+        raise ArchiveError(f"expected a file {path}; {_names_beside(path)}") from error
+    except OSError as error:
+        raise ArchiveError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         if isinstance(error, ArchiveError):
             raise
         raise ArchiveError(f"{path.name}: expected {kind} in an .npz file without pickle: {error}") from error
+
+
+def _names_beside(path: Path) -> str:
+    """Say which archives the directory of `path` holds, by the names a caller would give."""
+    names = sorted(file.stem for file in path.parent.glob(f"*{path.suffix}"))
+    return f"that directory holds: {', '.join(names)}" if names else "that directory holds no such files"

@@ -53,3 +53,31 @@ def test_an_archive_without_an_array_is_refused(tmp_path: Path) -> None:
     archive.save(path, "numbers", {"a": np.arange(3)})
     with pytest.raises(ArchiveError, match="without b"):
         archive.load(path, "numbers", ("a", "b"))
+
+
+def test_a_missing_file_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    for name in ("office", "home"):
+        archive.save(tmp_path / f"{name}.npz", "numbers", {})
+    (tmp_path / "notes.txt").write_text("")
+    missing = tmp_path / "garden.npz"
+    with pytest.raises(ArchiveError) as raised:
+        archive.load(missing, "numbers", ())
+    assert str(raised.value) == f"expected a file {missing}; that directory holds: home, office"
+
+
+def test_a_missing_directory_is_answered_as_an_empty_one(tmp_path: Path) -> None:
+    missing = tmp_path / "none" / "garden.npz"
+    with pytest.raises(ArchiveError) as raised:
+        archive.load(missing, "numbers", ())
+    assert str(raised.value) == f"expected a file {missing}; that directory holds no such files"
+
+
+def test_a_file_that_cannot_be_read_or_written_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "directory.npz").mkdir()
+    with pytest.raises(ArchiveError) as raised:
+        archive.load(tmp_path / "directory.npz", "numbers", ())
+    assert str(raised.value) == f"cannot read {tmp_path / 'directory.npz'}: Is a directory"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArchiveError) as raised:
+        archive.save(tmp_path / "file" / "a.npz", "numbers", {})
+    assert str(raised.value) == f"cannot write {tmp_path / 'file' / 'a.npz'}: File exists"

@@ -67,7 +67,7 @@ class PlaceRecognitionNode(MatrixNode):
             try:
                 path = self.file(self.values["places"])
                 self._database = PlaceDatabase.load(path, self.values["capacity"])
-            except (EdgeTpuError, OSError) as error:
+            except EdgeTpuError as error:
                 raise FatalError(f"parameter 'places': {error}") from None
         self._search = PlaceSearch(self._database)
         self._last: NDArray[np.float64] | None = None
@@ -162,9 +162,11 @@ class PlaceRecognitionNode(MatrixNode):
                 embedding = self._last
             database.add(request.label, embedding, request.replace)
         except EdgeTpuError as error:
-            return answer(response, error)
+            answer(response, error)
+        else:
+            answer(response, None)
         response.places, response.embeddings = len(database.places), len(database)
-        return answer(response, None)
+        return response
 
     def _on_remove(
         self, request: RemovePlace.Request, response: RemovePlace.Response
@@ -172,9 +174,11 @@ class PlaceRecognitionNode(MatrixNode):
         try:
             response.removed = self._database.remove(request.label)
         except EdgeTpuError as error:
-            return answer(response, error)
+            answer(response, error)
+        else:
+            answer(response, None)
         response.places, response.embeddings = len(self._database.places), len(self._database)
-        return answer(response, None)
+        return response
 
     def _on_list(self, _request: ListPlaces.Request, response: ListPlaces.Response) -> ListPlaces.Response:
         counts = self._database.places
@@ -201,7 +205,7 @@ class PlaceRecognitionNode(MatrixNode):
         try:
             path = self.file(request.name)
             self._database.save(path)
-        except (EdgeTpuError, OSError) as error:
+        except EdgeTpuError as error:
             return answer(response, error)
         response.path = str(path)
         return answer(response, None, f"{len(self._database)} embeddings")
@@ -210,7 +214,7 @@ class PlaceRecognitionNode(MatrixNode):
         try:
             path = self.file(request.name)
             self._database = PlaceDatabase.load(path, self.values["capacity"])
-        except (EdgeTpuError, OSError) as error:
+        except EdgeTpuError as error:
             return answer(response, error)
         self._search = PlaceSearch(self._database)
         response.path = str(path)

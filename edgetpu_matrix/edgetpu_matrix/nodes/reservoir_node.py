@@ -125,7 +125,7 @@ class ReservoirNode(MatrixNode):
         if values["readout"]:
             try:
                 self._load(self.file(values["readout"]))
-            except (EdgeTpuError, OSError) as error:
+            except EdgeTpuError as error:
                 raise FatalError(f"parameter 'readout': {error}") from None
         self._predictions = self.create_publisher(Prediction, "~/prediction", QOS_RESULTS)
         self.create_service(TrainReadout, "~/train_readout", self._on_train)
@@ -289,7 +289,7 @@ class ReservoirNode(MatrixNode):
             path = self.file(request.name)
             arrays = {"network": np.array(self._description()), "confidence": np.array(self._confidence)}
             archive.save(path, KIND, self._readout.to_arrays() | arrays)
-        except (EdgeTpuError, OSError) as error:
+        except EdgeTpuError as error:
             return answer(response, error)
         response.path = str(path)
         return answer(response, None)
@@ -298,7 +298,7 @@ class ReservoirNode(MatrixNode):
         try:
             path = self.file(request.name)
             self._load(path)
-        except (EdgeTpuError, OSError) as error:
+        except EdgeTpuError as error:
             return answer(response, error)
         response.path = str(path)
         return answer(response, None)

@@ -134,7 +134,7 @@ class PlaceDatabase:
         return (vector / np.linalg.norm(vector)).astype(np.float32)
 
     def save(self, path: str | Path) -> None:
-        """Write all places into a file; OSError when it cannot be written."""
+        """Write all places into a file; ArchiveError if it cannot be written."""
         order = np.argsort(self._order, kind="stable")
         labels = np.array([self._labels[row] for row in order], np.str_)
         archive.save(Path(path), KIND, {"labels": labels, "embeddings": self.rows[order]})
@@ -143,8 +143,8 @@ class PlaceDatabase:
     def load(cls, path: str | Path, capacity: int = 1 << 20) -> PlaceDatabase:
         """Read what `save` wrote.
 
-        Raises ArchiveError for any other file, DatabaseFullError for one with more than `capacity`
-        embeddings, OSError when it cannot be read.
+        Raises ArchiveError for any other file, and for one that is missing or cannot be read;
+        DatabaseFullError for one with more than `capacity` embeddings.
         """
         path = Path(path)
         arrays = archive.load(path, KIND, ("labels", "embeddings"))
