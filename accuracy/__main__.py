@@ -14,7 +14,7 @@ from pathlib import Path
 
 from accuracy.record import write_record
 from accuracy.report import write_report
-from measure.figures import Row, line, write_rows
+from measured_figures.row import Row, line, write_rows
 
 EYES = ("spot", "flow", "looming", "compass", "pattern", "stick")
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "accuracy"

@@ -31,7 +31,7 @@ from edgetpu_driver.engines.protocol import Engine
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
-from measure.figures import Row
+from measured_figures.row import Row
 
 FIELDS_OF_VIEW = (60.0, 75.0, 90.0)
 RATES = (10.0, -30.0, 60.0, -90.0)

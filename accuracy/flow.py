@@ -19,7 +19,7 @@ from accuracy.photographs import DEVELOPMENT
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
-from measure.figures import Row
+from measured_figures.row import Row
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
 

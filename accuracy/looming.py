@@ -19,7 +19,7 @@ from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
-from measure.figures import Row
+from measured_figures.row import Row
 
 SETTLED = 10
 """Frames at the start of an approach that do not count; half of it where nothing approaches."""

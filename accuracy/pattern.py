@@ -19,7 +19,7 @@ from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
-from measure.figures import Row
+from measured_figures.row import Row
 
 SIZES = ((64, 8), (64, 16), (128, 16), (128, 32))
 """Sides of search image and template, px."""

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from measure.figures import Row
+from measured_figures.row import Row
 
 PATH = Path(__file__).with_name("record.json")
 

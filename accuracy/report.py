@@ -11,7 +11,7 @@ from typing import Any
 
 import jinja2
 
-from measure.figures import Row
+from measured_figures.row import Row
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -21,7 +21,7 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception import SpotResult, SpotTracker
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_evidence as graph
-from measure.figures import Row
+from measured_figures.row import Row
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
 

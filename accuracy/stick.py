@@ -14,7 +14,7 @@ from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import pattern_correlation as pattern
-from measure.figures import Row
+from measured_figures.row import Row
 
 GRAPHS = (
     "spot_bright_64x64",

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from measure.figures import Row, line, write_rows
+from measured_figures.row import Row, line, write_rows
 
 AREAS = ("applications", "formats", "link", "startup", "perception", "graph", "weights")
 LONG_AREAS = ("graph",)

@@ -19,7 +19,7 @@ from edgetpu_matrix import EchoStateNetwork, EngineMatrix, PlaceRecognition, Rid
 from edgetpu_matrix.reservoir.benchmark_series import mackey_glass, narma10
 from edgetpu_matrix.reservoir.echo_state_network import HEADROOM
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace
-from measure.figures import Row
+from measured_figures.row import Row
 
 _SIZE = 256
 _PLACES, _QUERIES = 4096, 200

@@ -15,7 +15,7 @@ from edgetpu_driver.darwinn.executable import DataType, Layer
 from edgetpu_driver.darwinn.output_tiles import TileGather
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.virtual.tile_layout import output_layout
-from measure.figures import Row
+from measured_figures.row import Row
 
 AREA = "formats"
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from demo.graph import find_executable, isolate
-from measure.figures import Row
+from measured_figures.row import Row
 
 AREA = "graph"
 _NAMESPACE = "/bench"

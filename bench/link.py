@@ -13,7 +13,7 @@ from bench.models import golden, packed_dense
 from bench.timing import milliseconds
 from edgetpu_driver import CompiledModel, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.usb.framing import EVENT, Tag
-from measure.figures import Row
+from measured_figures.row import Row
 
 AREA = "link"
 _TRANSFERS = 4  # instructions, input, output, event

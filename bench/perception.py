@@ -23,7 +23,7 @@ from edgetpu_perception.algorithm import Eye
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.images.encodings import resize
-from measure.figures import Row
+from measured_figures.row import Row
 
 AREA = "perception"
 _SIZE = 64

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from edgetpu_driver import EdgeTpu, VirtualEdgeTpu
-from measure.figures import Row
+from measured_figures.row import Row
 
 AREA = "startup"
 _REPEATS = 7

@@ -24,7 +24,7 @@ from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.locations import SidecarFiles
-from measure.figures import Row
+from measured_figures.row import Row
 
 AREA = "weights"
 _SWAPS = 2000

@@ -12,7 +12,7 @@ import pytest
 
 from accuracy.__main__ import EYES
 from accuracy.record import read_record, regressions
-from measure.figures import Row
+from measured_figures.row import Row
 
 RMSE = Row("spot", "discs", "rmse", 0.05, "px", 0.08, "lower")
 SHARE = Row("spot", "discs", "valid", 97.0, "%", 95.0, "higher")

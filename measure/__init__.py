@@ -1,1 +1,0 @@
-"""What `make bench` and `make accuracy` have in common: measured figures and their two forms."""

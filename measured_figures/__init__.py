@@ -1,0 +1,1 @@
+"""Measured figures, shared by `make bench` and `make accuracy`: a row, its table line and its JSON file."""
