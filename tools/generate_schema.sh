@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates the Python bindings of every FlatBuffers schema in the driver, beside the schema.
+# Generates, beside every FlatBuffers schema of the driver, the Python functions that write its tables.
 # Needs flatc 2.0.8 (Debian and Ubuntu: apt-get install flatbuffers-compiler); another version writes other code.
 set -euo pipefail
 
@@ -8,5 +8,6 @@ command -v flatc >/dev/null || { echo "flatc is missing: apt-get install flatbuf
 
 for schema in edgetpu_driver/edgetpu_driver/*/schema/*.fbs; do
   flatc --python --gen-onefile -o "$(dirname "$schema")" "$schema"
+  python3 tools/keep_writers.py "${schema%.fbs}_generated.py"
   echo "generated from $schema"
 done

@@ -135,8 +135,12 @@ class Table:
         """The same without a copy, for a FlatBuffer within this one."""
         return self._vector(field, 1)
 
+    def field_offset(self, field: str) -> int:
+        """Byte offset in the file of the field itself: a number, or the offset of a vector; 0 if absent."""
+        return self._find(field)
+
     def data_offset(self, field: str) -> int:
-        """Where in the file the first of `data(field)` stands; 0 if absent."""
+        """Byte offset in the file of the first item of a vector; 0 if absent."""
         position = self._find(field)
         return self._follow(position, field) + 4 if position else 0
 

@@ -12,9 +12,8 @@ import pytest
 from edgetpu_driver.errors import GraphError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.tflite.model_reader import ABSENT, parse_model
+from edgetpu_driver.tflite.model_reader import ABSENT, OPERATOR_CODE, parse_model, read_model_table
 from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
-from edgetpu_driver.tflite.schema import tflite_generated as schema
 
 
 def int8_image(graph: GraphBuilder, shape: tuple[int, ...] = (1, 8, 8, 2)) -> TensorSpec:
@@ -22,12 +21,13 @@ def int8_image(graph: GraphBuilder, shape: tuple[int, ...] = (1, 8, 8, 2)) -> Te
 
 
 def operator_codes(data: bytes) -> dict[str, int]:
-    """Name and version of each operator code, as read by the generated bindings."""
+    """Name and version of each operator code."""
     names = {number: name for name, number in vars(enums.BuiltinOperator).items() if name.isupper()}
-    model = schema.Model.GetRootAs(data)
-    codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
-    assert all(code.DeprecatedBuiltinCode() == code.BuiltinCode() for code in codes)
-    return {names[code.BuiltinCode()]: code.Version() for code in codes}
+    codes = read_model_table(data).tables("operator_codes", OPERATOR_CODE)
+    numbers = [code.scalar("builtin_code", np.int32) for code in codes]
+    assert numbers == [code.scalar("deprecated_builtin_code", np.int8) for code in codes]
+    versions = [code.scalar("version", np.int32, default=1) for code in codes]
+    return {names[number]: version for number, version in zip(numbers, versions, strict=True)}
 
 
 def every_operator() -> GraphBuilder:

@@ -70,7 +70,7 @@ def test_a_graph_without_operators_is_refused() -> None:
     builder = flatbuffers.Builder(0)
     schema.SubGraphStart(builder)
     graph = schema.SubGraphEnd(builder)
-    schema.ModelStartSubgraphsVector(builder, 1)
+    builder.StartVector(4, 1, 4)
     builder.PrependUOffsetTRelative(graph)
     graphs = builder.EndVector()
     schema.ModelStart(builder)

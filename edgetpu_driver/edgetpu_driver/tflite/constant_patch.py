@@ -7,7 +7,6 @@ from numpy.typing import ArrayLike
 
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.tflite.schema import tflite_generated as schema
 
 
 def replace_tensor(data: bytes, tensor: str, values: ArrayLike) -> bytes:
@@ -42,15 +41,13 @@ def replace_scales(data: bytes, tensor: str, scales: ArrayLike) -> bytes:
     scales: as many as there are. Raises ModelFormatError for a malformed file; InputError when there is not
     exactly one tensor of that name, or for another number of scales.
     """
-    tensors = parse_model(data).subgraphs[0].tensors  # checks every offset that follows
-    places = [index for index, each in enumerate(tensors) if each.name == tensor]
-    if len(places) != 1:
-        raise InputError(f"expected one tensor '{tensor}' in the model, found {len(places)}")
-    values = np.asarray(scales, np.float32)
-    expected = tensors[places[0]].quantization.scales.shape
-    if values.shape != expected:
-        raise InputError(f"expected {expected[0]} scales for '{tensor}', got {list(values.shape)}")
-    patched = bytearray(data)
-    quantization = schema.Model.GetRootAs(patched, 0).Subgraphs(0).Tensors(places[0]).Quantization()
-    quantization.ScaleAsNumpy()[:] = values
-    return bytes(patched)
+    found = [each for each in parse_model(data).subgraphs[0].tensors if each.name == tensor]
+    if len(found) != 1:
+        raise InputError(f"expected one tensor '{tensor}' in the model, found {len(found)}")
+    values = np.asarray(scales, "<f4")
+    quantization = found[0].quantization
+    if values.shape != quantization.scales.shape:
+        expected = quantization.scales.size
+        raise InputError(f"expected {expected} scales for '{tensor}', got {list(values.shape)}")
+    start = quantization.scales_offset
+    return data[:start] + values.tobytes() + data[start + values.nbytes :]

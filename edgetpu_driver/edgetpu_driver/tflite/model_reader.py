@@ -22,10 +22,10 @@ ABSENT = -1
 
 _LARGEST_TENSOR = 2**31 - 1  # bytes: the offsets of FlatBuffers and of LiteRT's arena are 31-bit
 
-# The tables of tflite.fbs: their fields in order.
-_MODEL = table_fields("version", "operator_codes", "subgraphs", "description", "buffers")
-_OPERATOR_CODE = table_fields("deprecated_builtin_code", "custom_code", "version", "builtin_code")
-_SUBGRAPH = table_fields("tensors", "inputs", "outputs", "operators", "name")
+# Tables of tflite.fbs: their fields in order.
+MODEL = table_fields("version", "operator_codes", "subgraphs", "description", "buffers")
+OPERATOR_CODE = table_fields("deprecated_builtin_code", "custom_code", "version", "builtin_code")
+SUBGRAPH = table_fields("tensors", "inputs", "outputs", "operators", "name")
 _TENSOR = table_fields("shape", "type", "buffer", "name", "quantization")
 _QUANTIZATION = table_fields(
     "min", "max", "scale", "zero_point", "details_type", "details", "quantized_dimension"
@@ -71,6 +71,8 @@ class Quantization:
     """int64[n], as many as scales."""
     axis: int = 0
     """The dimension that per-channel scales run along."""
+    scales_offset: int = 0
+    """Byte offset of the scales in the file; 0 if not quantised or not read from a file."""
 
 
 def per_tensor(scale: float, zero_point: int) -> Quantization:
@@ -166,15 +168,20 @@ def _distinct(specs: list[TensorSpec]) -> tuple[TensorSpec, ...]:
     return tuple(result)
 
 
+def read_model_table(data: bytes | bytearray) -> Table:
+    """The root table of a .tflite file; ModelFormatError if there is none."""
+    return read_root(memoryview(data), b"TFL3", "model", MODEL)
+
+
 def parse_model(data: bytes) -> Model:
-    """The content of a .tflite file; ModelFormatError, naming the place, if it is malformed."""
-    root = read_root(data, b"TFL3", "model", _MODEL)
+    """The content of a .tflite file; ModelFormatError, naming the field, if it is malformed."""
+    root = read_model_table(data)
     version = root.scalar("version", np.uint32)
     if version != FORMAT_VERSION:
         raise ModelFormatError(f"model.version: expected {FORMAT_VERSION}, got {version}")
-    codes = [_operator_name(code) for code in root.tables("operator_codes", _OPERATOR_CODE)]
+    codes = [_operator_name(code) for code in root.tables("operator_codes", OPERATOR_CODE)]
     buffers = [(each.data("data"), each.data_offset("data")) for each in root.tables("buffers", _BUFFER)]
-    subgraphs = [_subgraph(table, codes, buffers) for table in root.tables("subgraphs", _SUBGRAPH)]
+    subgraphs = [_subgraph(table, codes, buffers) for table in root.tables("subgraphs", SUBGRAPH)]
     if not subgraphs:
         raise ModelFormatError("model.subgraphs: expected at least one subgraph")
     return Model(version, root.string("description"), tuple(subgraphs))
@@ -257,4 +264,4 @@ def _quantization(tensor: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -
     limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
     if zero_points.min(initial=0) < limits.min or zero_points.max(initial=0) > limits.max:
         raise ModelFormatError(f"{table.place}.zero_point: expected values that {dtype} can hold")
-    return Quantization(scales, zero_points, axis)
+    return Quantization(scales, zero_points, axis, table.data_offset("scale"))

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from edgetpu_driver.errors import GraphError
-from edgetpu_driver.tflite.model_reader import Operator, Subgraph, parse_model
-from edgetpu_driver.tflite.schema import tflite_generated as schema
-
-_INPUTS, _OUTPUTS, _OPERATORS = (4 + 2 * index for index in (1, 2, 3))
-"""Where the vtable of a subgraph has these fields."""
+from edgetpu_driver.tflite.model_reader import (
+    SUBGRAPH,
+    Operator,
+    Subgraph,
+    parse_model,
+    read_model_table,
+)
 
 
 def extract(data: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
@@ -24,14 +26,13 @@ def extract(data: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes
     sources, results = _indices(graph, inputs), _indices(graph, outputs)
     needed = _needed(graph, sources, results)
     copy = bytearray(data)
-    table = schema.Model.GetRootAs(copy, 0).Subgraphs(0)._tab
-    fields = [table.Offset(slot) for slot in (_OPERATORS, _INPUTS, _OUTPUTS)]
+    table = read_model_table(data).tables("subgraphs", SUBGRAPH)[0]
+    fields = [table.field_offset(name) for name in ("operators", "inputs", "outputs")]
     if not all(fields):
         raise GraphError("expected a graph with operators, inputs and outputs")
-    _keep(copy, table.Vector(fields[0]), needed)
-    for offset, indices in zip(fields[1:], (sources, results), strict=True):
+    _keep(copy, table.data_offset("operators"), needed)
+    for field, indices in zip(fields[1:], (sources, results), strict=True):
         copy += bytes(-len(copy) % 4)
-        field = table.Pos + offset
         copy[field : field + 4] = (len(copy) - field).to_bytes(4, "little")
         copy += np.array([len(indices), *indices], "<u4").tobytes()
     return bytes(copy)

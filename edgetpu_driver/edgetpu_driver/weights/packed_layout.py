@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.model_reader import Tensor, parse_model
-from edgetpu_driver.tflite.schema import tflite_generated as schema
 
 _WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 _WEIGHT_OPERANDS = slice(1, 3)  # weights, bias
@@ -56,11 +55,9 @@ def weight_offsets(graph: bytes) -> dict[str, int]:
 
 def _weights(graph: bytearray) -> Iterator[tuple[NDArray[np.uint8], np.uint8]]:
     """Writable views of the graph's weights, and what to XOR each byte with."""
-    tensors = _weight_tensors(bytes(graph))
-    buffers = schema.Model.GetRootAs(graph, 0)
-    for tensor in tensors:
+    for tensor in _weight_tensors(bytes(graph)):
         sign = _SIGN_BIT if tensor.dtype == np.int8 else np.uint8(0)
-        yield buffers.Buffers(tensor.buffer).DataAsNumpy(), sign
+        yield np.frombuffer(graph, np.uint8, len(tensor.data), tensor.data_offset), sign
 
 
 def _weight_tensors(graph: bytes) -> list[Tensor]:
