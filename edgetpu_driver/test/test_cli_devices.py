@@ -1,10 +1,11 @@
-"""What the command says of sticks: absent, busy, without access, in boot mode, at work."""
+"""`edgetpu devices` with a stick that is absent, busy, without access, in boot mode or ready."""
 
 from __future__ import annotations
 
 import errno
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,7 +63,34 @@ def test_without_a_stick_it_says_to_plug_one_in(plug: Plug, capsys: pytest.Captu
     assert "no Edge TPU is on the bus: plug one in" in errors
 
 
-def test_a_stick_in_boot_mode_wants_its_firmware(plug: Plug, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_stick_it_says_what_one_will_need(
+    plug: Plug, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ROS_HOME", str(tmp_path))
+    monkeypatch.setattr("edgetpu_driver.cli.stick_requirements.RULE_DIRECTORIES", (tmp_path,))
+    stick = VirtualEdgeTpu()
+    stick.unplug()
+    plug(stick)
+    _, _, errors = listed(capsys)
+    assert f"there is no firmware at {tmp_path}/edgetpu/apex_latest_single_ep.bin: mkdir -p" in errors
+    assert "no udev rule gives access to the stick: sudo cp" in errors
+
+
+def test_without_a_stick_it_says_that_nothing_is_missing(
+    plug: Plug, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgetpu_driver.cli.devices.missing_requirements", list)
+    stick = VirtualEdgeTpu()
+    stick.unplug()
+    plug(stick)
+    _, _, errors = listed(capsys)
+    assert errors.endswith("edgetpu: udev rule, group and firmware for a stick are in place\n")
+
+
+def test_a_stick_in_boot_mode_wants_its_firmware(
+    plug: Plug, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ROS_HOME", str(tmp_path))
     plug(VirtualEdgeTpu(boot_mode=True))
     code, (device,), _ = listed(capsys)
     assert (code, device["state"]) == (0, "boot mode")

@@ -67,7 +67,8 @@ def _add_device_options(command: argparse.ArgumentParser) -> None:
         "--firmware",
         default="",
         metavar="FILE",
-        help="image for a stick in boot mode (apex_latest_single_ep.bin)",
+        help="image for a stick in boot mode (default: apex_latest_single_ep.bin in $ROS_HOME/edgetpu or "
+        "~/.ros/edgetpu)",
     )
     group.add_argument("--preset", choices=_PRESETS, default="high", help="clock rates (default: high)")
 
@@ -78,7 +79,8 @@ def _add_devices(commands: _Commands[argparse.ArgumentParser]) -> None:
         "devices",
         "devices",
         "list the sticks on the bus and whether they can be used",
-        "What keeps a stick from being used is said with what to do about it.",
+        "Each stick that cannot be used is shown with the reason and the remedy. Without a stick it checks "
+        "what one will need: the udev rule, your groups and the firmware.",
     )
     command.add_argument("--backend", choices=_BACKENDS, default="usb", help="default: usb")
 

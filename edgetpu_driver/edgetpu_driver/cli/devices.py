@@ -1,4 +1,4 @@
-"""`edgetpu devices`: the sticks on the bus and, where one cannot be used, why not and what to do."""
+"""`edgetpu devices`: lists the sticks on the bus, what keeps one from being used, and the remedy."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from edgetpu_driver.cli.session import default_firmware
+from edgetpu_driver.cli.stick_requirements import missing_requirements
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import DeviceAccessError, DeviceBusyError, DeviceError
 
@@ -18,6 +20,7 @@ _NONE = (
     "no Edge TPU is on the bus: plug one in (lsusb shows it as 1a6e:089a, or as 18d1:9302 once its firmware "
     "runs); in a container or virtual machine pass the USB bus through"
 )
+_PREPARED = "udev rule, group and firmware for a stick are in place"
 _BOOT_MODE = (
     "it waits for its firmware, which is loaded when it is opened: pass --firmware, or set the driver node's "
     "parameter firmware, to {}"
@@ -26,7 +29,7 @@ _BOOT_MODE = (
 
 @dataclass(frozen=True)
 class Device:
-    """One accelerator as it is found."""
+    """One accelerator and its state."""
 
     bus_path: str
     state: str
@@ -35,9 +38,9 @@ class Device:
     link_speed: float
     """Mbit/s."""
     firmware: str
-    """Release of the running firmware."""
+    """Release of the running firmware, such as "1.00"; empty in boot mode."""
     remedy: str
-    """What is in the way and what to do about it; empty when nothing is."""
+    """Why the stick cannot be used and what to do about it; empty if it can be used."""
 
 
 def devices(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
@@ -50,7 +53,8 @@ def devices(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa:
         found = _sticks()
     usable = any(device.state in ("ready", "boot mode") for device in found)
     if not found:
-        print(f"edgetpu: {_NONE}", file=sys.stderr)
+        for line in (_NONE, *(missing_requirements() or [_PREPARED])):
+            print(f"edgetpu: {line}", file=sys.stderr)
     return Answer(
         value=[asdict(device) for device in found],
         text=_text(found),
@@ -96,13 +100,13 @@ def _sticks() -> list[Device]:
 
 
 def _device(backend: Any, stick: UsbStick) -> Device:
-    """Open the stick as a program would, without a reset, and let go of it."""
+    """Open the stick as a program would, without a reset, and close it again."""
     from edgetpu_driver.usb.firmware import WHERE_TO_GET_IT
     from edgetpu_driver.usb.link import UsbLink
 
     state, remedy, serial = "ready", "", ""
     if stick.boot_mode:
-        state, remedy = "boot mode", _BOOT_MODE.format(WHERE_TO_GET_IT)
+        state, remedy = "boot mode", "" if default_firmware() else _BOOT_MODE.format(WHERE_TO_GET_IT)
     try:
         link = UsbLink(backend, stick)
         try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from edgetpu_driver.backends.backend import Backend, ParsedModel
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.errors import ModelNotFoundError
+from edgetpu_driver.toolchain.model_files import firmware_path
 
 
 @contextmanager
@@ -28,9 +29,15 @@ def chosen(options: argparse.Namespace) -> Backend:
         options.backend,
         serial=options.serial,
         bus_path=options.port,
-        firmware=options.firmware,
+        firmware=options.firmware or default_firmware(),
         preset=options.preset,
     )
+
+
+def default_firmware() -> str:
+    """The firmware file in the directory of the suite; empty if it is not there."""
+    path = firmware_path()
+    return str(path) if path.is_file() else ""
 
 
 def parse(backend: Backend, path: Path) -> ParsedModel:

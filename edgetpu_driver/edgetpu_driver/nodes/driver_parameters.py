@@ -8,7 +8,6 @@ from edgetpu_driver.backends.factory import BACKENDS
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.toolchain import model_files
 
-FIRMWARE_FILE = "apex_latest_single_ep.bin"
 """What the vendor calls the image."""
 
 
@@ -19,7 +18,7 @@ def default_model_dir() -> str:
 
 def default_firmware() -> str:
     """Give the image to load unless `firmware` names one; empty when it is not in its place."""
-    path = model_files.edgetpu_home() / FIRMWARE_FILE
+    path = model_files.firmware_path()
     return str(path) if path.is_file() else ""
 
 
@@ -45,7 +44,7 @@ SETTINGS = (
         "firmware",
         "",
         "Path of the firmware image for a stick in boot mode, as it is after it was plugged in. "
-        f"Empty (default): edgetpu/{FIRMWARE_FILE} in $ROS_HOME or ~/.ros, if it is there.",
+        f"Empty (default): edgetpu/{model_files.FIRMWARE_FILE} in $ROS_HOME or ~/.ros, if it is there.",
         check=_missing_file,
     ),
     Setting(

@@ -13,10 +13,18 @@ from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError, Pat
 COMPILED_SUFFIX = "_edgetpu"
 """What edgetpu_compiler appends to the stem of the graph it compiled."""
 
+FIRMWARE_FILE = "apex_latest_single_ep.bin"
+"""The vendor's image for a stick in boot mode."""
+
 
 def edgetpu_home() -> Path:
     """Give the directory of models and firmware: edgetpu in $ROS_HOME or ~/.ros."""
     return Path(os.environ.get("ROS_HOME") or "~/.ros").expanduser() / "edgetpu"
+
+
+def firmware_path() -> Path:
+    """Give the file that the firmware of a stick is loaded from unless another one is named."""
+    return edgetpu_home() / FIRMWARE_FILE
 
 
 def default_model_dir() -> Path:

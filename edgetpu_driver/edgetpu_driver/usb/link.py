@@ -211,7 +211,7 @@ class UsbLink:
         self.write_register(register, value)
 
     def poll_register(self, register: Register, mask: int, expected: int) -> None:
-        """Read until (value & mask) == expected; ProtocolError when that takes over 5 s."""
+        """Read until (value & mask) == expected; ProtocolError if it takes more than 0.5 s."""
         end = self.clock.monotonic() + POLL_SECONDS
         while (value := self.read_register(register)) & mask != expected:
             if self.clock.monotonic() >= end:

@@ -1,0 +1,83 @@
+"""What a host lacks for a stick, and the commands that provide it."""
+
+from __future__ import annotations
+
+import grp
+import os
+from pathlib import Path
+
+import pytest
+
+from edgetpu_driver.cli.stick_requirements import (
+    GROUP,
+    missing_firmware,
+    missing_group,
+    missing_rule,
+    rule_source,
+)
+
+VENDOR_RULE = """\
+# a comment with 18d1 and 9302
+SUBSYSTEM=="usb",ATTRS{idVendor}=="1a6e",ATTRS{idProduct}=="089a",GROUP="plugdev"
+"""
+
+
+def test_the_rule_of_this_package_is_recognised() -> None:
+    assert rule_source().name == "60-edgetpu.rules"
+    assert missing_rule([rule_source().parent]) == ""
+
+
+def test_a_rule_for_one_of_the_two_identities_is_not_enough(tmp_path: Path) -> None:
+    (tmp_path / "60-half.rules").write_text(VENDOR_RULE)
+    assert missing_rule([tmp_path / "none", tmp_path]) == (
+        "no udev rule gives access to the stick: "
+        f"sudo cp {rule_source()} /etc/udev/rules.d/ && sudo udevadm control --reload && sudo udevadm trigger"
+    )
+
+
+def user(monkeypatch: pytest.MonkeyPatch, groups: list[int], members: list[str]) -> None:
+    """Be the user "ada", in these groups, where GROUP has the number 46 and these members."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+    monkeypatch.setattr(os, "getgroups", lambda: groups)
+    monkeypatch.setattr(grp, "getgrnam", lambda name: grp.struct_group((name, "x", 46, members)))
+
+
+def test_a_member_of_the_group_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    user(monkeypatch, groups=[1000, 46], members=["ada"])
+    assert missing_group() == ""
+
+
+def test_a_new_member_has_to_log_in_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    user(monkeypatch, groups=[1000], members=["ada"])
+    assert missing_group() == "ada was added to the group plugdev: log in again for it to take effect"
+
+
+def test_anybody_else_has_to_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    user(monkeypatch, groups=[1000], members=["bob"])
+    assert "sudo usermod -aG plugdev ada, then log in again" in missing_group()
+
+
+def test_the_group_may_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> None:
+        raise KeyError(name)
+
+    user(monkeypatch, groups=[1000], members=[])
+    monkeypatch.setattr(grp, "getgrnam", unknown)
+    assert missing_group() == (
+        f"there is no group {GROUP}, which the udev rule gives access to: "
+        "sudo groupadd plugdev && sudo usermod -aG plugdev ada"
+    )
+
+
+def test_another_file_is_not_the_firmware(tmp_path: Path) -> None:
+    path = tmp_path / "firmware.bin"
+    path.write_bytes(b"404: Not Found")
+    assert missing_firmware(path).startswith(f"{path} is not the firmware with the SHA-256 3b07311b")
+
+
+def test_missing_firmware_is_fetched_with_one_command(tmp_path: Path) -> None:
+    path = tmp_path / "edgetpu" / "firmware.bin"
+    assert missing_firmware(path).startswith(
+        f"there is no firmware at {path}: mkdir -p {path.parent} && curl -L -o {path} https://"
+    )
