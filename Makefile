@@ -61,7 +61,7 @@ fuzz: setup ## feed the parsers with mutated models (INPUTS=, SEED=)
 	@$(RUN) python3 -m fuzz --inputs "$(INPUTS)" $(if $(SEED),--seed "$(SEED)")
 
 pictures: setup ## draw the pictures of the README into docs/images
-	@$(RUN) python3 -m accuracy.pictures
+	@$(RUN) python3 -m accuracy.readme_pictures
 
 format: setup ## format the sources
 	@$(RUN) ruff format .

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from accuracy.record import write_record
+from accuracy.recorded_figures import write_record
 from accuracy.report import write_report
 from measured_figures.row import Row, line, write_rows
 

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from bench.timing import milliseconds
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_perception import Looming, OpticalFlow, PatternTracker, Pinhole, SpotTracker, VisualCompass
-from edgetpu_perception.algorithm import Eye
+from edgetpu_perception.algorithm import PerceptionAlgorithm
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import pattern_correlation as pattern
-from edgetpu_perception.images.encodings import resize
+from edgetpu_perception.images.resizing import resize
 from measured_figures.row import Row
 
 AREA = "perception"
@@ -42,7 +42,7 @@ def rows() -> Iterator[Row]:
     frames = _scene()
     tracker = PatternTracker()
     tracker.set_template(frames[0][20:36, 30:46], view=frames[0])
-    eyes: tuple[tuple[str, Eye, float], ...] = (
+    eyes: tuple[tuple[str, PerceptionAlgorithm[Any], float], ...] = (
         ("flow", OpticalFlow(), 350),
         ("looming", Looming(), 350),
         ("compass", VisualCompass(camera=camera), 300),
@@ -71,7 +71,9 @@ def _scene() -> list[NDArray[np.uint8]]:
     return frames
 
 
-def _host(eye: Eye, frames: list[NDArray[np.uint8]]) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def _host(
+    eye: PerceptionAlgorithm[Any], frames: list[NDArray[np.uint8]]
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """One frame after the other through both halves of an eye, and a copy of the bytes that go through it."""
     graph = models.build(eye.model)
     if isinstance(eye, PatternTracker):

@@ -1,4 +1,4 @@
-"""The accuracy of every eye on a few scenes is what is on record, within the margins of accuracy/record.py.
+"""Accuracy of every algorithm on a few scenes, compared with accuracy/recorded_figures.json.
 
 After a change that is meant, `tools/run.sh python3 -m accuracy --quick --record` records the new figures.
 """
@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from accuracy.__main__ import EYES
-from accuracy.record import read_record, regressions
+from accuracy.recorded_figures import read_record, regressions
 from measured_figures.row import Row
 
 RMSE = Row("spot", "discs", "rmse", 0.05, "px", 0.08, "lower")

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgetpu_perception.images.camera_image import CameraImage, Region
+    from edgetpu_perception.images.conversion_cache import CameraImage, Region
     from edgetpu_perception.images.pinhole import Pinhole
     from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
     from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "CameraImage": "images.camera_image",
+    "CameraImage": "images.conversion_cache",
     "FlowResult": "optical_flow.optical_flow",
     "HeadingResult": "visual_compass.visual_compass",
     "Looming": "time_to_contact.looming",
@@ -45,7 +45,7 @@ _HOME = {
     "OpticalFlow": "optical_flow.optical_flow",
     "PatternTracker": "pattern_tracker.pattern_tracker",
     "Pinhole": "images.pinhole",
-    "Region": "images.camera_image",
+    "Region": "images.conversion_cache",
     "SharedEngine": "shared_engine",
     "SpotResult": "spot_tracker.spot_tracker",
     "SpotTracker": "spot_tracker.spot_tracker",

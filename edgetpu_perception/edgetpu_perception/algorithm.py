@@ -1,4 +1,4 @@
-"""What the perception algorithms have in common: a frame on its way through a model."""
+"""The base class of the perception algorithms, and the frame that they hand from image to result."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.graphs import families as models
-from edgetpu_perception.images.camera_image import WHOLE, CameraImage, Region
+from edgetpu_perception.images.conversion_cache import WHOLE, CameraImage, Region
 from edgetpu_perception.images.pinhole import Pinhole
 
 ImageLike = NDArray[np.uint8] | CameraImage
-"""uint8 [H, W] or [H, W, 3] RGB; as CameraImage where several eyes look at the same image."""
+"""uint8 [H, W] or [H, W, 3] RGB; a CameraImage if several algorithms get the same image."""
 
 
 def camera_image(image: ImageLike) -> CameraImage:
-    """Check an array and wrap it; ImageError unless it is uint8 [H, W] or [H, W, 3]."""
+    """Check and wrap an array; ImageError unless it is uint8 [H, W] or [H, W, 3]."""
     return image if isinstance(image, CameraImage) else CameraImage(image)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One image made ready for a model, and what is needed later to understand the model's answer."""
+    """A model's inputs made from one image, with what `postprocess` needs to know about that image."""
 
     stamp: float
     """Time of the image, s."""
@@ -38,26 +38,26 @@ class Frame:
     region: Region
     """Part of the image that the model sees."""
     inputs: Mapping[str, NDArray[Any]]
-    """The model's inputs by name; not to be written to."""
+    """The model's inputs by name; read-only."""
 
     @property
     def width(self) -> int:
-        """Of the part that the model sees, px of the image."""
+        """Width of the region, px of the image."""
         return self.region.width
 
     @property
     def height(self) -> int:
-        """Of the part that the model sees, px of the image."""
+        """Height of the region, px of the image."""
         return self.region.height
 
     @classmethod
     def of(cls, image: CameraImage, stamp: float, region: Region, model: ImageInput) -> Frame:
-        """Show a model the region of an image; ImageError where that sticks out."""
+        """Crop and resize a region of an image for a model; ImageError if the region exceeds the image."""
         part = region.within(image.width, image.height)
         return cls(stamp, image.width, image.height, part, {model.name: model.fill(image, part)})
 
     def camera(self, camera: Pinhole | None) -> Pinhole | None:
-        """Camera of the region, from that of the image; None when there is none for images of this size."""
+        """Intrinsics of the region, from those of the image; None if they are for another image size."""
         if camera is None or (camera.width, camera.height) != (self.image_width, self.image_height):
             return None
         region = self.region
@@ -75,7 +75,7 @@ class ImageInput:
 
     @classmethod
     def of(cls, inputs: Sequence[TensorSpec]) -> ImageInput:
-        """Recognise it among a model's inputs; ModelUnsupportedError when the model takes anything else."""
+        """The image input of a model with these inputs; ModelUnsupportedError if it takes anything else."""
         if len(inputs) == 1 and inputs[0].dtype == np.uint8 and len(inputs[0].shape) == 4:
             batch, height, width, channels = inputs[0].shape
             if batch == 1 and channels in (1, 3):
@@ -84,7 +84,7 @@ class ImageInput:
         raise ModelUnsupportedError(f"expected one input uint8[1, height, width, 1 or 3]; got {came}")
 
     def fill(self, image: CameraImage, region: Region) -> NDArray[np.uint8]:
-        """Bring a region of an image to the size and the channels of this input; read-only."""
+        """Convert a region of an image to this input's size and channels; read-only."""
         return image.fill(region, self.height, self.width, self.channels)
 
 
@@ -93,7 +93,7 @@ class PerceptionResult(Protocol):
 
     @property
     def valid(self) -> bool:
-        """Whether its numbers were measured."""
+        """Whether the numbers were measured."""
         ...
 
     @property
@@ -105,96 +105,85 @@ class PerceptionResult(Protocol):
 Result = TypeVar("Result", bound=PerceptionResult)
 
 
-class Eye(Protocol):
-    """A perception algorithm, split around the inference so that somebody else can run that."""
-
-    camera: Pinhole | None
-    """Intrinsics of the whole image."""
-    region: Region
-    """Part of the images to look at; results are in px, and directions, of the whole image."""
-    min_confidence: float
-
-    @property
-    def model(self) -> str:
-        """Name of the suite's own graph for it; `models.build` makes it."""
-        ...
-
-    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-        """Say what model the inference runs; ModelUnsupportedError when it is none for this algorithm."""
-        ...
-
-    def preprocess(self, image: ImageLike, stamp: float) -> Frame:
-        """Make the model's inputs of an image taken at `stamp` seconds."""
-        ...
-
-    def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> Any:
-        """Make an PerceptionResult of what `preprocess` gave and the model's outputs by name."""
-        ...
-
-
 class PerceptionAlgorithm(ABC, Generic[Result]):
-    """What the eyes share: the engine they run, and the way of an image to the model's input.
+    """An algorithm that makes a result of each camera image, with one inference in between.
 
-    A subclass says which model it wants (`model`), recognises the one it gets (`_recognise`), and makes
-    results of its outputs (`postprocess`).
+    `update` does all of it on an engine. If inference runs elsewhere, call `bind` with the model's tensors
+    once, and for each image `preprocess`, the inference, and `postprocess`.
+
+    A subclass names the graph it is made for (`model`), accepts the model it gets (`_recognise`), and makes
+    results of its outputs (`postprocess`). Its constructor ends with `_use_engine`.
     """
 
-    def __init__(self, engine: Engine | None, camera: Pinhole | None, min_confidence: float) -> None:
-        """Without an engine the suite's own graph `model` runs on the CPU, from the first `update` on.
+    camera: Pinhole | None
+    """Intrinsics of the whole image; None if unknown."""
+    region: Region
+    """Part of the image to look at. Positions and directions in results are those of the whole image."""
+    min_confidence: float
+    """Results with less confidence, 0..1, are not valid."""
 
-        Raises ModelUnsupportedError for an engine with a model for something else.
-        """
+    def __init__(self, camera: Pinhole | None, min_confidence: float) -> None:
         self.camera = camera
         self.region = WHOLE
         self.min_confidence = min_confidence
-        self._engine = engine
+        self._engine: Engine | None = None
         self._input: ImageInput | None = None
-        if engine is not None:
-            self.bind(engine.inputs, engine.outputs)
 
     @property
     @abstractmethod
     def model(self) -> str:
-        """Name of the suite's own graph; `models.build` makes it."""
-
-    @abstractmethod
-    def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
-        """Get ready for a model with this input and these outputs; ModelUnsupportedError when it is none."""
+        """Name of the suite's own graph for this algorithm; `graphs.families.build` builds it."""
 
     @abstractmethod
     def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> Result:
-        """Second half of `update`: make the result of a frame and the model's outputs by name."""
+        """Second half of `update`: make the result from a frame and the model's outputs by name."""
+
+    @abstractmethod
+    def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
+        """Prepare for a model with this input and these outputs; ModelUnsupportedError if unsuitable."""
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-        """Say what model the inference runs; ModelUnsupportedError when it is not one for this."""
+        """Set the model that inference runs; ModelUnsupportedError if it does not suit this algorithm."""
         image = ImageInput.of(inputs)
         self._recognise(image, outputs)
         self._input = image
 
     def update(self, image: ImageLike, stamp: float = 0.0) -> Result:
-        """Make a result of an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
+        """Make a result from an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
 
-        Raises ImageError for any other array and for one that `region` sticks out of, DependencyMissingError
-        when there is no engine to run on, and what the engine raises.
+        Raises ImageError for any other array and if `region` exceeds the image, DependencyMissingError
+        without LiteRT and without an engine, and what the engine raises.
         """
-        engine = self._engine or self._own_engine()
+        engine = self._engine or self._make_engine()
         frame = self.preprocess(image, stamp)
         return self.postprocess(frame, engine.run(frame.inputs))
 
     def preprocess(self, image: ImageLike, stamp: float = 0.0) -> Frame:
-        """First half of `update`: the model's input. `bind` must have been called."""
+        """First half of `update`: make the model's input. Requires `bind`, else ModelUnsupportedError."""
         return Frame.of(camera_image(image), stamp, self.region, self._bound_input())
+
+    def _use_engine(self, engine: Engine | None) -> None:
+        """Run on this engine; if None, on the CPU with the suite's own graph, from the first `update` on.
+
+        Raises ModelUnsupportedError for an engine with an unsuitable model.
+        """
+        if engine is not None:
+            self.bind(engine.inputs, engine.outputs)
+        self._engine = engine
 
     def _bound_input(self) -> ImageInput:
         if self._input is None:
-            raise ModelUnsupportedError("expected a model to be bound before images come; there is none")
+            raise ModelUnsupportedError("expected a model to be bound before the first image; got none")
         return self._input
 
-    def _own_engine(self) -> Engine:
-        # Imported late: a node that leaves inference to a driver needs no LiteRT.
+    def _graph(self) -> bytes:
+        """The suite's own graph."""
+        return models.build(self.model)
+
+    def _make_engine(self) -> Engine:
+        # Imported late: a node whose inference runs in a driver needs no LiteRT.
         from edgetpu_driver.engines.cpu import CpuEngine
 
-        engine = CpuEngine(models.build(self.model))
-        self.bind(engine.inputs, engine.outputs)
-        self._engine = engine
+        engine = CpuEngine(self._graph())
+        self._use_engine(engine)
         return engine

@@ -17,7 +17,7 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.graphs import spot_evidence as spot
 from edgetpu_perception.images.pinhole import CameraError, Pinhole
-from edgetpu_perception.visual_compass.poses import Sighting
+from edgetpu_perception.visual_compass.heading_filter_state import Sighting
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 

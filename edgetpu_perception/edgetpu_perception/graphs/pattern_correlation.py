@@ -86,6 +86,11 @@ def kernel_size(search: Size, template: Size) -> Size:
     return _cell_count(template[0], pool), _cell_count(template[1], pool)
 
 
+def image(search: Size) -> TensorSpec:
+    """What the graph takes: see `build`."""
+    return TensorSpec("image", (1, *search, 1), np.dtype(np.uint8), 1.0, 0)
+
+
 def response(search: Size, template: Size) -> TensorSpec:
     """What the graph gives: see `build`."""
     pool = pooling(template)
@@ -117,8 +122,8 @@ def build(
     if weights.shape != kernel:
         raise GraphError(f"{label}: expected weights {list(kernel)}, got {list(weights.shape)}")
     graph = GraphBuilder(label)
-    image = graph.input("image", (1, *search, 1), np.uint8, scale=1.0, zero_point=0)
-    cells = graph.quantize(image, np.int8, scale=1.0, zero_point=-128)
+    grey = graph.input("image", (1, *search, 1), np.uint8, scale=1.0, zero_point=0)
+    cells = graph.quantize(grey, np.int8, scale=1.0, zero_point=-128)
     if pool > 1:
         cells = graph.average_pool_2d(cells, 2 * pool, stride=pool, name="cells")
     graph.output(

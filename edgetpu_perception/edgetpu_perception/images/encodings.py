@@ -7,7 +7,6 @@ The pixels are those of cv_bridge's conversion to "mono8" or "rgb8": colour code
 from __future__ import annotations
 
 import enum
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,10 +79,6 @@ _ENCODINGS = {
     "8UC3": _Encoding(np.uint8, 3, cv2.COLOR_BGR2RGB),
 }
 ENCODINGS = tuple(_ENCODINGS)
-
-# With more cells to a block of whole rows (or columns) OpenCV is faster than exact
-# sums; 1080 rows to 64 have 8.
-_MOST_CELLS_PER_BLOCK = 8
 
 
 def is_grey(encoding: str) -> bool:
@@ -164,52 +159,6 @@ def to_grey(image: Pixels) -> Pixels:
 def to_rgb(image: Pixels) -> Pixels:
     """[H, W, 3] as it is; [H, W] with its brightness in every channel."""
     return image if image.ndim == 3 else cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
-
-
-def resize(image: Pixels, height: int, width: int) -> Pixels:
-    """Resize uint8 [H, W] or [H, W, 3]: average over the area of each new pixel, rounded to nearest (even).
-
-    Directions that grow are interpolated linearly. Cell c of n covers the pixels from c * W / n on, so that
-    its centre is at pixel (c + 0.5) * W / n - 0.5.
-    """
-    rows, columns = image.shape[:2]
-    if (rows, columns) == (height, width):
-        return image
-    if rows < height or columns < width:
-        enlarged: Pixels = cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
-        return enlarged
-    if max(height // math.gcd(rows, height), width // math.gcd(columns, width)) > _MOST_CELLS_PER_BLOCK:
-        averaged: Pixels = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
-        return averaged
-    sums, row_weight = _sum_rows(image, height)
-    sums, column_weight = _sum_rows(cv2.transpose(sums), width)
-    means: Pixels = np.rint(cv2.transpose(sums) / (row_weight * column_weight)).astype(np.uint8)
-    return means
-
-
-def _sum_rows(image: NDArray[Any], cells: int) -> tuple[NDArray[Any], int]:
-    """Exact weighted sums of rows, [H, W] or [H, W, 3] -> [cells, W(, 3)], and their common weight.
-
-    H / cells = p / q in lowest terms: each block of p rows makes q cells. A row counts q times, or a part of
-    that where two cells share it, so that the weights of a cell add up to p.
-    """
-    block = len(image) // math.gcd(len(image), cells)  # p
-    parts = cells // math.gcd(len(image), cells)  # q
-    dtype = np.uint16 if image.dtype == np.uint8 and 255 * block < 2**16 else np.float64
-    blocks = image.reshape(-1, block, *image.shape[1:])
-    sums = np.empty((len(blocks), parts, *image.shape[1:]), dtype)
-    for cell in range(parts):
-        start, end = cell * block, (cell + 1) * block  # in parts of a row
-        first, last = -(-start // parts), end // parts  # the whole rows
-        total = sums[:, cell]
-        np.add.reduce(blocks[:, first:last], axis=1, dtype=dtype, out=total)
-        if parts > 1:
-            total *= parts
-        if start % parts:
-            total += blocks[:, first - 1] * dtype(parts - start % parts)
-        if end % parts:
-            total += blocks[:, last] * dtype(end % parts)
-    return sums.reshape(cells, *image.shape[1:]), block
 
 
 def check_image(image: Any) -> Pixels:

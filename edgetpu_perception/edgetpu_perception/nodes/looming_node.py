@@ -9,7 +9,7 @@ from std_msgs.msg import Header
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.spin import run
 from edgetpu_msgs.msg import TimeToContact
-from edgetpu_perception.images.debug_images import looming_picture
+from edgetpu_perception.debug_images.result_pictures import looming_picture
 from edgetpu_perception.images.encodings import Pixels
 from edgetpu_perception.nodes.perception_node import QOS_RESULTS, PerceptionNode
 from edgetpu_perception.nodes.perception_parameters import min_confidence

@@ -10,7 +10,7 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.node_kit.spin import run
 from edgetpu_msgs.msg import Flow
-from edgetpu_perception.images.debug_images import flow_picture
+from edgetpu_perception.debug_images.result_pictures import flow_picture
 from edgetpu_perception.images.encodings import Pixels
 from edgetpu_perception.nodes.perception_node import QOS_RESULTS, PerceptionNode
 from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow

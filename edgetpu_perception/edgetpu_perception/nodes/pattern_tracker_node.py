@@ -16,7 +16,7 @@ from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.spin import FatalError, run
 from edgetpu_msgs.msg import ErrorCode, PatternMatch, ServoError
 from edgetpu_msgs.srv import SetTemplate
-from edgetpu_perception.images.debug_images import match_picture
+from edgetpu_perception.debug_images.result_pictures import match_picture
 from edgetpu_perception.images.encodings import ImageError, Pixels, decode_compressed
 from edgetpu_perception.nodes.image_messages import image_from_message
 from edgetpu_perception.nodes.perception_node import QOS_RESULTS

@@ -27,9 +27,9 @@ from edgetpu_driver.node_kit.spin import FatalError
 from edgetpu_driver.nodes.driver_parameters import default_model_dir
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_msgs.srv import UnloadModel
-from edgetpu_perception.algorithm import Eye, Frame
+from edgetpu_perception.algorithm import Frame, PerceptionAlgorithm
 from edgetpu_perception.graphs import families as models
-from edgetpu_perception.images.camera_image import CameraImage, Region
+from edgetpu_perception.images.conversion_cache import CameraImage, Region
 from edgetpu_perception.images.encodings import ImageError, ImageFault, Pixels
 from edgetpu_perception.nodes import perception_parameters as eye_settings
 from edgetpu_perception.nodes.camera_calibration import Calibration
@@ -100,7 +100,7 @@ class PerceptionNode(Node):
         return super().create_publisher(*arguments, **{"event_callbacks": _NO_EVENTS, **options})
 
     @abstractmethod
-    def make_algorithm(self) -> Eye:
+    def make_algorithm(self) -> PerceptionAlgorithm[Any]:
         """Make the algorithm, and the publishers for its results, from `values`."""
 
     @abstractmethod

@@ -18,7 +18,7 @@ from std_msgs.msg import Header
 from edgetpu_driver.node_kit.driver_connection import InferenceResult
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import Backlog, take_waiting
-from edgetpu_perception.images.camera_image import CameraImage
+from edgetpu_perception.images.conversion_cache import CameraImage
 from edgetpu_perception.images.encodings import ImageError, Pixels
 from edgetpu_perception.nodes.image_messages import image_from_compressed_message, image_from_message
 

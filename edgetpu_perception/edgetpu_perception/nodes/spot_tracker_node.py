@@ -17,10 +17,10 @@ from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.spin import run
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import SetColor
+from edgetpu_perception.debug_images import drawing
+from edgetpu_perception.debug_images.result_pictures import spot_picture
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_evidence as graph
-from edgetpu_perception.images import drawing
-from edgetpu_perception.images.debug_images import spot_picture
 from edgetpu_perception.images.encodings import Pixels
 from edgetpu_perception.nodes.perception_node import QOS_RESULTS
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode

@@ -14,7 +14,7 @@ from std_srvs.srv import Trigger
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.spin import run
 from edgetpu_msgs.msg import Heading
-from edgetpu_perception.images.debug_images import heading_picture
+from edgetpu_perception.debug_images.result_pictures import heading_picture
 from edgetpu_perception.images.encodings import Pixels
 from edgetpu_perception.nodes.perception_node import QOS_RESULTS, PerceptionNode
 from edgetpu_perception.nodes.shared_images import seconds_of

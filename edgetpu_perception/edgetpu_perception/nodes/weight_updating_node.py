@@ -17,7 +17,7 @@ from edgetpu_driver.node_kit.driver_connection import InferenceResult
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.weights.quantisation import WeightSwap
 from edgetpu_perception.algorithm import Frame
-from edgetpu_perception.images.camera_image import CameraImage
+from edgetpu_perception.images.conversion_cache import CameraImage
 from edgetpu_perception.nodes.perception_node import PerceptionNode
 from edgetpu_perception.nodes.shared_images import SharedImage
 

@@ -80,11 +80,12 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
 
         Raises ModelUnsupportedError for an engine with another model.
         """
+        super().__init__(camera, min_confidence)
         self.surface: Surface | None = None
         """What spoke for each shift in the last comparison."""
         self._features: FlowFeatures | None = None
         self._last: tuple[Frame, Texture] | None = None
-        super().__init__(engine, camera, min_confidence)
+        self._use_engine(engine)
 
     @property
     def model(self) -> str:

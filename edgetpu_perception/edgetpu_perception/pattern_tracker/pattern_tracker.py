@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.protocol import Engine, SwappableEngine
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, camera_image
+from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
 from edgetpu_perception.graphs import pattern_correlation as pattern
-from edgetpu_perception.images.camera_image import WHOLE, CameraImage
+from edgetpu_perception.images.conversion_cache import CameraImage
 from edgetpu_perception.images.encodings import Pixels, to_grey
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.pattern_tracker.coordinate_locator import CoordinateLocator
@@ -25,7 +25,7 @@ from edgetpu_perception.pattern_tracker.correlation_locator import (
     CorrelationLocator,
     Locator,
 )
-from edgetpu_perception.pattern_tracker.matching import BELIEVABLE, Matcher, Matches
+from edgetpu_perception.pattern_tracker.match_selection import BELIEVABLE, Matcher, Matches
 from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
 from edgetpu_perception.pattern_tracker.template import Template, TemplateOutcome, View, fit, judge
 
@@ -86,7 +86,7 @@ class JudgedTemplate:
     was not accepted."""
 
 
-class PatternTracker:
+class PatternTracker(PerceptionAlgorithm[MatchResult]):
     """Finds a template in images, turned by up to about 5 degrees and scaled by up to 5 %.
 
         tracker = PatternTracker(search=(64, 64), template=(16, 16))
@@ -116,27 +116,23 @@ class PatternTracker:
         `camera`: intrinsics of the images, for bearings. Results below `min_confidence` are not valid. Raises
         GraphError for sizes without a graph and ModelUnsupportedError for an engine with another model.
         """
-        self.camera = camera
-        self.region = WHOLE
-        self.min_confidence = min_confidence
+        super().__init__(camera, min_confidence)
         self._template_size = template
-        self._engine = engine
         self._template: Template | None = None
         self._matcher: Matcher | None = None
         self._locator: Locator | None = None
         self._last: tuple[float, float] | None = None
         self._view: View | None = None
+        self._search_size = search
         self._outputs: tuple[TensorSpec, ...] = ()
         if engine is None:
-            self._input = ImageInput("image", *search, 1)
-            self._outputs = (pattern.response(search, template),)
-        else:
-            self.bind(engine.inputs, engine.outputs)
+            self.bind((pattern.image(search),), (pattern.response(search, template),))
+        self._use_engine(engine)
 
     @property
     def model(self) -> str:
         """Name of the suite's own graph for these sizes."""
-        return pattern.name((self._input.height, self._input.width), self._template_size)
+        return pattern.name(self._search_size, self._template_size)
 
     @property
     def weights(self) -> NDArray[np.int8] | None:
@@ -147,26 +143,6 @@ class PatternTracker:
     def model_weights(self) -> NDArray[np.float64] | None:
         """The template as values of the model's filter, [1, h, w, channels]: see SwappableEngine."""
         return None if self._locator is None else self._values_of(self._locator)
-
-    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
-        """Say what model the inference runs; ModelUnsupportedError when it is not one for patterns.
-
-        A map of responses, as the suite's own graphs give, and two softmax coordinates (the pattern models
-        of LibrEdgeTPU) are understood; in both cases of the template size this tracker was made for.
-        """
-        image = ImageInput.of(inputs)
-        search = image.height, image.width
-        expected = pattern.response(search, self._template_size)
-        mapped = len(outputs) == 1 and outputs[0].shape == expected.shape
-        if not mapped and sum(math.prod(spec.shape) for spec in outputs) != 2:
-            came = ", ".join(map(str, outputs)) or "none"
-            raise ModelUnsupportedError(
-                f"expected an output {list(expected.shape)} or two coordinates for templates of "
-                f"{self._template_size[0]}x{self._template_size[1]} px; got {came}"
-            )
-        self._input, self._outputs = image, tuple(outputs)
-        if self._template is not None:
-            self._locator = self._make_locator(self._template)
 
     def set_template(
         self,
@@ -225,20 +201,15 @@ class PatternTracker:
         self._locator = self._make_locator(judged.template)
 
     def update(self, image: ImageLike, stamp: float = 0.0) -> MatchResult:
-        """Find the template in an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
-
-        Raises ImageError for any other array and for one that `region` sticks out of, DependencyMissingError
-        when there is no engine to run on, and what the engine raises.
-        """
-        frame = self.preprocess(image, stamp)
-        if self._matcher is None:
-            return MatchResult(stamp, False, 0.0)
-        engine = self._engine or self._own_engine()
-        return self.postprocess(frame, engine.run(frame.inputs))
+        """See PerceptionAlgorithm.update; without a template no inference runs, and no result is valid."""
+        if self._template is not None:
+            return super().update(image, stamp)
+        self.preprocess(image, stamp)
+        return MatchResult(stamp, False, 0.0)
 
     def preprocess(self, image: ImageLike, stamp: float = 0.0) -> Frame:
-        """First half of `update`: the model's input."""
-        frame = Frame.of(camera_image(image), stamp, self.region, self._input)
+        """First half of `update`: make the model's input, and keep it as the view for `set_template`."""
+        frame = super().preprocess(image, stamp)
         self._view = self._view_of(frame)
         return frame
 
@@ -246,7 +217,7 @@ class PatternTracker:
         """Second half of `update`: make the result of a frame and the model's outputs by name."""
         if self._template is None or self._matcher is None or self._locator is None:
             return MatchResult(frame.stamp, False, 0.0)
-        grey = self._grey(frame.inputs[self._input.name])
+        grey = self._grey(frame.inputs[self._bound_input().name])
         candidates = self._locator.find(self._cells(grey), outputs)
         matches = self._matcher.match(grey, candidates, self._last)
         if matches.best is None:
@@ -264,10 +235,10 @@ class PatternTracker:
         return self._result(frame, self._template, confidence, matches, matches.best)
 
     def _look(self, image: CameraImage) -> View:
-        return self._view_of(Frame.of(image, 0.0, self.region, self._input))
+        return self._view_of(Frame.of(image, 0.0, self.region, self._bound_input()))
 
     def _view_of(self, frame: Frame) -> View:
-        return View(self._grey(frame.inputs[self._input.name]), frame.width, frame.height)
+        return View(self._grey(frame.inputs[self._bound_input().name]), frame.width, frame.height)
 
     @staticmethod
     def _grey(filled: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -279,7 +250,7 @@ class PatternTracker:
 
     def _matches_in(self, view: View, template: Template, matcher: Matcher) -> Matches:
         """What looks like a template in its own view; all of it when the template itself is not there."""
-        expected = pattern.response((self._input.height, self._input.width), self._template_size)
+        expected = pattern.response(self._search_size, self._template_size)
         candidates = self._correlator(template, expected).find_without_model(self._cells(view.grey))
         matches = matcher.match(view.grey, candidates)
         if matches.best is not None and matcher.certainty(matches.best) < BELIEVABLE:
@@ -287,7 +258,7 @@ class PatternTracker:
         return matches
 
     def _values_of(self, locator: Locator) -> NDArray[np.float64]:
-        channels = self._input.channels
+        channels = self._bound_input().channels
         values = locator.weights * locator.weight_scale
         return np.repeat(values[np.newaxis, :, :, np.newaxis], channels, axis=3)
 
@@ -303,27 +274,40 @@ class PatternTracker:
     def _make_locator(self, template: Template) -> Locator:
         if len(self._outputs[0].shape) == 4:
             return self._correlator(template, self._outputs[0])
-        search = self._input.height, self._input.width
-        return CoordinateLocator(template.values, template.mask, self._outputs, search)
+        return CoordinateLocator(template.values, template.mask, self._outputs, self._search_size)
 
     def _correlator(self, template: Template, output: TensorSpec) -> CorrelationLocator:
         pool = pattern.pooling(self._template_size)
         most = MOST_CANDIDATES if pool == 1 else MOST_POOLED_CANDIDATES
         return CorrelationLocator(*template.cells(pool), output, most)
 
-    def _own_engine(self) -> Engine:
-        # Imported late: a node that leaves inference to a driver needs no LiteRT.
-        from edgetpu_driver.engines.cpu import CpuEngine
+    def _graph(self) -> bytes:
+        return pattern.build(self._search_size, self._template_size, self.weights)
 
-        search = self._input.height, self._input.width
-        self._engine = CpuEngine(pattern.build(search, self._template_size, self.weights))
-        return self._engine
+    def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
+        """Accept a response map, as of the suite's own graphs, or two softmax coordinates.
+
+        The latter are what the pattern models of LibrEdgeTPU give. The template size is the one this tracker
+        was made for.
+        """
+        expected = pattern.response((image.height, image.width), self._template_size)
+        mapped = len(outputs) == 1 and outputs[0].shape == expected.shape
+        if not mapped and sum(math.prod(spec.shape) for spec in outputs) != 2:
+            came = ", ".join(map(str, outputs)) or "none"
+            raise ModelUnsupportedError(
+                f"expected an output {list(expected.shape)} or two coordinates for templates of "
+                f"{self._template_size[0]}x{self._template_size[1]} px; got {came}"
+            )
+        self._search_size = image.height, image.width
+        self._outputs = tuple(outputs)
+        if self._template is not None:
+            self._locator = self._make_locator(self._template)
 
     def _result(
         self, frame: Frame, template: Template, confidence: float, matches: Matches, place: Alignment
     ) -> MatchResult:
         """From px of the search image to px of the image, to -1..1 and to angles."""
-        x_cell, y_cell = frame.width / self._input.width, frame.height / self._input.height
+        x_cell, y_cell = frame.width / self._search_size[1], frame.height / self._search_size[0]
         x, y = place.x + template.offset[0], place.y + template.offset[1]
         u, v = (x + 0.5) * x_cell - 0.5, (y + 0.5) * y_cell - 0.5
         u_sigma, v_sigma = place.x_sigma * x_cell, place.y_sigma * y_cell

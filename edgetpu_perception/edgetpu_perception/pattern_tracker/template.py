@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.graphs import pattern_correlation as pattern
-from edgetpu_perception.images.encodings import ImageError, ImageFault, Pixels, check_image, resize, to_grey
-from edgetpu_perception.pattern_tracker.match_expectation import NOISE
-from edgetpu_perception.pattern_tracker.matching import Matcher, Matches
+from edgetpu_perception.images.encodings import ImageError, ImageFault, Pixels, check_image, to_grey
+from edgetpu_perception.images.resizing import resize
+from edgetpu_perception.pattern_tracker.expected_scores import NOISE
+from edgetpu_perception.pattern_tracker.match_selection import Matcher, Matches
 
 LEAST_CLARITY = 1.5
 """Logarithm of how much less a match leaves unexplained than chance does, for a template that is accepted."""

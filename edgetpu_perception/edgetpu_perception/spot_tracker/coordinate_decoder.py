@@ -13,15 +13,9 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
+from edgetpu_perception.spot_tracker.background import background_of, cells_below
 from edgetpu_perception.spot_tracker.evidence_decoder import EDGE_SIGMA
-from edgetpu_perception.spot_tracker.spot import (
-    FULL_CONTRAST,
-    NO_CONTRAST,
-    NO_SPOT,
-    Spot,
-    background_of,
-    cells_below,
-)
+from edgetpu_perception.spot_tracker.spot_decoder import FULL_CONTRAST, NO_CONTRAST, NO_SPOT, Spot
 
 TEMPERATURE = 0.1
 """The graphs weigh cells with coordinates of -1..1 divided by this ..."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
+from edgetpu_perception.spot_tracker.background import ROUNDING, Background, background_of, cells_below
 from edgetpu_perception.spot_tracker.blob import Blob, find_blob, hidden, solidity
 from edgetpu_perception.spot_tracker.flat_target import (
     FlatTarget,
@@ -21,16 +22,7 @@ from edgetpu_perception.spot_tracker.flat_target import (
     flat_target_in,
 )
 from edgetpu_perception.spot_tracker.round_target import MOST_CONFIDENCE, find_round_target
-from edgetpu_perception.spot_tracker.spot import (
-    FULL_CONTRAST,
-    NO_CONTRAST,
-    NO_SPOT,
-    ROUNDING,
-    Background,
-    Spot,
-    background_of,
-    cells_below,
-)
+from edgetpu_perception.spot_tracker.spot_decoder import FULL_CONTRAST, NO_CONTRAST, NO_SPOT, Spot
 
 BRIGHT_SHARES = tuple(step / 20 for step in range(5, 19))
 """A bright spot reaches down to the first of these shares of its contrast that is clear of the background:

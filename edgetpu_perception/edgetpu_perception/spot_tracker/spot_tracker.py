@@ -17,7 +17,7 @@ from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.spot_tracker.coordinate_decoder import CoordinateDecoder
 from edgetpu_perception.spot_tracker.evidence_decoder import EvidenceDecoder
-from edgetpu_perception.spot_tracker.spot import NO_SPOT, Spot, SpotDecoder
+from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, Spot, SpotDecoder
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,13 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         `camera`: intrinsics of the images, for bearings. Results below `min_confidence` are not valid.
         Raises ColorError for an unknown colour and ModelUnsupportedError for an engine with another model.
         """
+        super().__init__(camera, min_confidence)
         self._color = color
         self._model = graph.name(color)
         self._fixed = engine is not None
         self._decoder: SpotDecoder | None = None
         self._last: tuple[float, float] | None = None
-        super().__init__(engine, camera, min_confidence)
+        self._use_engine(engine)
 
     @property
     def model(self) -> str:

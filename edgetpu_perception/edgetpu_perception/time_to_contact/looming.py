@@ -14,11 +14,11 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.images.pinhole import Pinhole
-from edgetpu_perception.time_to_contact.edge_energy import ZONES, ZoneEnergy, tau_of, thirds
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
 from edgetpu_perception.time_to_contact.surface import CLAIM_RATE, Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
-from edgetpu_perception.time_to_contact.zone_energy_model import ZoneModelReader
+from edgetpu_perception.time_to_contact.zone_edge_energy import ZONES, ZoneEnergy, tau_of, thirds
+from edgetpu_perception.time_to_contact.zone_output_decoder import ZoneModelReader
 
 LONGEST_GAP = 1.0
 """Seconds between two images from which on they have nothing to do with each other."""
@@ -92,6 +92,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         noise. Results below `min_confidence` are not valid. Raises ModelUnsupportedError for an engine with
         another model.
         """
+        super().__init__(camera, min_confidence)
         self._size = size
         self._slopes: graph.SlopeReader | None = None
         self._zone_model: ZoneModelReader | None = None
@@ -99,7 +100,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         self._tracker: SurfaceTracker | None = None
         self._seen: tuple[object, ...] | None = None
         self._stamp = math.nan
-        super().__init__(engine, camera, min_confidence)
+        self._use_engine(engine)
 
     @property
     def model(self) -> str:

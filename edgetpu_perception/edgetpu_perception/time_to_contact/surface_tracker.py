@@ -12,7 +12,6 @@ import math
 import cv2
 import numpy as np
 
-from edgetpu_perception.time_to_contact.brightness_changes import Exposure, NoiseLevel
 from edgetpu_perception.time_to_contact.homography_alignment import (
     TILT,
     TURN,
@@ -27,6 +26,7 @@ from edgetpu_perception.time_to_contact.homography_alignment import (
     warp_of,
 )
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
+from edgetpu_perception.time_to_contact.noise_and_exposure import Exposure, NoiseLevel
 from edgetpu_perception.time_to_contact.relative_depth import RelativeDepth
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.surface import Surface

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
-from edgetpu_perception.visual_compass.angular_velocity import combined
+from edgetpu_perception.visual_compass.angular_velocity_filter import combined
+from edgetpu_perception.visual_compass.heading_filter_state import Fix, Heading, Loss, Pose, Sighting
 from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes
-from edgetpu_perception.visual_compass.poses import Fix, Heading, Loss, Pose, Sighting
 from edgetpu_perception.visual_compass.rotation_alignment import REACH, Alignment, RotationAligner, View
 from edgetpu_perception.visual_compass.rotations import (
     Matrix,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.visual_compass.compass_features import Grid
-from edgetpu_perception.visual_compass.projection import Projection
+from edgetpu_perception.visual_compass.ray_projection import Projection
 from edgetpu_perception.visual_compass.rotations import Matrix, to_matrix
 
 Floats = NDArray[np.float32]

@@ -17,7 +17,7 @@ from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.images.pinhole import CameraError, Pinhole
 from edgetpu_perception.visual_compass.compass_features import CompassFeatures, compass_features
 from edgetpu_perception.visual_compass.heading_filter import HeadingFilter
-from edgetpu_perception.visual_compass.poses import Heading
+from edgetpu_perception.visual_compass.heading_filter_state import Heading
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner, View
 
 _NO_VECTOR = (math.nan,) * 3
@@ -85,12 +85,13 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         length = math.hypot(*up)
         if not (math.isfinite(length) and length > 0):
             raise CameraError(f"expected an upward direction in the optical frame; got {up}")
+        super().__init__(camera, min_confidence)
         self._up = np.array(up) / length
         self._features: CompassFeatures | None = None
         self._aligner: RotationAligner | None = None
         self._aligned_camera: Pinhole | None = None
         self._filter: HeadingFilter | None = None
-        super().__init__(engine, camera, min_confidence)
+        self._use_engine(engine)
 
     @property
     def model(self) -> str:

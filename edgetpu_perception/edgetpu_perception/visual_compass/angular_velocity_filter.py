@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgetpu_perception.visual_compass.poses import Fix
+from edgetpu_perception.visual_compass.heading_filter_state import Fix
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, trace
 
 ACCELERATION = 1.0

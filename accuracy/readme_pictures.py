@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from accuracy.photographs import as_pixels, color_photograph
 from edgetpu_perception import Looming, OpticalFlow, PatternTracker, Pinhole, SpotTracker, VisualCompass
-from edgetpu_perception.images.debug_images import (
+from edgetpu_perception.debug_images.result_pictures import (
     flow_picture,
     heading_picture,
     looming_picture,

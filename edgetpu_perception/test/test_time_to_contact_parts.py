@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.time_to_contact.brightness_changes import variance_of
 from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, Grid, unbiased
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
+from edgetpu_perception.time_to_contact.noise_and_exposure import variance_of
 from edgetpu_perception.time_to_contact.plane_slant import PlaneSlant
 from edgetpu_perception.time_to_contact.relative_depth import RelativeDepth
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter

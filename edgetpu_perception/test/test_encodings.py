@@ -12,7 +12,6 @@ from edgetpu_perception.images.encodings import (
     check_image,
     decode,
     decode_compressed,
-    resize,
     to_grey,
     to_rgb,
 )
@@ -202,56 +201,6 @@ def test_grey_is_the_luma_of_rec_601() -> None:
 
 def test_grey_as_rgb_has_its_brightness_in_every_channel() -> None:
     assert to_rgb(np.array([[7, 9]], np.uint8)).tolist() == [[[7, 7, 7], [9, 9, 9]]]
-
-
-def test_resizing_averages_over_whole_cells() -> None:
-    image = pixels(1)
-    means = image.reshape(2, 3, 4, 2).mean(axis=(1, 3))
-    assert np.array_equal(resize(image, 2, 4), np.rint(means))
-
-
-def test_resizing_weighs_pixels_by_their_share_of_a_cell() -> None:
-    # Three pixels into two cells: the middle one belongs to each by half.
-    assert resize(np.array([[0, 90, 240]], np.uint8), 1, 2).tolist() == [[30, 190]]
-
-
-def shares(pixels: int, cells: int) -> NDArray:
-    """How much of each cell every pixel covers, [cells, pixels]."""
-    edges = np.arange(cells + 1) * pixels / cells
-    pixel = np.arange(pixels)
-    inside = np.minimum(edges[1:, None], pixel + 1) - np.maximum(edges[:-1, None], pixel)
-    return np.maximum(inside, 0) * cells / pixels
-
-
-@pytest.mark.parametrize(
-    ("height", "width"),
-    [(480, 640), (720, 1280), (128, 96), (64, 100), (70, 70), (600, 64)],
-)
-@pytest.mark.parametrize("channels", [(), (3,)], ids=["grey", "rgb"])
-def test_resizing_rounds_the_exact_average(height: int, width: int, channels: tuple[int, ...]) -> None:
-    image = RANDOM.integers(0, 256, (height, width, *channels), np.uint8)
-    rows = np.tensordot(shares(height, 64), image.astype(float), (1, 0))
-    exact = np.moveaxis(np.tensordot(rows, shares(width, 64), (1, 1)), -1, 1)
-    assert np.abs(resize(image, 64, 64) - exact).max() <= 0.5 + 1e-9
-
-
-def test_resizing_rounds_halves_to_even() -> None:
-    assert resize(np.array([[0, 1, 1, 2]], np.uint8), 1, 2).tolist() == [[0, 2]]
-
-
-def test_resizing_takes_a_view_of_a_larger_image() -> None:
-    image = RANDOM.integers(0, 256, (480, 700, 3), np.uint8)
-    view = image[:, 30:670, ::-1]
-    assert np.array_equal(resize(view, 64, 64), resize(view.copy(), 64, 64))
-
-
-def test_resizing_has_no_bias() -> None:
-    image = RANDOM.integers(0, 256, (480, 640), np.uint8)
-    assert resize(image, 64, 64).mean() == pytest.approx(image.mean(), abs=0.03)
-
-
-def test_small_images_are_interpolated() -> None:
-    assert resize(np.array([[0, 100]], np.uint8), 1, 4).tolist() == [[0, 25, 75, 100]]
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from edgetpu_perception.images.encodings import (
     ImageFault,
     Pixels,
     check_image,
-    resize,
     to_grey,
     to_rgb,
 )
+from edgetpu_perception.images.resizing import resize
 
 
 class Region(NamedTuple):

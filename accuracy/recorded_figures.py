@@ -11,7 +11,7 @@ from pathlib import Path
 
 from measured_figures.row import Row
 
-PATH = Path(__file__).with_name("record.json")
+PATH = Path(__file__).with_name("recorded_figures.json")
 
 PERCENT_MARGIN = 3.0
 """By how many points a percentage may be worse: with few scenes to a figure, one of them may tip over."""

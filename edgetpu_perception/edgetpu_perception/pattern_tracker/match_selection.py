@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.pattern_tracker.correlation_locator import Candidate, WindowScores
-from edgetpu_perception.pattern_tracker.match_expectation import Expectation, expect
+from edgetpu_perception.pattern_tracker.expected_scores import Expectation, expect
 from edgetpu_perception.pattern_tracker.patch_alignment import Aligner, Alignment
 
 MOST_ALIGNED = 3

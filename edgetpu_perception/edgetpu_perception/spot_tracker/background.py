@@ -1,50 +1,15 @@
-"""A spot in a model's output, and what finds it there.
-
-Positions and sigmas are in cells of the model's input; (0, 0) is the centre of the first cell.
-"""
+"""Brightness and noise of a picture outside the spot, from the histogram of its grey levels."""
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import cast
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-
-FULL_CONTRAST = 36.0
-"""Grey levels of contrast from which on it does not lower the confidence ..."""
-
-NO_CONTRAST = 12.0
-"""... and up to which there is no spot."""
-
-
-@dataclass(frozen=True)
-class Spot:
-    """A position with one-sigma errors; with confidence 0 there is none and the numbers are NaN."""
-
-    x: float = math.nan
-    y: float = math.nan
-    x_sigma: float = math.nan
-    y_sigma: float = math.nan
-    confidence: float = 0.0
-
-
-NO_SPOT = Spot()
-
-
-class SpotDecoder(Protocol):
-    """Makes a spot of one model's outputs."""
-
-    def decode(
-        self, image: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]], near: tuple[float, float] | None
-    ) -> Spot:
-        """Find the spot in the outputs for the model input `image`; of several the one nearest to `near`."""
-        ...
-
 
 ROUNDING = 0.16
 """Standard deviation, grey levels, that rounding alone leaves in an average of 3x3 cells."""

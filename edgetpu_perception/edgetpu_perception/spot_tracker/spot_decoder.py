@@ -1,0 +1,44 @@
+"""A spot in a model's output, and the interface of what decodes it.
+
+Positions and sigmas are in cells of the model's input; (0, 0) is the centre of the first cell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+FULL_CONTRAST = 36.0
+"""Grey levels of contrast from which on it does not lower the confidence ..."""
+
+NO_CONTRAST = 12.0
+"""... and up to which there is no spot."""
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A position with one-sigma errors; with confidence 0 there is none and the numbers are NaN."""
+
+    x: float = math.nan
+    y: float = math.nan
+    x_sigma: float = math.nan
+    y_sigma: float = math.nan
+    confidence: float = 0.0
+
+
+NO_SPOT = Spot()
+
+
+class SpotDecoder(Protocol):
+    """Makes a spot of one model's outputs."""
+
+    def decode(
+        self, image: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]], near: tuple[float, float] | None
+    ) -> Spot:
+        """Find the spot in the outputs for the model input `image`; of several the one nearest to `near`."""
+        ...
