@@ -1,1 +1,1 @@
-"""Fuzzing of every parser: malformed input raises ModelFormatError, at once and in little memory."""
+"""Fuzzing of all parsers: malformed input must raise ModelFormatError quickly and in bounded memory."""

@@ -1,4 +1,4 @@
-"""The command line of the fuzzing: `python -m fuzz` at the root of the repository."""
+"""Command line of the fuzzing: `python -m fuzz` at the root of the repository."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXIT_FINDING, EXIT_INTERRUPTED = 1, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz every target; 0 when nothing was found."""
+    """Fuzz every target; returns 0 if nothing was found."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=24_000, help="in all (default: 24000)")
     parser.add_argument("--seed", type=int, help="repeat an earlier run; a new one by default")
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(target: Target, inputs: int, seed: int) -> bool:
-    """Fuzz one target and say how it went; whether something was found."""
+    """Fuzz one target and report; returns whether something was found."""
     tally = Tally()
     begin = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""Valid inputs to mutate: real compiled models where they are at hand, and models built and packed here."""
+"""Valid inputs to mutate: real compiled models if available, and models built and packed here."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP, parse_model
 from edgetpu_driver.virtual.graph_packer import pack
 
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "models"
-_LONGEST_BITSTREAM = 64 << 10  # longer ones have the same words and take longer
+_LONGEST_BITSTREAM = 64 << 10  # longer ones repeat the same words
 _SHORTEST_PAYLOAD = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A valid input and where in it something is to be found."""
+    """A valid input and its structure."""
 
     name: str
     data: bytes = field(repr=False)
     payloads: tuple[bytes, ...] = field(default=(), repr=False)
-    """Parts that may hold any bytes, so that changing them is of little use."""
+    """Payloads: ranges of arbitrary bytes that are not worth mutating."""
 
     @cached_property
     def structure(self) -> NDArray[np.uint32]:
-        """The positions that lie neither in a payload nor in a long run of zeros."""
+        """Positions outside payloads and long runs of zeros."""
         mask = np.ones(len(self.data), bool)
         for payload in (*self.payloads, bytes(_SHORTEST_PAYLOAD)):
             start = self.data.find(payload) if len(payload) >= _SHORTEST_PAYLOAD else -1
@@ -102,7 +102,7 @@ def _dense(size: int) -> bytes:
 
 
 def _image() -> bytes:
-    """An image whose output is cut into tiles, beside a second input."""
+    """A graph with a tiled output and a second input."""
     graph = GraphBuilder("image")
     first = graph.input("first", (1, 16, 16, 4), np.int8, scale=0.5, zero_point=0)
     second = graph.input("second", (1, 16, 16, 4), np.int8, scale=0.5, zero_point=0)

@@ -1,4 +1,4 @@
-"""Feeds one target with mutated inputs and watches exceptions, time and memory."""
+"""Feeds a target with mutated inputs and monitors exceptions, time and memory."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from fuzz.mutations import Mutant, mutants
 from fuzz.targets import Target
 
 SECONDS = 2.0
-"""The longest an input may take, on a busy machine and with memory tracing; a millisecond is usual."""
+"""Time limit per input in seconds, for a busy machine with memory tracing; a millisecond is usual."""
 MEMORY_FLOOR = 2 << 20
-"""Bytes of memory that any input may take beside the multiple of its size."""
+"""Memory allowed per input in addition to the multiple of its size, bytes."""
 
 
 class FuzzError(AssertionError):
-    """An input took too long or too much memory."""
+    """An input exceeded the time or memory limit."""
 
 
 @dataclass
 class Tally:
-    """What happened so far."""
+    """Running totals."""
 
     inputs: int = 0
     refused: int = 0
@@ -36,10 +36,10 @@ class Tally:
 
 
 def fuzz(target: Target, inputs: int, number: int, tally: Tally, advance: Callable[[], None]) -> None:
-    """Run a target on that many inputs drawn from a seed.
+    """Run a target on a number of inputs generated from a seed.
 
-    Raises what the target raises and should not, for the smallest input found that makes it do so; Hypothesis
-    adds the input to the exception's notes.
+    Raises the target's unexpected exception for the smallest input found that causes it; Hypothesis adds the
+    input to the exception's notes.
     """
 
     @seed(number)

@@ -1,6 +1,6 @@
-"""Changes to valid inputs, as Hypothesis strategies, so that a finding shrinks to the few that matter.
+"""Mutations of valid inputs as Hypothesis strategies, so that findings shrink to a few mutations.
 
-What is drawn is the changes, not the changed bytes: Hypothesis keeps what it draws for as long as it runs.
+Hypothesis draws mutations, not mutated bytes, because it retains all it draws.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LONGEST_BLOCK = 256
 
 @dataclass(frozen=True)
 class Replace:
-    """Put other bytes, of any number, in the place of some."""
+    """Replace a range by other bytes of any length."""
 
     position: int
     length: int
@@ -47,7 +47,7 @@ class Replace:
 
 @dataclass(frozen=True)
 class Copy:
-    """Copy a block over another one of the same length."""
+    """Copy a block over another of the same length."""
 
     position: int
     source: int
@@ -61,7 +61,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Add:
-    """Change a little-endian 32-bit number: an offset to a neighbouring place, a length by one."""
+    """Add to a little-endian 32-bit number, such as an offset or a length."""
 
     position: int
     amount: int
@@ -93,7 +93,7 @@ class Mutant:
 
 @st.composite
 def mutants(draw: st.DrawFn, samples: Sequence[Sample]) -> Mutant:
-    """Any of the samples, changed mostly where its structure stands."""
+    """Any of the samples, mutated mostly in its structure."""
     sample = draw(st.sampled_from(samples))
     kinds = (draw(st.sampled_from(_KINDS)) for _ in range(draw(st.sampled_from(_COUNTS))))
     return Mutant(sample, tuple(kind(draw, len(sample.data), draw(_positions(sample))) for kind in kinds))
@@ -111,7 +111,7 @@ def _set_byte(draw: st.DrawFn, size: int, position: int) -> Edit:  # noqa: ARG00
 
 
 def _set_number(draw: st.DrawFn, size: int, position: int) -> Edit:
-    """Write a little-endian number, at its natural alignment as the format has it."""
+    """Write a little-endian number at its natural alignment."""
     width = draw(st.sampled_from((1, 2, 4, 8)))
     limits = st.sampled_from((*_INTERESTING, size, size - position)) | st.integers(0, 2**32 - 1)
     value = draw(limits) % (1 << 8 * width)

@@ -1,4 +1,4 @@
-"""What is fuzzed: each parser with the valid inputs to start from."""
+"""The fuzzed parsers with their valid inputs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _WORDS = 64  # an instruction of 16 bytes becomes an object of twenty numbers
 
 @dataclass(frozen=True)
 class Target:
-    """A parser: it takes any bytes and raises nothing but ModelFormatError or ModelUnsupportedError."""
+    """A parser: accepts any bytes and raises only ModelFormatError or ModelUnsupportedError."""
 
     name: str
     samples: Sequence[Sample]
     parse: Callable[[bytes], object]
     share: float
-    """Of all inputs, how many this one gets."""
+    """Share of all inputs."""
     memory_ratio: int = 16
-    """How many times its size an input may take in memory."""
+    """Allowed memory as a multiple of the input's size."""
 
 
 def targets() -> list[Target]:
@@ -73,7 +73,7 @@ def _from_text(data: bytes) -> None:
 
 
 def _parameters(graph: bytes) -> Callable[[bytes], object]:
-    """Parameter bytes for a graph that stays as it is."""
+    """Parameter bytes for an unchanged graph."""
     model = parse_model(graph)
 
     def parse(data: bytes) -> object:

@@ -1,6 +1,6 @@
-"""Reads FlatBuffers of unknown origin: every offset is checked, and the work is bounded by the file's size.
+"""Reads untrusted FlatBuffers: every offset is checked, and work is bounded by the file's size.
 
-Tables are described by the names of their fields in the order of the schema, so that errors name the place:
+Tables are described by the names of their fields in the order of the schema, so that errors name the field:
 
     MODEL = table_fields("version", "subgraphs")
     SUBGRAPH = table_fields("tensors", "name")
@@ -8,7 +8,7 @@ Tables are described by the names of their fields in the order of the schema, so
     names = [subgraph.string("name") for subgraph in model.tables("subgraphs", SUBGRAPH)]
 
 An absent field gives the default of its type; ModelFormatError is the only exception. The layout is that of
-"FlatBuffers Internals": little endian, offsets relative to where they stand.
+"FlatBuffers Internals": little endian, offsets relative to their own position.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SCALARS: dict[type[np.generic], struct.Struct] = {
 }
 _SMALLEST = 4  # the offset of the root
 _VTABLE_HEADER = 4  # the sizes of the vtable and of the table, 16 bits each
-_MOST_FIELDS = 31  # of a table that is described here
+_MOST_FIELDS = 31  # largest number of fields in a table described here
 _VTABLES = [struct.Struct(f"<{count}H") for count in range(_MOST_FIELDS + 1)]
 """The fields' offsets in a vtable, by how many there are."""
 
@@ -60,9 +60,9 @@ def table_fields(*names: str) -> Fields:
 
 
 class Buffer:
-    """The bytes of one FlatBuffer, and how many more of them may be handed out.
+    """The bytes of one FlatBuffer, and how many more of them may be read.
 
-    The allowance is there lest a small file that refers to itself unfolds into a huge model.
+    The allowance keeps a small self-referencing file from expanding into a huge model.
     """
 
     __slots__ = ("allowance", "data", "vtables")
@@ -82,7 +82,7 @@ class Table:
     def __init__(
         self, buffer: Buffer, position: int, fields: Fields, step: str, parent: Table | None = None
     ) -> None:
-        """step: how one gets here from the parent, e.g. "tensors[3]"; only errors need it."""
+        """step: path from the parent, e.g. "tensors[3]", for error messages."""
         self._buffer = buffer
         self._data = data = buffer.data
         self._position = position
@@ -94,7 +94,7 @@ class Table:
             raise self._exhausted()
         try:
             vtable = position - _read_int32(data, position)[0]
-            if vtable < 0:  # which unpack_from would count from the end
+            if vtable < 0:  # unpack_from would count it from the end
                 raise struct.error
             offsets = buffer.vtables.get(vtable)
             if offsets is None:
@@ -107,7 +107,7 @@ class Table:
 
     @property
     def place(self) -> str:
-        """Where the table is, e.g. "model.subgraphs[0].tensors[3]"."""
+        """Path of the table, e.g. "model.subgraphs[0].tensors[3]"."""
         return self._step if self._parent is None else f"{self._parent.place}.{self._step}"
 
     def scalar(self, field: str, dtype: type[np.generic], default: int | float = 0) -> Any:
@@ -145,7 +145,7 @@ class Table:
         return self._follow(position, field) + 4 if position else 0
 
     def array(self, field: str, dtype: type[np.generic]) -> NDArray[Any]:
-        """A vector of numbers, as an array of its own; empty if absent."""
+        """A vector of numbers, as a new array; empty if absent."""
         items = self._vector(field, _SCALARS[dtype].size)
         return np.frombuffer(items, np.dtype(dtype).newbyteorder("<")).astype(dtype)
 
@@ -171,7 +171,7 @@ class Table:
         return [self._items(position, 1, field) for position in self._targets(field)]
 
     def _find(self, field: str) -> int:
-        """Position of a field's content; 0, where no field can be, when it is left at its default."""
+        """Byte offset of a field's content; 0 if the field is absent."""
         index = self._fields[field]
         offset: int = self._offsets[index] if index < len(self._offsets) else 0
         return self._position + offset if offset else 0
@@ -181,7 +181,7 @@ class Table:
         return self._items(self._follow(position, field), item_size, field) if position else memoryview(b"")
 
     def _targets(self, field: str) -> Iterator[int]:
-        """Where the offsets in a vector of offsets lead."""
+        """Targets of the offsets in a vector of offsets."""
         position = self._find(field)
         if position:
             start = self._follow(position, field)
@@ -207,7 +207,7 @@ class Table:
         return data[start : start + size]
 
     def _follow(self, position: int, field: str) -> int:
-        """Where the offset at a position leads."""
+        """Target of the offset at a position."""
         try:
             offset: int = _read_uint32(self._data, position)[0]
         except struct.error:
@@ -228,7 +228,7 @@ class Table:
 
 
 def read_root(data: bytes | memoryview, identifier: bytes, name: str, fields: Fields) -> Table:
-    """The root table of a FlatBuffer with a given file identifier; `name` is how errors call it."""
+    """The root table of a FlatBuffer with a given file identifier; `name` is used in error messages."""
     if data[4:8] != identifier:
         raise ModelFormatError(
             f"{name}: expected the file identifier {identifier.decode()} at byte 4, got {bytes(data[4:8])!r}"

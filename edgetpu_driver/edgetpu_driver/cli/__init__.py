@@ -1,1 +1,1 @@
-"""The command `edgetpu`: what a person at a terminal asks of sticks and models."""
+"""The command `edgetpu`: inspect, run and prepare models and sticks from a terminal."""

@@ -1,4 +1,4 @@
-"""The grammar of the command line. Nothing here loads more than argparse, so that help comes at once."""
+"""The grammar of the command line. Imports nothing but argparse, so that help appears at once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _add_models(commands: _Commands[argparse.ArgumentParser]) -> None:
     models_arguments.add(commands)
 
 
-_Commands = argparse._SubParsersAction  # which argparse does not name otherwise
+_Commands = argparse._SubParsersAction  # not public in argparse
 
 
 def _command(

@@ -1,4 +1,4 @@
-"""`edgetpu info`: what a model file holds, compiled or not."""
+"""`edgetpu info`: describes a model file, compiled or not."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _layer(layer: Layer) -> dict[str, Any]:
         "execution_count": layer.execution_count,
     }
     if layer.layout is not None:
-        # How many rows and columns of pixels each row and column of tiles sends.
+        # Rows and columns of pixels sent by each row and column of tiles.
         described["tile_rows"] = tuple(Counter(layer.layout.y_to_tile).values())
         described["tile_columns"] = tuple(Counter(layer.layout.x_to_tile).values())
     return described

@@ -1,4 +1,4 @@
-"""Runs one subcommand: its answer goes to standard output, everything else to standard error."""
+"""Runs one subcommand: results go to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from edgetpu_driver.cli.terminal import Answer, Progress, to_json
 from edgetpu_driver.errors import DeviceError, EdgeTpuError
 
 EXIT_FAILURE = 1
-"""A model, an input or a check is at fault. Wrong usage gives 2, as argparse has it."""
+"""Exit status for a faulty model, input or check; argparse uses 2 for wrong usage."""
 EXIT_DEVICE = 3
-"""No stick can be used."""
+"""Exit status if no stick can be used."""
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line given, by default the process's own; returns the exit code."""
+    """Run a command line, by default that of the process; returns the exit status."""
     options = parser().parse_args(arguments)
     logging.basicConfig(format="edgetpu: %(message)s", level=logging.WARNING)
     try:
@@ -46,7 +46,7 @@ def _write(text: str) -> None:
 
 
 def _complain(error: Exception, as_json: bool) -> int:
-    """Say in one line what went wrong; with --json on standard output too."""
+    """Report an error in one line; with --json on standard output too."""
     message = " ".join(str(error).split())
     if isinstance(error, OSError) and error.filename and error.strerror:
         message = f"{error.filename}: {error.strerror}"

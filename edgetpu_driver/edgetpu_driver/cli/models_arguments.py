@@ -7,7 +7,7 @@ from pathlib import Path
 
 _MODEL_DIR = "edgetpu/models in $ROS_HOME or ~/.ros, where the driver looks"
 
-_Commands = argparse._SubParsersAction  # which argparse does not name otherwise
+_Commands = argparse._SubParsersAction  # not public in argparse
 
 
 def add(commands: _Commands[argparse.ArgumentParser]) -> None:

@@ -1,4 +1,4 @@
-"""`edgetpu models compile`: runs edgetpu_compiler, or packs for the virtual stick where there is none."""
+"""`edgetpu models compile`: runs edgetpu_compiler if it is there, else packs for the virtual stick."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Row = dict[str, Any]
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
-    """Compile files one by one, or all together; what fails does not keep others from being compiled."""
+    """Compile files one by one, or all together; a failure does not stop the others."""
     compiler = find_compiler(options.compiler)
     graphs = {path: _read_graph(path) for path in options.files}
     _check_names(graphs, options.output)
@@ -57,7 +57,7 @@ def _read_graph(path: Path) -> bytes:
 
 
 def _check_names(graphs: Mapping[Path, bytes], output: Path | None) -> None:
-    """Refuse graphs whose compiled models would be one file."""
+    """Refuse graphs whose compiled models would have the same file name."""
     places = [_destination(path, output).absolute() for path in graphs]
     twice = sorted({place.name for place in places if places.count(place) > 1})
     if twice:
@@ -88,7 +88,7 @@ def _compile(
 
 
 def _taken_over(made: Compilation, source: bytes, output: Path | None) -> _Row:
-    """The row of a graph whose model, if it is of use, was put where it belongs."""
+    """Install a compiled model if it is usable; returns the result row of its graph."""
     try:
         model = _load(made)
     except EdgeTpuError as error:
@@ -98,7 +98,7 @@ def _taken_over(made: Compilation, source: bytes, output: Path | None) -> _Row:
 
 
 def _load(made: Compilation) -> CompiledModel:
-    """The model the compiler wrote; CompilerError for none, and when nothing in it runs on the Edge TPU."""
+    """The model the compiler wrote; CompilerError if it is missing or nothing in it runs on the Edge TPU."""
     if not made.compiled.is_file():
         raise CompilerError(f"{PROGRAM} wrote no model for {made.graph.name}: {made.last_words}")
     if not any(operator.mapped for operator in made.report.operators) and made.report.operators:
@@ -113,7 +113,7 @@ def _pack(group: Sequence[Path], graphs: Mapping[Path, bytes], options: argparse
 
 
 def _packed(path: Path, sources: Mapping[str, bytes], together: bool, output: Path | None) -> _Row:
-    """The row of a graph, packed to be in memory with all of the sources."""
+    """Pack a graph for co-residence with all sources; returns its result row."""
     source = sources[path.stem]
     try:
         _keep_compiled(_destination(path, output))
@@ -131,7 +131,7 @@ def _packed(path: Path, sources: Mapping[str, bytes], together: bool, output: Pa
 
 
 def _keep_compiled(path: Path) -> None:
-    """Refuse to replace what a real compiler made."""
+    """Refuse to replace a model of the vendor's compiler."""
     if path.is_file() and CompiledModel.load(path).compiler != VIRTUAL_COMPILER:
         raise ModelUnsupportedError(
             f"{path} was made by {PROGRAM} and is kept; give --output to pack for the virtual stick elsewhere"
@@ -162,7 +162,7 @@ def _reported(made: Compilation) -> _Row:
 
 
 def _write(graph: Path, source: bytes, compiled: bytes, output: Path | None, log: Path | None) -> _Row:
-    """Put the compiled model, its log and its graph in one place: the virtual stick needs the graph too."""
+    """Install the compiled model, its log and its graph, which the virtual stick needs, in one directory."""
     destination = _destination(graph, output)
     written = write_file(destination, compiled)
     if log is not None:
@@ -172,7 +172,7 @@ def _write(graph: Path, source: bytes, compiled: bytes, output: Path | None, log
 
 
 def _resident_together(rows: Sequence[_Row]) -> bool:
-    """Whether all models stay in the chip's memory at once: one caching token, nothing streamed."""
+    """Whether all models can be resident at once: one caching token, nothing streamed."""
     return all(
         "error" not in row and row["streamed_bytes"] == 0 and row["caching_token"] == rows[0]["caching_token"]
         for row in rows
@@ -181,7 +181,7 @@ def _resident_together(rows: Sequence[_Row]) -> bool:
 
 def _text(value: Mapping[str, Any]) -> str:
     lines = [] if value["compiler"] else [_PACKED]
-    # A run that failed for all its graphs has one error.
+    # A failed run has one error for all its graphs.
     causes: dict[str, list[str]] = {}
     for row in value["models"]:
         if "error" in row:

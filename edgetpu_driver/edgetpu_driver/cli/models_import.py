@@ -1,4 +1,4 @@
-"""`edgetpu models import`: takes over models somebody else compiled."""
+"""`edgetpu models import`: imports compiled models from a directory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from edgetpu_driver.toolchain.model_recognition import OTHER, Kind, parse_sideca
 
 @dataclass(frozen=True)
 class _Files:
-    """The files of one model, each absent or there."""
+    """The files of one model, each optional."""
 
     name: str
     compiled: Path | None
@@ -47,7 +47,7 @@ class _Files:
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
-    """Look at every model of a directory, and copy those that can be used."""
+    """Examine every model of a directory and copy the usable ones."""
     source: Path = options.directory
     if not source.is_dir():
         raise ModelNotFoundError(f"expected a directory with models; there is none at {source}")
@@ -80,7 +80,7 @@ def _take_over(files: _Files, directory: Path, overwrite: bool) -> dict[str, Any
 
 
 def _examine(files: _Files, contents: dict[str, bytes]) -> dict[str, Any]:
-    """What a model is and where it runs; raises EdgeTpuError for one that cannot be used."""
+    """The kind of a model and its backends; EdgeTpuError if it cannot be used."""
     graph = contents[files.graph.name] if files.graph else None
     source = parse_model(graph).subgraphs[0] if graph is not None else None
     specs = (source.input_specs, source.output_specs) if source is not None else ((), ())
@@ -103,7 +103,7 @@ def _examine(files: _Files, contents: dict[str, bytes]) -> dict[str, Any]:
 
 
 def _own_kind(name: str, graph: bytes) -> Kind | None:
-    """That of a graph which `edgetpu models build` gives that name; None for any other."""
+    """The graph that `edgetpu models build` makes for that name; None for any other name."""
     for family in catalogue().families:
         if family.pattern.fullmatch(name) and _builds(family, name) == graph:
             return Kind("own", family.purpose)
@@ -118,7 +118,7 @@ def _builds(family: GraphFamily, name: str) -> bytes | None:
 
 
 def _check_pair(compiled: CompiledModel, graph: Subgraph) -> None:
-    """Refuse a graph that is not the one a model was compiled from; with CPU operators nobody can tell."""
+    """Refuse a graph that is not a model's source; not checked for models with CPU operators."""
     if compiled.cpu_operators:
         return
     for ours, theirs in ((graph.input_specs, compiled.inputs), (graph.output_specs, compiled.outputs)):
@@ -130,7 +130,7 @@ def _check_pair(compiled: CompiledModel, graph: Subgraph) -> None:
 
 
 def _backends(compiled: CompiledModel | None, graph: Subgraph | None) -> tuple[str, ...]:
-    """Where a model runs: on a stick, on a virtual one that its graph teaches, on the CPU."""
+    """Backends that can run a model: usb, virtual (needs its graph), cpu."""
     usb = ("usb",) if compiled is not None and compiled.compiler != VIRTUAL_COMPILER else ()
     if graph is None:
         return usb

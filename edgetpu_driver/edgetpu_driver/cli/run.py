@@ -21,7 +21,7 @@ _SHOWN_VALUES = 8
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
-    """Run a model once; the values are in the answer unless a file takes them."""
+    """Run a model once; the result holds the outputs unless they are written to a file."""
     backend = chosen(options)
     parsed = parse(backend, options.model)
     inputs = read_inputs(parsed.inputs, options.input)

@@ -1,4 +1,4 @@
-"""`edgetpu registers` and `edgetpu selftest`: what the chip says of itself, and whether it computes right."""
+"""`edgetpu registers` and `edgetpu selftest`: status registers, and whether the chip computes correctly."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem
 _EXIT_FAILED = 1
 _SUPER_SPEED = 5000.0
 _HOT = 85.0
-"""Degrees Celsius; the vendor's modules start to throttle there."""
+"""Temperature at which the vendor's modules start to throttle, degrees Celsius."""
 _ERROR_REGISTERS = (
     "hib_error_status", "hib_first_error_status", "fatal_err_int_status", "top_level_int_0_status",
     "top_level_int_1_status", "top_level_int_2_status", "top_level_int_3_status", "Error_ScalarCore",
     "Error_Tile",
 )  # fmt: skip
-"""Not zero only after an error."""
+"""Registers that are nonzero only after an error."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check and how it went."""
+    """Outcome of one check."""
 
     name: str
     outcome: Literal["passed", "failed", "skipped"]
@@ -49,7 +49,7 @@ def registers(options: argparse.Namespace, progress: Progress) -> Answer:  # noq
 
 
 def selftest(options: argparse.Namespace, progress: Progress) -> Answer:
-    """Run all checks; the first one that fails does not keep the others from running."""
+    """Run all checks, also after one has failed."""
     backend = chosen(options)
     model = _Model(options, backend)
     with opened(backend):
@@ -66,7 +66,7 @@ def _check(name: str, good: bool, detail: str) -> Check:
 
 
 def _condition(backend: Backend) -> list[Check]:
-    """What the device says of itself right after bring-up."""
+    """The state of the device right after bring-up."""
     found = backend.read()
     if not found.bus_path:
         return [Check("device", "skipped", f"the backend {backend.name} has no device")]
@@ -92,7 +92,7 @@ def _error_registers(name: str, backend: Backend) -> Check:
 
 
 def _aftermath(backend: Backend) -> list[Check]:
-    """Whether the work left errors behind."""
+    """Whether error registers are clear after the work."""
     found = backend.read()
     if not found.bus_path:
         return []
@@ -104,7 +104,7 @@ def _aftermath(backend: Backend) -> list[Check]:
 
 
 class _Model:
-    """The model that is run, and the same graph in LiteRT."""
+    """The tested model, and the same graph in LiteRT."""
 
     def __init__(self, options: argparse.Namespace, backend: Backend) -> None:
         """Read everything before the device is opened. Raises what reading a model raises."""
@@ -125,7 +125,7 @@ class _Model:
             self._parsed = backend.parse(Path("selftest.tflite"), self._graph)
 
     def compare(self, runs: int, progress: Progress) -> list[Check]:
-        """Random inputs on both; and one input twice."""
+        """Compare both on random inputs, and the device with itself on a repeated input."""
         if self._parsed is None:
             reason = "pass --model x_edgetpu.tflite, made by edgetpu_compiler, with x.tflite beside it"
             return [Check("results", "skipped", reason)]

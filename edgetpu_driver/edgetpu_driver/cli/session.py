@@ -1,4 +1,4 @@
-"""From the options of a command line to an open accelerator and a model ready to run on it."""
+"""Opens the accelerator and the model that command-line options select."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgetpu_driver.toolchain.model_files import firmware_path
 
 @contextmanager
 def opened(backend: Backend) -> Iterator[Backend]:
-    """The accelerator, open until the context ends. Raises DeviceError, DependencyMissingError."""
+    """Open the selected accelerator until the context ends. Raises DeviceError, DependencyMissingError."""
     backend.open()
     try:
         yield backend
@@ -24,7 +24,7 @@ def opened(backend: Backend) -> Iterator[Backend]:
 
 
 def chosen(options: argparse.Namespace) -> Backend:
-    """The accelerator chosen, not yet open."""
+    """The selected accelerator, not yet open."""
     return make_backend(
         options.backend,
         serial=options.serial,
@@ -41,7 +41,7 @@ def default_firmware() -> str:
 
 
 def parse(backend: Backend, path: Path) -> ParsedModel:
-    """The model of a file as that accelerator runs it, named after the file."""
+    """Parse a file for that accelerator; the model is named after the file."""
     return backend.parse(path, read_model(path))
 
 

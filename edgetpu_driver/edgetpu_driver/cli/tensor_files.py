@@ -58,7 +58,7 @@ def _read(spec: TensorSpec, path: Path) -> NDArray[Any]:
 
 
 def fitted(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
-    """The array in the shape and dtype asked for: extents of 1 as needed, real numbers quantised."""
+    """The array in the shape and dtype of `spec`: adds or drops dimensions of 1, quantises reals."""
     squeezed = tuple(extent for extent in array.shape if extent != 1)
     if squeezed != tuple(extent for extent in spec.shape if extent != 1):
         raise InputError(f"expected {spec}; got {array.dtype.name}{list(array.shape)}")
@@ -73,7 +73,7 @@ def fitted(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _image(spec: TensorSpec, path: Path) -> NDArray[Any]:
-    """An image resized to the input; int8 inputs take grey levels less 128."""
+    """An image resized to the input; for int8 inputs 128 is subtracted."""
     try:
         import cv2
     except ImportError:

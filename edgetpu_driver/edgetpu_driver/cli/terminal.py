@@ -1,4 +1,4 @@
-"""What a subcommand gives back, its form as JSON and as tables, and progress on long work."""
+"""Results of subcommands as JSON and as tables, and progress of long work."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _plain(value: Any) -> Any:
 
 
 def table(rows: Sequence[Sequence[object]], headings: Sequence[str]) -> str:
-    """Columns as wide as they need to be; numbers to the right."""
+    """Format a table: columns of minimum width, numbers right-aligned."""
     cells = [list(headings), *([str(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     numeric = [all(isinstance(cell, int | float) for cell in column) for column in zip(*rows, strict=True)]
@@ -69,7 +69,7 @@ def pairs(values: Mapping[str, object], indent: int = 0) -> str:
 
 
 class Progress:
-    """Says on standard error how far long work is; short work goes without a word."""
+    """Progress of long work on standard error; silent for short work."""
 
     @contextmanager
     def counting(self, what: str, total: int) -> Iterator[Callable[[], None]]:

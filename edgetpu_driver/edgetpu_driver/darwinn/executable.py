@@ -2,7 +2,7 @@
 
 A package holds executables; an executable holds instruction bitstreams, parameters, the layers it reads and
 writes, and the DMA hints: the order in which all of them cross the USB link. The names are those of the
-vendor's `executable.fbs`; `darwinn.package` reads and writes the file form.
+vendor's `executable.fbs`; `package_reader` and `package_writer` convert it from and to bytes.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ Hint = InstructionHint | DmaHint | InterruptHint | FenceHint
 
 @dataclass(frozen=True)
 class FieldOffset:
-    """Where a bitstream wants half of an address inserted."""
+    """An address field: where half of an address is inserted into a bitstream."""
 
     description: Description
     name: str
@@ -169,7 +169,7 @@ class Layer:
     """In the unsigned domain of the wire."""
     dequantization_factor: float
     layout: OutputLayout | None = None
-    """None for inputs."""
+    """Output layers only; None for inputs."""
     execution_count: int = 1
     """How many times it crosses the wire in one inference."""
 
@@ -205,7 +205,7 @@ class Executable:
 
 @dataclass(frozen=True)
 class Package:
-    """The executables of one model, in file order, and who wrote them."""
+    """The executables of one model, in file order, with the compiler that wrote them."""
 
     executables: tuple[Executable, ...]
     min_runtime_version: int

@@ -1,4 +1,4 @@
-"""What must hold in an executable before anything relies on it: indices, ranges, sizes and layouts."""
+"""Validation of parsed executables: indices, ranges, sizes and layouts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgetpu_driver.darwinn.output_tiles import check_layout
 from edgetpu_driver.errors import ModelFormatError
 
 INSTRUCTION_BYTES = 16
-MAX_LAYER_BYTES = 1 << 25  # a 4K colour image; outputs stay far below, for the chip has 8 MiB of memory
+MAX_LAYER_BYTES = 1 << 25  # a 4K colour image; outputs are far smaller, since the chip has 8 MiB of memory
 INPUT_OVERREAD_BYTES = 64  # hints may read past an input to fill the last word of the link
 _INTERRUPTS = 4
 _Limits = Mapping[tuple[Description, str], int]
@@ -27,7 +27,7 @@ _ADDRESS_FIELD_BITS = 32
 
 
 def check_executable(executable: Executable, place: str) -> None:
-    """Raise ModelFormatError, naming the place, unless all that the executable refers to is there."""
+    """Raise ModelFormatError, naming the field, if the executable refers to anything it does not have."""
     if executable.batch_size < 1 or executable.scratch_size_bytes < 0:
         raise ModelFormatError(
             f"{place}: batch size {executable.batch_size}, scratch size {executable.scratch_size_bytes} bytes"

@@ -1,8 +1,8 @@
 """Relayout of tiled outputs: from the order in which the chip's tiles send them to (y, x, z), and back.
 
-The sixteen tiles each send their part of an output, so neighbouring pixels may lie far apart on the wire and
-pixels may be padded. Where each pixel lies is known once the model is; what is left per inference is one
-gather of the longest rows of bytes that stay together.
+The sixteen tiles each send their part of an output, so neighbouring pixels may be far apart on the wire and
+pixels may be padded. Pixel positions depend on the model alone; each inference costs one gather of the
+longest contiguous rows of bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK_PIXELS = 65536
 
 
 class TileGather:
-    """The relayout of one output layer, prepared once and used for every inference; safe to share by threads.
+    """The relayout of one output layer, prepared once and used for every inference; thread-safe.
 
     Raises ModelFormatError if the layer's layout is missing, incomplete or leaves the layer.
     """
@@ -62,7 +62,7 @@ class TileGather:
 
 
 def pixel_starts(layer: Layer) -> NDArray[np.int64]:
-    """Where the first element of each pixel lies on the wire: int64[y, x], counted in elements.
+    """Position on the wire of the first element of each pixel: int64[y, x], in elements.
 
     Raises ModelFormatError as `check_layout`.
     """
@@ -80,7 +80,7 @@ def check_layout(layer: Layer) -> None:
 
 
 def _checked_blocks(layer: Layer) -> Iterator[NDArray[np.int64]]:
-    """The starts of the pixels, int64[rows, x], some rows at a time."""
+    """Positions of the pixels on the wire, int64[rows, x], a block of rows at a time."""
     _, x_dim, z_dim = layer.shape
     capacity = layer.size_bytes // layer.data_type.size
     rows = max(1, _BLOCK_PIXELS // x_dim)
@@ -141,7 +141,7 @@ def _rows(starts: NDArray[np.int64], layer: Layer) -> tuple[NDArray[np.intp], in
     """
     _, x_dim, z_dim = layer.shape
     pixels = starts.reshape(-1)
-    for width in range(x_dim, 0, -1):  # whole runs of pixels that stay together
+    for width in range(x_dim, 0, -1):  # whole runs of contiguous pixels
         if x_dim % width:
             continue
         runs, length = pixels.reshape(-1, width), width * z_dim

@@ -1,4 +1,4 @@
-"""Writes a DarwiNN package as the FlatBuffer that `darwinn.package` reads, in pages as the vendor's are."""
+"""Writes a DarwiNN package as a FlatBuffer with the page alignment of the vendor's files."""
 
 from __future__ import annotations
 

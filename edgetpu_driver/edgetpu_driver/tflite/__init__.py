@@ -1,1 +1,1 @@
-"""The .tflite container: read it, build it."""
+"""The .tflite container: read, build, patch and cut graphs."""

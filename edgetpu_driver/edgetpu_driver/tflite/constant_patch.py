@@ -1,4 +1,4 @@
-"""Replaces constants of a .tflite file and their scales in place, e.g. with other weights."""
+"""Replaces constants and scales in the bytes of a .tflite file, e.g. with other weights."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from edgetpu_driver.tflite.model_reader import parse_model
 def replace_tensor(data: bytes, tensor: str, values: ArrayLike) -> bytes:
     """Copy the file with other values in one constant of subgraph 0.
 
-    values: of the constant's shape, and such that its dtype can hold them; only float constants round them.
-    Raises ModelFormatError for a malformed file; InputError when there is no such constant, when other
-    tensors share its bytes, or when the values do not fit.
+    values: of the constant's shape and representable in its dtype; only float constants are rounded. Raises
+    ModelFormatError for a malformed file; InputError when there is no such constant, when other tensors share
+    its bytes, or when the values do not fit.
     """
     tensors = parse_model(data).subgraphs[0].tensors
     found = [each for each in tensors if each.name == tensor and each.data]
@@ -38,8 +38,8 @@ def replace_tensor(data: bytes, tensor: str, values: ArrayLike) -> bytes:
 def replace_scales(data: bytes, tensor: str, scales: ArrayLike) -> bytes:
     """Copy the file with other quantisation scales of one tensor of subgraph 0.
 
-    scales: as many as there are. Raises ModelFormatError for a malformed file; InputError when there is not
-    exactly one tensor of that name, or for another number of scales.
+    scales: the same number as before. Raises ModelFormatError for a malformed file; InputError when there is
+    not exactly one tensor of that name, or for another number of scales.
     """
     found = [each for each in parse_model(data).subgraphs[0].tensors if each.name == tensor]
     if len(found) != 1:

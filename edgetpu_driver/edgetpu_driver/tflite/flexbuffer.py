@@ -74,14 +74,14 @@ def decode(data: bytes | memoryview) -> Any:
 
 
 def encode(value: Value) -> bytes:
-    """A FlexBuffer that holds the value, with every width as small as can be."""
+    """Encode a value as a FlexBuffer with the smallest possible widths."""
     return _Encoder().finish(value)
 
 
 class _Decoder:
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = data
-        # What shares bytes with others must not unfold into a huge value.
+        # Values that share bytes must not expand into a huge value.
         self._allowance = 2 * len(data) + _FLOOR
 
     def root(self) -> Any:
@@ -125,7 +125,7 @@ class _Decoder:
         ]
 
     def _map(self, start: int, width: int, depth: int) -> dict[str, Any]:
-        """A map: before its values stand where the keys are, and the width of the keys' offsets."""
+        """A map: its values are preceded by the offset of the keys and the width of the key offsets."""
         keys = self._follow(start - 3 * width, width)
         key_width = self._scalar(_UNSIGNED, start - 2 * width, width)
         if key_width not in _UNSIGNED:
@@ -153,7 +153,7 @@ class _Decoder:
         return bool(number) if kind is _Type.BOOL else number
 
     def _follow(self, position: int, width: int) -> int:
-        """Where the offset at a position leads: always towards the start."""
+        """Target of the offset at a position; offsets always point backwards."""
         target = position - int(self._scalar(_UNSIGNED, position, width))
         if target < 0:
             raise ModelFormatError(f"FlexBuffer: the offset at byte {position} leads before the start")
@@ -177,11 +177,11 @@ class _Decoder:
 
 
 class _Element(NamedTuple):
-    """What goes into a vector: a number that stands there itself, or where the content has been written."""
+    """An element of a vector: an inline number, or the position of content written before."""
 
     kind: _Type
     width: int
-    """Bytes the number needs, or the width of the content's own elements."""
+    """Width of the number, or of the content's own elements, bytes."""
     content: int | float
 
     @property
@@ -189,7 +189,7 @@ class _Element(NamedTuple):
         return self.kind not in _INLINE
 
     def width_at(self, position: int, index: int) -> int:
-        """Bytes that the element needs as number `index` of a vector that starts at or after a position."""
+        """Width of the element at `index` of a vector that starts at or after a position, bytes."""
         if not self.is_offset:
             return self.width
         for width in _UNSIGNED:
@@ -216,7 +216,7 @@ class _Encoder:
         return bytes(self._data)
 
     def _add(self, value: Value) -> _Element:
-        """Write what does not fit into an element, and return the element."""
+        """Write content that is not inline, and return its element."""
         if value is None:
             return _Element(_Type.NULL, 1, 0)
         if isinstance(value, bool):

@@ -10,7 +10,8 @@
     pathlib.Path("spot.tflite").write_bytes(graph.build())
 
 Images are NHWC with N = 1 and every shape is fixed. Operators compute on int8; uint8 occurs only on the outer
-side of `quantize`. Versions and operands are those that Google's edgetpu_compiler 16 and LiteRT both take.
+side of `quantize`. Operator versions and operands are accepted by both Google's edgetpu_compiler 16 and
+LiteRT.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ _INT8 = np.dtype(np.int8)
 
 
 class GraphBuilder(Graph):
-    """A graph under construction; each method adds an operator and returns the tensor it gives.
+    """A graph under construction; each method adds an operator and returns its output tensor.
 
-    `scale` and `zero_point` are those of the output; it is called `name`, or after its operator. Weights are
-    int8 with zero point 0, `weight_scale` one number or one per output channel; a bias is int32 in units of
-    input scale * weight scale. What does not fit raises GraphError at once, naming the operator's output.
+    `scale` and `zero_point` are those of the output, which is called `name` or, by default, after its
+    operator. Weights are int8 with zero point 0, `weight_scale` one number or one per output channel; a bias
+    is int32 in units of input scale * weight scale. Invalid arguments raise GraphError at once, naming the
+    operator's output.
     """
 
     def quantize(
@@ -142,7 +144,7 @@ class GraphBuilder(Graph):
         activation: Activation = "NONE",
         name: str | None = None,
     ) -> TensorSpec:
-        """MAX_POOL_2D over windows of `size`, set `size` apart unless a stride is given."""
+        """MAX_POOL_2D over windows of `size`; the stride is `size` by default."""
         return self._pool("MAX_POOL_2D", x, size, stride, padding, activation, name)
 
     def average_pool_2d(
@@ -155,7 +157,7 @@ class GraphBuilder(Graph):
         activation: Activation = "NONE",
         name: str | None = None,
     ) -> TensorSpec:
-        """AVERAGE_POOL_2D over windows of `size`, set `size` apart unless a stride is given."""
+        """AVERAGE_POOL_2D over windows of `size`; the stride is `size` by default."""
         return self._pool("AVERAGE_POOL_2D", x, size, stride, padding, activation, name)
 
     def add(
@@ -282,7 +284,7 @@ class GraphBuilder(Graph):
         axis: int,
         bias: ArrayLike | None,
     ) -> list[TensorSpec | None]:
-        """Input, weights and bias of an operator that multiplies; the bias has the scale of the products."""
+        """Input, weights and bias of a multiplying operator; the bias has the scale of the products."""
         _require_int8(name, x)
         channels = weights.shape[axis]
         scales = np.atleast_1d(np.asarray(weight_scale, np.float32))
@@ -302,7 +304,7 @@ class GraphBuilder(Graph):
 def _slide(
     name: str, x: TensorSpec, window: Sequence[int], stride: Size, padding: Padding
 ) -> tuple[tuple[int, int, int], dict[str, float]]:
-    """Where a window slides over x: the output's [1, height, width], and the options that say so."""
+    """Output shape [1, height, width] of a window sliding over x, and its operator options."""
     image = len(x.shape) == 4 and x.shape[0] == 1
     require(image, name, f"expected an input [1, height, width, channels], got {list(x.shape)}")
     require(padding in ("SAME", "VALID"), name, f"expected padding SAME or VALID, got {padding}")
@@ -328,7 +330,7 @@ def _fused(name: str, activation: Activation) -> dict[str, float]:
 
 
 def _zeros_if_none(bias: ArrayLike | None, channels: int) -> ArrayLike:
-    # Converters never leave out the bias of a convolution, so compilers may not have been tried on that.
+    # Converters always write a bias for a convolution; a missing one may be untested in compilers.
     return np.zeros(channels, np.int32) if bias is None else bias
 
 

@@ -1,4 +1,4 @@
-"""The tensors and operators of a graph under construction: names, order, checks, and the file they become."""
+"""Tensors and operators of a graph under construction: naming, ordering, checks and output as a file."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Graph:
         outputs: Sequence[TensorSpec],
         custom_options: bytes = b"",
     ) -> tuple[TensorSpec, ...]:
-        """CUSTOM: an operator of another name, giving the tensors specified in `outputs`."""
+        """CUSTOM: an operator named by `custom_code` with the outputs specified in `outputs`."""
         operands = tuple(self._position(custom_code, tensor) for tensor in inputs)
         results = tuple(self._activation(spec) for spec in outputs)
         positions = tuple(self._index[spec.name] for spec in results)
@@ -92,7 +92,7 @@ class Graph:
         result: TensorSpec,
         options: Mapping[str, float] | None = None,
     ) -> TensorSpec:
-        """Add a builtin operator; None stands for an operand that is left out."""
+        """Add a builtin operator; None stands for an omitted operand."""
         inputs = tuple(ABSENT if each is None else self._position(result.name, each) for each in operands)
         spec = self._activation(result)
         version, table = _OPERATORS[operator]

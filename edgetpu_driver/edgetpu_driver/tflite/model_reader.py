@@ -1,4 +1,4 @@
-"""The content of a .tflite file as plain data, and the parser for files of unknown origin."""
+"""The content of a .tflite file as plain data, and a parser for untrusted files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 
 FORMAT_VERSION = 3
 EDGETPU_CUSTOM_OP = "edgetpu-custom-op"
-"""Custom code of the operator that edgetpu_compiler puts in the place of those that the chip runs."""
+"""Custom code of the operator by which edgetpu_compiler replaces the operators that the chip runs."""
 ABSENT = -1
-"""Stands for the index of an optional input that is left out."""
+"""Tensor index of an omitted optional input."""
 
 _LARGEST_TENSOR = 2**31 - 1  # bytes: the offsets of FlatBuffers and of LiteRT's arena are 31-bit
 
@@ -63,7 +63,7 @@ _DTYPES: dict[int, np.dtype[Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class Quantization:
-    """How integers stand for real values: real = scale * (integer - zero_point)."""
+    """Quantisation of a tensor: real = scale * (integer - zero_point)."""
 
     scales: NDArray[np.float32]
     """float32[n]: one scale for the whole tensor, or one per index along `axis`; empty if not quantised."""
@@ -95,12 +95,12 @@ class Tensor:
     data: bytes = b""
     """Little-endian, row-major; empty for activations."""
     data_offset: int = 0
-    """Where in the file the data stand."""
+    """Byte offset of the data in the file."""
     quantization: Quantization = NOT_QUANTIZED
 
     @property
     def spec(self) -> TensorSpec:
-        """What a user of the model needs to know; per-channel tensors show their first scale."""
+        """Specification for users of the model; per-channel tensors show their first scale."""
         scales, zero_points = self.quantization.scales, self.quantization.zero_points
         scale = float(scales[0]) if scales.size else 0.0
         zero_point = int(zero_points[0]) if zero_points.size else 0
@@ -135,12 +135,12 @@ class Subgraph:
 
     @property
     def input_specs(self) -> tuple[TensorSpec, ...]:
-        """The inputs in the model's order, each with a name of its own."""
+        """The inputs in the model's order, with unique names."""
         return _distinct([self.tensors[index].spec for index in self.inputs])
 
     @property
     def output_specs(self) -> tuple[TensorSpec, ...]:
-        """The outputs in the model's order, each with a name of its own."""
+        """The outputs in the model's order, with unique names."""
         return _distinct([self.tensors[index].spec for index in self.outputs])
 
 
@@ -259,7 +259,7 @@ def _quantization(tensor: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -
         raise ModelFormatError(f"{table.place}: {scales.size} scales and {zero_points.size} zero points")
     if scales.size > 1 and not (0 <= axis < len(shape) and shape[axis] == scales.size):
         raise ModelFormatError(f"{table.place}: {scales.size} scales along axis {axis} of {list(shape)}")
-    if not (scales.min(initial=0) >= 0 and scales.max(initial=0) < np.inf):  # NaN is neither
+    if not (scales.min(initial=0) >= 0 and scales.max(initial=0) < np.inf):  # false for NaN
         raise ModelFormatError(f"{table.place}.scale: expected finite scales, none negative")
     limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
     if zero_points.min(initial=0) < limits.min or zero_points.max(initial=0) > limits.max:

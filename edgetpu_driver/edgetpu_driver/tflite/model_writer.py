@@ -13,7 +13,7 @@ from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.schema import tflite_generated as schema
 
 DATA_ALIGNMENT = 16  # of constants and custom options: LiteRT maps them in place
-_LONG_CODE = 127  # what deprecated_builtin_code, a signed byte, says for every operator from 127 on
+_LONG_CODE = 127  # value of deprecated_builtin_code, a signed byte, for every operator from 127 on
 
 TENSOR_TYPES = {
     np.dtype(np.float32): enums.TensorType.FLOAT32,
@@ -27,7 +27,7 @@ TENSOR_TYPES = {
 
 @dataclass(frozen=True)
 class OperatorRecord:
-    """One operator as it is to be written."""
+    """One operator to write."""
 
     name: str
     """Of enum BuiltinOperator, e.g. "CONV_2D"."""
@@ -38,13 +38,13 @@ class OperatorRecord:
     options_table: str = "NONE"
     """Of union BuiltinOptions, e.g. "Conv2DOptions"."""
     options: Mapping[str, float] = field(default_factory=dict)
-    """Its fields, by the names of the generated setters, e.g. {"StrideW": 1}."""
+    """Fields of the options by the names of the generated functions, e.g. {"StrideW": 1}."""
     custom_code: str = ""
     custom_options: bytes = b""
 
     @property
     def code(self) -> tuple[str, int, str]:
-        """What the operators of one OperatorCode have in common."""
+        """Key of the operator's OperatorCode."""
         return self.name, self.version, self.custom_code
 
 

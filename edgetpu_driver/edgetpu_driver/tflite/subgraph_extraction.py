@@ -1,4 +1,4 @@
-"""Cuts the part out of a .tflite file that leads from some of its tensors to others."""
+"""Extracts from a .tflite file the subgraph between given tensors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from edgetpu_driver.tflite.model_reader import (
 
 
 def extract(data: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
-    """A file whose subgraph 0 takes and gives the tensors named and has no other operators than it needs.
+    """A file whose subgraph 0 has the given inputs and outputs and only the operators needed between them.
 
-    Raises ModelFormatError for a malformed file; GraphError where a name is not that of exactly one tensor or
+    Raises ModelFormatError for a malformed file; GraphError if a name does not denote exactly one tensor or
     the outputs cannot be computed from these inputs.
     """
     graph = parse_model(data).subgraphs[0]  # checks every offset that follows
@@ -50,7 +50,7 @@ def _indices(graph: Subgraph, names: Iterable[str]) -> list[int]:
 
 
 def _needed(graph: Subgraph, sources: Sequence[int], results: Sequence[int]) -> list[int]:
-    """Which operators lead from the sources to the results, in their order."""
+    """Indices of the operators needed to compute the results from the sources, in order."""
     wanted = set(results) - set(sources)
     needed = []
     for index, operator in reversed(list(enumerate(graph.operators))):
@@ -65,14 +65,14 @@ def _needed(graph: Subgraph, sources: Sequence[int], results: Sequence[int]) -> 
 
 
 def _variables(graph: Subgraph, operator: Operator) -> set[int]:
-    """The operator's inputs that are no constants."""
+    """The operator's inputs that are not constants."""
     return {index for index in operator.inputs if index >= 0 and not graph.tensors[index].data}
 
 
 def _keep(file: bytearray, start: int, kept: Sequence[int]) -> None:
-    """Shorten a vector of tables to some of its items; start: of the first."""
+    """Reduce a vector of tables to some of its items; start: byte offset of the first item."""
     offsets = np.frombuffer(file, "<u4", int.from_bytes(file[start - 4 : start], "little"), start)
     shifts = [4 * (index - place) for place, index in enumerate(kept)]
     shortened = (offsets[list(kept)] + np.array(shifts, np.uint32)).astype("<u4").tobytes()
-    del offsets  # it keeps the file from growing
+    del offsets  # its view would keep the file from growing
     file[start - 4 : start + len(shortened)] = len(kept).to_bytes(4, "little") + shortened

@@ -1,7 +1,7 @@
-"""A square matrix times a vector, the graph of the matrix engine.
+"""The Dense graph: a square matrix times a vector.
 
-Operators and weight scales are those for which it is known where edgetpu_compiler puts every weight and
-every row's multiplier, so that both can be replaced in a compiled model.
+Operators and weight scales are chosen so that the location of every weight and multiplier in the compiled
+model is known and both can be replaced.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ INT8_MAX = 127
 """Steps of an int8 on either side of zero."""
 
 OUTPUT_HEADROOM = 4.6
-"""Range of the outputs over their standard deviation: of Gaussian ones 1 in 240 000 is beyond."""
+"""Range of the outputs over their standard deviation; 1 in 240 000 Gaussian outputs exceeds it."""
 
-_SPREAD = 1 / 128  # of the rows' scales: where all are the same, the compiler keeps no multiplier for each
+_SPREAD = 1 / 128  # spread of the row scales: if all are equal, the compiler stores no multiplier per row
 
 
 def name(size: int) -> str:
@@ -35,7 +35,7 @@ def name(size: int) -> str:
 
 
 def build(size: int) -> bytes:
-    """Graph of a matrix of `size` rows and columns, 1 to 2048, with weights to be replaced.
+    """Graph of a matrix of `size` rows and columns, 1 to 2048, with replaceable weights.
 
     Input "x": uint8 [1, size], -1 to 1, zero point 128. Weights "y_steps/weights": int8 [size, size] with a
     scale for each row: -1 to 1 in the first row, 1/128 more in the last. Output "y": uint8 [1, size], zero
@@ -56,23 +56,23 @@ def build(size: int) -> bytes:
 
 
 def weight_scales(size: int) -> NDArray[np.float64]:
-    """What a step of the weights in each row is worth: float64 [size]."""
+    """Weight scale of each row: float64 [size]."""
     return (1 + _SPREAD * np.arange(size) / size) / INT8_MAX
 
 
 def output_scale(size: int) -> float:
-    """What a step of the output is worth."""
+    """Scale of the output."""
     sigma = sqrt(size) / (_largest_gaussian(size) * _largest_gaussian(size * size))
     return min(OUTPUT_HEADROOM * sigma, size) / INT8_MAX
 
 
 def _largest_gaussian(count: int) -> float:
-    """How many standard deviations the largest of so many Gaussian values is, in the median."""
+    """Median of the largest of `count` Gaussian values, in standard deviations."""
     return NormalDist().inv_cdf((1 + 0.5 ** (1 / count)) / 2)
 
 
 def _weights(size: int) -> NDArray[np.int8]:
-    """Values that use all of int8 and no two rows of which are alike, for the compiler not to simplify."""
+    """Placeholder weights over all of int8 with distinct rows, which the compiler cannot simplify."""
     index = np.arange(size * size, dtype=np.uint32).reshape(size, size)
     mixed = (index * np.uint32(2654435761)) >> np.uint32(16)  # multiplicative hashing (Knuth)
     return ((mixed % np.uint32(2 * INT8_MAX + 1)).astype(np.int16) - INT8_MAX).astype(np.int8)

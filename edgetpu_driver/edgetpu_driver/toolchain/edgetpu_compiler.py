@@ -1,4 +1,4 @@
-"""Running Google's edgetpu_compiler, and reading what it says of the models it compiled.
+"""Runs Google's edgetpu_compiler and parses its reports.
 
 Text and options are those of versions 2 to 16 (coral.ai/docs/edgetpu/compiler, logs in the issues of
 github.com/google-coral/edgetpu). It takes several models at once and then shares the chip's memory between
@@ -22,7 +22,7 @@ PROGRAM = "edgetpu_compiler"
 
 _MAPPED = "Mapped to Edge TPU"
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
-_TAIL_LINES = 4  # of what a failed run said
+_TAIL_LINES = 4  # lines of a failed run's output in error messages
 _SECONDS_TO_DIE = 5.0
 
 _VERSION = re.compile(r"^Edge TPU Compiler version (\S+)", re.MULTILINE)
@@ -33,29 +33,29 @@ _OUTPUT = re.compile(r"^Output model: (\S.*?)\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class OperatorStatus:
-    """What became of the operators of one name that share a fate."""
+    """Mapping status of operators with the same name."""
 
     name: str
     count: int
     mapped: bool
     status: str
-    """In the compiler's words: "Mapped to Edge TPU", or why not."""
+    """The compiler's wording: "Mapped to Edge TPU", or the reason why not."""
 
 
 @dataclass(frozen=True)
 class CompilationReport:
-    """What the compiler said of one model; -1 where it did not say."""
+    """The compiler's report on one model; -1 for missing figures."""
 
     version: str
     operators: tuple[OperatorStatus, ...]
     cached_bytes: int
-    """Of the chip's memory, used for parameters that stay there."""
+    """Chip memory used for cached parameters, bytes."""
     free_bytes: int
-    """Of the chip's memory, left for parameters, by all models compiled together."""
+    """Chip memory left for parameters by all co-compiled models, bytes."""
     streamed_bytes: int
-    """Parameters that are sent with every inference."""
+    """Parameters streamed with every inference, bytes."""
     subgraphs: int
-    """Parts that run on the Edge TPU; the driver runs one."""
+    """Number of subgraphs that run on the Edge TPU; the driver supports one."""
 
     @property
     def fully_mapped(self) -> bool:
@@ -65,21 +65,21 @@ class CompilationReport:
 
 @dataclass(frozen=True)
 class Compilation:
-    """What the compiler made of one graph."""
+    """Result of compiling one graph."""
 
     graph: Path
     compiled: Path
-    """Where its model is to be; a compiler that ends well may still have written none."""
+    """Expected path of the model; it may be missing even after a successful run."""
     log: Path | None
     report: CompilationReport
     last_words: str
-    """Of the compiler, on all graphs."""
+    """Output of the compiler on all graphs."""
 
 
 def find_compiler(program: str | None = None) -> str | None:
-    """The compiler to run: the one given, or the one in PATH; None when there is none there.
+    """The compiler to run: the given one, or the one in PATH; None if PATH has none.
 
-    Raises CompilerError when the one given is no program.
+    Raises CompilerError if the given path is not executable.
     """
     found = shutil.which(program or PROGRAM)
     if found is None and program is not None:
@@ -90,10 +90,10 @@ def find_compiler(program: str | None = None) -> str | None:
 def compile_graphs(
     compiler: str, graphs: Sequence[Path], directory: Path, timeout: float
 ) -> tuple[Compilation, ...]:
-    """Compile graphs together; what the compiler writes goes to a directory, which must exist.
+    """Compile graphs together into an existing directory.
 
-    timeout: seconds. Raises CompilerError, with the compiler's own words, when it fails, which it does for
-    all together, or takes longer; its processes are gone then, as they are after an interruption.
+    timeout: seconds. Raises CompilerError, with the compiler's message, if it fails (then for all graphs) or
+    times out; its processes have ended then, as after an interruption.
     """
     stems = [graph.stem for graph in graphs]
     if len(set(stems)) != len(stems):
@@ -108,7 +108,7 @@ def compile_graphs(
 
 
 def parse_report(text: str) -> CompilationReport:
-    """Read what the compiler printed on one model, or its log file."""
+    """Parse the compiler's output on one model, or its log file."""
     version = _VERSION.search(text)
     return CompilationReport(
         version=version.group(1) if version else "",
@@ -136,7 +136,7 @@ def _number(text: str, label: str) -> int:
 
 
 def _sections(output: str, count: int) -> list[str]:
-    """What was printed on each model, in order, with the head of the output before each."""
+    """The output on each model, in order, each preceded by the common header."""
     starts = [match.start() for match in _INPUT.finditer(output)]
     if len(starts) != count:
         return [output] if count == 1 else ["".join(output.splitlines()[:1])] * count
@@ -151,13 +151,13 @@ def _compilation(graph: Path, directory: Path, section: str, output: str) -> Com
     log, report = compiled.with_suffix(".log"), parse_report(section)
     if not log.is_file():
         return Compilation(graph, compiled, None, report, _tail(output))
-    # The log has all operators; what is printed may leave out those that were mapped.
+    # The log lists all operators; the printed output may omit mapped ones.
     operators = parse_report(log.read_text(errors="replace")).operators or report.operators
     return Compilation(graph, compiled, log, replace(report, operators=operators), _tail(output))
 
 
 def _run(command: Sequence[str], timeout: float) -> str:
-    """Run the compiler in a process group of its own and return what it printed."""
+    """Run the compiler in its own process group and return its output."""
     try:
         process = subprocess.Popen(
             command,
@@ -187,7 +187,7 @@ def _run(command: Sequence[str], timeout: float) -> str:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """End the compiler with everything it started: it compiles in a child process."""
+    """Kill the compiler and its child processes."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,6 +1,7 @@
 """The graph families of all installed packages.
 
-A package offers its own with an entry point of the group "edgetpu.graphs" that names a tuple of GraphFamily:
+A package registers its families with an entry point of the group "edgetpu.graphs" that names a tuple of
+GraphFamily:
 
     entry_points={"edgetpu.graphs": ["edgetpu_perception = edgetpu_perception.graphs.families:FAMILIES"]}
 """
@@ -21,11 +22,11 @@ EXPECTED = "edgetpu_perception"
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The families there are, and what keeps others from being there."""
+    """The available families, and why others are missing."""
 
     families: tuple[GraphFamily, ...]
     problems: tuple[str, ...]
-    """A sentence for each package whose families are missing."""
+    """One message for each package whose families could not be loaded."""
 
 
 def catalogue() -> Catalogue:

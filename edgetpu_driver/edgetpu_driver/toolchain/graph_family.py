@@ -1,4 +1,4 @@
-"""Families of graphs whose names say everything about them, and building one of them by name."""
+"""Families of graphs that are fully described by their names, and building a graph by name."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from edgetpu_driver.errors import GraphError, ModelNameError
 
 @dataclass(frozen=True)
 class GraphFamily:
-    """Graphs whose names have one form."""
+    """Graphs whose names share one pattern."""
 
     form: str
-    """How the names look: "dense_<size>"."""
+    """Form of the names: "dense_<size>"."""
     pattern: re.Pattern[str]
-    """What matches all of such a name; sizes from 1 to 9999, without leading zeros."""
+    """Pattern of a whole name; sizes from 1 to 9999, without leading zeros."""
     build: Callable[..., bytes]
-    """Gives the .tflite file for the groups of `pattern`, always the same bytes; GraphError for sizes
-    without a graph."""
+    """Builds the .tflite file from the groups of `pattern`, deterministically; GraphError for unsupported
+    sizes."""
     purpose: str
-    """What the graphs are for, in a few words."""
+    """Purpose of the graphs, in a few words."""
     standard: tuple[str, ...]
-    """Names of those the suite uses unless told otherwise."""
+    """Names of the suite's default graphs."""
 
 
 def build_graph(name: str, families: Sequence[GraphFamily]) -> bytes:
     """The graph of that name: the bytes of a .tflite file.
 
-    Raises ModelNameError for a name of no family, and for sizes without a graph.
+    Raises ModelNameError for a name of no family and for unsupported sizes.
     """
     for family in families:
         match = family.pattern.fullmatch(name)

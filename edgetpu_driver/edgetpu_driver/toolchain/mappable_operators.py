@@ -1,7 +1,7 @@
 """The operators that edgetpu_compiler can map to the Edge TPU.
 
 Source: coral.ai/docs/edgetpu/models-intro/#supported-operations, the table for compiler and runtime 14 and
-earlier. Being listed is necessary, not sufficient: the table's remarks and the sizes count as well.
+earlier. Being listed is necessary but not sufficient: the table's remarks and size limits apply as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files of models: where they are, refusing every other place, and writing one in a single step."""
+"""Model files: finding them inside the permitted directories only, and writing them atomically."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError, PathRefusedError
 
 COMPILED_SUFFIX = "_edgetpu"
-"""What edgetpu_compiler appends to the stem of the graph it compiled."""
+"""Suffix that edgetpu_compiler appends to the stem of the graph."""
 
 FIRMWARE_FILE = "apex_latest_single_ep.bin"
 """The vendor's image for a stick in boot mode."""
 
 
 def edgetpu_home() -> Path:
-    """Give the directory of models and firmware: edgetpu in $ROS_HOME or ~/.ros."""
+    """The directory of models and firmware: edgetpu in $ROS_HOME or ~/.ros."""
     return Path(os.environ.get("ROS_HOME") or "~/.ros").expanduser() / "edgetpu"
 
 
@@ -28,15 +28,14 @@ def firmware_path() -> Path:
 
 
 def default_model_dir() -> Path:
-    """Give the directory models are written to, and looked for in, unless something else is said."""
+    """The default directory of models, for reading and writing."""
     return edgetpu_home() / "models"
 
 
 def write_file(path: Path, data: bytes) -> bool:
-    """Write a file and say whether that was needed: one with these bytes is left alone.
+    """Write a file unless it has this content already; returns whether it was written.
 
-    Any other is replaced in one step, so that a reader never sees half a file. Its directory is made when
-    absent. Raises OSError.
+    An existing file is replaced atomically. The directory is created if absent. Raises OSError.
     """
     if path.is_file() and path.read_bytes() == data:
         return False
@@ -53,17 +52,17 @@ def write_file(path: Path, data: bytes) -> bool:
 
 
 def plain_stem(path: Path) -> str:
-    """Give a model's own name: the file's stem without "_edgetpu"."""
+    """The name of a model: the file's stem without "_edgetpu"."""
     return path.stem.removesuffix(COMPILED_SUFFIX)
 
 
 def is_compiled(path: Path) -> bool:
-    """Say whether the file's name is one that edgetpu_compiler gives."""
+    """Whether the file name is one of edgetpu_compiler's outputs."""
     return path.stem.endswith(COMPILED_SUFFIX)
 
 
 class ModelFiles:
-    """The .tflite files in a list of directories, as far as one backend can run them.
+    """The .tflite files in a list of directories that one backend can run.
 
     compiled: compiled models (x_edgetpu.tflite) are looked for; uncompiled: graphs (x.tflite) are. With
     both, a compiled model is preferred to its graph.

@@ -1,4 +1,4 @@
-"""Recognising models somebody else compiled: by their sidecars, by their graphs, by their tensors.
+"""Recognises compiled models by their sidecar files, their graphs or their tensors.
 
 The names and keys are those of LibrEdgeTPU's templates: x_edgetpu.tflite, the graph x.tflite it was compiled
 from, and x_edgetpu.json.
@@ -22,7 +22,7 @@ from edgetpu_driver.weights.compiler_layout import parameter_layout
 
 @dataclass(frozen=True)
 class Kind:
-    """What a model is, and what it can be used for."""
+    """The kind of a model and its uses."""
 
     name: str
     use: str
@@ -38,7 +38,7 @@ GABOR = Kind("gabor", "optical_flow and visual_compass: Gabor features")
 PATTERN = Kind("pattern", "pattern_tracker: two coordinates of a template, which can be replaced at run time")
 OTHER = Kind("other", "~/invoke and edgetpu run")
 
-# What only the sidecar of that kind has, and what it must say of the image; the first match counts.
+# Keys particular to the sidecar of each kind, and the required image description; the first match counts.
 _MARKS = (
     ("matrix_size", DENSE, ("matrix_size",)),
     ("conv_weight_offsets", PATTERN, ("search_height", "search_width", "channels")),
@@ -71,9 +71,9 @@ def recognise(
     graph: bytes | None,
     sidecar: Mapping[str, Any] | None,
 ) -> Kind:
-    """What a model is, of its compiled form, its graph and its sidecar, as far as there are any.
+    """Recognise a model by its compiled form, its graph and its sidecar, each optional.
 
-    Raises ModelFormatError when the sidecar says other things than the model.
+    Raises ModelFormatError if the sidecar contradicts the model.
     """
     if sidecar is not None:
         for mark, kind, sizes in _MARKS:
@@ -88,7 +88,7 @@ def recognise(
 
 
 def _kind_of_graph(data: bytes) -> Kind:
-    """The kind of a graph whose parameters' places are known."""
+    """The kind of a graph whose weight locations are known."""
     model = parse_model(data)
     try:
         parameter_layout(model)
@@ -134,7 +134,7 @@ def _check_sidecar(
 
 
 def _check_offsets(sidecar: Mapping[str, Any], compiled: CompiledModel | None) -> None:
-    """A pattern's kernel: one place in the parameters for every weight, all inside the blob named."""
+    """A pattern's kernel: one byte offset for every weight, all inside the named blob."""
     offsets, blob = sidecar["conv_weight_offsets"], sidecar.get("conv_weight_blob")
     stated = [sidecar.get(key) for key in ("kernel_height", "kernel_width", "channels")]
     sizes = [size for size in stated if isinstance(size, int) and size > 0]

@@ -1,4 +1,4 @@
-"""What a graph is, as the JSON file beside it says: x.json beside x.tflite."""
+"""Sidecar files: the JSON description x.json next to a graph x.tflite."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from edgetpu_driver.tflite.model_reader import Tensor, parse_model
 
 BUILDER_VERSION = 1
-"""Goes up whenever a name gets another graph than before."""
+"""Incremented whenever a graph name denotes a different graph than before."""
 
 
 def describe(name: str, data: bytes) -> dict[str, Any]:
-    """Describe the bytes of a .tflite file; ModelFormatError when they are malformed.
+    """Describe the bytes of a .tflite file; ModelFormatError if they are malformed.
 
     Inputs, outputs and tensors have a shape, a dtype and, where quantised, scales and zero points: one of
     each, or one for each element along `axis`. real value = scale * (value - zero point).
@@ -55,7 +55,7 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
     }
     quantization = tensor.quantization
     if quantization.scales.size:
-        # As float64, so that reading the text gives the very float32 of the file.
+        # As float64, so that reading the text restores the exact float32.
         described["scales"] = [float(scale) for scale in quantization.scales]
         described["zero_points"] = [int(point) for point in quantization.zero_points]
     if quantization.scales.size > 1:

@@ -82,7 +82,7 @@ def bring_up(link: UsbLink, preset: ClockPreset) -> None:
 def shut_down(link: UsbLink) -> None:
     """Disable the interrupts, halt all engines, put the chip to sleep; the link stays open.
 
-    A chip that does not answer is given up at once: whoever closes it does not want to wait.
+    A chip that does not answer is abandoned at once, so that closing never waits.
     """
     with link.impatient():
         _set_interrupts(link, False)

@@ -1,4 +1,4 @@
-"""Time as the USB side sees it: the system's, or the simulated time of a virtual device."""
+"""The clock of a USB backend: system time, or the simulated time of a virtual device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The computer's own time."""
+    """The system's monotonic clock."""
 
     def monotonic(self) -> float:
         """Seconds of the system's monotonic clock."""
@@ -31,6 +31,6 @@ class SystemClock:
 
 
 def clock_of(backend: Any) -> Clock:
-    """The clock that a USB backend brings as its attribute `clock`, else the system's."""
+    """The attribute `clock` of a USB backend, or else the system clock."""
     clock: Clock = getattr(backend, "clock", None) or SystemClock()
     return clock

@@ -1,4 +1,4 @@
-"""Getting hold of one particular stick, at first and after faults: selection, firmware, bring-up."""
+"""Connects to one stick, initially and after faults: selection, firmware, bring-up."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from edgetpu_driver.usb.link import Traffic, UsbLink
 _log = logging.getLogger(__name__)
 
 AFTER_RESET_SECONDS = 0.6
-"""A stick asked earlier after a USB reset may not answer."""
+"""Settling time after a USB reset; requests sent earlier may get no answer."""
 REAPPEAR_SECONDS = 25.0
-"""As long as the vendor's driver waits for a stick to enumerate when it opens it."""
+"""Enumeration timeout when opening a stick, as in the vendor's driver."""
 RECOVERY_SECONDS = 3.0
-"""The same after a fault, while somebody waits for a result."""
+"""Enumeration timeout after a fault, when a request is waiting."""
 
 
 class Phase(Enum):
-    """What takes its time while a stick is made ready."""
+    """The slow phases of making a stick ready."""
 
     BOOT = "loading its firmware"
     STARTING = "resetting it and bringing its chip up"
 
 
 OnPhase = Callable[[Phase, str], None]
-"""Called with what begins now and the bus path of the stick."""
+"""Called with the phase that begins and the bus path of the stick."""
 
 
 class StickConnector:
-    """Connects to the stick chosen, and once it was found always to the stick in that port."""
+    """Connects to the selected stick; after the first connection, always to the stick in the same port."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class StickConnector:
         self._clock: Clock = clock_of(backend)
 
     def connect(self) -> UsbLink:
-        """Find the stick, load its firmware if it waits for it, reset it, bring its chip up.
+        """Find the stick, load its firmware if needed, reset it and bring up its chip.
 
         Raises DeviceNotFoundError, DeviceAccessError, DeviceBusyError, FirmwareError, or the DeviceError of
         the transfer that failed.
@@ -86,10 +86,10 @@ class StickConnector:
         )
 
     def reconnect(self, failed: UsbLink | None = None) -> UsbLink:
-        """Bring the stick back to work, after a fault of the link given or after its absence.
+        """Reconnect after a fault of the given link, or after the stick was absent.
 
-        The failed link is closed; whatever the chip held in its memory is lost. DeviceLostError when the
-        stick is no longer in its port, any other DeviceError when it does not recover.
+        The failed link is closed and the content of the chip's memory is lost. Raises DeviceLostError if the
+        stick is no longer in its port, another DeviceError if it does not recover.
         """
         bus_path = self.bus_path
         was_reset = failed is not None and self._reset(failed)
@@ -104,7 +104,7 @@ class StickConnector:
     def _make_ready(self, stick: UsbStick, reset: bool) -> UsbLink | None:
         """A link to the stick with its chip brought up; None if it has another serial number.
 
-        What goes wrong on the way is tried once more from a reset, as long as the stick is there.
+        A failed step is retried once from a reset, as long as the stick is present.
         """
         try:
             return self._bring_up(self._start(stick, reset))
@@ -116,7 +116,7 @@ class StickConnector:
         return self._bring_up(self._start(again, reset=True))
 
     def _reset(self, failed: UsbLink) -> bool:
-        """Reset the port and close the link; whether the reset went through."""
+        """Reset the port and close the link; returns whether the reset succeeded."""
         try:
             failed.reset()
         except DeviceError:

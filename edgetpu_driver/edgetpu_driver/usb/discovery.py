@@ -1,4 +1,4 @@
-"""Which sticks are on the bus, under either of their two identities."""
+"""Finds sticks on the bus, in boot mode or running."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class UsbStick:
-    """One Edge TPU as the bus shows it."""
+    """One Edge TPU as enumerated on the bus."""
 
     device: Any = field(repr=False, compare=False)
-    """The backend's own handle of the device."""
+    """The backend's device handle."""
     boot_mode: bool
     """Whether it waits for its firmware."""
     bus: int
@@ -36,7 +36,7 @@ class UsbStick:
     firmware_release: str
     """bcdDevice of the device descriptor, such as "1.00"."""
     serial_index: int
-    """Index of the serial number's string descriptor; 0: it has none."""
+    """Index of the serial number's string descriptor; 0 if absent."""
 
     @property
     def bus_path(self) -> str:
@@ -74,20 +74,20 @@ def _stick(device: Any, descriptor: Any, boot_mode: bool) -> UsbStick:
 
 
 def _link_speed(descriptor: Any) -> float:
-    """By the host's word; where it has none, a USB 3 device calls itself 2.1 on a slower link."""
+    """Link speed as reported by the host, else derived from bcdUSB (2.1: USB 3 device on a slower link)."""
     speed = _MBIT_PER_SECOND.get(getattr(descriptor, "speed", None) or 0)
     return speed or _MBIT_PER_SECOND[4 if descriptor.bcdUSB >= 0x0300 else 3]
 
 
 def find_at(backend: Any, bus_path: str) -> UsbStick | None:
-    """The stick plugged in there, under whichever identity."""
+    """The stick in that port, in boot mode or running."""
     return next((stick for stick in find_sticks(backend) if stick.bus_path == bus_path), None)
 
 
 def wait_at(
     backend: Any, bus_path: str, clock: Clock, seconds: float, boot_mode_too: bool = False
 ) -> UsbStick:
-    """Wait until a running stick (or one in boot mode too) is there.
+    """Wait until a running stick (or one in boot mode, if accepted) is present.
 
     DeviceLostError when none comes, FirmwareError when it stays in boot mode.
     """

@@ -1,4 +1,4 @@
-"""What the chip says when something goes wrong: interrupt words, error registers, what was left unread."""
+"""Diagnoses faults of the chip: interrupt words, error registers, unread output."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import Register
 
 QUIET_MS = 20
-"""How long nothing must come for a bulk endpoint to count as drained."""
+"""Seconds without data after which a bulk endpoint counts as drained."""
 
 _PROMPT_MS = 1
-"""An interrupt word that is pending comes at once."""
+"""Seconds to wait for a pending interrupt word, which arrives at once."""
 _MAX_WORDS = 16
 _MAX_DRAINED_PACKETS = 4096
 _MAX_DRAINED_EVENTS = 64
 
 
 class Interrupt(IntFlag):
-    """Bits of the word that endpoint 0x83 gives (vendor driver)."""
+    """Bits of the interrupt word on endpoint 0x83 (vendor driver)."""
 
     FATAL_ERROR = 1
     THERMAL_SHUTDOWN = 2
@@ -41,7 +41,7 @@ _ERROR_REGISTERS = (
     Register.Error_ScalarCore,
     Register.Error_Tile,
 )
-"""Other than zero: the chip has stopped."""
+"""Nonzero after a fatal error: the chip has stopped."""
 _CIRCUMSTANCES = (
     Register.hib_first_error_status,
     Register.hib_first_error_timestamp,
@@ -54,7 +54,7 @@ _CIRCUMSTANCES = (
 
 
 def take_interrupts(link: UsbLink) -> Interrupt:
-    """Read and acknowledge the interrupts that are pending; what is returned is at most a warning.
+    """Read and acknowledge pending interrupts; returned ones are warnings at most.
 
     ChipFaultError if one means that the chip stopped.
     """
@@ -68,7 +68,7 @@ def take_interrupts(link: UsbLink) -> Interrupt:
 
 
 def chip_fault(link: UsbLink, interrupts: Interrupt | None = None) -> ChipFaultError | None:
-    """The fatal error that the chip reports, with its error registers; None if it reports none.
+    """The fatal error reported by the chip, with its error registers; None if there is none.
 
     interrupts: those read before. Never raises: a chip that does not answer reports nothing.
     """
@@ -88,7 +88,7 @@ def chip_fault(link: UsbLink, interrupts: Interrupt | None = None) -> ChipFaultE
 
 
 def drain(link: UsbLink) -> bool:
-    """Throw away all that the last program still sends; whether it has come to its end.
+    """Discard the remaining output of the last program; returns whether the program ended.
 
     A program ends with interrupt 0, so one such event, then quiet on both endpoints, means that nothing of it
     can reach a later request. Raises DeviceError.
@@ -105,7 +105,7 @@ def drain(link: UsbLink) -> bool:
 
 
 def _drain_activations(link: UsbLink) -> bool:
-    """Whether the endpoint fell quiet."""
+    """Whether the endpoint became idle."""
     return any(not link.discard_activations(QUIET_MS) for _ in range(_MAX_DRAINED_PACKETS))
 
 

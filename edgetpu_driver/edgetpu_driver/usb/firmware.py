@@ -12,7 +12,7 @@ from edgetpu_driver.errors import DeviceError, FirmwareError, TransferError
 from edgetpu_driver.usb.link import INTERFACE, UsbLink
 
 SINGLE_ENDPOINT_SHA256 = "3b07311b174b81fd14fd2c887f40d646c0ebf2f140cc5ee5cf8befa0f3e3dc7f"
-"""Of the vendor's image of 10 783 bytes, the only one this driver speaks the protocol of."""
+"""SHA-256 of the vendor's image of 10 783 bytes, the only one whose protocol this driver implements."""
 WHERE_TO_GET_IT = (
     "the file driver/usb/apex_latest_single_ep.bin of github.com/google-coral/libedgetpu,"
     f" SHA-256 {SINGLE_ENDPOINT_SHA256}"
@@ -50,13 +50,13 @@ _BUSY = (DfuState.DOWNLOAD_SYNC, DfuState.DOWNLOAD_BUSY, DfuState.MANIFEST_SYNC,
 
 @dataclass(frozen=True)
 class FirmwareImage:
-    """An image whose content was checked; FirmwareError at once when it is not what its digest says."""
+    """A verified image; FirmwareError if its digest is wrong."""
 
     data: bytes
     sha256: str = SINGLE_ENDPOINT_SHA256
 
     def __post_init__(self) -> None:
-        import hashlib  # 3 ms, for it loads OpenSSL
+        import hashlib  # takes 3 ms: loads OpenSSL
 
         digest = hashlib.sha256(self.data).hexdigest()
         if digest != self.sha256:
@@ -75,11 +75,10 @@ class FirmwareImage:
 
 
 def load_firmware(link: UsbLink, image: FirmwareImage) -> None:
-    """Download the image into a stick in boot mode, read it back, reset the stick so that it runs it.
+    """Download the image into a stick in boot mode, read it back, and reset the stick to start it.
 
-    The link is of no more use afterwards: the stick enumerates again as a running one. What goes wrong is
-    tried a second time, since the boot loader can start over; then FirmwareError when the stick refuses a
-    block or holds something else than was sent.
+    The link is unusable afterwards: the stick enumerates again as a running one. A failed download is retried
+    once. Raises FirmwareError if the stick refuses a block or reads back other content.
     """
     try:
         _download(link, image)
@@ -126,7 +125,7 @@ def _status(link: UsbLink) -> tuple[int, float, DfuState]:
 
 
 def _enter_idle(link: UsbLink) -> None:
-    """An earlier attempt may have left the stick half way."""
+    """Return to DFU_IDLE: an earlier attempt may have been interrupted."""
     _, _, state = _status(link)
     if state == DfuState.ERROR:
         link.control_out(_CLASS_OUT, _CLEAR_STATUS, 0, INTERFACE)
@@ -148,7 +147,7 @@ def _expect(link: UsbLink, expected: DfuState, after: str) -> None:
 
 
 def _read_back(link: UsbLink, length: int, block_size: int) -> bytes:
-    """The first length bytes of what the stick holds."""
+    """The first `length` bytes of the stick's firmware memory."""
     content = b""
     for number in range(length // block_size + 1):
         block = link.control_in(_CLASS_IN, _UPLOAD, number, INTERFACE, block_size)
@@ -159,7 +158,7 @@ def _read_back(link: UsbLink, length: int, block_size: int) -> bytes:
 
 
 def firmware_image(firmware: str | Path | FirmwareImage | None, bus_path: str) -> FirmwareImage:
-    """The image to load into a stick in boot mode; FirmwareError saying what to do when there is none."""
+    """The image to load into a stick in boot mode; FirmwareError with instructions if there is none."""
     if isinstance(firmware, FirmwareImage):
         return firmware
     if firmware is None:

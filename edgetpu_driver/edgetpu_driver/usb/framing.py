@@ -1,4 +1,4 @@
-"""How bytes are packed for the bulk endpoints: tagged frames to the device, event packets from it."""
+"""Framing on the bulk endpoints: tagged frames to the device, event packets from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_BULK_WRITE = 1 << 20
-"""Most bytes of one bulk transfer to the device."""
+"""Maximum size of one bulk transfer to the device, bytes."""
 HEADER = struct.Struct("<II")
 """Payload length in bytes, then the tag in the low four bits."""
 EVENT = struct.Struct("<QIB3x")
@@ -20,7 +20,7 @@ EVENT = struct.Struct("<QIB3x")
 
 
 class Tag(IntEnum):
-    """What a frame or an event is about."""
+    """Subject of a frame or an event."""
 
     INSTRUCTIONS = 0
     INPUT_ACTIVATIONS = 1
@@ -36,7 +36,7 @@ class Frame:
     """A header and its payload in one buffer, made once and sent any number of times."""
 
     def __init__(self, tag: Tag, payload: bytes | int) -> None:
-        """A frame holding these bytes, or that many zero bytes to be written through `payload`."""
+        """A frame of the given bytes, or of the given number of zero bytes, writable through `payload`."""
         constant = isinstance(payload, bytes)
         content = payload if isinstance(payload, bytes) else bytes(payload)
         whole = array("B", HEADER.pack(len(content), tag) + content)
@@ -46,7 +46,7 @@ class Frame:
         self.payload: NDArray[np.uint8] = np.frombuffer(whole, np.uint8)[HEADER.size :]
         """uint8[size]: a view of the payload; not to be written to if it was given as bytes."""
         if len(whole) > MAX_BULK_WRITE:
-            # What may change can be cut only when it is sent.
+            # A writable payload is split when it is sent.
             self._pieces = tuple(_cut(whole)) if constant else ()
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""The way to pyusb: its libusb backend, and its errors as this package's own."""
+"""Access to pyusb: its libusb backend, and its errors as exceptions of this package."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BY_ERRNO: dict[int | None, type[DeviceError]] = {
 
 
 def typed_error(error: USBError, doing: str) -> DeviceError:
-    """The exception of this package that says what pyusb's says, with what we were doing at the time."""
+    """The exception of this package for an exception of pyusb, with the operation that failed."""
     if isinstance(error, USBTimeoutError):
         kind: type[DeviceError] = TransferTimeoutError
     else:
@@ -54,7 +54,7 @@ def typed_error(error: USBError, doing: str) -> DeviceError:
 
 
 def default_backend() -> Any:
-    """The libusb 1.0 backend of pyusb; DependencyMissingError where that library is not installed."""
+    """The libusb 1.0 backend of pyusb; DependencyMissingError if the library is not installed."""
     from usb.backend import libusb1
 
     backend = libusb1.get_backend()

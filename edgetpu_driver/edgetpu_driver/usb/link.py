@@ -39,12 +39,12 @@ MAX_PACKET = 1024
 """Largest bulk packet (SuperSpeed); reads ask for whole packets so that a longer answer cannot overflow."""
 MAX_BULK_READ = 1 << 20
 CONTINUED_READ = 1 << 14
-"""Most bytes asked for at once where an output comes in short packets."""
+"""Maximum read size when an output arrives in short packets, bytes."""
 CONTROL_ATTEMPTS = 5
-"""As often as the vendor's driver tries a control transfer."""
+"""Attempts per control transfer, as in the vendor's driver."""
 IMPATIENT_MS = 100
 POLL_SECONDS = 0.5
-"""A register that changes by itself does so within microseconds."""
+"""Seconds to poll a register; the chip changes it within microseconds."""
 POLL_INTERVAL = 0.001
 
 _VENDOR_OUT = 0x40
@@ -63,7 +63,7 @@ class Reception:
         self.size = size
         self.buffer = array("B", bytes(_whole_packets(min(size, MAX_BULK_READ))))
         self.data: NDArray[np.uint8] = np.frombuffer(self.buffer, np.uint8)[:size]
-        """uint8[size]: what came last."""
+        """uint8[size]: the data received last."""
         if size > MAX_BULK_READ:
             self.data = np.zeros(size, np.uint8)
 
@@ -77,14 +77,14 @@ class Traffic:
 
 
 class UsbLink:
-    """The device opened, its interface claimed. Not thread-safe.
+    """An opened device with its interface claimed. Not thread-safe.
 
-    Every method that talks to the device raises DeviceLostError when it left the bus, and a TransferError
-    when the transfer failed: TransferTimeoutError, TransferStallError or TransferLengthError if it is known.
+    Every method that communicates raises DeviceLostError if the device left the bus, and TransferError
+    (TransferTimeoutError, TransferStallError or TransferLengthError if known) if a transfer failed.
     """
 
     def __init__(self, backend: Any, stick: UsbStick, traffic: Traffic | None = None) -> None:
-        """Open the stick; DeviceAccessError or DeviceBusyError when the system does not let us.
+        """Open the stick; DeviceAccessError or DeviceBusyError if the system refuses.
 
         traffic: where to count the bytes.
         """
@@ -103,7 +103,7 @@ class UsbLink:
             raise
 
     def _claim(self) -> None:
-        with contextlib.suppress(NotImplementedError, USBError):  # there is none on most systems
+        with contextlib.suppress(NotImplementedError, USBError):  # absent on most systems
             if self._backend.is_kernel_driver_active(self._handle, INTERFACE):
                 self._backend.detach_kernel_driver(self._handle, INTERFACE)
         doing = f"claiming the stick at {self.stick.bus_path}"
@@ -117,7 +117,7 @@ class UsbLink:
             raise typed_error(error, doing) from error
 
     def close(self) -> None:
-        """Release the device, present or not; harmless when called again."""
+        """Release the device, present or not; repeated calls have no effect."""
         handle, self._handle = self._handle, None
         if handle is None:
             return
@@ -127,11 +127,11 @@ class UsbLink:
             self._backend.close_device(handle)
 
     def reset(self) -> None:
-        """Reset the USB port; the device enumerates again, and all this link is good for is to be closed."""
+        """Reset the USB port; the device enumerates again. The link is unusable afterwards; close it."""
         try:
             self._backend.reset_device(self._open_handle())
         except USBError as error:
-            if error.errno != errno.ENOENT:  # what libusb says when the device comes back as another one
+            if error.errno != errno.ENOENT:  # libusb's error when the device enumerates as another one
                 raise typed_error(error, "resetting the device") from error
 
     def serial_number(self) -> str:
@@ -195,7 +195,7 @@ class UsbLink:
 
     @contextmanager
     def impatient(self) -> Iterator[None]:
-        """Within, control transfers are tried once and not for long: the device may be dead."""
+        """Try control transfers once, with a short timeout, within the context: the device may be dead."""
         before = self._attempts, self._control_timeout
         self._attempts, self._control_timeout = 1, IMPATIENT_MS
         try:
@@ -248,7 +248,7 @@ class UsbLink:
             raise TransferLengthError(f"expected {reception.size} bytes; at least {received} came")
 
     def _receive_rest(self, reception: Reception, received: int) -> int:
-        """Go on where the first read ended early; how many bytes came in all."""
+        """Continue after a short first read; returns the total number of bytes."""
         largest = CONTINUED_READ if reception.size <= MAX_BULK_READ else MAX_BULK_READ
         may_be_empty = received == 0
         while received < reception.size:
@@ -264,7 +264,7 @@ class UsbLink:
         return received
 
     def _piece(self, size: int) -> array[int]:
-        """A buffer of that size, kept for the next time."""
+        """A cached buffer of that size."""
         piece = self._pieces.get(size)
         if piece is None:
             piece = array("B", bytes(size))
@@ -277,21 +277,21 @@ class UsbLink:
         return self._event_of(self._read(ENDPOINT_EVENTS, self._event))
 
     def poll_event(self, timeout_ms: int) -> Event | None:
-        """The next event packet if it comes in time; raises as `read_event`."""
+        """The next event packet if it arrives in time; raises as `read_event`."""
         size = self._poll(ENDPOINT_EVENTS, self._event, timeout_ms)
         return None if size is None else self._event_of(size)
 
     def discard_activations(self, timeout_ms: int) -> bool:
-        """Throw away the next packets of output, if any come in time; whether some came."""
+        """Discard the next packets of output; returns whether any arrived in time."""
         return self._poll(ENDPOINT_ACTIVATIONS, self._piece(CONTINUED_READ), timeout_ms) is not None
 
     def poll_interrupt(self, timeout_ms: int) -> int | None:
-        """The next word of the interrupt endpoint if it comes in time.
+        """The next word of the interrupt endpoint if it arrives in time.
 
-        A word of another length counts as none: it says nothing.
+        A word of another length is ignored.
         """
         buffer = self._piece(_INTERRUPT_BYTES)
-        with contextlib.suppress(NotImplementedError):  # backends that have bulk transfers only
+        with contextlib.suppress(NotImplementedError):  # backends without interrupt transfers
             size = self._poll(ENDPOINT_INTERRUPTS, buffer, timeout_ms)
             return int.from_bytes(buffer.tobytes(), "little") if size == _INTERRUPT_BYTES else None
         return None

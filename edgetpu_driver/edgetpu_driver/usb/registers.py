@@ -81,7 +81,7 @@ class Register(IntEnum):
 
 
 def register_width(address: int) -> int:
-    """Bytes moved by one access: 4 in the 0x1xxxx block, 8 everywhere else."""
+    """Bytes per access: 4 in the 0x1xxxx block, 8 elsewhere."""
     return 4 if address >> 16 == 1 else 8
 
 
@@ -102,7 +102,7 @@ class BitField(NamedTuple):
         return (value & self.mask) >> self.low
 
     def put(self, value: int, field: int) -> int:
-        """A register value with this field replaced."""
+        """`value` with this field replaced."""
         return value & ~self.mask | field << self.low & self.mask
 
 

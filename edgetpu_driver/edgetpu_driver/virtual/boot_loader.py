@@ -1,4 +1,4 @@
-"""A virtual stick in boot mode: the DFU 1.1 state machine that takes the firmware."""
+"""A virtual stick in boot mode: the DFU 1.1 state machine that receives the firmware."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from edgetpu_driver.virtual.usb_descriptors import DFU_BLOCK_SIZE
 _OUT, _IN = 0x21, 0xA1
 _DOWNLOAD, _UPLOAD, _GET_STATUS, _CLEAR_STATUS, _GET_STATE, _ABORT = 1, 2, 3, 4, 5, 6
 _MEMORY_SIZE = 0x8000
-_WRONG_STATE = 0x0E  # errUNKNOWN: what a device says that cannot tell more
+_WRONG_STATE = 0x0E  # errUNKNOWN: unspecified error
 
 
 class BootLoader:
-    """Blocks in order, then one without data; after that a reset starts the firmware."""
+    """Accepts blocks in order, then one without data; a reset then starts the firmware."""
 
     def __init__(self) -> None:
         self.image = b""
@@ -22,7 +22,7 @@ class BootLoader:
         self._blocks = 0
 
     def control(self, request_type: int, request: int, value: int, data: bytes, size: int) -> bytes | None:
-        """Answer a class request, with no bytes where none are asked for; None refuses it (stall)."""
+        """Answer a class request (empty if no data was requested); None is a stall."""
         if (request_type, request) == (_IN, _GET_STATUS):
             return bytes((self._status, 0, 0, 0, self._state, 0))[:size]
         if (request_type, request) == (_IN, _GET_STATE):

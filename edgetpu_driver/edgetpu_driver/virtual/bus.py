@@ -9,7 +9,7 @@ from edgetpu_driver.virtual.pyusb_backend import VirtualEdgeTpu
 
 
 class VirtualBus:
-    """A pyusb backend that shows the sticks given, each in its own port; they share one clock."""
+    """A pyusb backend that presents the given sticks, each in its own port, with a shared clock."""
 
     def __init__(self, *sticks: VirtualEdgeTpu) -> None:
         self._sticks = list(sticks)
@@ -22,7 +22,7 @@ class VirtualBus:
         return (device for stick in self._sticks for device in stick.enumerate_devices())
 
     def swap(self, index: int, stick: VirtualEdgeTpu) -> None:
-        """Pull a stick out and plug in another."""
+        """Unplug a stick and plug in another."""
         self._sticks[index].unplug()
         stick.clock = self.clock
         self._sticks[index] = stick

@@ -18,7 +18,7 @@ _CREDIT_BITS = 21
 
 
 class Silicon:
-    """What is behind the endpoints. TimeoutError: it does not answer; OverflowError: it sends too much."""
+    """The device behind the endpoints; TimeoutError: it does not answer, OverflowError: it sends too much."""
 
     def __init__(self, library: ProgramLibrary, super_speed: bool, boot_mode: bool, celsius: float) -> None:
         self._registers = RegisterFile(celsius)
@@ -27,7 +27,7 @@ class Silicon:
         self.power_on(boot_mode)
 
     def power_on(self, boot_mode: bool) -> None:
-        """Start from nothing, in the boot loader or with the firmware in place."""
+        """Power on, in the boot loader or with the firmware loaded."""
         self._boot_loader = BootLoader()
         self.boot_mode = boot_mode
         self._interrupt_words: deque[int] = deque()
@@ -35,19 +35,19 @@ class Silicon:
         self._processor.reset()
 
     def reset(self) -> bool:
-        """A USB bus reset; whether the stick changes its identity by it."""
+        """A USB bus reset; returns whether the stick changes its identity."""
         starts_firmware = self.boot_mode and self._boot_loader.complete
         self.power_on(self.boot_mode and not starts_firmware)
         return starts_firmware
 
     @property
     def hang_reason(self) -> str:
-        """Why the bulk endpoints do not answer; empty while they do."""
+        """Why the bulk endpoints do not answer; empty if they do."""
         return self._processor.hang_reason
 
     @property
     def begins_program(self) -> bool:
-        """Whether the next bytes to come begin a program."""
+        """Whether the next bytes begin a program."""
         return self._processor.idle
 
     def interrupt(self, interrupt: Interrupt) -> None:
@@ -63,7 +63,7 @@ class Silicon:
         return self._interrupt_words.popleft().to_bytes(4, "little") if self._interrupt_words else b""
 
     def control(self, request_type: int, request: int, value: int, index: int, data: bytes) -> bytes | None:
-        """A control transfer: the answer, no bytes where none are asked for; None is a stall."""
+        """A control transfer: the answer, empty if no data was requested; None is a stall."""
         if self.boot_mode:
             return self._boot_loader.control(request_type, request, value, data, len(data))
         address = index << 16 | value
@@ -86,7 +86,7 @@ class Silicon:
         return content.to_bytes(width, "little")
 
     def take(self, data: bytes) -> bool:
-        """Bytes for the bulk endpoint; False: it takes nothing."""
+        """Bytes for the bulk endpoint; False if it accepts nothing."""
         if self._processor.hang_reason or self.boot_mode:
             return False
         if not self._registers.takes_work or self._registers[Register.multi_bo_ep]:
@@ -96,13 +96,13 @@ class Silicon:
         return True
 
     def compute_seconds(self) -> float:
-        """How long it has computed since this was last asked."""
+        """Compute time since the last call."""
         cycles, self._processor.cycles = self._processor.cycles, 0
         divider = GCB_CLOCK_DIVIDER.of(self._registers[Register.scu_ctrl_3])
         return compute_seconds(cycles, divider) if cycles else 0.0
 
     def give_event(self, size: int) -> QueuedEvent | None:
-        """What one read of the event endpoint gets; None: nothing is there."""
+        """Result of one read of the event endpoint; None if nothing is queued."""
         events = self._processor.events
         if self._processor.hang_reason or self.boot_mode or not events:
             return None
@@ -111,7 +111,7 @@ class Silicon:
         return events.popleft()
 
     def give_outputs(self, size: int) -> tuple[bytes, bool]:
-        """What one read of the activations endpoint gets, and whether it ends before its time is up.
+        """Result of one read of the activations endpoint, and whether it ends before its timeout.
 
         Packets until the buffer is full or one is short; each output starts a new packet.
         """
@@ -124,7 +124,7 @@ class Silicon:
             space = size - len(data)
             if chunk < self._max_packet:
                 count = min(chunk, len(outputs[0]))
-            else:  # all whole packets that fit at once, else the short last one
+            else:  # as many whole packets as fit, else the short last one
                 count = min(space // chunk * chunk or chunk, len(outputs[0]))
             if count > space:
                 raise OverflowError

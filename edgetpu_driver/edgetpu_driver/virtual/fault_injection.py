@@ -1,4 +1,4 @@
-"""Faults by script: which transfer of a virtual stick fails, and how."""
+"""Fault injection: which transfers of a virtual stick fail, and how."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 SLOW_SECONDS = 1.5
-"""How long a slow stick takes to come back; a healthy one is back at once."""
+"""Simulated seconds until a slow stick re-enumerates; a healthy one does so at once."""
 
 
 class Fault(Enum):
-    """What happens instead of the transfer, or to it."""
+    """What happens to a transfer."""
 
     TIMEOUT = auto()
-    """Nothing moves until the time is up."""
+    """No data until the timeout."""
     STALL = auto()
     """The endpoint refuses the transfer."""
     SHORT_PACKET = auto()
-    """Half of the bytes are lost on their way."""
+    """Half of the bytes are lost."""
     EXTRA_BYTES = auto()
-    """Eight bytes more than the chip was to send; of a control transfer, more than was asked for."""
+    """Eight extra bytes from the chip; in a control transfer, more than requested."""
     WRONG_EVENT = auto()
     """The event names interrupt 3."""
     BIT_ERROR = auto()
-    """One bit of the control transfer's data changes on the way."""
+    """One bit of the control transfer's data flips."""
     THERMAL_WARNING = auto()
-    """The transfer passes; the chip warns that it is hot."""
+    """The transfer succeeds; the chip raises its thermal warning."""
     CHIP_FAULT = auto()
-    """The chip stops, with its error registers set."""
+    """The chip stops and sets its error registers."""
     UNPLUG = auto()
-    """The stick leaves the bus and stays away until it is plugged in again."""
+    """The stick leaves the bus until it is plugged in again."""
     REPLUG = auto()
-    """The stick loses power and is back at once, with its firmware."""
+    """The stick loses power and returns at once, with its firmware."""
     REPLUG_IN_BOOT_MODE = auto()
     """The same, waiting for its firmware."""
     SLOW_REENUMERATION = auto()
@@ -39,7 +39,7 @@ class Fault(Enum):
 
 
 class Transfer(Enum):
-    """The transfers a fault can strike."""
+    """Kinds of transfers that faults apply to."""
 
     CONTROL = auto()
     BULK_OUT = auto()
@@ -59,7 +59,7 @@ _STRIKES_ONLY = {
 
 
 def can_strike(fault: Fault, transfer: Transfer) -> bool:
-    """Whether the fault can happen to such a transfer."""
+    """Whether the fault applies to that kind of transfer."""
     return transfer in _STRIKES_ONLY.get(fault, tuple(Transfer))
 
 
@@ -79,13 +79,13 @@ class FaultScript:
 
     @property
     def waiting(self) -> bool:
-        """Whether a fault is still to strike."""
+        """Whether any fault is pending."""
         return bool(self._entries)
 
     def add(self, fault: Fault, on: Transfer, after: int = 0, times: int = 1) -> None:
-        """Let `after` transfers of that kind pass, then strike the next `times` ones.
+        """Inject a fault into the next `times` transfers of that kind, after `after` successful ones.
 
-        ValueError where the fault cannot happen to such a transfer.
+        ValueError if the fault does not apply to that kind of transfer.
         """
         if not can_strike(fault, on):
             raise ValueError(f"{fault.name} cannot strike {on.name} transfers")
@@ -112,7 +112,7 @@ class FaultScript:
 
 
 def flip_bit(data: bytes, seed: int) -> bytes:
-    """The data with one bit changed, another one for every seed."""
+    """The data with one bit flipped; the seed selects the bit."""
     if not data:
         return data
     position = 13 * seed % (8 * len(data))

@@ -1,8 +1,8 @@
 """Wraps an uncompiled quantised graph into the container that the Edge TPU compiler writes.
 
-Google's compiler is closed, so nothing here could run on a real stick. What is real is everything that the
-host has to deal with: the custom operator and its options, the package, parameter caching, DMA hints, output
-tiles, and parameter bytes that cross the wire. The virtual device tells programs by their instruction stream.
+Google's compiler is closed, so these programs cannot run on a real stick. Everything the host handles is
+real: the custom operator and its options, the package, parameter caching, DMA hints, output tiles, and
+parameter bytes that cross the wire. The virtual device tells programs by their instruction stream.
 """
 
 from __future__ import annotations
@@ -63,13 +63,12 @@ _WIRE_TYPES = {
 def pack(graph: bytes, *, name: str, token: int | None = None) -> bytes:
     """The compiled model of a quantised .tflite graph, for the virtual device; always the same bytes.
 
-    Inputs and outputs keep name, shape, dtype and quantisation. The instruction stream that runs depends on
-    everything in the graph but the values of its weights, and on the place of the parameters; the one that
-    caches these, on their number and place only. The parameters are laid out as edgetpu_compiler does where
-    that is known (parameter_blob), otherwise as in `plain_parameters.parameters_of`. `token`: the caching
-    token of models that are to be in the chip's memory together; each then has a place of its own there.
-    Raises ModelFormatError for a malformed graph and ModelUnsupportedError for one whose inputs and outputs
-    the chip cannot have.
+    Inputs and outputs keep name, shape, dtype and quantisation. The execution program depends on everything
+    in the graph except the weight values, and on the address of the parameters; the caching program depends
+    on the number and address of the parameters only. Parameters have edgetpu_compiler's layout if it is known
+    (weights.compiler_layout), otherwise the packed layout (weights.packed_layout). `token`: the caching token
+    shared by models that are to be resident together; each then has its own address. Raises ModelFormatError
+    for a malformed graph and ModelUnsupportedError for one whose inputs and outputs the chip cannot have.
     """
     subgraph = parse_model(graph).subgraphs[0]
     _check(subgraph)
@@ -153,7 +152,7 @@ def _executables(
 
 
 def _parameters(graph: bytes) -> ParameterBlobs:
-    """As edgetpu_compiler lays them out where that is known, else one weight after the other."""
+    """In edgetpu_compiler's layout if it is known, else the packed layout."""
     try:
         return encode_parameters(parse_model(graph))
     except ModelUnsupportedError:
@@ -187,7 +186,7 @@ def _parameter_transfer(parameters: bytes) -> Sequence[Hint]:
 
 
 def _batch(spec: TensorSpec) -> int:
-    """The extent of everything before (y, x, z); a tensor of one dimension has no batch."""
+    """The batch size: the product of all dimensions before (y, x, z); 1 for a tensor of one dimension."""
     return prod(spec.shape[: max(1, len(spec.shape) - 3)]) if len(spec.shape) > 1 else 1
 
 
@@ -210,7 +209,7 @@ def _output_layer(spec: TensorSpec) -> Layer:
 
 def _layer(spec: TensorSpec, shape: tuple[int, int, int], elements: int) -> Layer:
     data_type = _WIRE_TYPES[spec.dtype]
-    # The wire's numbers are unsigned.
+    # Values on the wire are unsigned.
     shift = 1 << (8 * data_type.size - 1) if data_type.is_signed_fixed else 0
     return Layer(
         name=spec.name,

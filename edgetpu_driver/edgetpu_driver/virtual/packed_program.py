@@ -1,8 +1,7 @@
-"""Machine code for the virtual Edge TPU: instruction streams of the real form that only carry a digest.
+"""Programs for the virtual Edge TPU: instruction streams of the real form that carry only a digest.
 
-What an instruction computes is known in part only, so no real program can be written here. These streams have
-the real frame, load the addresses that real ones load, and hold in the immediates of scalar moves a sequence
-that the digest determines, so that every program has bytes of its own.
+These streams have the real frame and load the addresses that real programs load. The immediates of their
+scalar moves hold a sequence derived from the digest, so that every program is unique.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _ADDRESS_BIT = next(field.position for field in FIELDS if field.name == "imm_sca
 def bitstream(
     digest: bytes, length: int, inputs: Sequence[str], outputs: Sequence[str]
 ) -> InstructionBitstream:
-    """A program of `length` instructions that depends on the digest and nothing else.
+    """A program of `length` instructions that depends only on the digest.
 
     inputs, outputs: names of the layers whose addresses it loads, besides those of parameters and scratch.
     """
@@ -40,7 +39,7 @@ def bitstream(
 def _address_targets(
     inputs: Sequence[str], outputs: Sequence[str]
 ) -> list[tuple[Description, str, Position]]:
-    """Which addresses a program loads, in the order of real ones."""
+    """The addresses that a program loads, in the order of real programs."""
     lower, upper = Position.LOWER_32BIT, Position.UPPER_32BIT
     targets = [(Description.PARAMETER, "", lower), (Description.PARAMETER, "", upper)]
     if outputs:
@@ -52,5 +51,5 @@ def _address_targets(
 
 
 def _words(digest: bytes, count: int) -> list[int]:
-    """32-bit words drawn from the digest."""
+    """32-bit words derived from the digest."""
     return [int(word) for word in np.frombuffer(hashlib.shake_256(digest).digest(4 * count), "<u4")]

@@ -37,9 +37,9 @@ class QueuedEvent:
 
 
 class Processor:
-    """Runs the programs of a library; anything out of order makes it hang until it is reset.
+    """Runs the programs of a library; anything unexpected makes it hang until it is reset.
 
-    It knows only what arrives: the program by its instructions, parameters and inputs by their frames.
+    It sees only what arrives: instructions, parameters and inputs in frames.
     """
 
     def __init__(self, library: ProgramLibrary) -> None:
@@ -47,12 +47,12 @@ class Processor:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, the parameters in memory too."""
+        """Reset everything, including parameters in memory."""
         self.hang_reason = ""
         self.outputs: deque[memoryview] = deque()
         self.events: deque[QueuedEvent] = deque()
         self.cycles = 0
-        """Of the main clock, spent since somebody last set this to 0."""
+        """Cycles of the main clock since this was last set to 0."""
         self._stream = bytearray()
         self._parameters: dict[bytes, bytes] = {}
         self._tokens: set[int] = set()
@@ -77,7 +77,7 @@ class Processor:
 
     @property
     def credits(self) -> tuple[int, int, int]:
-        """How many units of 8 bytes it would take now: instructions, inputs, parameters."""
+        """Units of 8 bytes it would accept now: instructions, inputs, parameters."""
         if self.hang_reason or self.outputs:
             return 0, 0, 0
         if self._program is None:
@@ -115,11 +115,11 @@ class Processor:
         step = self._steps[0]
         if isinstance(step, InstructionHint):
             return Tag.INSTRUCTIONS, len(program.executable.bitstreams[step.chunk].data)
-        assert isinstance(step, DmaHint)  # it waits for nothing else
+        assert isinstance(step, DmaHint)  # it expects nothing else
         return _TAG_OF[step.description], step.size
 
     def _fits(self, tag: int, length: int) -> bool:
-        """Whether a frame with that header may come now; a chip that gets another one waits for ever."""
+        """Whether a frame with that header is accepted now; any other one makes the chip hang."""
         if self._program is None:
             if tag != Tag.INSTRUCTIONS:
                 self.hang(f"no known program starts with a frame with tag {tag} of {length} bytes")
@@ -163,7 +163,7 @@ class Processor:
         target[step.offset : end] = payload
 
     def _proceed(self, program: Program, event_tags: int) -> None:
-        """Do what the program does on its own until it needs another frame."""
+        """Run the program until it needs another frame."""
         while self._steps:
             step = self._steps[0]
             if isinstance(step, InterruptHint):
@@ -179,7 +179,7 @@ class Processor:
         self._finish()
 
     def _report(self, event_tags: int, tag: int, size: int, ends_inference: bool = False) -> None:
-        """Queue the event of a finished transfer if the host wants to know of such."""
+        """Queue the event of a finished transfer if the host enabled its tag."""
         if event_tags >> tag & 1:
             self.events.append(QueuedEvent(EVENT.pack(0, size, tag), ends_inference))
 
@@ -194,7 +194,7 @@ class Processor:
         return self._results[step.name][step.offset : end].ljust(step.size, b"\0")
 
     def _keep_parameters(self, program: Program) -> None:
-        """What stays in memory: the parameters of one caching token, until others take their place."""
+        """Update the parameter memory, which keeps parameters of one caching token until replaced."""
         if program.type is ExecutableType.PARAMETER_CACHING:
             common = self._tokens & program.tokens - {0}
             if not common:

@@ -1,4 +1,4 @@
-"""What a virtual Edge TPU can run: programs by the digest of their instructions, and their graphs."""
+"""Programs that a virtual Edge TPU can run, by the digest of their instructions, with their graphs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_REMEMBERED = 64
 
 
 class Program:
-    """One executable as the chip knows it: what to expect, in which order, and what to compute from it."""
+    """One executable as the chip sees it: expected transfers in order, and the computation."""
 
     def __init__(self, executable: Executable, cached_parameters: bytes) -> None:
         self.executable = executable
@@ -35,7 +35,7 @@ class Program:
         self.steps: tuple[Step, ...] = tuple(h for h in executable.hints if not isinstance(h, FenceHint))
         self.tokens = {executable.parameter_caching_token}
         self.cached_parameters = cached_parameters
-        """Digest of the program that puts this one's parameters into memory; empty if it needs none there."""
+        """Digest of the caching program of this program's parameters; empty if it needs none."""
         self.models: list[ReferenceModel] = []
         """Models of these instructions; they may differ in their parameters."""
 
@@ -46,11 +46,11 @@ class Program:
 
     @property
     def cycles(self) -> int:
-        """Of the chip's main clock, for the arithmetic of one run."""
+        """Cycles of the chip's main clock for the arithmetic of one run."""
         return self.models[0].cycles if self.models else 0
 
     def is_bitstream(self, chunk: int, payload: bytes) -> bool:
-        """Whether these are the instructions of that chunk, whatever addresses the host put into them."""
+        """Whether these are the instructions of that chunk, ignoring addresses inserted by the host."""
         bitstream = self.executable.bitstreams[chunk]
         if payload == bitstream.data:
             return True
@@ -62,7 +62,7 @@ class Program:
     def evaluate(
         self, inputs: Mapping[str, bytearray], cached: bytes | None, streamed: bytes
     ) -> dict[str, bytes]:
-        """All output layers as sent; noise when the parameters in memory are not those of a model taught."""
+        """All output layers as sent; noise unless the parameters in memory are those of a registered model."""
         if cached is not None or not self.cached_parameters:
             for model in self.models:
                 results = model.evaluate(inputs, cached or b"", streamed)
@@ -78,13 +78,13 @@ class ProgramLibrary:
     def __init__(self) -> None:
         self._programs: dict[bytes, Program] = {}
         self._forms: dict[int, set[_Fields]] = {}
-        """Where bitstreams of a length have their address fields."""
+        """Positions of the address fields in bitstreams of a given length."""
         self._found: dict[bytes, Program] = {}
 
     def register_model(self, compiled: CompiledModel, source_graph: bytes) -> None:
-        """Add the programs of a compiled model; source_graph, an uncompiled .tflite file, says what they do.
+        """Add the programs of a compiled model, which compute what source_graph, a .tflite file, defines.
 
-        ModelUnsupportedError when the two do not belong together.
+        ModelUnsupportedError if the two do not belong together.
         """
         model = ReferenceModel(compiled, source_graph)
         caching = compiled.caching
@@ -94,7 +94,7 @@ class ProgramLibrary:
         program.models = [model, *(each for each in program.models if not each.computes_as(model))]
 
     def find(self, instructions: bytes) -> Program | None:
-        """The program whose first bitstream this is, whatever addresses the host put into it."""
+        """The program with this first bitstream, ignoring addresses inserted by the host."""
         program = self._found.get(instructions)
         if program is None:
             program = self._search(instructions)
@@ -141,7 +141,7 @@ def _fields(bitstream: InstructionBitstream) -> _Fields:
 
 
 def _normal(instructions: bytes, fields: _Fields) -> bytes:
-    """The instructions without the addresses that a host may put into them."""
+    """The instructions with all address fields zeroed."""
     data = bytearray(instructions)
     for bit in fields:
         write_field(data, bit, 0)
@@ -149,6 +149,6 @@ def _normal(instructions: bytes, fields: _Fields) -> bytes:
 
 
 def _noise(size: int, name: str, seed: bytes) -> bytes:
-    """Bytes that look like a result and are none; the same for the same seed."""
+    """Noise in place of a result; deterministic by seed."""
     digest = hashlib.sha256(name.encode() + seed).digest()
     return np.random.default_rng(list(digest)).bytes(size)

@@ -35,7 +35,7 @@ _LEAVES = (Fault.UNPLUG, Fault.REPLUG, Fault.REPLUG_IN_BOOT_MODE, Fault.SLOW_REE
 
 
 class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
-    """One stick on a bus of its own. It answers as the silicon would, in simulated time.
+    """One virtual stick on its own bus. It behaves like the silicon, in simulated time.
 
     `register_model(compiled, source)` names what it can run. It learns of a model only what crosses the bus
     (instructions, with or without addresses, parameters, inputs) and looks the instructions up in its
@@ -77,15 +77,15 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         self._inference_start = 0.0
         self._lock = threading.RLock()
 
-    # What a test or a person does to it.
+    # Control from tests and users.
 
     def register_model(
         self, compiled: CompiledModel | str | Path | bytes, source: str | Path | bytes
     ) -> VirtualEdgeTpu:
-        """Let it run a compiled model as its source graph computes; paths, bytes or a parsed model.
+        """Register a compiled model with the source graph that defines its results.
 
-        Returns the stick itself. Raises what CompiledModel.load raises, and ModelUnsupportedError when the
-        two do not belong together.
+        Returns the stick itself. Raises what CompiledModel.load raises, and ModelUnsupportedError if the two
+        do not belong together.
         """
         if isinstance(compiled, bytes):
             compiled = CompiledModel.parse(compiled)
@@ -99,16 +99,16 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
     """The name of `register_model` in version 0.1."""
 
     def fail(self, fault: Fault, on: Transfer, after: int = 0, times: int = 1) -> None:
-        """Let `after` transfers of that kind pass, then strike the next `times` ones."""
+        """Inject a fault into the next `times` transfers of that kind, after `after` successful ones."""
         self.faults.add(fault, on, after, times)
 
     def unplug(self) -> None:
-        """Pull the stick out; it loses power."""
+        """Unplug the stick; it loses power."""
         with self._lock:
             self._port.leave()
 
     def plug(self, boot_mode: bool = False, after: float = 0.0) -> None:
-        """Put the stick back into its port, by default with its firmware already loaded.
+        """Plug the stick back into its port, by default with its firmware already loaded.
 
         after: simulated seconds until it shows on the bus.
         """
@@ -123,12 +123,12 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
 
     @property
     def is_plugged(self) -> bool:
-        """Whether it is in its port, on the bus or about to be."""
+        """Whether the stick is plugged in, even if not yet enumerated."""
         return self._port.is_plugged
 
     @property
     def hang_reason(self) -> str:
-        """Why the chip hangs; empty while it does not."""
+        """Why the chip hangs; empty if it does not."""
         return self._silicon.hang_reason
 
     # The backend interface: enumeration and descriptors.
@@ -139,10 +139,10 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         return iter((Handle(self, self._port.enumeration),) if there else ())
 
     def get_parent(self, dev: Handle) -> None:
-        """The stick sits on the root hub."""
+        """The stick is on the root hub."""
 
     def get_device_descriptor(self, dev: Handle) -> SimpleNamespace:
-        """With the identity of the moment."""
+        """The descriptor of the current identity."""
         port, boot_mode = self._port, self._silicon.boot_mode
         return descriptors.device_descriptor(
             boot_mode, self._super_speed, port.bus, port.ports, port.address, bool(self._serial)
@@ -180,7 +180,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
     # Opening, claiming, resetting.
 
     def open_device(self, dev: Handle) -> Handle:
-        """Any number of times, as long as the enumeration is current."""
+        """Open a handle; any number may be open for the current enumeration."""
         self._check(dev)
         return Handle(self, dev.enumeration)
 
@@ -201,17 +201,17 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         return 1
 
     def claim_interface(self, dev_handle: Handle, intf: int) -> None:
-        """One handle at a time."""
+        """Claim the interface for one handle at a time."""
         with self._lock:
             self._check(dev_handle)
             self._port.claim(dev_handle)
 
     def release_interface(self, dev_handle: Handle, intf: int) -> None:
-        """Let another handle claim it."""
+        """Release the interface."""
         self._port.release(dev_handle)
 
     def reset_device(self, dev_handle: Handle) -> None:
-        """Reset the chip; a stick that has just got its firmware enumerates anew under its other identity."""
+        """Reset the chip; a stick with newly loaded firmware re-enumerates under its other identity."""
         with self._lock:
             self._check(dev_handle)
             gone = self._strike(dev_handle, Transfer.RESET, 0) in _LEAVES
@@ -222,7 +222,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
                 raise USBError("Entity not found", errno=errno.ENOENT)
 
     def is_kernel_driver_active(self, dev_handle: Handle, intf: int) -> bool:
-        """No kernel driver knows the stick."""
+        """No kernel driver is attached."""
         return False
 
     # Transfers.
@@ -275,7 +275,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         return descriptors.string_descriptor(value & 0xFF, self._serial)
 
     def bulk_write(self, dev_handle: Handle, ep: int, intf: int, data: array[int], timeout: int) -> int:
-        """Framed data to endpoint 1; a chip that hangs takes nothing."""
+        """Framed data to endpoint 1; a hung chip accepts nothing."""
         with self._lock:
             fault = self._strike(dev_handle, Transfer.BULK_OUT, timeout)
             self._port.check_claimed(dev_handle)
@@ -347,14 +347,14 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
             return len(word)
 
     def clear_halt(self, dev_handle: Handle, ep: int) -> None:
-        """A stall does not last."""
+        """Clear a stall; stalls are not sticky."""
         self._check(dev_handle)
 
     def _check(self, handle: Handle) -> None:
         self._port.check(handle, self.clock.monotonic())
 
     def _strike(self, handle: Handle, transfer: Transfer, timeout: int) -> Fault | None:
-        """Let the script's fault for this transfer happen; one that spoils only the data is returned."""
+        """Apply the scripted fault of this transfer; a fault that only changes data is returned."""
         self._check(handle)
         fault = self.faults.strike(transfer)
         if fault is None:

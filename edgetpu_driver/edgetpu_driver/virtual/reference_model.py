@@ -1,4 +1,4 @@
-"""What a compiled model computes: the graph it was compiled from, with the weights that crossed the bus."""
+"""The reference for a compiled model: its source graph, run with the weights that crossed the bus."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from edgetpu_driver.weights.locations import SidecarFiles, WeightPlace, weight_p
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
 from edgetpu_driver.weights.quantisation import choose, weight_tensors
 
-_SAME_MULTIPLIER = 1e-6  # relative; headers agree with the graph within a unit in the last place
+_SAME_MULTIPLIER = 1e-6  # relative; headers agree with the graph within one unit in the last place
 
 
 class _Engine(Protocol):
@@ -37,7 +37,7 @@ class _Engine(Protocol):
 
 
 class ReferenceModel:
-    """A compiled model and the graph it was compiled from, which says what its program computes.
+    """A compiled model and its source graph, which defines what the program computes.
 
     Where the layout of the parameters is known (that of virtual.packer, those of parameter_blob) the weights
     are those that crossed the bus, and so are those whose places a sidecar lists; elsewhere the graph's stand
@@ -45,9 +45,9 @@ class ReferenceModel:
     """
 
     def __init__(self, compiled: CompiledModel, source: bytes) -> None:
-        """ModelUnsupportedError unless inputs and outputs of the two correspond one to one, in order.
+        """Raises ModelUnsupportedError unless inputs and outputs of the two correspond one to one, in order.
 
-        Where operators of the graph were left to the CPU, tensors within it may correspond by name instead.
+        If operators of the graph were left to the CPU, inner tensors may correspond by name instead.
         """
         source = _compiled_part(compiled, source)
         self._model = parse_model(source)
@@ -56,7 +56,7 @@ class ReferenceModel:
         _check_same("input", compiled.inputs, inputs)
         _check_same("output", compiled.outputs, outputs)
         self.cycles = compute_cycles(graph)
-        """Of the chip's main clock, for one inference."""
+        """Cycles of the chip's main clock for one inference."""
         self._source = source
         self._own = _parameters(compiled)
         self._packed = parameters_of(source) == b"".join(self._own)
@@ -73,16 +73,16 @@ class ReferenceModel:
         self._engines: dict[tuple[bytes, bytes], _Engine | None] = {}
 
     def computes_as(self, other: ReferenceModel) -> bool:
-        """Whether it is the same model, taught again."""
+        """Whether it is the same model, registered again."""
         listed = self._places or other._places
         return not listed and (self._source, self._own) == (other._source, other._own)
 
     def evaluate(
         self, inputs: Mapping[str, bytearray], cached: bytes, streamed: bytes
     ) -> dict[str, bytes] | None:
-        """Output layers as the chip sends them, from input layers as it received them.
+        """Compute output layers, as the chip sends them, from input layers as received.
 
-        None when these parameters are not those of this model.
+        None if the parameters are not those of this model.
         """
         engine = self._engine(cached, streamed)
         if engine is None:
@@ -97,7 +97,7 @@ class ReferenceModel:
     def _engine(self, cached: bytes, streamed: bytes) -> _Engine | None:
         key = (cached, streamed)
         if key not in self._engines:
-            self._engines.clear()  # one set of parameters at a time is in use
+            self._engines.clear()  # one set of parameters is in use at a time
             self._engines[key] = self._make_engine(cached, streamed)
         return self._engines[key]
 
@@ -108,7 +108,7 @@ class ReferenceModel:
             try:
                 return self._engine_of(self._layout.decode(ParameterBlobs(cached, streamed)))
             except EdgeTpuError:
-                return None  # bytes that mean nothing
+                return None  # meaningless bytes
         if self._places:
             return self._engine_of_places(cached, streamed)
         own_cached, own_streamed = self._own
@@ -128,7 +128,7 @@ class ReferenceModel:
         return CpuEngine(graph)
 
     def _engine_of_places(self, cached: bytes, streamed: bytes) -> _Engine | None:
-        """The graph with the weights at the listed places, where nothing else differs."""
+        """The graph with the weights at the listed locations, provided nothing else differs."""
         blobs = [np.frombuffer(blob, np.uint8).copy() for blob in (cached, streamed)]
         own = [np.frombuffer(blob, np.uint8) for blob in self._own]
         if [blob.size for blob in blobs] != [blob.size for blob in own]:
@@ -143,7 +143,7 @@ class ReferenceModel:
         return CpuEngine(graph) if unchanged else None
 
     def _listed_places(self, compiled: CompiledModel) -> tuple[WeightPlace, ...]:
-        """The places that a sidecar beside the file lists, for the tensor of the graph that they are of."""
+        """The weight locations listed in a sidecar file, by the tensor of the graph."""
         try:
             (place,) = weight_places(compiled, replace(SidecarFiles.beside(compiled.path), graph=b""))
             tensor = choose(weight_tensors(self._model), "")
@@ -152,7 +152,7 @@ class ReferenceModel:
         return (replace(place, tensor=tensor),) if tensor.shape == place.tensor.shape else ()
 
     def _known_layout(self) -> ParameterLayout | None:
-        """The layout of the parameters, if it is known and the file's own are of it."""
+        """The layout of the parameters, if it is known and matches the file's own."""
         try:
             layout = parameter_layout(self._model)
             layout.decode(ParameterBlobs(*self._own))
@@ -162,7 +162,7 @@ class ReferenceModel:
 
 
 class _Dense:
-    """A Dense layer whose multipliers are not the graph's: the arithmetic of the chip itself.
+    """A Dense layer with other multipliers than the graph's, in the chip's own arithmetic.
 
     output[r] = clamp(round(m[r] * sum(w[r, c] * (x[c] - zero point of x))) + zero point of the output)
     """
@@ -189,13 +189,13 @@ class _Dense:
 
 
 def _parameters(compiled: CompiledModel) -> tuple[bytes, bytes]:
-    """A model's own parameters: those kept on the chip, those sent with every inference."""
+    """A model's own parameters: cached and streamed."""
     cached = compiled.caching.parameters if compiled.caching else b""
     return bytes(cached), bytes(compiled.execution.parameters)
 
 
 def _compiled_part(compiled: CompiledModel, source: bytes) -> bytes:
-    """The part of a graph that was compiled for the chip, if it does not have all operators."""
+    """The subgraph that was compiled for the chip, if other operators were left to the CPU."""
     if not compiled.cpu_operators:
         return source
     try:

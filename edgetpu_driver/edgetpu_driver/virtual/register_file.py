@@ -1,4 +1,4 @@
-"""The registers of a virtual Edge TPU: reset values, and what writing them does."""
+"""The registers of a virtual Edge TPU: reset values and the effects of writes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RegisterFile:
         self.reset()
 
     def reset(self) -> None:
-        """Back to the values after power-on."""
+        """Restore the power-on values."""
         thermometer = TEMPERATURE_CODE.put(0, round(662 - (self._celsius - 0.55) * 4))
         self._values = {
             **_RESET_VALUES,
@@ -70,13 +70,13 @@ class RegisterFile:
         }
 
     def raise_interrupt(self, interrupt: Interrupt) -> bool:
-        """Note an interrupt in its status; whether the host wants a word on it."""
+        """Record an interrupt in its status; returns whether the host enabled it."""
         control, status = _INTERRUPTS[interrupt]
         self._values[status] = 1
         return self[control] == 1
 
     def set_error(self) -> None:
-        """What the registers say after a fatal error of the host interface block."""
+        """Set the registers as after a fatal error of the host interface block."""
         self._values[Register.hib_error_status] = _FATAL_HIB_ERROR
         self._values[Register.hib_first_error_status] = _FATAL_HIB_ERROR
         self._values[Register.currentPc] = _STOPPED_AT
@@ -86,11 +86,11 @@ class RegisterFile:
         return self._values.get(register, 0)
 
     def read(self, address: int) -> int | None:
-        """The value the host gets; None: no answer."""
+        """Value read by the host; None if there is no answer."""
         return None if self._out_of_reach(address) else self._values.get(address, 0)
 
     def write(self, address: int, value: int) -> bool:
-        """A write by the host and its consequences; False: no answer."""
+        """Apply a write by the host; False if there is no answer."""
         if self._out_of_reach(address):
             return False
         if address in _READ_ONLY:
@@ -111,12 +111,12 @@ class RegisterFile:
 
     @property
     def asleep(self) -> bool:
-        """Whether the chip's memories are without power."""
+        """Whether the chip's memories are powered down."""
         return POWER_STATE.of(self[Register.scu_ctrl_3]) == _ASLEEP
 
     @property
     def takes_work(self) -> bool:
-        """Whether everything that an inference needs is switched on."""
+        """Whether everything needed for an inference is enabled."""
         engines = (*RUN_CONTROLS, *TILE_RUN_CONTROLS)
         return not self.asleep and all(self[register] == 1 for register in engines)
 

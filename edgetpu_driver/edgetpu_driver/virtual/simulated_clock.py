@@ -1,10 +1,10 @@
-"""Simulated time: waiting is free and only counted."""
+"""Simulated time: sleeping returns at once and advances the clock."""
 
 from __future__ import annotations
 
 
 class SimulatedClock:
-    """A clock that stands still until somebody sleeps on it or a transfer times out."""
+    """A clock that advances only by sleeps and transfers."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -14,5 +14,5 @@ class SimulatedClock:
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Put the clock forward, at once."""
+        """Advance the clock."""
         self._now += seconds

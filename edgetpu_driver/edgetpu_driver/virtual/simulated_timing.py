@@ -1,8 +1,7 @@
-"""How long things take on a virtual stick: transfers by the link, computing by the clock of the chip.
+"""Timing model of a virtual stick: transfers by link speed, computation by chip clock.
 
-Bandwidth and latency of the faster link are such that Dense inferences and uploads take what they are
-reported to take on a USB 3 port: 0.27 to 0.29 ms for 256 x 256 with parameters in memory, 5.6 ms for the
-first of 1024 x 1024.
+Bandwidth and latency of the faster link reproduce the reported times of Dense inferences and uploads on a USB
+3 port: 0.27 to 0.29 ms for 256 x 256 with parameters in memory, 5.6 ms for the first of 1024 x 1024.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ from math import prod
 
 from edgetpu_driver.tflite.model_reader import Operator, Subgraph
 
-_CLOCK_HZ = (500e6, 250e6, 125e6, 63e6)  # by the clock divider
+_CLOCK_HZ = (500e6, 250e6, 125e6, 63e6)  # main clock rates by clock divider
 _TILES_PER_SIDE = 4
 _TILES = _TILES_PER_SIDE**2
-_CELLS = 64  # per tile; each has its own output channel
-_LANES = 4  # input channels that a cell takes at once
+_CELLS = 64  # cells per tile; each computes its own output channel
+_LANES = 4  # input channels per cell and cycle
 
 
 @dataclass(frozen=True)
 class LinkTiming:
-    """One way of being connected."""
+    """Timing of one link speed."""
 
     transfer_seconds: float
-    """That every bulk transfer takes besides its bytes: the host's turn-around included."""
+    """Fixed time of a bulk transfer in seconds, including the host's turnaround."""
     control_seconds: float
     bytes_per_second: float
 
@@ -38,7 +37,7 @@ HIGH_SPEED = LinkTiming(transfer_seconds=125e-6, control_seconds=250e-6, bytes_p
 
 
 def compute_seconds(cycles: int, clock_divider: int) -> float:
-    """Seconds for so many cycles of the chip's main clock."""
+    """Seconds for a number of cycles of the chip's main clock."""
     return cycles / _CLOCK_HZ[clock_divider]
 
 

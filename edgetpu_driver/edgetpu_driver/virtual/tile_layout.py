@@ -1,4 +1,4 @@
-"""Cuts an output among the chip's tiles as the vendor's compiler does."""
+"""Distributes an output over the chip's tiles as the vendor's compiler does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHANNEL_ALIGNMENT = 4
 
 
 def round_up(value: int, multiple: int) -> int:
-    """The smallest multiple that is not less than the value."""
+    """Round up to a multiple."""
     return -(-value // multiple) * multiple
 
 
@@ -43,7 +43,7 @@ def output_layout(shape: tuple[int, int, int]) -> OutputLayout:
 
 
 def padded_elements(shape: tuple[int, int, int]) -> int:
-    """Elements of an output on the wire, the padding of its pixels included."""
+    """Elements of an output on the wire, including the padding of its pixels."""
     y_dim, x_dim, z_dim = shape
     return y_dim * x_dim * round_up(z_dim, _CHANNEL_ALIGNMENT)
 

@@ -18,14 +18,14 @@ _DFU_FUNCTIONAL = struct.pack("<BBBHHH", 9, 0x21, _DFU_ATTRIBUTES, 0, DFU_BLOCK_
 
 
 def max_packet(super_speed: bool) -> int:
-    """Bytes of a full bulk packet."""
+    """Maximum bulk packet size, bytes."""
     return 1024 if super_speed else 512
 
 
 def device_descriptor(
     boot_mode: bool, super_speed: bool, bus: int, ports: tuple[int, ...], address: int, has_serial: bool
 ) -> SimpleNamespace:
-    """The device descriptor with the place on the bus, as pyusb's libusb backend adds it."""
+    """The device descriptor with the bus position, as pyusb's libusb backend adds it."""
     vendor, product = BOOT_ID if boot_mode else APPLICATION_ID
     return SimpleNamespace(
         bLength=18,

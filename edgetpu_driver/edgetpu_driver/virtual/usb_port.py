@@ -1,4 +1,4 @@
-"""Where a virtual stick is plugged in: whether it is there, as which enumeration, and who has claimed it."""
+"""The USB port of a virtual stick: presence, enumeration and claimed interface."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from usb.core import USBError
 
 
 class Handle:
-    """A stick as enumerated once, or that opened; a new enumeration makes it stale."""
+    """A device handle for one enumeration; a new enumeration makes it stale."""
 
     def __init__(self, stick: Any, enumeration: int) -> None:
         self.stick = stick
@@ -17,7 +17,7 @@ class Handle:
 
 
 class Port:
-    """Raises the errors that libusb gives: ENODEV without the stick, EBUSY while another has it."""
+    """Raises libusb's errors: ENODEV if the stick is absent, EBUSY if another handle has claimed it."""
 
     def __init__(self, bus: int, ports: tuple[int, ...]) -> None:
         self.bus = bus
@@ -28,31 +28,31 @@ class Port:
 
     @property
     def address(self) -> int:
-        """On the bus; another one after every enumeration."""
+        """USB address; changes at every enumeration."""
         return 1 + self.enumeration % 127
 
     def enumerate(self, at: float) -> None:
-        """Let the stick appear anew at that time; who had it open has it no more."""
+        """Re-enumerate the stick at a given time. Existing handles become stale."""
         self.enumeration += 1
         self._claimed_by = None
         self._there_since = at
 
     def leave(self) -> None:
-        """Let the stick disappear."""
+        """Remove the stick."""
         self._there_since = None
         self._claimed_by = None
 
     @property
     def is_plugged(self) -> bool:
-        """Whether the stick is there or about to appear."""
+        """Whether the stick is present or about to appear."""
         return self._there_since is not None
 
     def is_there(self, now: float) -> bool:
-        """Whether a stick shows on the bus."""
+        """Whether the stick is enumerated on the bus."""
         return self._there_since is not None and now >= self._there_since
 
     def check(self, handle: Handle, now: float) -> None:
-        """Raise ENODEV unless the stick is there as the handle knows it."""
+        """Raise ENODEV if the stick is absent or the handle is stale."""
         if handle.enumeration != self.enumeration or not self.is_there(now):
             raise USBError("No such device (it may have been disconnected)", errno=errno.ENODEV)
 
@@ -67,11 +67,11 @@ class Port:
             raise USBError("Resource busy", errno=errno.EBUSY)
 
     def claim(self, handle: Handle) -> None:
-        """One handle at a time."""
+        """Claim the interface for one handle at a time."""
         self.check_free(handle)
         self._claimed_by = handle
 
     def release(self, handle: Handle) -> None:
-        """Let another handle claim it."""
+        """Release the interface."""
         if self._claimed_by is handle:
             self._claimed_by = None

@@ -1,7 +1,7 @@
 """Address fields: 32-bit values at any bit of a bitstream, which the host may fill in before sending it.
 
-In every compiled program seen they are the imm_scalar of a MOVI, so they stand at bit 70 of a word. Where
-the fields stay zero, addresses are offsets within what is transferred.
+In every compiled program seen they are the imm_scalar of a MOVI, so they are at bit 70 of a word. Fields that
+stay zero make addresses offsets within the transferred data.
 """
 
 from __future__ import annotations

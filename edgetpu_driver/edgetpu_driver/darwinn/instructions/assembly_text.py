@@ -2,8 +2,8 @@
 
     00b0: enable_scalar=1 v_op=0xa v_offset=1 vs_reg=5 s_op=MOVI s_x=6 imm_scalar=0x10800  # s6 = 0x10800
 
-The number before the colon is the word's byte offset. It and what follows a # are for the reader and may be
-left out; a line without a field is a word of zeros if it has an offset, and nothing otherwise.
+The number before the colon is the word's byte offset. The offset and comments after # are optional. A line
+without fields is a word of zeros if it has an offset; otherwise it is ignored.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _value(name: str, value: int) -> str:
 
 
 def _comment(instruction: Instruction) -> str:
-    """What a word does, as far as that is known."""
+    """What a word does, if known."""
     if instruction.enable_scalar and not instruction.enable_vector and instruction.branch in _FRAME:
         name = _FRAME[Branch(instruction.branch)]
         return name if instruction.branch == Branch.HALT else f"{name}, {instruction.length_bits} bits"

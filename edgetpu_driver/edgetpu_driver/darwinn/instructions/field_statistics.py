@@ -13,8 +13,8 @@ from edgetpu_driver.darwinn.instructions.instruction_word import field_arrays
 def field_statistics(bitstreams: Iterable[bytes]) -> dict[str, dict[int, int]]:
     """Counts over all words of all bitstreams: field name to value to count, both in ascending order.
 
-    Words that continue a vector instruction are counted like any other, since where instructions start is
-    not known. ModelFormatError unless each bitstream is a whole number of words.
+    Continuation words of vector instructions are counted like any other word, because instruction boundaries
+    are not known here. ModelFormatError unless each bitstream is a whole number of words.
     """
     tables = [field_arrays(data) for data in bitstreams]
     if not tables:

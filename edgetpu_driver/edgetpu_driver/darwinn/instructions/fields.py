@@ -42,7 +42,7 @@ FIELDS = (
 """From the least significant bit on, without gaps; the names are those of the published decoding."""
 
 LENGTH = Field("length", 19, 32)
-"""The length in bits that start and end markers hold in the place of imm_size and what follows it.
+"""The length in bits that start and end markers hold instead of imm_size and the fields above it.
 
 The published decoding gives it the 12 bits of imm_size. Compiled programs use up to 21 bits, and all bits
 from 51 on are zero in them; the width of 32 is an assumption that they do not contradict.
@@ -50,7 +50,7 @@ from 51 on are zero in them; the width of 32 is an assumption that they do not c
 
 
 class Branch(IntEnum):
-    """Values of the field branch that frame a program; others occur and are not understood."""
+    """Values of the field branch that frame a program; other values occur but are not understood."""
 
     NONE = 0x00
     HALT = 0x01
@@ -84,7 +84,7 @@ IMMEDIATE = 0x20
 
 
 class VectorOp(IntEnum):
-    """Values of the field v_op that describe a transfer; others occur and are not understood."""
+    """Values of the field v_op that describe a transfer; other values occur but are not understood."""
 
     LOAD_DESCRIPTOR = 0x0A
     """Word v_offset (0 to 3) of the transfer descriptor becomes scalar register vs_reg."""

@@ -67,7 +67,7 @@ class Instruction:
 
     @property
     def length_bits(self) -> int:
-        """The length that a start or end marker holds, in bits."""
+        """Length held by a start or end marker, in bits."""
         number = int.from_bytes(self.encode(), "little")
         return (number >> LENGTH.position) & ((1 << LENGTH.width) - 1)
 
@@ -81,7 +81,7 @@ _VALUES = attrgetter(*(field.name for field in FIELDS))
 
 
 def with_length(branch: int, length_bits: int) -> Instruction:
-    """A scalar word of that branch which holds a length; InputError if it takes more than 32 bits."""
+    """A scalar word with that branch and length; InputError if the length needs more than 32 bits."""
     if not 0 <= length_bits < 1 << LENGTH.width:
         raise _too_large(LENGTH, length_bits)
     bare = int.from_bytes(Instruction(branch=branch, enable_scalar=1).encode(), "little")

@@ -1,4 +1,4 @@
-"""The frame of a program, and a builder for programs of one's own.
+"""The frame of a program, and a builder for new programs.
 
 Every compiled program seen, of both executables and in several chunks, has this frame:
 
@@ -8,8 +8,8 @@ Every compiled program seen, of both executables and in several chunks, has this
     NOP      four times
     end      branch 0x1F; a length of 128 bits
 
-The published example halts with vs_reg_v1 = 0 and gives the start the same length. Words within a program
-may look like parts of the frame, since vector instructions span several words.
+The published example halts with vs_reg_v1 = 0 and has the same length in its start marker. Words within a
+program may look like parts of the frame, since vector instructions span several words.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REGISTERS = 32
 
 
 def start(word_count: int) -> Instruction:
-    """The first instruction of a program of so many words in all."""
+    """The start marker of a program of `words` words in all."""
     return with_length(Branch.START, (word_count - 2) * WORD_BITS)
 
 
@@ -49,7 +49,7 @@ def move_immediate(register: int, value: int) -> Instruction:
 
 
 def check_frame(instructions: Sequence[Instruction]) -> None:
-    """Raise ModelFormatError, naming the word, unless the frame of a program is there."""
+    """Raise ModelFormatError, naming the word, unless the program has a valid frame."""
     count = len(instructions)
     if count < _FRAME:
         raise ModelFormatError(f"a program has at least {_FRAME} instructions; got {count}")

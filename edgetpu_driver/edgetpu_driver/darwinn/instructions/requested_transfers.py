@@ -1,4 +1,4 @@
-"""Which transfers a program asks for, read off its scalar code.
+"""The transfers that a program requests, read from its scalar code.
 
 A transfer is four loads of a descriptor word from a scalar register, then a trigger. The words are the lower
 and upper half of the address, the size in bytes, and the tag of the link (1 input, 2 parameters, 3 output,
@@ -32,11 +32,11 @@ class Transfer:
 
 
 def transfers(instructions: Sequence[Instruction]) -> list[Transfer]:
-    """The transfers of a program whose scalar code runs straight through, in order.
+    """The transfers of a program whose scalar code has no branches, in order.
 
-    Words that are not of the scalar core alone are passed over, which is right as long as they do not branch
-    or change scalar registers; in all compiled programs seen whose hints are complete it is.
-    ModelUnsupportedError for a scalar operation that is not documented.
+    Words that are not purely scalar are skipped. That is correct if they neither branch nor change scalar
+    registers, which holds in every compiled program seen whose hints are complete. ModelUnsupportedError for
+    a scalar operation that is not documented.
     """
     core = ScalarCore()
     descriptor = [0] * _DESCRIPTOR_WORDS

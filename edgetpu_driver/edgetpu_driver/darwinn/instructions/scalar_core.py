@@ -47,7 +47,7 @@ _SHIFTS = (ScalarOp.SHL, ScalarOp.SHR, ScalarOp.ASR)
 
 
 def is_scalar(instruction: Instruction) -> bool:
-    """Whether a word is for the scalar core alone, perhaps with a step of a transfer beside it."""
+    """Whether a word is for the scalar core only, optionally with a step of a transfer."""
     return instruction.enable_scalar == 1 and not (
         instruction.branch
         or instruction.enable_vector
@@ -62,7 +62,7 @@ def is_scalar(instruction: Instruction) -> bool:
 
 
 class ScalarCore:
-    """Registers and predicates, all zero at first, and what instructions do to them."""
+    """Registers and predicates, initially zero, and their changes by instructions."""
 
     def __init__(self) -> None:
         self.registers = [0] * REGISTERS

@@ -73,7 +73,7 @@ class DepthwiseLayout:
 class RoutingLayout:
     """Rows that the compiler adds to collect values from tiles: row i passes lane i on; zero points are 0.
 
-    No tensor of the graph stands behind them, so encoding takes nothing and decoding only checks.
+    They do not come from a tensor of the graph: encoding takes no values and decoding only validates.
     """
 
     def __init__(self, rows: int) -> None:

@@ -7,9 +7,9 @@ The chip computes
     output[r] = clamp(round(multiplier[r] * sum_c(weight[r, c] * (input[c] - input zero point)))
                       + output zero point)
 
-Established byte for byte for square matrices of 64 to 1024 rows. Where rows are no multiple of 64, the last
-group is laid out as in the last group of per-channel pointwise convolutions: rows that do not exist have
-multiplier 1.0, zero point 0 and weight bytes 0x00. Fewer than 64 rows are laid out in another way.
+Established byte for byte for square matrices of 64 to 1024 rows. If the row count is not a multiple of 64,
+the last group is padded as in per-channel pointwise convolutions: missing rows have multiplier 1.0, zero
+point 0 and weight bytes 0x00. Matrices of fewer than 64 rows have another layout.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ABSENT_MULTIPLIER = 1.0
 
 
 class DenseLayout:
-    """The layout of one matrix, prepared once; its methods keep no state and may be called by any thread.
+    """The layout of one matrix, prepared once. Methods keep no state and are thread-safe.
 
     Little-endian hosts only, like the rest of the driver.
     """
@@ -65,7 +65,7 @@ class DenseLayout:
 
     @staticmethod
     def bytes_of(rows: int, columns: int) -> int:
-        """How many bytes a matrix takes, fewer than 64 rows as much as 64."""
+        """Size of a matrix in bytes; fewer than 64 rows count as 64."""
         cells = -(-columns // INPUTS_PER_CELL)
         return -(-rows // GROUP_ROWS) * (HEADER_BYTES + GROUP_ROWS * INPUTS_PER_CELL * cells)
 
@@ -154,7 +154,8 @@ def requantisation_multipliers(
 ) -> NDArray[np.float32]:
     """float32[rows]: input_scale * weight_scales / output_scale, rounded as the compiler rounds it.
 
-    It multiplies by the float32 reciprocal of the output scale: so real headers come out bit for bit.
+    The compiler multiplies by the float32 reciprocal of the output scale; this reproduces its headers bit for
+    bit.
     """
     products = np.float32(input_scale) * np.asarray(weight_scales, np.float32)
     return np.asarray(products * (np.float32(1) / np.float32(output_scale)), np.float32)

@@ -1,4 +1,4 @@
-"""Weights whose places in a parameter blob are listed one by one, or follow each other without a gap."""
+"""Weights at listed byte offsets of a parameter blob, or contiguous ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ScatteredLayout:
     def __init__(self, shape: tuple[int, ...], offsets: NDArray[np.intp] | slice, size: int) -> None:
         """offsets: of the weights in the order of the tensor; size: bytes of the blob.
 
-        InputError unless every weight has a place of its own in the blob.
+        InputError unless all offsets are distinct and within the blob.
         """
         places = np.arange(size)[offsets] if isinstance(offsets, slice) else offsets
         count = prod(shape)

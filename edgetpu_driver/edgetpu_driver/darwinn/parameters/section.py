@@ -1,4 +1,4 @@
-"""What the codecs have in common: the form of a section of a parameter blob, and the checks at its door."""
+"""The interface of a section codec of a parameter blob, and the checks that all codecs share."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import InputError, ModelFormatError
 
 ALIGNMENT = 64
-"""Sections and their rows start at multiples of so many bytes."""
+"""Alignment of sections and their rows, bytes."""
 INPUTS_PER_CELL = 4
-"""Input channels whose weights lie side by side."""
+"""Adjacent input channels in a cell."""
 ZERO_WEIGHT = np.uint8(0x80)
-"""How the weight 0 is stored, and the zero point of the bytes."""
+"""Stored form of the weight 0: the zero point of the bytes."""
 
 
 class Section(Protocol):
@@ -22,14 +22,14 @@ class Section(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes it takes, a multiple of 64."""
+        """Size in bytes, a multiple of 64."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the layer's weights, in the order of the TFLite tensor."""
+        """Shape of the layer's weights, in the order of the TFLite tensor."""
 
     def encode(self, weights: NDArray[np.int8], out: NDArray[np.uint8]) -> None:
-        """Write int8 weights of `shape` into out, uint8[size]; InputError if either is of another form."""
+        """Write int8 weights of `shape` into out, uint8[size]; InputError for another shape or dtype."""
 
     def decode(self, blob: NDArray[np.uint8]) -> NDArray[np.int8]:
         """Weights of `shape` from uint8[size]; ModelFormatError if the bytes are not such a section."""
@@ -63,6 +63,6 @@ def check_blob(blob: NDArray[Any], size: int) -> None:
 
 
 def check_filler(actual: NDArray[Any], expected: NDArray[Any] | np.uint8 | int, what: str) -> None:
-    """Raise ModelFormatError unless bytes that carry no weight hold what they always hold."""
+    """Raise ModelFormatError unless all filler bytes have the expected value."""
     if not np.all(actual == expected):
         raise ModelFormatError(f"the parameters hold other bytes than expected for {what}")

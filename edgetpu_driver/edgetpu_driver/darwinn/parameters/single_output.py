@@ -24,7 +24,7 @@ from edgetpu_driver.darwinn.parameters.section import (
 from edgetpu_driver.errors import ModelUnsupportedError
 
 _CELL_BYTES = 16
-_DENSE_KERNEL = 16  # kernels up to so many pixels a side have their cells side by side
+_DENSE_KERNEL = 16  # kernels of up to this side, px, have contiguous cells
 _SPARSE_KERNEL = 32
 
 
@@ -40,7 +40,7 @@ class SingleOutputLayout:
 
     @property
     def weight_offsets(self) -> NDArray[np.intp]:
-        """Where in the section each weight lies: intp of `shape`, in bytes."""
+        """Byte offset of each weight in the section, intp of `shape`."""
         cells = np.arange(self._cells)[:, np.newaxis] * self._pitch
         return (cells + np.arange(self._inputs)).reshape(self.shape)
 
