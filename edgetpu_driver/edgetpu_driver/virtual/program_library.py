@@ -62,7 +62,7 @@ class Program:
     def evaluate(
         self, inputs: Mapping[str, bytearray], cached: bytes | None, streamed: bytes
     ) -> dict[str, bytes]:
-        """All output layers as sent; noise unless the parameters in memory are those of a registered model."""
+        """All output layers as sent; noise unless memory holds the parameters of a registered model."""
         if cached is not None or not self.cached_parameters:
             for model in self.models:
                 results = model.evaluate(inputs, cached or b"", streamed)
