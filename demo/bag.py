@@ -19,6 +19,7 @@ IMAGE = "sensor_msgs/msg/Image"
 COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
 CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 ORIENTATION = "geometry_msgs/msg/QuaternionStamped"
+STORAGE_SUFFIXES = (".mcap", ".db3")
 
 
 Quaternion = tuple[float, float, float, float]  # x, y, z, w
@@ -26,7 +27,7 @@ Quaternion = tuple[float, float, float, float]  # x, y, z, w
 
 @dataclass(frozen=True)
 class ImageTopic:
-    """A topic with images and the camera_info beside it, under the names of image_transport."""
+    """A topic with images and its camera_info, under the names of image_transport."""
 
     name: str
     type: str
@@ -40,12 +41,12 @@ class ImageTopic:
 
     @property
     def base(self) -> str:
-        """What a subscriber calls it, whatever the transport."""
+        """Name of the topic without its transport."""
         return self.name.removesuffix("/compressed") if self.compressed else self.name
 
     @property
     def published(self) -> str:
-        """Where a subscriber of the base looks for it."""
+        """Topic on which a subscriber of `base` expects the images."""
         return f"{self.base}/compressed" if self.compressed else self.base
 
 
@@ -67,22 +68,15 @@ class ImageBag:
         """Open the bag and find its image topic.
 
         Args:
-            path: a rosbag2 directory, or one .mcap or .db3 file.
+            path: a rosbag2 directory, or one .mcap or .db3 file. A directory without a usable
+                metadata.yaml is read if it holds one such file.
             topic: which images; may be left out when the bag has one image topic.
 
         Raises:
-            BagError: nothing there, no rosbag2, or not one image topic to choose.
+            BagError: nothing there, no rosbag2 or a truncated one, or not exactly one image topic.
         """
-        if not path.exists():
-            raise BagError(f"no bag at {path}")
-        if path.is_dir() and not (path / "metadata.yaml").exists():
-            raise BagError(f"{path} is not a rosbag2: it has no metadata.yaml")
         self.path = path
-        try:
-            self._reader = Reader(path)
-            self._reader.open()
-        except Exception as error:  # the parsers below let many types of error through
-            raise BagError(f"{path} cannot be read as a rosbag2: {_one_line(error)}") from error
+        self._reader = _open(path)
         try:
             self.topic = self._find_topic(topic)
         except BagError:
@@ -98,10 +92,10 @@ class ImageBag:
         self._reader.close()
 
     def records(self) -> Iterator[Record]:
-        """The images and camera infos in the order they were recorded.
+        """Yield the images and camera infos in the order they were recorded.
 
         Raises:
-            BagError: the file is damaged from here on.
+            BagError: the next message cannot be read.
         """
         wanted = {self.topic.name: self.topic.type}
         if self.topic.camera_info:
@@ -109,7 +103,7 @@ class ImageBag:
         return self._records([c for c in self._reader.connections if wanted.get(c.topic) == c.msgtype])
 
     def orientations(self) -> Iterator[tuple[int, Quaternion]]:
-        """Stamp, ns, and orientation of the camera, if the bag has one such topic."""
+        """Yield stamp, ns, and orientation of the camera, if the bag has exactly one such topic."""
         connections = [c for c in self._reader.connections if c.msgtype == ORIENTATION]
         if len(connections) != 1:
             return
@@ -157,8 +151,51 @@ class ImageBag:
         return replace(topic, camera_info=beside) if types.get(beside) == CAMERA_INFO else topic
 
 
+def _open(path: Path) -> Reader:
+    """Open a bag, by its only file if metadata.yaml is missing or damaged; BagError."""
+    if not path.exists():
+        raise BagError(f"no bag at {path}")
+    if not path.is_dir():
+        return _open_reader(path)
+    files = sorted(file for file in path.iterdir() if file.suffix in STORAGE_SUFFIXES)
+    if not files:
+        raise BagError(f"{path} is not a rosbag2: it holds no .mcap or .db3 file")
+    if (path / "metadata.yaml").exists():
+        try:
+            return _open_reader(path)
+        except BagError:
+            if len(files) > 1:
+                raise
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise BagError(
+            f"{path} has no metadata.yaml: write it with `ros2 bag reindex {path}`, or name one of its "
+            f"files: {names}"
+        )
+    return _open_reader(files[0])
+
+
+def _open_reader(path: Path) -> Reader:
+    """Open a directory with metadata.yaml, or a file; BagError with the commands that may restore it."""
+    try:
+        reader = Reader(path)
+        reader.open()
+    except Exception as error:  # rosbags lets many types of error through
+        if path.is_dir():
+            remedy = f"`ros2 bag reindex {path}` writes its metadata anew"
+        elif path.suffix == ".mcap":
+            remedy = (
+                f"if its recording was interrupted, `mcap recover {path} -o recovered.mcap` restores it, or "
+                f"`ros2 bag reindex {path.parent}`"
+            )
+        else:
+            remedy = f"if its recording was interrupted, try `ros2 bag reindex {path.parent}`"
+        raise BagError(f"{path} cannot be read as a rosbag2: {_one_line(error)}; {remedy}") from error
+    return reader
+
+
 def header_stamp(cdr: bytes) -> int:
-    """The stamp, in ns, of a serialised message that begins with a std_msgs/Header.
+    """Return the stamp, in ns, of a serialised message that begins with a std_msgs/Header.
 
     A CDR message begins with four bytes of which the second tells the byte order (1: little endian); the
     stamp follows as int32 seconds and uint32 nanoseconds. Zero for a message too short to have one.

@@ -1,4 +1,4 @@
-"""The demo finds and reads the images of a rosbag2, and says in one line what is wrong with one."""
+"""The demo reads the images of a rosbag2; what is wrong with one is said in one line."""
 
 from __future__ import annotations
 
@@ -100,6 +100,49 @@ def test_what_is_no_bag_is_refused_in_one_line(tmp_path: Path) -> None:
             ImageBag(tmp_path / name)
         assert str(tmp_path / name) in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+def broken_scene(path: Path, metadata: bool, share: float = 1.0) -> Path:
+    """A rendered bag without its metadata.yaml, or with only a share of the bytes of its file."""
+    write_scene(path, Scene(frames=3))
+    if not metadata:
+        (path / "metadata.yaml").unlink()
+    file = path / f"{path.name}.mcap"
+    file.write_bytes(file.read_bytes()[: round(share * file.stat().st_size)])
+    return path
+
+
+def test_a_bag_without_metadata_is_read_by_its_only_file(tmp_path: Path) -> None:
+    with ImageBag(broken_scene(tmp_path / "scene", metadata=False)) as bag:
+        assert len(list(bag.records())) == 6
+
+
+def test_a_bag_with_damaged_metadata_is_read_by_its_only_file(tmp_path: Path) -> None:
+    path = write_scene(tmp_path / "scene", Scene(frames=3))
+    (path / "metadata.yaml").write_text("rosbag2_bagfile_information: 3")
+    with ImageBag(path) as bag:
+        assert len(list(bag.records())) == 6
+
+
+def test_of_several_files_without_metadata_one_has_to_be_named(tmp_path: Path) -> None:
+    path = broken_scene(tmp_path / "scene", metadata=False)
+    (path / "scene_1.mcap").write_bytes((path / "scene.mcap").read_bytes())
+    with pytest.raises(BagError) as caught:
+        ImageBag(path)
+    assert str(caught.value) == (
+        f"{path} has no metadata.yaml: write it with `ros2 bag reindex {path}`, or name one of its files: "
+        "scene.mcap, scene_1.mcap"
+    )
+
+
+@pytest.mark.parametrize("metadata", [True, False])
+@pytest.mark.parametrize("name", ["scene", "scene/scene.mcap"])
+def test_the_remedies_for_a_truncated_file_are_named(tmp_path: Path, metadata: bool, name: str) -> None:
+    path = broken_scene(tmp_path / "scene", metadata, share=0.5)
+    with pytest.raises(BagError) as caught:
+        ImageBag(tmp_path / name)
+    assert f"`mcap recover {path / 'scene.mcap'} -o recovered.mcap`" in str(caught.value)
+    assert f"`ros2 bag reindex {path}`" in str(caught.value)
 
 
 def test_a_header_stamp_is_read_in_either_byte_order() -> None:
