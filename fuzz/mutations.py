@@ -68,9 +68,9 @@ class Add:
 
     def apply(self, data: bytearray) -> None:
         """Change the data."""
-        place = slice(self.position, self.position + 4)
-        number = int.from_bytes(data[place], "little") + self.amount
-        data[place] = (number % (1 << 32)).to_bytes(4, "little")[: len(data[place])]
+        span = slice(self.position, self.position + 4)
+        number = int.from_bytes(data[span], "little") + self.amount
+        data[span] = (number % (1 << 32)).to_bytes(4, "little")[: len(data[span])]
 
 
 Edit = Replace | Copy | Add

@@ -106,9 +106,9 @@ class Table:
             raise self._outside(position, "") from None
 
     @property
-    def place(self) -> str:
+    def path(self) -> str:
         """Path of the table, e.g. "model.subgraphs[0].tensors[3]"."""
-        return self._step if self._parent is None else f"{self._parent.place}.{self._step}"
+        return self._step if self._parent is None else f"{self._parent.path}.{self._step}"
 
     def scalar(self, field: str, dtype: type[np.generic], default: int | float = 0) -> Any:
         """A number, as a Python int, float or bool."""
@@ -125,7 +125,7 @@ class Table:
         try:
             return str(self.view(field), "utf-8")
         except UnicodeDecodeError as error:
-            raise ModelFormatError(f"{self.place}.{field}: not UTF-8 ({error})") from None
+            raise ModelFormatError(f"{self.path}.{field}: not UTF-8 ({error})") from None
 
     def data(self, field: str) -> bytes:
         """A vector of bytes, or a string that holds arbitrary bytes; b"" if absent."""
@@ -186,8 +186,8 @@ class Table:
         if position:
             start = self._follow(position, field)
             items = self._items(start, 4, field)
-            for place, (offset,) in enumerate(_OFFSET.iter_unpack(items)):
-                yield start + 4 + 4 * place + offset
+            for index, (offset,) in enumerate(_OFFSET.iter_unpack(items)):
+                yield start + 4 + 4 * index + offset
 
     def _items(self, position: int, item_size: int, field: str) -> memoryview:
         """The items of the vector at a position."""
@@ -199,7 +199,7 @@ class Table:
         start, size = position + 4, count * item_size
         if size > len(data) - start:
             raise ModelFormatError(
-                f"{self.place}.{field}: {count} items of {item_size} bytes do not fit in the file"
+                f"{self.path}.{field}: {count} items of {item_size} bytes do not fit in the file"
             )
         buffer.allowance -= size
         if buffer.allowance < 0:
@@ -224,7 +224,7 @@ class Table:
         return ModelFormatError(f"{self._named(field)}: the file refers to the same bytes too often")
 
     def _named(self, field: str) -> str:
-        return f"{self.place}.{field}" if field else self.place
+        return f"{self.path}.{field}" if field else self.path
 
 
 def read_root(data: bytes | memoryview, identifier: bytes, name: str, fields: Fields) -> Table:

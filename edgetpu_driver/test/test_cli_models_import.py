@@ -199,13 +199,13 @@ def test_templates_without_sidecars_are_recognised_by_their_graphs(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"conv_weight_offsets": [0, 16]}, "does not give 64 different places of weights"),
-        ({"conv_weight_offsets": [0] * 64}, "does not give 64 different places of weights"),
+        ({"conv_weight_offsets": [0, 16]}, "does not give 64 different weight offsets"),
+        ({"conv_weight_offsets": [0] * 64}, "does not give 64 different weight offsets"),
         ({"kernel_height": None}, "states no kernel size but"),
         ({"search_width": 128}, "its sidecar states an input"),
     ],
 )
-def test_a_pattern_whose_weights_have_no_place_is_refused(
+def test_a_pattern_whose_weights_have_no_offset_is_refused(
     golden: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

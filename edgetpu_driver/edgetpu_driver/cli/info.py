@@ -158,8 +158,8 @@ def _text(value: dict[str, Any]) -> str:
         head["caching_token"] = value["caching_token"]
         head["cpu_operators"] = ", ".join(value["cpu_operators"]) or "none"
         packed = value["compiler"] == VIRTUAL_COMPILER
-        places = ("virtual" if packed else "usb; virtual") + " with its graph beside it"
-        head["runs_on"] = value["obstacle"] or places
+        backends = ("virtual" if packed else "usb; virtual") + " with its graph beside it"
+        head["runs_on"] = value["obstacle"] or backends
     else:
         head["parameters"] = f"{value['parameter_bytes']} bytes"
         head["runs_on"] = "cpu, virtual; usb once edgetpu_compiler has compiled it"

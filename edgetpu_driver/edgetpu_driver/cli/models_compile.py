@@ -58,8 +58,8 @@ def _read_graph(path: Path) -> bytes:
 
 def _check_names(graphs: Mapping[Path, bytes], output: Path | None) -> None:
     """Refuse graphs whose compiled models would have the same file name."""
-    places = [_destination(path, output).absolute() for path in graphs]
-    twice = sorted({place.name for place in places if places.count(place) > 1})
+    targets = [_destination(path, output).absolute() for path in graphs]
+    twice = sorted({target.name for target in targets if targets.count(target) > 1})
     if twice:
         raise InputError(f"expected graphs of different names; several would become {', '.join(twice)}")
 

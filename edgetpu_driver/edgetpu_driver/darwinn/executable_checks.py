@@ -26,49 +26,47 @@ _Limits = Mapping[tuple[Description, str], int]
 _ADDRESS_FIELD_BITS = 32
 
 
-def check_executable(executable: Executable, place: str) -> None:
+def check_executable(executable: Executable, path: str) -> None:
     """Raise ModelFormatError, naming the field, if the executable refers to anything it does not have."""
     if executable.batch_size < 1 or executable.scratch_size_bytes < 0:
         raise ModelFormatError(
-            f"{place}: batch size {executable.batch_size}, scratch size {executable.scratch_size_bytes} bytes"
+            f"{path}: batch size {executable.batch_size}, scratch size {executable.scratch_size_bytes} bytes"
         )
     for index, bitstream in enumerate(executable.bitstreams):
-        _check_bitstream(f"{place}.instruction_bitstreams[{index}]", bitstream)
+        _check_bitstream(f"{path}.instruction_bitstreams[{index}]", bitstream)
     for kind, layers in (("input", executable.inputs), ("output", executable.outputs)):
         names = [layer.name for layer in layers]
         if len(set(names)) != len(names):
-            raise ModelFormatError(f"{place}: {kind} layers share a name: {sorted(names)}")
+            raise ModelFormatError(f"{path}: {kind} layers share a name: {sorted(names)}")
         for layer in layers:
-            _check_layer(f"{place}: {kind} layer '{layer.name}'", layer)
+            _check_layer(f"{path}: {kind} layer '{layer.name}'", layer)
     for layer in executable.outputs:
         check_layout(layer)
     limits = _limits(executable)
     for index, hint in enumerate(executable.hints):
-        _check_hint(f"{place}.dma_hints[{index}]", hint, executable, limits)
+        _check_hint(f"{path}.dma_hints[{index}]", hint, executable, limits)
 
 
-def _check_bitstream(place: str, bitstream: InstructionBitstream) -> None:
+def _check_bitstream(path: str, bitstream: InstructionBitstream) -> None:
     size = len(bitstream.data)
     if size == 0 or size % INSTRUCTION_BYTES:
         raise ModelFormatError(
-            f"{place} is not a whole number of {INSTRUCTION_BYTES}-byte instructions: {size}"
+            f"{path} is not a whole number of {INSTRUCTION_BYTES}-byte instructions: {size}"
         )
     for field in bitstream.field_offsets:
         if not 0 <= field.bit <= 8 * size - _ADDRESS_FIELD_BITS:
             raise ModelFormatError(
-                f"{place} has {8 * size} bits; an address field is said to be at {field.bit}"
+                f"{path} has {8 * size} bits; an address field is said to be at {field.bit}"
             )
 
 
-def _check_layer(place: str, layer: Layer) -> None:
+def _check_layer(path: str, layer: Layer) -> None:
     needed = layer.element_count * layer.data_type.size
     if min(layer.shape) < 1 or layer.execution_count < 1:
-        raise ModelFormatError(
-            f"{place} has shape {layer.shape}, {layer.execution_count} times per inference"
-        )
+        raise ModelFormatError(f"{path} has shape {layer.shape}, {layer.execution_count} times per inference")
     if not needed <= layer.size_bytes <= MAX_LAYER_BYTES:
         raise ModelFormatError(
-            f"{place} of shape {layer.shape} is said to take {layer.size_bytes} bytes; "
+            f"{path} of shape {layer.shape} is said to take {layer.size_bytes} bytes; "
             f"expected {needed} to {MAX_LAYER_BYTES}"
         )
 
@@ -85,16 +83,16 @@ def _limits(executable: Executable) -> _Limits:
     }
 
 
-def _check_hint(place: str, hint: Hint, executable: Executable, limits: _Limits) -> None:
+def _check_hint(path: str, hint: Hint, executable: Executable, limits: _Limits) -> None:
     if isinstance(hint, InstructionHint) and not 0 <= hint.chunk < len(executable.bitstreams):
-        raise ModelFormatError(f"{place} sends bitstream {hint.chunk} of {len(executable.bitstreams)}")
+        raise ModelFormatError(f"{path} sends bitstream {hint.chunk} of {len(executable.bitstreams)}")
     if isinstance(hint, InterruptHint) and not 0 <= hint.number < _INTERRUPTS:
-        raise ModelFormatError(f"{place} waits for interrupt {hint.number} of {_INTERRUPTS}")
+        raise ModelFormatError(f"{path} waits for interrupt {hint.number} of {_INTERRUPTS}")
     if isinstance(hint, DmaHint):
-        _check_transfer(place, hint, executable, limits)
+        _check_transfer(path, hint, executable, limits)
 
 
-def _check_transfer(place: str, hint: DmaHint, executable: Executable, limits: _Limits) -> None:
+def _check_transfer(path: str, hint: DmaHint, executable: Executable, limits: _Limits) -> None:
     if hint.description is Description.PARAMETER:
         limit = len(executable.parameters)
     elif hint.description is Description.SCRATCH:
@@ -103,12 +101,12 @@ def _check_transfer(place: str, hint: DmaHint, executable: Executable, limits: _
         limit = limits[hint.description, hint.name]
     else:
         names = sorted(name for kind, name in limits if kind is hint.description)
-        raise ModelFormatError(f"{place} names the layer '{hint.name}'; there are {names}")
+        raise ModelFormatError(f"{path} names the layer '{hint.name}'; there are {names}")
     end = hint.offset + hint.size
     if hint.offset < 0 or hint.size < 1 or end > limit:
-        raise ModelFormatError(f"{place} moves bytes {hint.offset} to {end} of '{hint.name}'; it has {limit}")
+        raise ModelFormatError(f"{path} moves bytes {hint.offset} to {end} of '{hint.name}'; it has {limit}")
     if not 0 <= hint.batch < executable.batch_size:
-        raise ModelFormatError(f"{place} is for item {hint.batch} of a batch of {executable.batch_size}")
+        raise ModelFormatError(f"{path} is for item {hint.batch} of a batch of {executable.batch_size}")
     outfeed = hint.description is Description.OUTPUT
     if hint.description is not Description.SCRATCH and outfeed != (hint.direction is Direction.OUTFEED):
-        raise ModelFormatError(f"{place} moves {hint.description.name} in direction {hint.direction.name}")
+        raise ModelFormatError(f"{path} moves {hint.description.name} in direction {hint.direction.name}")

@@ -109,14 +109,14 @@ def _enum(kind: type[E], table: Table, field: str) -> E:
     value = table.scalar(field, np.int16)
     member = _MEMBERS[kind].get(value)
     if member is None:
-        raise ModelFormatError(f"{table.place}.{field}: {value} is no {kind.__name__}")
+        raise ModelFormatError(f"{table.path}.{field}: {value} is no {kind.__name__}")
     return cast(E, member)
 
 
 def _required(table: Table, field: str, fields: Fields) -> Table:
     inner = table.table(field, fields)
     if inner is None:
-        raise ModelFormatError(f"{table.place}.{field} is missing")
+        raise ModelFormatError(f"{table.path}.{field} is missing")
     return inner
 
 
@@ -185,7 +185,7 @@ def _hint(table: Table) -> Hint:
     if kind == _FENCE:
         return FenceHint()
     if kind != _DESCRIPTOR:
-        raise ModelFormatError(f"{table.place}.any_hint_type: {kind} is no kind of hint")
+        raise ModelFormatError(f"{table.path}.any_hint_type: {kind} is no kind of hint")
     descriptor = _required(table, "any_hint", _DESCRIPTOR_HINT)
     meta = _required(descriptor, "meta", _META)
     return DmaHint(

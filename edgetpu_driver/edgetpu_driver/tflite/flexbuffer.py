@@ -193,8 +193,8 @@ class _Element(NamedTuple):
         if not self.is_offset:
             return self.width
         for width in _UNSIGNED:
-            place = _aligned(position, width) + index * width
-            if _width(place - int(self.content)) <= width:
+            element = _aligned(position, width) + index * width
+            if _width(element - int(self.content)) <= width:
                 return width
         raise ValueError("FlexBuffer: too large")
 

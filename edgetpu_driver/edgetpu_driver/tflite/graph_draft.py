@@ -139,10 +139,10 @@ class Graph:
         return next(name for name in names if name not in self._index)
 
 
-def require(condition: bool, place: str, message: str) -> None:
+def require(condition: bool, subject: str, message: str) -> None:
     """Raise GraphError unless the condition holds."""
     if not condition:
-        raise GraphError(f"{place}: {message}")
+        raise GraphError(f"{subject}: {message}")
 
 
 def int_array(name: str, values: ArrayLike, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:

@@ -206,7 +206,7 @@ def _subgraph(table: Table, codes: list[tuple[str, str]], buffers: list[tuple[by
 def _operator(table: Table, codes: list[tuple[str, str]], tensor_count: int) -> Operator:
     index = table.scalar("opcode_index", np.uint32)
     if index >= len(codes):
-        raise ModelFormatError(f"{table.place}.opcode_index: {index} of {len(codes)} operator codes")
+        raise ModelFormatError(f"{table.path}.opcode_index: {index} of {len(codes)} operator codes")
     name, custom_code = codes[index]
     inputs = _tensor_indices(table, "inputs", ABSENT, tensor_count)
     outputs = _tensor_indices(table, "outputs", 0, tensor_count)
@@ -219,30 +219,28 @@ def _tensor_indices(table: Table, field: str, lowest: int, tensor_count: int) ->
     indices = table.integers(field)
     for index in indices:
         if not lowest <= index < tensor_count:
-            raise ModelFormatError(f"{table.place}.{field}: tensor {index} of {tensor_count}")
+            raise ModelFormatError(f"{table.path}.{field}: tensor {index} of {tensor_count}")
     return indices
 
 
 def _tensor(table: Table, buffers: list[tuple[bytes, int]]) -> Tensor:
-    name, place = table.string("name"), table.place
+    name, path = table.string("name"), table.path
     number = table.scalar("type", np.int8)
     dtype = _DTYPES.get(number)
     if dtype is None:
-        raise ModelFormatError(
-            f"{place}.type: tensor '{name}' has type {number}, which is no type of numbers"
-        )
+        raise ModelFormatError(f"{path}.type: tensor '{name}' has type {number}, which is no type of numbers")
     shape = table.integers("shape")
     if any(extent < 0 for extent in shape):
-        raise ModelFormatError(f"{place}.shape: tensor '{name}' has the shape {list(shape)}")
+        raise ModelFormatError(f"{path}.shape: tensor '{name}' has the shape {list(shape)}")
     size = prod(shape) * dtype.itemsize
     if size > _LARGEST_TENSOR:
-        raise ModelFormatError(f"{place}.shape: tensor '{name}' of {size} bytes is larger than 2 GiB")
+        raise ModelFormatError(f"{path}.shape: tensor '{name}' of {size} bytes is larger than 2 GiB")
     buffer = table.scalar("buffer", np.uint32)
     if buffer >= len(buffers):
-        raise ModelFormatError(f"{place}.buffer: tensor '{name}' has buffer {buffer} of {len(buffers)}")
+        raise ModelFormatError(f"{path}.buffer: tensor '{name}' has buffer {buffer} of {len(buffers)}")
     data, offset = buffers[buffer]
     if data and len(data) != size:
-        raise ModelFormatError(f"{place}.buffer: tensor '{name}' takes {size} bytes, got {len(data)}")
+        raise ModelFormatError(f"{path}.buffer: tensor '{name}' takes {size} bytes, got {len(data)}")
     return Tensor(name, shape, dtype, buffer, data, offset, _quantization(table, shape, dtype))
 
 
@@ -256,12 +254,12 @@ def _quantization(tensor: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -
     if not zero_points.size:
         zero_points = np.zeros(scales.size, np.int64)
     if scales.size != zero_points.size:
-        raise ModelFormatError(f"{table.place}: {scales.size} scales and {zero_points.size} zero points")
+        raise ModelFormatError(f"{table.path}: {scales.size} scales and {zero_points.size} zero points")
     if scales.size > 1 and not (0 <= axis < len(shape) and shape[axis] == scales.size):
-        raise ModelFormatError(f"{table.place}: {scales.size} scales along axis {axis} of {list(shape)}")
+        raise ModelFormatError(f"{table.path}: {scales.size} scales along axis {axis} of {list(shape)}")
     if not (scales.min(initial=0) >= 0 and scales.max(initial=0) < np.inf):  # false for NaN
-        raise ModelFormatError(f"{table.place}.scale: expected finite scales, none negative")
+        raise ModelFormatError(f"{table.path}.scale: expected finite scales, none negative")
     limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
     if zero_points.min(initial=0) < limits.min or zero_points.max(initial=0) > limits.max:
-        raise ModelFormatError(f"{table.place}.zero_point: expected values that {dtype} can hold")
+        raise ModelFormatError(f"{table.path}.zero_point: expected values that {dtype} can hold")
     return Quantization(scales, zero_points, axis, table.data_offset("scale"))

@@ -72,7 +72,7 @@ def _variables(graph: Subgraph, operator: Operator) -> set[int]:
 def _keep(file: bytearray, start: int, kept: Sequence[int]) -> None:
     """Reduce a vector of tables to some of its items; start: byte offset of the first item."""
     offsets = np.frombuffer(file, "<u4", int.from_bytes(file[start - 4 : start], "little"), start)
-    shifts = [4 * (index - place) for place, index in enumerate(kept)]
+    shifts = [4 * (index - position) for position, index in enumerate(kept)]
     shortened = (offsets[list(kept)] + np.array(shifts, np.uint32)).astype("<u4").tobytes()
     del offsets  # its view would keep the file from growing
     file[start - 4 : start + len(shortened)] = len(kept).to_bytes(4, "little") + shortened

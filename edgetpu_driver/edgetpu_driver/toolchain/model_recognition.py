@@ -142,12 +142,12 @@ def _check_offsets(sidecar: Mapping[str, Any], compiled: CompiledModel | None) -
         raise ModelFormatError(f"its sidecar states no kernel size but {stated}")
     valid = isinstance(offsets, list) and all(isinstance(each, int) and each >= 0 for each in offsets)
     if not valid or len(set(offsets)) != len(offsets) or len(offsets) != prod(sizes):
-        raise ModelFormatError(f"its sidecar does not give {prod(sizes)} different places of weights")
+        raise ModelFormatError(f"its sidecar does not give {prod(sizes)} different weight offsets")
     if compiled is None:
         return
     executable = {"pc_params": compiled.caching, "eo_params": compiled.execution}.get(str(blob))
     length = len(executable.parameters) if executable is not None else 0
     if max(offsets) >= length:
         raise ModelFormatError(
-            f"its sidecar gives places up to {max(offsets)} in '{blob}', of which there are {length} bytes"
+            f"its sidecar gives weight offsets up to {max(offsets)} in '{blob}', which has {length} bytes"
         )

@@ -120,10 +120,10 @@ def _executables(
     parameters = _parameters(graph)
     inputs = tuple(_input_layer(spec) for spec in subgraph.input_specs)
     outputs = tuple(_output_layer(spec) for spec in subgraph.output_specs)
-    place = name if shared_token else ""
+    region = name if shared_token else ""
     shape = with_parameters(graph, bytes(len(parameters_of(graph))))
     program = bitstream(
-        hashlib.sha256(shape + place.encode()).digest(),
+        hashlib.sha256(shape + region.encode()).digest(),
         _BASE_INSTRUCTIONS + _INSTRUCTIONS_PER_OPERATOR * len(subgraph.operators),
         [layer.name for layer in inputs],
         [layer.name for layer in outputs],
@@ -148,7 +148,7 @@ def _executables(
     )
     if not parameters.caching:
         return (execution,)
-    return execution, _caching_executable(parameters.caching, token, place)
+    return execution, _caching_executable(parameters.caching, token, region)
 
 
 def _parameters(graph: bytes) -> ParameterBlobs:
@@ -161,8 +161,8 @@ def _parameters(graph: bytes) -> ParameterBlobs:
         return ParameterBlobs(plain, b"") if fits else ParameterBlobs(b"", plain)
 
 
-def _caching_executable(parameters: bytes, token: int, place: str) -> Executable:
-    digest = hashlib.sha256(len(parameters).to_bytes(8, "little") + place.encode()).digest()
+def _caching_executable(parameters: bytes, token: int, region: str) -> Executable:
+    digest = hashlib.sha256(len(parameters).to_bytes(8, "little") + region.encode()).digest()
     return Executable(
         type=ExecutableType.PARAMETER_CACHING,
         name="Unknown",

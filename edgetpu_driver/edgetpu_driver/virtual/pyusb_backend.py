@@ -37,15 +37,15 @@ _LEAVES = (Fault.UNPLUG, Fault.REPLUG, Fault.REPLUG_IN_BOOT_MODE, Fault.SLOW_REE
 class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
     """One virtual stick on its own bus. It behaves like the silicon, in simulated time.
 
-    `register_model(compiled, source)` names what it can run. It learns of a model only what crosses the bus
-    (instructions, with or without addresses, parameters, inputs) and looks the instructions up in its
-    library. Weights are those that crossed the bus, for models packed by virtual.packer and for parameter
-    layouts of Google's compiler that are known (parameter_blob); the parameters of other models are not
-    decoded: as long as they are the file's own the source graph's weights stand for them. Anything else gives
-    noise, and so does running without parameters in memory. Unknown instructions and transfers that do not
-    follow the hints make it hang until it is reset; `hang_reason` says why.
+    `register_model(compiled, source)` declares a model that it can run. The stick sees only what crosses the
+    bus (instructions with or without addresses, parameters, inputs) and looks the instructions up in its
+    library. Models with a known parameter layout (weights.packed_layout, weights.compiler_layout) are run
+    with the weights that crossed the bus. Parameters of other models are not decoded: the source graph's
+    weights are used as long as the parameters are the file's own. Other parameters, or none in memory, give
+    noise. Unknown instructions, and transfers that do not follow the DMA hints, make it hang until it is
+    reset; `hang_reason` says why.
 
-    Transfers and computing take simulated time (virtual.timing): `last_inference_time`, `clock`.
+    Transfers and computation take simulated time (simulated_timing): `last_inference_time`, `clock`.
     """
 
     def __init__(

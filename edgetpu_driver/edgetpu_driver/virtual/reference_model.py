@@ -39,9 +39,9 @@ class _Engine(Protocol):
 class ReferenceModel:
     """A compiled model and its source graph, which defines what the program computes.
 
-    Where the layout of the parameters is known (that of virtual.packer, those of parameter_blob) the weights
-    are those that crossed the bus, and so are those whose places a sidecar lists; elsewhere the graph's stand
-    for the file's own parameters.
+    If the layout of the parameters is known (weights.packed_layout, weights.compiler_layout, or locations
+    listed in a sidecar), the weights are those that crossed the bus. Otherwise the graph's weights represent
+    the file's own parameters.
     """
 
     def __init__(self, compiled: CompiledModel, source: bytes) -> None:

@@ -24,12 +24,12 @@ class ScatteredLayout:
 
         InputError unless all offsets are distinct and within the blob.
         """
-        places = np.arange(size)[offsets] if isinstance(offsets, slice) else offsets
+        positions = np.arange(size)[offsets] if isinstance(offsets, slice) else offsets
         count = prod(shape)
-        if places.shape != (count,) or np.unique(places).size != count:
+        if positions.shape != (count,) or np.unique(positions).size != count:
             raise InputError(f"expected {count} different offsets for weights {list(shape)}")
-        if places.min(initial=0) < 0 or places.max(initial=0) >= size:
-            raise InputError(f"expected offsets below {size}; got up to {places.max(initial=0)}")
+        if positions.min(initial=0) < 0 or positions.max(initial=0) >= size:
+            raise InputError(f"expected offsets below {size}; got up to {positions.max(initial=0)}")
         self.shape = shape
         self.size = size
         self._offsets = offsets
