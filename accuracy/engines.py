@@ -18,7 +18,7 @@ def open_engine(engine: str, name: str, graph: bytes) -> Engine:
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
     from edgetpu_driver.virtual import VirtualEdgeTpu
     from edgetpu_driver.virtual.graph_packer import pack
-    from edgetpu_driver.weights.locations import SidecarFiles
+    from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
     model = CompiledModel.parse(pack(graph, name=name))
     stick = VirtualEdgeTpu()

@@ -23,7 +23,8 @@ from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.locations import SidecarFiles
+from edgetpu_driver.weights.replacement import WeightRequest
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from measured_figures.row import Row
 
 AREA = "weights"
@@ -102,7 +103,7 @@ def _swap(size: int, reach: float | None) -> Iterator[Row]:
         product, vector = MatMul(engine), np.linspace(-1, 1, size)
 
         def swap() -> None:
-            engine.set_weights(weights)
+            engine.set_weights(WeightRequest(weights))
             engine.run(inputs)
 
         def swap_matrix() -> None:
@@ -164,7 +165,7 @@ def _swaps_in_a_row() -> Row:
         thread = threading.Thread(target=run_beside)
         thread.start()
         for steps in np.random.default_rng(0).integers(-127, 128, _SWAPS):
-            engine.set_weights(np.array([[steps / dense.INT8_MAX]], np.float32))
+            engine.set_weights(WeightRequest(np.array([[steps / dense.INT8_MAX]], np.float32)))
             result = int(engine.run(x)["y"][0, 0]) - 128
             wrong[0] += abs(result - steps / dense.INT8_MAX / dense.output_scale(size)) > 1
         done.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.darwinn.instructions.assembly_text import from_text, to_text
 from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
 from edgetpu_driver.darwinn.instructions.instruction_word import disassemble
@@ -13,7 +13,7 @@ from edgetpu_driver.darwinn.instructions.requested_transfers import transfers
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.tflite.flexbuffer import decode
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.weights.compiler_layout import ParameterBlobs, decode_parameters, encode_parameters
+from edgetpu_driver.weights.compiler_layout import decode_parameters, encode_parameters
 from fuzz import corpus
 from fuzz.corpus import Sample
 
@@ -37,7 +37,7 @@ def targets() -> list[Target]:
     """All parsers; reads the corpus."""
     models = corpus.models()
     graph = next(sample for sample in models if sample.name == "dense").data
-    encoded = encode_parameters(parse_model(graph)).caching
+    encoded = bytes(encode_parameters(parse_model(graph)).cached)
     compiled = [sample for sample in models if sample.name.endswith("_edgetpu")]
     bitstreams = corpus.bitstreams(compiled)
     return [
@@ -77,7 +77,7 @@ def _parameters(graph: bytes) -> Callable[[bytes], object]:
     model = parse_model(graph)
 
     def parse(data: bytes) -> object:
-        return decode_parameters(model, ParameterBlobs(data, b""))
+        return decode_parameters(model, Parameters(data, b""))
 
     return parse
 

@@ -16,7 +16,7 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from edgetpu_driver.errors import UnavailableError
-from edgetpu_driver.node_kit.driver_connection import InferenceResult
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_perception.images.conversion_cache import Region
 from edgetpu_perception.images.encodings import ImageError
 from edgetpu_perception.nodes.image_messages import image_from_message

@@ -25,11 +25,11 @@ from edgetpu_driver.errors import (
     ModelNotFoundError,
     UnavailableError,
 )
-from edgetpu_driver.node_kit.driver_connection import InferenceResult
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import take_waiting
 from edgetpu_driver.nodes.driver_node import DriverNode
-from edgetpu_driver.weights.quantisation import WeightSwap
+from edgetpu_driver.weights.replacement import WeightResult
 from edgetpu_msgs.srv import UnloadModel
 
 NUMBERS = {"numbers": np.array([[5, 6, -7, 8]], np.int8)}
@@ -79,9 +79,9 @@ def make_driver(graph: Any, model_dir: Path) -> DriverNode:
     return driver
 
 
-def give(client: ModelClient, graph: Any, weights: Any) -> WeightSwap | EdgeTpuError:
+def give(client: ModelClient, graph: Any, weights: Any) -> WeightResult | EdgeTpuError:
     """Set weights and spin until that is answered."""
-    results: list[WeightSwap | EdgeTpuError] = []
+    results: list[WeightResult | EdgeTpuError] = []
     assert client.set_weights(weights, results.append)
     graph.spin_until(lambda: bool(results))
     assert not client.busy
@@ -263,7 +263,7 @@ class TestWeights:
         mine, shared = make_client(name="mine/sums"), make_client()
         graph.spin_until(lambda: mine.ready and shared.ready)
         swap = give(mine, graph, np.array([[0, 1, 0, 0], [0, 0, 0, 1]]))
-        assert isinstance(swap, WeightSwap)
+        assert isinstance(swap, WeightResult)
         assert (swap.version, swap.clipped, swap.worst_error, swap.shape) == (1, 0, 0.0, (2, 4))
         assert swap.row_scales.tolist() == [1.0, 1.0]
         result = ask(mine, graph)

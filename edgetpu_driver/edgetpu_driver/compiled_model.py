@@ -32,6 +32,16 @@ PARAMETER_MEMORY_BYTES = 8_000_000
 """Of the chip's 8 MiB, about what edgetpu_compiler reports as free for parameters of small models."""
 
 
+@dataclass(frozen=True)
+class Parameters:
+    """The parameter bytes of a model, of its two executables; empty where an executable has none."""
+
+    cached: bytes | memoryview
+    """Loaded into the chip's memory once."""
+    streamed: bytes | memoryview
+    """Sent with every inference."""
+
+
 @dataclass(frozen=True, eq=False)
 class CompiledModel:
     """The part of a compiled .tflite file that runs on the Edge TPU.
@@ -113,6 +123,11 @@ class CompiledModel:
     def parameter_caching_token(self) -> int:
         """Models with the same token may be resident together; 0 means always upload."""
         return self.execution.parameter_caching_token
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameter bytes, cached and streamed."""
+        return Parameters(self.caching.parameters if self.caching else b"", self.execution.parameters)
 
     @property
     def parameter_bytes(self) -> int:

@@ -26,8 +26,10 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.locations import SidecarFiles, weight_places
-from edgetpu_driver.weights.quantisation import choose, weight_tensors
+from edgetpu_driver.weights.replacement import WeightRequest
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
+from edgetpu_driver.weights.weight_locations import weight_locations
+from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
 
 StickOf = Callable[..., tuple[StickEngine, list[bytes]]]
 INPUTS = 3
@@ -154,7 +156,7 @@ def multiplier_offsets(size: int) -> NDArray[np.intp]:
 def litert(compiled: Dense, steps: NDArray[np.int8], scales: NDArray[np.float32]) -> CpuEngine:
     """The source graph with these weights."""
     parsed = parse_model(compiled.graph)
-    name = choose(weight_tensors(parsed), "").name
+    name = select_tensor(weight_tensors(parsed), "").name
     operator = parsed.subgraphs[0].operators[1]
     tensors = parsed.subgraphs[0].tensors
     per_multiplier = tensors[operator.outputs[0]].spec.scale / tensors[operator.inputs[0]].spec.scale
@@ -181,7 +183,7 @@ def test_any_weights_change_only_their_bytes_and_give_what_litert_gives(
     (source,), (result,) = compiled.model.inputs, compiled.model.outputs
     for make in CASES.values():
         weights = make(size, limit).astype(np.float32)
-        swap = engine.set_weights(weights, accept_clipping=True, rescale_rows=rescale_rows)
+        swap = engine.set_weights(WeightRequest(weights, accept_clipping=True, rescale_rows=rescale_rows))
         steps = np.zeros((size, size), np.int8)
         rows, columns = weights.shape
         with np.errstate(over="ignore"):
@@ -199,7 +201,7 @@ def test_any_weights_change_only_their_bytes_and_give_what_litert_gives(
             expected[header] = blob[header]
         assert uploaded[-1] == expected.tobytes()
         reference = litert(compiled, steps, scales)
-        on_cpu.set_weights(weights, accept_clipping=True, rescale_rows=rescale_rows)
+        on_cpu.set_weights(WeightRequest(weights, accept_clipping=True, rescale_rows=rescale_rows))
         for _ in range(INPUTS):
             x = RNG.integers(0, 256, source.shape).astype(source.dtype)
             expected_outputs = run(reference, x)
@@ -219,5 +221,5 @@ def test_multipliers_that_differ_in_their_last_bit_are_still_those_of_the_graph(
     multipliers[7] *= np.float32(change)
     DenseLayout(256).encode_multipliers(multipliers, blob)
     sidecars = SidecarFiles((golden / "models" / "dense_256.tflite").read_bytes())
-    (place,) = weight_places(model.with_parameters(caching=blob.tobytes()), sidecars)
+    (place,) = weight_locations(model.with_parameters(caching=blob.tobytes()), sidecars)
     assert place.tensor.name == name

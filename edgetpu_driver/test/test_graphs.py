@@ -45,7 +45,7 @@ def test_dense_weights_use_all_of_int8_and_no_two_rows_are_alike() -> None:
 
 @pytest.mark.parametrize("size", [64, 256, 1024])
 def test_the_parameter_layout_of_dense_graphs_is_known(size: int) -> None:
-    (layer,) = parameter_layout(parse_model(dense.build(size))).caching
+    (layer,) = parameter_layout(parse_model(dense.build(size))).cached
     assert layer.weights.shape == (size, size)
     assert layer.multipliers is not None
     assert len(np.unique(layer.multipliers)) == size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.backends.virtual import VirtualStickBackend, pack_for_virtual_stick
+from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.errors import (
     ClippingError,
     DeviceError,
@@ -23,8 +26,9 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     UnavailableError,
 )
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.records import Inference, State
+from edgetpu_driver.host.records import State
 from edgetpu_driver.matrix.hosted import ProductRequest
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -33,11 +37,26 @@ from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 SIZE = 64
 ONES = {"x": np.full((1, SIZE), 255, np.uint8)}
+
+
+SetWeights = Callable[[], WeightResult]
+
+
+def around_set_weights(
+    monkeypatch: pytest.MonkeyPatch, replaced: Callable[[SetWeights], WeightResult]
+) -> None:
+    """Have engines of either kind set weights by calling `replaced` with the call it stands for."""
+    for kind in (CpuEngine, StickEngine):
+
+        def set_weights(engine: Any, request: WeightRequest, original: Any = kind.set_weights) -> Any:
+            return replaced(lambda: original(engine, request))
+
+        monkeypatch.setattr(kind, "set_weights", set_weights)
 
 
 def corner(value: float) -> WeightRequest:
@@ -45,7 +64,7 @@ def corner(value: float) -> WeightRequest:
     return WeightRequest(np.array([[value]], np.float32))
 
 
-def effective(inference: Inference) -> float:
+def effective(inference: InferenceResult) -> float:
     """The value that a result was made with, to the model's resolution."""
     return float((int(inference.outputs["y"][0, 0]) - 128) * dense.output_scale(SIZE))
 
@@ -185,15 +204,15 @@ def test_a_stick_that_fails_in_mid_swap_has_the_old_weights_afterwards(
 def test_weights_for_a_model_that_is_unloaded_meanwhile_are_refused(
     host: ModelHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apply, unloading = WeightRequest.apply, threading.Thread(target=host.unload, args=("dense",))
+    unloading = threading.Thread(target=host.unload, args=("dense",))
 
-    def unload_first(request: WeightRequest, engine: Any) -> Any:
+    def unload_first(set_weights: SetWeights) -> WeightResult:
         unloading.start()
         while host.models():
             pass
-        return apply(request, engine)
+        return set_weights()
 
-    monkeypatch.setattr(WeightRequest, "apply", unload_first)
+    around_set_weights(monkeypatch, unload_first)
     with pytest.raises(ModelNotFoundError, match="unloaded before its new weights were in force"):
         host.set_weights("dense", corner(0.5))
     unloading.join()
@@ -212,16 +231,15 @@ def test_an_inference_that_waited_for_a_swap_that_failed_has_none_of_its_weights
             answers.append(error)
 
     asking = threading.Thread(target=ask)
-    apply = WeightRequest.apply
 
-    def lose_the_device(request: WeightRequest, engine: Any) -> Any:
-        swap = apply(request, engine)
+    def lose_the_device(set_weights: SetWeights) -> WeightResult:
+        result = set_weights()
         asking.start()
         time.sleep(0.1)  # it waits by then
         host.reset()
-        return swap
+        return result
 
-    monkeypatch.setattr(WeightRequest, "apply", lose_the_device)
+    around_set_weights(monkeypatch, lose_the_device)
     with pytest.raises(UnavailableError):
         host.set_weights("dense", corner(-0.5))
     asking.join()
@@ -233,11 +251,11 @@ def test_every_result_belongs_to_the_weights_it_tells_while_they_are_swapped(hos
     host.set_weights("other", corner(0.75))
     values = [0.0, *np.random.default_rng(0).uniform(-1, 1, 40)]
     host.set_weights("dense", corner(0.0))
-    inferences: list[Inference] = []
-    others: list[Inference] = []
+    inferences: list[InferenceResult] = []
+    others: list[InferenceResult] = []
     done = threading.Event()
 
-    def keep_asking(name: str, results: list[Inference]) -> None:
+    def keep_asking(name: str, results: list[InferenceResult]) -> None:
         while not done.is_set():
             results.append(host.invoke(name, ONES))
 

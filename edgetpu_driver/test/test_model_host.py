@@ -232,7 +232,7 @@ class TestInvoking:
         host.load("plus")
         inference = host.invoke("plus", {"input": np.array([[1, 2, 3, 4]], np.uint8)})
         assert inference.outputs["output"].tolist() == [[2, 3, 4, 5]]
-        assert inference.duration > 0
+        assert inference.engine_duration > 0
 
     def test_a_wrong_shape_names_what_was_expected(self, host: ModelHost) -> None:
         host.load("plus")
@@ -341,7 +341,7 @@ class TestStatus:
 
     def test_latencies_are_those_of_one_period(self, host: ModelHost) -> None:
         host.load("plus")
-        duration = host.invoke("plus", ONES).duration
+        duration = host.invoke("plus", ONES).engine_duration
         host.end_period()
         first = host.status().period
         host.end_period()

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import Model, parse_model
-from edgetpu_driver.weights.compiler_layout import ParameterBlobs, decode_parameters, encode_parameters
+from edgetpu_driver.weights.compiler_layout import decode_parameters, encode_parameters
 
 KNOWN = (
     "bright_64x64",
@@ -29,10 +29,9 @@ def source(golden: Path, name: str) -> Model:
     return parse_model((golden / "models" / f"{name}.tflite").read_bytes())
 
 
-def compiled(golden: Path, name: str) -> ParameterBlobs:
+def compiled(golden: Path, name: str) -> Parameters:
     model = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
-    assert model.caching is not None
-    return ParameterBlobs(model.caching.parameters, model.execution.parameters)
+    return model.parameters
 
 
 def spot(side: int, channels: int, *, kernel: int = 1, x_zero_point: int = 0) -> Model:
@@ -74,21 +73,22 @@ def test_decoding_gives_the_weights_of_the_source_graph(golden: Path, name: str)
         for operator in model.subgraphs[0].operators
         if operator.name in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
     }
-    assert decoded.weights.keys() == weights
-    for index, values in decoded.weights.items():
-        assert values.shape == tensors[index].shape
-        assert values.tobytes() == tensors[index].data
+    assert {layer.tensor for layer in decoded.layers} == weights
+    for layer in decoded.layers:
+        assert layer.weights.shape == tensors[layer.tensor].shape
+        assert layer.weights.tobytes() == tensors[layer.tensor].data
 
 
 def test_decoding_gives_the_multipliers_of_dense_layers_only(golden: Path) -> None:
     dense = source(golden, "dense_256")
-    (multipliers,) = decode_parameters(dense, compiled(golden, "dense_256")).multipliers.values()
+    (layer,) = decode_parameters(dense, compiled(golden, "dense_256")).layers
+    assert layer.multipliers is not None
     operator = dense.subgraphs[0].operators[1]
     tensors = dense.subgraphs[0].tensors
     scales = [tensors[index].quantization.scales for index in (*operator.inputs[:2], operator.outputs[0])]
-    np.testing.assert_allclose(multipliers, scales[0] * scales[1] / scales[2], rtol=1.2e-7)
+    np.testing.assert_allclose(layer.multipliers, scales[0] * scales[1] / scales[2], rtol=1.2e-7)
     looming = decode_parameters(source(golden, "looming_64x64_3x3"), compiled(golden, "looming_64x64_3x3"))
-    assert looming.multipliers == {}
+    assert [layer.multipliers for layer in looming.layers] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -105,12 +105,12 @@ def test_spot_trackers_have_the_published_sizes(
     side: int, channels: int, caching: int, execution: int
 ) -> None:
     blobs = encode_parameters(spot(side, channels))
-    assert (len(blobs.caching), len(blobs.execution)) == (caching, execution)
+    assert (len(blobs.cached), len(blobs.streamed)) == (caching, execution)
 
 
 def test_large_spot_trackers_send_their_coordinate_rows_with_every_inference() -> None:
     blobs = encode_parameters(spot(128, 1))
-    rows = np.frombuffer(blobs.execution, np.uint8).reshape(2, 4096, 64)
+    rows = np.frombuffer(blobs.streamed, np.uint8).reshape(2, 4096, 64)
     np.testing.assert_array_equal(rows[0, :, :4], np.full((4096, 4), 0x83))
     np.testing.assert_array_equal(rows[1, :, :4], np.full((4096, 4), 0x84))
 
@@ -120,7 +120,7 @@ def test_large_spot_trackers_send_their_coordinate_rows_with_every_inference() -
     [
         (spot(32, 1), r"input \[1, 32, 32, 1\] is not known; expected 16x16x1, 64x64x1, 128x128x1"),
         (spot(16, 3), r"input \[1, 16, 16, 3\] is not known; expected 64x64x3, 128x128x3"),
-        (spot(64, 3, kernel=3), "only the places of the kernel's weights are known"),
+        (spot(64, 3, kernel=3), "only the byte offsets of the kernel's weights are known"),
     ],
 )
 def test_sizes_that_were_never_seen_are_refused(model: Model, reason: str) -> None:
@@ -129,7 +129,7 @@ def test_sizes_that_were_never_seen_are_refused(model: Model, reason: str) -> No
 
 
 def test_pattern_models_are_refused_with_the_reason(golden: Path) -> None:
-    with pytest.raises(ModelUnsupportedError, match="of pattern trackers only the places"):
+    with pytest.raises(ModelUnsupportedError, match="of pattern trackers only the byte offsets"):
         encode_parameters(source(golden, "pattern_64x64_8x8_1ch"))
 
 
@@ -176,14 +176,14 @@ def test_dense_layers_that_were_never_seen_are_refused(model: Model, reason: str
 def test_blobs_of_another_size_are_malformed(golden: Path) -> None:
     blobs = compiled(golden, "looming_64x64_3x3")
     with pytest.raises(ModelFormatError, match="expected 1024 cached parameter bytes, got 1023"):
-        decode_parameters(source(golden, "looming_64x64_3x3"), ParameterBlobs(blobs.caching[:-1], b""))
+        decode_parameters(source(golden, "looming_64x64_3x3"), Parameters(blobs.cached[:-1], b""))
     with pytest.raises(ModelFormatError, match="expected 0 streamed parameter bytes, got 1"):
-        decode_parameters(source(golden, "looming_64x64_3x3"), ParameterBlobs(blobs.caching, b"\0"))
+        decode_parameters(source(golden, "looming_64x64_3x3"), Parameters(blobs.cached, b"\0"))
 
 
 def test_blobs_of_another_model_are_malformed_where_they_first_differ(golden: Path) -> None:
     blobs = compiled(golden, "looming_64x64_3x3")
-    damaged = bytearray(blobs.caching)
+    damaged = bytearray(blobs.cached)
     damaged[500] = 1
     with pytest.raises(ModelFormatError, match=r"cached parameters from byte 384: .* routing rows"):
-        decode_parameters(source(golden, "looming_64x64_3x3"), ParameterBlobs(bytes(damaged), b""))
+        decode_parameters(source(golden, "looming_64x64_3x3"), Parameters(bytes(damaged), b""))

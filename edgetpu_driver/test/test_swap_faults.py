@@ -20,8 +20,9 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import DeviceError, ModelNotFoundError, ModelUnsupportedError, UnavailableError
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.records import Inference, State
+from edgetpu_driver.host.records import State
 from edgetpu_driver.matrix.hosted import ProductRequest, needs_tiles
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.toolchain import dense_graph as dense
@@ -30,7 +31,7 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer, can_strike
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.simulated_clock import SimulatedClock
-from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_driver.weights.replacement import WeightRequest
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 SIZE = 64
@@ -54,7 +55,7 @@ def expected() -> list[NDArray[Any]]:
     """What the model gives for X with the old weights and with the new ones."""
     engine, results = CpuEngine(GRAPH), []
     for weights in (OLD, NEW):
-        engine.set_weights(weights)
+        engine.set_weights(WeightRequest(weights))
         results.append(engine.run(X)["y"])
     return results
 
@@ -165,7 +166,7 @@ def test_results_tell_their_weights_while_swaps_fail_and_the_stick_comes_and_goe
     host = make_host(resets=False)
     host.set_weights("dense", WeightRequest(OLD))
     effective, done = {1: False}, threading.Event()
-    inferences: list[Inference] = []
+    inferences: list[InferenceResult] = []
 
     def keep_asking() -> None:
         while not done.is_set():

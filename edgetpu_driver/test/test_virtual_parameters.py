@@ -73,7 +73,7 @@ def test_other_weights_in_the_blob_are_computed_with(golden: Path, name: str, op
     real = Real(golden, name)
     tensor, weights = real.weights(operator)
     graph = replace_tensor(real.graph, tensor, np.roll(weights, 1))
-    blob = encode_parameters(parse_model(graph)).caching
+    blob = encode_parameters(parse_model(graph)).cached
     x = real.random_input()
     with EdgeTpu.open(usb_backend=real.stick) as tpu:
         before = real.on_the_stick(tpu, x)

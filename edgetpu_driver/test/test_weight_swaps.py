@@ -23,9 +23,10 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.locations import SidecarFiles
 from edgetpu_driver.weights.packed_layout import weight_offsets
-from edgetpu_driver.weights.quantisation import WeightTensor, choose, weight_tensors
+from edgetpu_driver.weights.replacement import WeightRequest
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
+from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
 
 pytest.importorskip("ai_edge_litert", reason="the virtual device needs ai-edge-litert")
 
@@ -34,7 +35,7 @@ SIZE = 64
 
 
 def tensor_of(graph: bytes, name: str = "") -> WeightTensor:
-    return choose(weight_tensors(parse_model(graph)), name)
+    return select_tensor(weight_tensors(parse_model(graph)), name)
 
 
 def real_weights(tensor: WeightTensor, share: float = 1.0) -> NDArray[np.float32]:
@@ -81,7 +82,7 @@ def test_a_real_model_gives_what_its_graph_gives_with_the_same_weights(golden: P
     with stick_for(graph, model) as tpu:
         engine: SwappableEngine = StickEngine(tpu, model)
         before = run(engine, x)
-        swap = engine.set_weights(weights, tensor=GOLDEN_TENSORS[name])
+        swap = engine.set_weights(WeightRequest(weights, tensor=GOLDEN_TENSORS[name]))
         assert (swap.version, swap.clipped) == (1, 0)
         after = run(engine, x)
     assert np.abs(after - run(expected, x)).max() <= 1
@@ -103,8 +104,8 @@ def test_only_weights_and_when_asked_for_multipliers_of_a_real_blob_change(
         upload = tpu.upload
         monkeypatch.setattr(tpu, "upload", lambda m, blob: (uploaded.append(bytes(blob)), upload(m, blob)))
         engine = StickEngine(tpu, model, SidecarFiles())  # nothing known but the model itself
-        engine.set_weights(weights, rescale_rows=True)
-        swap = engine.set_weights(weights, rescale_rows=rescale_rows)
+        engine.set_weights(WeightRequest(weights, rescale_rows=True))
+        swap = engine.set_weights(WeightRequest(weights, rescale_rows=rescale_rows))
     blob = np.frombuffer(uploaded[-1], np.uint8)
     headers = [own.reshape(4, -1)[:, :512], blob.reshape(4, -1)[:, :512]]
     assert np.array_equal(*headers) is not rescale_rows
@@ -132,8 +133,8 @@ def engine(request: pytest.FixtureRequest, graph: bytes) -> Iterator[SwappableEn
 
 
 def test_a_smaller_matrix_is_padded_with_zeros(engine: SwappableEngine) -> None:
-    engine.set_weights(np.ones((SIZE, SIZE), np.float32), accept_clipping=True)
-    swap = engine.set_weights(np.full((2, 3), 64 / dense.INT8_MAX, np.float32))
+    engine.set_weights(WeightRequest(np.ones((SIZE, SIZE), np.float32), accept_clipping=True))
+    swap = engine.set_weights(WeightRequest(np.full((2, 3), 64 / dense.INT8_MAX, np.float32)))
     assert swap.version == 2
     y = run(engine, np.full((1, SIZE), 255, np.uint8)) - 128
     assert y[:2].tolist() == [round(3 * 64 / dense.INT8_MAX / dense.output_scale(SIZE))] * 2
@@ -142,20 +143,20 @@ def test_a_smaller_matrix_is_padded_with_zeros(engine: SwappableEngine) -> None:
 
 def test_a_swap_tells_what_was_lost(engine: SwappableEngine) -> None:
     scale = np.float32(dense.weight_scales(SIZE)[0])
-    swap = engine.set_weights(np.array([[0.0, 10.25 * scale, -3.0 * scale]], np.float32))
+    swap = engine.set_weights(WeightRequest(np.array([[0.0, 10.25 * scale, -3.0 * scale]], np.float32)))
     assert swap.worst_error == pytest.approx(0.25 * scale, rel=1e-4)
     assert swap.rms_error == pytest.approx(0.25 * scale / np.sqrt(3), rel=1e-4)
     np.testing.assert_allclose(swap.row_scales, dense.weight_scales(SIZE)[:1], rtol=1e-7)
 
 
 def test_values_out_of_range_are_refused_or_clipped_and_counted(engine: SwappableEngine) -> None:
-    engine.set_weights(np.array([[0.5]], np.float32))
+    engine.set_weights(WeightRequest(np.array([[0.5]], np.float32)))
     x = np.full((1, SIZE), 255, np.uint8)
     before = run(engine, x)
     with pytest.raises(ClippingError, match="1 of 2 are beyond, by up to 1"):
-        engine.set_weights(np.array([[2.0, 1.0]], np.float32))
+        engine.set_weights(WeightRequest(np.array([[2.0, 1.0]], np.float32)))
     np.testing.assert_array_equal(run(engine, x), before)
-    swap = engine.set_weights(np.array([[2.0, 1.0]], np.float32), accept_clipping=True)
+    swap = engine.set_weights(WeightRequest(np.array([[2.0, 1.0]], np.float32), accept_clipping=True))
     assert (swap.version, swap.clipped) == (2, 1)
     assert swap.worst_error == pytest.approx(1.0, rel=1e-3)
 
@@ -163,15 +164,15 @@ def test_values_out_of_range_are_refused_or_clipped_and_counted(engine: Swappabl
 def test_what_was_lost_of_values_close_to_the_largest_is_told_too(engine: SwappableEngine) -> None:
     weights = np.array([[3e38, 0.0, 0.0, 0.0]], np.float32)
     with pytest.raises(ClippingError, match=r"1 of 4 are beyond, by up to 3e\+38"):
-        engine.set_weights(weights)
-    swap = engine.set_weights(weights, accept_clipping=True)
+        engine.set_weights(WeightRequest(weights))
+    swap = engine.set_weights(WeightRequest(weights, accept_clipping=True))
     assert (swap.worst_error, swap.rms_error) == (pytest.approx(3e38), pytest.approx(1.5e38))
 
 
 def test_rescaled_rows_use_all_of_int8_whatever_their_size(engine: SwappableEngine) -> None:
     weights = RNG.standard_normal((SIZE, SIZE)).astype(np.float32)
     weights *= np.logspace(-2, 1, SIZE, dtype=np.float32)[:, np.newaxis]
-    swap = engine.set_weights(weights, rescale_rows=True)
+    swap = engine.set_weights(WeightRequest(weights, rescale_rows=True))
     assert swap.clipped == 0
     np.testing.assert_allclose(swap.row_scales, np.abs(weights).max(axis=1) / 127, rtol=1e-6)
 
@@ -194,13 +195,13 @@ def test_what_are_no_weights_is_refused_and_changes_nothing(
     x = np.full((1, SIZE), 200, np.uint8)
     before = run(engine, x)
     with pytest.raises(InputError, match=message):
-        engine.set_weights(weights)
+        engine.set_weights(WeightRequest(weights))
     np.testing.assert_array_equal(run(engine, x), before)
 
 
 def test_an_unknown_tensor_is_refused_with_the_names_there_are(engine: SwappableEngine) -> None:
     with pytest.raises(InputError, match="expected one of the weight tensors 'y_steps/weights'; got 'bias'"):
-        engine.set_weights(np.zeros((SIZE, SIZE)), tensor="bias")
+        engine.set_weights(WeightRequest(np.zeros((SIZE, SIZE)), tensor="bias"))
 
 
 def test_engines_of_one_model_on_one_stick_keep_their_own_weights(graph: bytes) -> None:
@@ -209,7 +210,7 @@ def test_engines_of_one_model_on_one_stick_keep_their_own_weights(graph: bytes) 
     with stick_for(graph, model) as tpu:
         engines = [StickEngine(tpu, model, SidecarFiles(graph)) for _ in range(3)]
         for share, engine in zip((0.25, 0.5), engines, strict=False):
-            engine.set_weights(np.array([[share]], np.float32))
+            engine.set_weights(WeightRequest(np.array([[share]], np.float32)))
         untouched = run(CpuEngine(graph), x)
         for _ in range(2):
             results = [run(engine, x) for engine in engines]
@@ -223,7 +224,7 @@ def test_a_packed_model_whose_graph_is_another_one_is_refused(graph: bytes) -> N
     with stick_for(other, packed(other)) as tpu:
         engine = StickEngine(tpu, packed(other), SidecarFiles(graph))
         with pytest.raises(ModelUnsupportedError, match="it is not known where 'model' keeps its weights"):
-            engine.set_weights(np.zeros((100, 100)))
+            engine.set_weights(WeightRequest(np.zeros((100, 100))))
 
 
 def test_a_sidecar_tells_where_a_kernel_is(golden: Path, tmp_path: Path) -> None:
@@ -246,8 +247,8 @@ def test_a_sidecar_tells_where_a_kernel_is(golden: Path, tmp_path: Path) -> None
     with stick_for(graph, reversed_model) as tpu:
         engine = StickEngine(tpu, reversed_model)
         np.testing.assert_array_equal(run(engine, x), run(on_cpu, x))
-        assert engine.set_weights(weights).row_scales == pytest.approx([1 / 127])
-        on_cpu.set_weights(weights)
+        assert engine.set_weights(WeightRequest(weights)).row_scales == pytest.approx([1 / 127])
+        on_cpu.set_weights(WeightRequest(weights))
         np.testing.assert_array_equal(run(engine, x), run(on_cpu, x))
 
 
@@ -258,7 +259,7 @@ def test_a_sidecar_of_a_model_that_was_compiled_otherwise_is_refused(golden: Pat
     with stick_for(graph, packed(graph)) as tpu:
         engine = StickEngine(tpu, packed(graph), SidecarFiles(sidecar=sidecar))
         with pytest.raises(ModelUnsupportedError, match="it is of another model than these parameters"):
-            engine.set_weights(np.zeros((1, 8, 8, 1)))
+            engine.set_weights(WeightRequest(np.zeros((1, 8, 8, 1))))
 
 
 @pytest.mark.parametrize(
@@ -278,4 +279,4 @@ def test_a_sidecar_that_makes_no_sense_is_refused(golden: Path, change: dict[str
     with stick_for(graph, packed(graph)) as tpu:
         engine = StickEngine(tpu, packed(graph), SidecarFiles(sidecar=sidecar | change))
         with pytest.raises(ModelUnsupportedError, match="sidecar of 'model' cannot be used"):
-            engine.set_weights(np.zeros((1, 8, 8, 1)))
+            engine.set_weights(WeightRequest(np.zeros((1, 8, 8, 1))))

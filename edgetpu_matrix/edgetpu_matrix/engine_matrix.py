@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError
+from edgetpu_driver.weights.replacement import WeightRequest
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace
 from edgetpu_matrix.scaling import DenseModel
 from edgetpu_matrix.tiles import RealProduct, Tile, TiledMatrix
@@ -48,7 +49,7 @@ class EngineMatrix:
         self._held: list[Tile | None] = [None] * len(engines)
         self._row_scales: NDArray[np.float32] | None = None
         if not rescale_rows:
-            self._row_scales = engines[0].set_weights(self._tiled.dense.any_weights).row_scales
+            self._row_scales = engines[0].set_weights(WeightRequest(self._tiled.dense.any_weights)).row_scales
 
     @property
     def effective(self) -> NDArray[np.float64]:
@@ -97,6 +98,6 @@ class EngineMatrix:
         engine = self._engines[place]
         if self._held[place] is not tile:
             self._held[place] = None
-            engine.set_weights(tile.fitted.weights, rescale_rows=self._rescale_rows)
+            engine.set_weights(WeightRequest(tile.fitted.weights, rescale_rows=self._rescale_rows))
             self._held[place] = tile
         return engine

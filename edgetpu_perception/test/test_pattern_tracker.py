@@ -20,7 +20,7 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.locations import SidecarFiles
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.images.encodings import ImageError
 from edgetpu_perception.images.pinhole import Pinhole

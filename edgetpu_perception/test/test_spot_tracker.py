@@ -20,7 +20,8 @@ from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.locations import SidecarFiles
+from edgetpu_driver.weights.replacement import WeightRequest
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_perception import Pinhole, SpotResult, SpotTracker
 from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.graphs.families import build
@@ -346,7 +347,7 @@ def test_where_somebody_else_runs_the_model_the_color_is_only_told() -> None:
     engine = CpuEngine(build(graph.name("red")))
     tracker = SpotTracker(color="red")
     tracker.bind(engine.inputs, engine.outputs)
-    engine.set_weights(graph.color_filter("blue"))
+    engine.set_weights(WeightRequest(graph.color_filter("blue")))
     tracker.set_color("blue")
     frame = tracker.preprocess(primaries())
     assert in_px(tracker.postprocess(frame, engine.run(frame.inputs))) == pytest.approx(

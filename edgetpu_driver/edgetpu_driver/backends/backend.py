@@ -7,9 +7,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edgetpu_driver.engines.protocol import MatrixEngine
+from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights.locations import SidecarFiles
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
 if TYPE_CHECKING:
     from edgetpu_driver.usb.connector import OnPhase
@@ -104,7 +104,7 @@ class Backend(Protocol):
         """Release the device; engines attached before are of no use any more."""
         ...
 
-    def attach(self, model: ParsedModel) -> MatrixEngine:
+    def attach(self, model: ParsedModel) -> SwappableEngine:
         """Make a parsed model ready to run on the open device; ModelUnsupportedError if it cannot run.
 
         Called again, it makes another engine, which has weights of its own. These stay in the device's memory

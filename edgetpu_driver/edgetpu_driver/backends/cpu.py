@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement, Readings, RegisterValue
-from edgetpu_driver.engines.protocol import MatrixEngine
+from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem
 
@@ -49,7 +49,7 @@ class CpuBackend:
     def close(self) -> None:
         """Nothing is held."""
 
-    def attach(self, model: ParsedModel) -> MatrixEngine:
+    def attach(self, model: ParsedModel) -> SwappableEngine:
         """Give an engine for the graph."""
         from edgetpu_driver.engines.cpu import CpuEngine
 

@@ -14,7 +14,7 @@ from edgetpu_driver.compiled_model import (
     VIRTUAL_COMPILER,
     CompiledModel,
 )
-from edgetpu_driver.engines.protocol import MatrixEngine
+from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX, plain_stem
 
@@ -78,7 +78,7 @@ class StickBackend:
         # A stick counts from its opening on; the backend counts from its making on.
         self._earlier = self._last = replace(self._last, temperature=float("nan"), sram_used=0, warm=False)
 
-    def attach(self, model: ParsedModel) -> MatrixEngine:
+    def attach(self, model: ParsedModel) -> SwappableEngine:
         """Prepare the model's transfers; its parameters are uploaded by the first run that needs them.
 
         Where the same file is attached already, a copy that was compiled together with it is run, as long as

@@ -12,7 +12,7 @@ from edgetpu_driver.backends.usb import StickBackend, error_text
 from edgetpu_driver.compiled_model import PARAMETER_MEMORY_BYTES, CompiledModel, caching_token
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem
-from edgetpu_driver.weights.locations import SidecarFiles
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
 if TYPE_CHECKING:
     from edgetpu_driver.stick.edge_tpu import EdgeTpu

@@ -30,14 +30,9 @@ from edgetpu_driver.tflite.model_reader import (
     Subgraph,
     parse_model,
 )
-from edgetpu_driver.weights.quantisation import (
-    WeightQuantiser,
-    WeightSwap,
-    WeightTensor,
-    choose,
-    effective_scales,
-    weight_tensors,
-)
+from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
 
 _LARGEST_SCALE = 1e30
 _SATURATING_MULTIPLIER = 255.0  # of 8-bit outputs; XNNPACK takes less than 256
@@ -88,43 +83,30 @@ class CpuEngine:
             return {name: self._interpreter.get_tensor(index) for name, index in self._outputs}
 
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
-        """What `set_weights` replaces; see MatrixEngine."""
-        return choose(self._tensors, tensor)
+        """The tensor whose values `set_weights` replaces; see SwappableEngine."""
+        return select_tensor(self._tensors, tensor)
 
-    def set_weights(
-        self,
-        weights: NDArray[np.floating[Any]],
-        *,
-        tensor: str = "",
-        accept_clipping: bool = False,
-        rescale_rows: bool = False,
-        row_gains: NDArray[np.floating[Any]] | None = None,
-    ) -> WeightSwap:
-        """Replace weights in the graph; see MatrixEngine. Inferences go on meanwhile with the old ones."""
+    def set_weights(self, request: WeightRequest) -> WeightResult:
+        """Replace weights in the graph; see SwappableEngine. Meanwhile inferences use the previous ones."""
         with self._swap_lock:
-            chosen = self.weight_tensor(tensor)
-            operator = self._rescalable_user(chosen) if rescale_rows else None
-            quantiser = self._quantiser(chosen)
-            quantised = quantiser.quantise(
-                weights,
-                accept_clipping=accept_clipping,
-                rescale_rows=rescale_rows,
-                row_gains=row_gains,
-            )
-            data = replace_tensor(self._data, chosen.name, quantised.values)
-            if chosen.has_row_scales:  # without rescaling too: an earlier swap may have rescaled
-                scales = chosen.scales.copy()
-                if rescale_rows:
-                    scales = effective_scales(quantised, row_gains)
+            tensor = self.weight_tensor(request.tensor)
+            operator = self._rescalable_user(tensor) if request.rescale_rows else None
+            quantiser = self._quantiser(tensor)
+            result = quantiser.quantise(request)
+            data = replace_tensor(self._data, tensor.name, quantiser.values)
+            if tensor.has_row_scales:  # also without rescaling: an earlier request may have rescaled
+                scales = tensor.scales.copy()
+                if request.rescale_rows:
+                    scales = rescaled_rows(tensor, result, request.row_gains)
                 if operator is not None:
                     np.minimum(scales, self._saturating_scale(operator), out=scales)
-                data = replace_scales(data, chosen.name, scales)
+                data = replace_scales(data, tensor.name, scales)
                 _refuse_fatal_scales(self._name, parse_model(data).subgraphs[0])
             interpreter = _make_interpreter(self._name, data)
             with self._lock:
                 self._interpreter, self._data = interpreter, data
                 self._version += 1
-            return replace(quantised.swap, version=self._version)
+            return replace(result, version=self._version)
 
     def _quantiser(self, tensor: WeightTensor) -> WeightQuantiser:
         if tensor.name not in self._quantisers:

@@ -14,15 +14,11 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights.locations import SidecarFiles, WeightPlace, weight_places
-from edgetpu_driver.weights.quantisation import (
-    QuantisedWeights,
-    WeightQuantiser,
-    WeightSwap,
-    WeightTensor,
-    choose,
-    effective_scales,
-)
+from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
+from edgetpu_driver.weights.weight_locations import WeightLocation, weight_locations
+from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor
 
 
 class StickEngine:
@@ -36,13 +32,13 @@ class StickEngine:
         self.model = replace(model)  # an identity of its own: others may set other weights
         tpu.prepare(self.model)
         self._tpu = tpu
-        self._companions = sidecars
+        self._sidecars = sidecars
         self._lock = threading.Lock()
         self._version = 0
-        self._places: tuple[WeightPlace, ...] | None = None
+        self._locations: tuple[WeightLocation, ...] | None = None
         self._quantisers: dict[str, WeightQuantiser] = {}
-        self._cached = np.frombuffer(model.caching.parameters if model.caching else b"", np.uint8)
-        self._streamed = np.frombuffer(model.execution.parameters, np.uint8)
+        self._cached = np.frombuffer(model.parameters.cached, np.uint8)
+        self._streamed = np.frombuffer(model.parameters.streamed, np.uint8)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -64,37 +60,25 @@ class StickEngine:
         return self._tpu.run(self.model, inputs)
 
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
-        """What `set_weights` replaces; see MatrixEngine."""
-        return self._place(tensor).tensor
+        """The tensor whose values `set_weights` replaces; see SwappableEngine."""
+        return self._location(tensor).tensor
 
-    def set_weights(
-        self,
-        weights: NDArray[np.floating[Any]],
-        *,
-        tensor: str = "",
-        accept_clipping: bool = False,
-        rescale_rows: bool = False,
-        row_gains: NDArray[np.floating[Any]] | None = None,
-    ) -> WeightSwap:
-        """Replace weights in the parameters and put them on the stick; see MatrixEngine."""
+    def set_weights(self, request: WeightRequest) -> WeightResult:
+        """Replace weights in the parameters and upload them to the stick; see SwappableEngine."""
         with self._lock:
-            place = self._place(tensor)
-            quantiser = self._quantiser(place.tensor)
-            if rescale_rows and place.requantisation is None:
+            location = self._location(request.tensor)
+            tensor = location.tensor
+            if request.rescale_rows and location.requantisation is None:
                 raise ModelUnsupportedError(
-                    f"expected a matrix with a multiplier for every row to rescale; '{place.tensor.name}' of "
+                    f"expected a matrix with a multiplier for every row to rescale; '{tensor.name}' of "
                     f"'{self.model.name}' has none"
                 )
-            quantised = quantiser.quantise(
-                weights,
-                accept_clipping=accept_clipping,
-                rescale_rows=rescale_rows,
-                row_gains=row_gains,
-            )
-            scales = effective_scales(quantised, row_gains) if rescale_rows else None
-            self._put(place, quantised, scales)
+            quantiser = self._quantiser(tensor)
+            result = quantiser.quantise(request)
+            scales = rescaled_rows(tensor, result, request.row_gains) if request.rescale_rows else None
+            self._put(location, quantiser.values, scales)
             self._version += 1
-            return replace(quantised.swap, version=self._version)
+            return replace(result, version=self._version)
 
     def forget(self) -> None:
         """Give back what the stick keeps for this engine; it must not be used any more."""
@@ -106,27 +90,27 @@ class StickEngine:
         return self._quantisers[tensor.name]
 
     def _put(
-        self, place: WeightPlace, quantised: QuantisedWeights, scales: NDArray[np.float32] | None
+        self, location: WeightLocation, values: NDArray[np.int8], scales: NDArray[np.float32] | None
     ) -> None:
-        blob = (self._streamed if place.streamed else self._cached).copy()
-        section = place.section_of(blob)
-        if scales is None:  # an earlier swap may have rescaled
-            own = self.model.execution if place.streamed else self.model.caching
-            assert own is not None
-            section[:] = place.section_of(np.frombuffer(own.parameters, np.uint8))
-        place.section.encode(quantised.values, section)
+        """Upload the parameters with these values at the location; scales: None for the model's own."""
+        parameters = (self._streamed if location.streamed else self._cached).copy()
+        section = location.section_of(parameters)
+        if scales is None:  # an earlier request may have rescaled
+            own = self.model.parameters.streamed if location.streamed else self.model.parameters.cached
+            section[:] = location.section_of(np.frombuffer(own, np.uint8))
+        location.section.encode(values, section)
         if scales is not None:
-            place.encode_scales(scales, section)
-        if place.streamed:
-            self._tpu.upload(self.model, streamed=blob.data)
-            self._streamed = blob
+            location.encode_scales(scales, section)
+        if location.streamed:
+            self._tpu.upload(self.model, streamed=parameters.data)
+            self._streamed = parameters
         else:
-            self._tpu.upload(self.model, blob.data)
-            self._cached = blob
+            self._tpu.upload(self.model, parameters.data)
+            self._cached = parameters
 
-    def _place(self, tensor: str) -> WeightPlace:
-        if self._places is None:
-            sidecars = self._companions or SidecarFiles.beside(self.model.path)
-            self._places = weight_places(self.model, sidecars)
-        chosen = choose([place.tensor for place in self._places], tensor)
-        return next(place for place in self._places if place.tensor is chosen)
+    def _location(self, tensor: str) -> WeightLocation:
+        if self._locations is None:
+            sidecars = self._sidecars or SidecarFiles.beside(self.model.path)
+            self._locations = weight_locations(self.model, sidecars)
+        chosen = select_tensor([location.tensor for location in self._locations], tensor)
+        return next(location for location in self._locations if location.tensor is chosen)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend, Readings, RegisterValue
-from edgetpu_driver.engines.protocol import MatrixEngine
+from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import (
     DeviceError,
     DeviceLostError,
@@ -28,14 +28,14 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     UnavailableError,
 )
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.inference_statistics import InferenceStatistics
-from edgetpu_driver.host.records import UNCONFIGURED, Entry, HostStatus, Inference, LoadedModel, State
+from edgetpu_driver.host.records import UNCONFIGURED, Entry, HostStatus, LoadedModel, State
 from edgetpu_driver.matrix.hosted import HostedMatrix, ProductRequest, needs_tiles, refuse_tiles
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.tensor import check_inputs
 from edgetpu_driver.toolchain.model_files import ModelFiles, plain_stem
-from edgetpu_driver.weights.quantisation import WeightSwap
-from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 
 if TYPE_CHECKING:
     from edgetpu_driver.usb.connector import Phase
@@ -149,7 +149,7 @@ class ModelHost:
         """Whether the model's parameters are on the device now."""
         return self._state is State.READY and self._backend.is_resident(model.parsed)
 
-    def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> Inference:
+    def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> InferenceResult:
         """Run a loaded model once.
 
         Raises ModelNotFoundError, InputError, ModelUnsupportedError for a model with a `problem`,
@@ -167,7 +167,7 @@ class ModelHost:
                 refuse_tiles(name, engine, entry.last_weights)
                 outputs = engine.run(inputs)
             version = entry.weights_version
-        return Inference(outputs, timing.duration, version)
+        return InferenceResult(outputs, engine_duration=timing.duration, weights_version=version)
 
     def multiply(self, name: str, request: ProductRequest) -> Product:
         """Multiply by the weights of a loaded Dense model; see MatMul.multiply. Raises as `invoke` too."""
@@ -180,7 +180,7 @@ class ModelHost:
                 product = request.ask(matmul)
             return replace(product, weights_version=entry.weights_version)
 
-    def set_weights(self, name: str, request: WeightRequest) -> WeightSwap:
+    def set_weights(self, name: str, request: WeightRequest) -> WeightResult:
         """Replace the values of one weight tensor of a loaded model, between two of its inferences.
 
         The weights stay in force when the device is lost and comes back. Raises what `invoke` raises, and
@@ -201,7 +201,7 @@ class ModelHost:
                 if needs_tiles(engine, request):
                     swap = self._matrix(entry, engine).set_weights(request)
                 else:
-                    swap = request.apply(engine)
+                    swap = engine.set_weights(request)
             except DeviceError as error:
                 self._lose(error, opening)
                 raise
@@ -305,7 +305,7 @@ class ModelHost:
             raise ModelNotFoundError(f"no model '{name}' is loaded; loaded: {names}")
         return entry
 
-    def _engine_to_run(self, name: str, entry: Entry) -> tuple[MatrixEngine, int]:
+    def _engine_to_run(self, name: str, entry: Entry) -> tuple[SwappableEngine, int]:
         """The engine of a model, and the opening of the device that it is of; counts and raises a refusal."""
         with self._lock:
             if entry.engine is None:
@@ -327,7 +327,7 @@ class ModelHost:
         timing.duration = time.perf_counter() - start
         self._statistics.add(timing.duration)
 
-    def _matrix(self, entry: Entry, engine: MatrixEngine) -> HostedMatrix:
+    def _matrix(self, entry: Entry, engine: SwappableEngine) -> HostedMatrix:
         if entry.matrix is None or entry.matrix.engine is not engine:
             another = partial(self._backend.attach, entry.model.parsed)
             entry.matrix = HostedMatrix(engine, another)
@@ -347,7 +347,7 @@ class ModelHost:
             engine = self._backend.attach(entry.model.parsed)
             for request in entry.weights.values():
                 if not needs_tiles(engine, request):
-                    request.apply(engine)
+                    engine.set_weights(request)
         except DeviceError:
             raise
         except EdgeTpuError as error:

@@ -6,15 +6,13 @@ import threading
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from edgetpu_driver.backends.backend import ParsedModel, Readings
-from edgetpu_driver.engines.protocol import MatrixEngine
+from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.host.inference_statistics import Period
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_driver.weights.replacement import WeightRequest
 
 if TYPE_CHECKING:
     from edgetpu_driver.matrix.hosted import HostedMatrix
@@ -53,16 +51,6 @@ class LoadedModel:
 
 
 @dataclass(frozen=True)
-class Inference:
-    """Outputs of one run, by name, and the seconds spent in the engine."""
-
-    outputs: dict[str, NDArray[Any]]
-    duration: float
-    weights_version: int = 0
-    """Of the weights it was made with; see WeightSwap."""
-
-
-@dataclass(frozen=True)
 class HostStatus:
     """Everything the host knows of its device and of the work done."""
 
@@ -95,7 +83,7 @@ class Entry:
     """A loaded model and what it takes to run it."""
 
     model: LoadedModel
-    engine: MatrixEngine | None = None
+    engine: SwappableEngine | None = None
     """There is one exactly while the device is ready and the model can run on it."""
     problem: str = ""
     """Why the model cannot run, with or without a device."""

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.protocol import MatrixEngine
+from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.matrix.matmul import MatMul, Product
-from edgetpu_driver.weights.quantisation import WeightSwap
-from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 
 
-def needs_tiles(engine: MatrixEngine, request: WeightRequest) -> bool:
+def needs_tiles(engine: SwappableEngine, request: WeightRequest) -> bool:
     """Whether the weights are a larger matrix than that of a Dense model; raises as `weight_tensor`."""
     if request.weights.ndim != 2:
         return False
@@ -25,7 +24,7 @@ def needs_tiles(engine: MatrixEngine, request: WeightRequest) -> bool:
     return tensor.is_pure_matmul and (rows > tensor.shape[0] or columns > tensor.shape[1])
 
 
-def refuse_tiles(name: str, engine: MatrixEngine, request: WeightRequest | None) -> None:
+def refuse_tiles(name: str, engine: SwappableEngine, request: WeightRequest | None) -> None:
     """InputError where the weights in force are a matrix that no single inference multiplies by."""
     if request is not None and needs_tiles(engine, request):
         raise InputError(
@@ -60,7 +59,7 @@ class HostedMatrix:
     model itself are to give outputs without any.
     """
 
-    def __init__(self, engine: MatrixEngine, another: Callable[[], MatrixEngine]) -> None:
+    def __init__(self, engine: SwappableEngine, another: Callable[[], SwappableEngine]) -> None:
         """ModelUnsupportedError when the model is not a Dense one."""
         self.engine = engine
         self._plain = MatMul(engine)
@@ -69,7 +68,7 @@ class HostedMatrix:
         self._request: WeightRequest | None = None
         """What the own engines hold."""
 
-    def set_weights(self, request: WeightRequest) -> WeightSwap:
+    def set_weights(self, request: WeightRequest) -> WeightResult:
         """Put weights on the own engines, in as many tiles as it takes; see MatMul.set_weights."""
         if self._own is None:
             self._own = MatMul(self._another(), another=self._another)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.compiled_model import PARAMETER_MEMORY_BYTES
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
-from edgetpu_driver.engines.protocol import MatrixEngine
+from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError, ModelUnsupportedError
 from edgetpu_driver.matrix.tiles import (
     OUTPUT_HEADROOM,
@@ -30,7 +30,7 @@ from edgetpu_driver.matrix.tiles import (
     rescaled_tile,
     tile_as_compiled,
 )
-from edgetpu_driver.weights.quantisation import WeightSwap
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 
 MAX_PASSES = 64
 
@@ -53,7 +53,7 @@ class Product:
     pass_rms: NDArray[np.float32]
     """[passes]: root mean square of what each pass changed in the outputs."""
     weights_version: int
-    """Of the weights; see WeightSwap."""
+    """Of the weights; see WeightResult."""
     saturated: int = 0
     """Number of outputs that reached the end of their range, and may be farther out; 0 unless accepted."""
 
@@ -97,10 +97,10 @@ class MatMul:
 
     def __init__(
         self,
-        engine: MatrixEngine | None = None,
+        engine: SwappableEngine | None = None,
         *,
         size: int = 256,
-        another: Callable[[], MatrixEngine] | None = None,
+        another: Callable[[], SwappableEngine] | None = None,
     ) -> None:
         if engine is None:
             another = another or _cpu_engines(size)
@@ -146,7 +146,7 @@ class MatMul:
 
     def set_weights(
         self, matrix: ArrayLike, *, accept_clipping: bool = False, rescale_rows: bool = False
-    ) -> WeightSwap:
+    ) -> WeightResult:
         """Multiply by this matrix from now on: [M, K], finite.
 
         accept_clipping: clip values beyond the model's range, not refuse them. Weights within it are
@@ -231,7 +231,7 @@ class MatMul:
             )
             raise InputError(f"expected a matrix of at most {limit}; got {list(shape)}")
 
-    def _assign(self, matrix: NDArray[np.float32], flags: _Flags) -> tuple[tuple[Tile, ...], WeightSwap]:
+    def _assign(self, matrix: NDArray[np.float32], flags: _Flags) -> tuple[tuple[Tile, ...], WeightResult]:
         tiles, swaps = [], []
         scales = np.zeros(matrix.shape[0], np.float32)
         # The first comes last: until then its engine holds the model's own weights, which nothing else does.
@@ -239,15 +239,17 @@ class MatMul:
             part = matrix[rows, columns]
             tile = self._tile(index, part, rows, columns, flags)
             swap = tile.engine.set_weights(
-                part,
-                accept_clipping=flags.accept_clipping,
-                rescale_rows=flags.rescale_rows,
-                row_gains=tile.gains,
+                WeightRequest(
+                    part,
+                    accept_clipping=flags.accept_clipping,
+                    rescale_rows=flags.rescale_rows,
+                    row_gains=tile.gains,
+                )
             )
             scales[rows] = np.maximum(scales[rows], swap.row_scales)
             tiles.append(tile)
             swaps.append((swap, part.size))
-        total = WeightSwap(
+        total = WeightResult(
             version=0,
             row_scales=scales,
             clipped=sum(swap.clipped for swap, _ in swaps),
@@ -388,7 +390,7 @@ def _real(values: ArrayLike, what: str) -> NDArray[np.float32]:
         return array.astype(np.float32)
 
 
-def _cpu_engines(size: int) -> Callable[[], MatrixEngine]:
+def _cpu_engines(size: int) -> Callable[[], SwappableEngine]:
     from edgetpu_driver.engines.cpu import CpuEngine
     from edgetpu_driver.toolchain import dense_graph as dense
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.protocol import MatrixEngine
+from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weights.quantisation import INT8_MAX, clipping_error
@@ -30,7 +30,7 @@ _SMALL_SQUARE = 1e-30  # below it float32 loses digits
 class Tile:
     """What one model multiplies by."""
 
-    engine: MatrixEngine
+    engine: SwappableEngine
     rows: slice
     columns: slice
     gains: NDArray[np.float64] | None
@@ -49,7 +49,7 @@ def cut(shape: tuple[int, ...], tile: tuple[int, int]) -> Iterator[tuple[slice, 
             )
 
 
-def refuse_clipping(engine: MatrixEngine, matrix: NDArray[np.float32]) -> None:
+def refuse_clipping(engine: SwappableEngine, matrix: NDArray[np.float32]) -> None:
     """ClippingError, for the matrix as a whole, where the model's range does not hold all of its tiles."""
     scales = np.resize(engine.weight_tensor().scales, len(matrix))
     limits, sizes = INT8_MAX * scales[:, np.newaxis], np.abs(matrix)
@@ -59,7 +59,7 @@ def refuse_clipping(engine: MatrixEngine, matrix: NDArray[np.float32]) -> None:
 
 
 def tile_as_compiled(
-    engine: MatrixEngine, rows: slice, columns: slice, part: NDArray[np.floating[Any]], *, filled: bool
+    engine: SwappableEngine, rows: slice, columns: slice, part: NDArray[np.floating[Any]], *, filled: bool
 ) -> Tile:
     """One with the multipliers of the model.
 
@@ -80,7 +80,9 @@ def tile_as_compiled(
     return Tile(engine, rows, columns, gains, reach)
 
 
-def rescaled_tile(engine: MatrixEngine, rows: slice, columns: slice, part: NDArray[np.floating[Any]]) -> Tile:
+def rescaled_tile(
+    engine: SwappableEngine, rows: slice, columns: slice, part: NDArray[np.floating[Any]]
+) -> Tile:
     """One whose rows each have the gain that makes random inputs use the range of the output."""
     lengths = _row_lengths(part)
     gains = np.ones_like(lengths)
@@ -90,7 +92,7 @@ def rescaled_tile(engine: MatrixEngine, rows: slice, columns: slice, part: NDArr
     return Tile(engine, rows, columns, gains, reach)
 
 
-def _fitting_length(engine: MatrixEngine) -> float:
+def _fitting_length(engine: SwappableEngine) -> float:
     """Length of a row whose output random inputs make fill its range."""
     (source,), (result,) = engine.inputs, engine.outputs
     typical = source.scale * checked_steps(source) / INPUT_CREST

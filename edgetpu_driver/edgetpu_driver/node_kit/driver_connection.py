@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -14,13 +14,13 @@ from rclpy.qos import QoSProfile
 from rclpy.task import Future
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.error_codes import exception_of
 from edgetpu_driver.node_kit.tensor_messages import from_message, specs_from_messages, to_message
-from edgetpu_driver.node_kit.weight_messages import set_weights_request, weight_swap
+from edgetpu_driver.node_kit.weight_messages import set_weights_request, weight_result
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights.quantisation import WeightSwap
-from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 from edgetpu_msgs.srv import Invoke, LoadModel, SetWeights
 
 # With Fast DDS every client of a service gets the answers to all of them and picks its own: in a queue of the
@@ -36,20 +36,6 @@ class LoadResult:
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     error: EdgeTpuError | None = None
-
-
-@dataclass(frozen=True)
-class InferenceResult:
-    """What came back for one request: the outputs by name, or the error."""
-
-    outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    error: EdgeTpuError | None = None
-    duration: float = 0.0
-    """Seconds from the request to its answer."""
-    engine_duration: float = 0.0
-    """Seconds of those in the driver's engine."""
-    weights_version: int = 0
-    """Of the weights it was made with; see WeightSwap."""
 
 
 class Transport(Protocol):
@@ -78,7 +64,7 @@ class Transport(Protocol):
         ...
 
     def set_weights(
-        self, model: str, request: WeightRequest, done: Callable[[WeightSwap | EdgeTpuError], None]
+        self, model: str, request: WeightRequest, done: Callable[[WeightResult | EdgeTpuError], None]
     ) -> None:
         """Ask the driver to replace weights of a model."""
         ...
@@ -121,16 +107,14 @@ class DirectTransport:
         """Run a model; calls `done` before it returns."""
         start = time.perf_counter()
         try:
-            inference = self._find().invoke(model, inputs)
+            result = self._find().invoke(model, inputs)
         except EdgeTpuError as error:
             return done(InferenceResult(error=error, duration=time.perf_counter() - start))
         duration = time.perf_counter() - start
-        return done(
-            InferenceResult(inference.outputs, None, duration, inference.duration, inference.weights_version)
-        )
+        return done(replace(result, duration=duration))
 
     def set_weights(
-        self, model: str, request: WeightRequest, done: Callable[[WeightSwap | EdgeTpuError], None]
+        self, model: str, request: WeightRequest, done: Callable[[WeightResult | EdgeTpuError], None]
     ) -> None:
         """Replace weights; calls `done` before it returns."""
         try:
@@ -193,12 +177,12 @@ class ServiceTransport:
         self._send(self._invoke, Invoke.Request(model=model, inputs=tensors), answered)
 
     def set_weights(
-        self, model: str, request: WeightRequest, done: Callable[[WeightSwap | EdgeTpuError], None]
+        self, model: str, request: WeightRequest, done: Callable[[WeightResult | EdgeTpuError], None]
     ) -> None:
         """Send the request and return; `done` is called by the node's executor."""
 
         def answered(answer: SetWeights.Response) -> None:
-            done(weight_swap(answer))
+            done(weight_result(answer))
 
         self._send(self._set_weights, set_weights_request(model, request), answered)
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.host.records import Inference, LoadedModel
-from edgetpu_driver.weights.quantisation import WeightSwap
-from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.records import LoadedModel
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 
 
 class LocalDriver(Protocol):
@@ -20,11 +20,11 @@ class LocalDriver(Protocol):
         """Load a model, as ~/load_model does."""
         ...
 
-    def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> Inference:
+    def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> InferenceResult:
         """Run a loaded model once, as ~/invoke does."""
         ...
 
-    def set_weights(self, name: str, request: WeightRequest) -> WeightSwap:
+    def set_weights(self, name: str, request: WeightRequest) -> WeightResult:
         """Replace weights of a loaded model, as ~/set_weights does."""
         ...
 

@@ -13,17 +13,16 @@ from rclpy.clock_type import ClockType
 from rclpy.node import Node
 
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, UnavailableError
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.driver_connection import (
     DirectTransport,
-    InferenceResult,
     LoadResult,
     ServiceTransport,
     Transport,
 )
 from edgetpu_driver.tensor import TensorSpec, check_inputs
-from edgetpu_driver.weights.quantisation import WeightSwap
-from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 
 CHECK_PERIOD = 0.1
 """Seconds between two looks at whether the driver is there and whether the request under way is overdue."""
@@ -129,7 +128,7 @@ class ModelClient:
     def set_weights(
         self,
         weights: NDArray[np.floating[Any]],
-        done: Callable[[WeightSwap | EdgeTpuError], None],
+        done: Callable[[WeightResult | EdgeTpuError], None],
         *,
         tensor: str = "",
         accept_clipping: bool = False,
@@ -144,7 +143,7 @@ class ModelClient:
         if self.busy or self._loaded is None or self._transport is None:
             return False
 
-        def finish(result: WeightSwap | EdgeTpuError) -> None:
+        def finish(result: WeightResult | EdgeTpuError) -> None:
             self._finish(result if isinstance(result, EdgeTpuError) else None)
             done(result)
 

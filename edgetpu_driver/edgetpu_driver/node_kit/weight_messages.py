@@ -11,8 +11,7 @@ from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError
 from edgetpu_driver.matrix.hosted import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.node_kit.error_codes import exception_of
-from edgetpu_driver.weights.quantisation import WeightSwap
-from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 from edgetpu_msgs.srv import MatMul, SetWeights
 
 
@@ -39,7 +38,7 @@ def weight_request(message: SetWeights.Request) -> WeightRequest:
     return WeightRequest(values.reshape(shape), message.tensor, message.accept_clipping, message.rescale_rows)
 
 
-def fill_swap(response: SetWeights.Response, swap: WeightSwap) -> None:
+def fill_weight_result(response: SetWeights.Response, swap: WeightResult) -> None:
     """Write into an answer what a swap did."""
     response.weights_version = swap.version
     response.largest_shape = list(swap.shape)
@@ -49,13 +48,13 @@ def fill_swap(response: SetWeights.Response, swap: WeightSwap) -> None:
     response.rms_error = swap.rms_error
 
 
-def weight_swap(response: SetWeights.Response) -> WeightSwap | EdgeTpuError:
+def weight_result(response: SetWeights.Response) -> WeightResult | EdgeTpuError:
     """What an answer says of the swap, or why there was none."""
     if not response.success:
         if response.clipped:
             return ClippingError(response.message, response.clipped)
         return exception_of(response.error, response.message)
-    return WeightSwap(
+    return WeightResult(
         version=response.weights_version,
         row_scales=np.array(response.row_scales, np.float32),
         clipped=response.clipped,

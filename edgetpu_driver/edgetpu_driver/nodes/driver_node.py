@@ -17,19 +17,24 @@ from std_srvs.srv import Trigger
 
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.errors import ClippingError, EdgeTpuError, UnavailableError
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.reconnector import Reconnector
-from edgetpu_driver.host.records import UNCONFIGURED, Inference, LoadedModel, State
+from edgetpu_driver.host.records import UNCONFIGURED, LoadedModel, State
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.parameters import declare
 from edgetpu_driver.node_kit.spin import FatalError, run
 from edgetpu_driver.node_kit.tensor_messages import inputs_from_messages, to_message
-from edgetpu_driver.node_kit.weight_messages import fill_product, fill_swap, product_request, weight_request
+from edgetpu_driver.node_kit.weight_messages import (
+    fill_product,
+    fill_weight_result,
+    product_request,
+    weight_request,
+)
 from edgetpu_driver.nodes.driver_parameters import SETTINGS, default_firmware
 from edgetpu_driver.nodes.status_messages import device_status, diagnostic, model_info, register_messages
-from edgetpu_driver.weights.quantisation import WeightSwap
-from edgetpu_driver.weights.request import WeightRequest
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 from edgetpu_msgs.msg import DeviceStatus, ModelInfo
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
 
@@ -186,11 +191,11 @@ class DriverNode(LifecycleNode):
         self._publish_status()
         return loaded
 
-    def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> Inference:
+    def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> InferenceResult:
         """Run a loaded model once; see ModelHost.invoke. UnavailableError unless the node is active."""
         return self._active_host().invoke(name, inputs)
 
-    def set_weights(self, name: str, request: WeightRequest) -> WeightSwap:
+    def set_weights(self, name: str, request: WeightRequest) -> WeightResult:
         """Replace weights; see ModelHost.set_weights. UnavailableError unless the node is active."""
         return self._active_host().set_weights(name, request)
 
@@ -232,13 +237,13 @@ class DriverNode(LifecycleNode):
         inference = host.invoke(model.name, inputs_from_messages(request.inputs, model.inputs))
         response.outputs = [to_message(spec, inference.outputs[spec.name]) for spec in model.outputs]
         response.weights_version = inference.weights_version
-        response.duration = inference.duration
+        response.duration = inference.engine_duration
         response.device_duration = math.nan  # no backend tells yet
 
     @_answers
     def _on_set_weights(self, request: SetWeights.Request, response: SetWeights.Response) -> None:
         try:
-            fill_swap(response, self.set_weights(request.model, weight_request(request)))
+            fill_weight_result(response, self.set_weights(request.model, weight_request(request)))
         except ClippingError as error:
             response.clipped = error.clipped
             raise

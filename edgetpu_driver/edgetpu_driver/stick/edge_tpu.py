@@ -27,7 +27,7 @@ from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.libusb import default_backend
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import DIAGNOSTIC_REGISTERS, Register, celsius
-from edgetpu_driver.weights.dense_matrix import dense_parameters
+from edgetpu_driver.weights.dense_layer import dense_parameters
 
 _log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from math import prod
 from typing import Any
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.weights.compiler_layout import parameter_layout
+from edgetpu_driver.weights.dense_layer import dense_layout
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def recognise(
                 return kind
     if graph is not None:
         return _kind_of_graph(graph)
-    return DENSE if compiled is not None and _is_dense(compiled) else OTHER
+    return DENSE if compiled is not None and dense_layout(compiled) is not None else OTHER
 
 
 def _kind_of_graph(data: bytes) -> Kind:
@@ -98,15 +98,6 @@ def _kind_of_graph(data: bytes) -> Kind:
     if names[1] == "CONV_2D":
         return LOOMING if "MUL" in names else SPOT_COLOR
     return _GRAPHS[names[1]]
-
-
-def _is_dense(model: CompiledModel) -> bool:
-    if model.caching is None or len(model.inputs) != 1 or len(model.outputs) != 1:
-        return False
-    rows, columns = prod(model.outputs[0].shape), prod(model.inputs[0].shape)
-    if rows != columns or rows % 64 or not 0 < rows <= 1024:
-        return False
-    return DenseLayout(rows).size == len(model.caching.parameters)
 
 
 def _check_sidecar(

@@ -20,6 +20,7 @@ from edgetpu_driver.compiled_model import (
     PACKAGE_KEY,
     PARAMETER_MEMORY_BYTES,
     VIRTUAL_COMPILER,
+    Parameters,
     caching_token,
 )
 from edgetpu_driver.darwinn.executable import (
@@ -43,7 +44,7 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import Subgraph, parse_model
 from edgetpu_driver.virtual.packed_program import bitstream
 from edgetpu_driver.virtual.tile_layout import output_layout, padded_elements, round_up
-from edgetpu_driver.weights.compiler_layout import ParameterBlobs, encode_parameters
+from edgetpu_driver.weights.compiler_layout import encode_parameters
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
 
 _MIN_RUNTIME_VERSION = 14
@@ -128,17 +129,17 @@ def _executables(
         [layer.name for layer in inputs],
         [layer.name for layer in outputs],
     )
-    token = (shared_token or caching_token(graph)) if parameters.caching else 0
+    token = (shared_token or caching_token(graph)) if parameters.cached else 0
     execution = Executable(
-        type=ExecutableType.EXECUTION_ONLY if parameters.caching else ExecutableType.STAND_ALONE,
+        type=ExecutableType.EXECUTION_ONLY if parameters.cached else ExecutableType.STAND_ALONE,
         name=name,
         parameter_caching_token=token,
         bitstreams=(program,),
-        parameters=parameters.execution,
+        parameters=parameters.streamed,
         hints=(
             InstructionHint(0),
             *(_transfer(Description.INPUT, layer.name, layer.size_bytes) for layer in inputs),
-            *_parameter_transfer(parameters.execution),
+            *_parameter_transfer(parameters.streamed),
             *(_transfer(Description.OUTPUT, layer.name, layer.size_bytes) for layer in outputs),
             _DONE,
         ),
@@ -146,22 +147,22 @@ def _executables(
         inputs=inputs,
         outputs=outputs,
     )
-    if not parameters.caching:
+    if not parameters.cached:
         return (execution,)
-    return execution, _caching_executable(parameters.caching, token, region)
+    return execution, _caching_executable(parameters.cached, token, region)
 
 
-def _parameters(graph: bytes) -> ParameterBlobs:
+def _parameters(graph: bytes) -> Parameters:
     """In edgetpu_compiler's layout if it is known, else the packed layout."""
     try:
         return encode_parameters(parse_model(graph))
     except ModelUnsupportedError:
         plain = parameters_of(graph)
         fits = len(plain) <= PARAMETER_MEMORY_BYTES
-        return ParameterBlobs(plain, b"") if fits else ParameterBlobs(b"", plain)
+        return Parameters(plain, b"") if fits else Parameters(b"", plain)
 
 
-def _caching_executable(parameters: bytes, token: int, region: str) -> Executable:
+def _caching_executable(parameters: bytes | memoryview, token: int, region: str) -> Executable:
     digest = hashlib.sha256(len(parameters).to_bytes(8, "little") + region.encode()).digest()
     return Executable(
         type=ExecutableType.PARAMETER_CACHING,
@@ -181,7 +182,7 @@ def _transfer(description: Description, name: str, size: int) -> Hint:
     return DmaHint(description, direction, name, 0, size)
 
 
-def _parameter_transfer(parameters: bytes) -> Sequence[Hint]:
+def _parameter_transfer(parameters: bytes | memoryview) -> Sequence[Hint]:
     return [_transfer(Description.PARAMETER, "", len(parameters))] if parameters else []
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.darwinn.output_tiles import TileGather
 from edgetpu_driver.darwinn.wire_format import input_from_wire
 from edgetpu_driver.engines.cpu import CpuEngine
@@ -19,15 +19,12 @@ from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.virtual.simulated_timing import compute_cycles
-from edgetpu_driver.weights.compiler_layout import (
-    DecodedParameters,
-    ParameterBlobs,
-    ParameterLayout,
-    parameter_layout,
-)
-from edgetpu_driver.weights.locations import SidecarFiles, WeightPlace, weight_places
+from edgetpu_driver.weights.compiler_layout import parameter_layout
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
-from edgetpu_driver.weights.quantisation import choose, weight_tensors
+from edgetpu_driver.weights.parameter_layout import ParameterLayout
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
+from edgetpu_driver.weights.weight_locations import WeightLocation, weight_locations
+from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
 
 _SAME_MULTIPLIER = 1e-6  # relative; headers agree with the graph within one unit in the last place
 
@@ -62,8 +59,7 @@ class ReferenceModel:
         self._packed = parameters_of(source) == b"".join(self._own)
         self._layout = None if self._packed else self._known_layout()
         unknown = not self._packed and self._layout is None
-        self._places = self._listed_places(compiled) if unknown else ()
-        self._multipliers = self._layout.decode(self._layout.encode()).multipliers if self._layout else {}
+        self._locations = self._listed_locations(compiled) if unknown else ()
         self._specs = inputs, outputs
         self._inputs = list(zip(inputs, compiled.input_layers, strict=True))
         self._outputs = [
@@ -74,7 +70,7 @@ class ReferenceModel:
 
     def computes_as(self, other: ReferenceModel) -> bool:
         """Whether it is the same model, registered again."""
-        listed = self._places or other._places
+        listed = self._locations or other._locations
         return not listed and (self._source, self._own) == (other._source, other._own)
 
     def evaluate(
@@ -106,56 +102,60 @@ class ReferenceModel:
             return CpuEngine(with_parameters(self._source, cached or streamed))
         if self._layout is not None:
             try:
-                return self._engine_of(self._layout.decode(ParameterBlobs(cached, streamed)))
+                return self._engine_of(self._layout, self._layout.decode(Parameters(cached, streamed)))
             except EdgeTpuError:
                 return None  # meaningless bytes
-        if self._places:
-            return self._engine_of_places(cached, streamed)
+        if self._locations:
+            return self._engine_of_locations(cached, streamed)
         own_cached, own_streamed = self._own
         # Outputs may leave before the last parameters arrive.
         known = cached == own_cached and own_streamed.startswith(streamed)
         return CpuEngine(self._source) if known else None
 
-    def _engine_of(self, decoded: DecodedParameters) -> _Engine:
-        for index, multipliers in decoded.multipliers.items():
-            if not np.allclose(multipliers, self._multipliers[index], rtol=_SAME_MULTIPLIER, atol=0):
+    def _engine_of(self, layout: ParameterLayout, decoded: ParameterLayout) -> _Engine:
+        for ours, theirs in zip(layout.layers, decoded.layers, strict=True):
+            if theirs.multipliers is None or ours.multipliers is None:
+                continue
+            if not np.allclose(theirs.multipliers, ours.multipliers, rtol=_SAME_MULTIPLIER, atol=0):
                 (source,), (result,) = self._specs
-                return _Dense(decoded.weights[index], multipliers, source, result)
+                return _Dense(theirs.weights, theirs.multipliers, source, result)
         tensors = self._model.subgraphs[0].tensors
         graph = self._source
-        for index, weights in decoded.weights.items():
-            graph = replace_tensor(graph, tensors[index].name, weights)
+        for layer in decoded.layers:
+            graph = replace_tensor(graph, tensors[layer.tensor].name, layer.weights)
         return CpuEngine(graph)
 
-    def _engine_of_places(self, cached: bytes, streamed: bytes) -> _Engine | None:
+    def _engine_of_locations(self, cached: bytes, streamed: bytes) -> _Engine | None:
         """The graph with the weights at the listed locations, provided nothing else differs."""
         blobs = [np.frombuffer(blob, np.uint8).copy() for blob in (cached, streamed)]
         own = [np.frombuffer(blob, np.uint8) for blob in self._own]
         if [blob.size for blob in blobs] != [blob.size for blob in own]:
             return None
         graph = self._source
-        for place in self._places:
-            section = place.section_of(blobs[place.streamed])
-            weights = place.section.decode(section)
-            graph = replace_tensor(graph, place.tensor.name, weights)
-            place.section.encode(place.section.decode(place.section_of(own[place.streamed])), section)
+        for location in self._locations:
+            section = location.section_of(blobs[location.streamed])
+            weights = location.section.decode(section)
+            graph = replace_tensor(graph, location.tensor.name, weights)
+            location.section.encode(
+                location.section.decode(location.section_of(own[location.streamed])), section
+            )
         unchanged = all(np.array_equal(*pair) for pair in zip(blobs, own, strict=True))
         return CpuEngine(graph) if unchanged else None
 
-    def _listed_places(self, compiled: CompiledModel) -> tuple[WeightPlace, ...]:
+    def _listed_locations(self, compiled: CompiledModel) -> tuple[WeightLocation, ...]:
         """The weight locations listed in a sidecar file, by the tensor of the graph."""
         try:
-            (place,) = weight_places(compiled, replace(SidecarFiles.beside(compiled.path), graph=b""))
-            tensor = choose(weight_tensors(self._model), "")
+            (location,) = weight_locations(compiled, replace(SidecarFiles.beside(compiled.path), graph=b""))
+            tensor = select_tensor(weight_tensors(self._model), "")
         except (EdgeTpuError, ValueError):
             return ()
-        return (replace(place, tensor=tensor),) if tensor.shape == place.tensor.shape else ()
+        return (replace(location, tensor=tensor),) if tensor.shape == location.tensor.shape else ()
 
     def _known_layout(self) -> ParameterLayout | None:
         """The layout of the parameters, if it is known and matches the file's own."""
         try:
             layout = parameter_layout(self._model)
-            layout.decode(ParameterBlobs(*self._own))
+            layout.decode(Parameters(*self._own))
         except EdgeTpuError:
             return None
         return layout

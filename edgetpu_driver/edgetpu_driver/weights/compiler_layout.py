@@ -1,110 +1,35 @@
-"""The parameter bytes of a whole model from the graph it was compiled from, and the weights back from them.
+"""The parameter layouts that edgetpu_compiler gives to graphs of known structure.
 
-Only layouts that were established on real compiler output are here: Dense, the spot and colour trackers,
-looming and Gabor flow, each for the image sizes that were seen. Anything else is refused.
+Only layouts that were verified on real compiler output are known: Dense, the spot and colour trackers,
+looming and Gabor flow, each for the verified image sizes. Any other graph is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.compiled_model import Parameters
 from edgetpu_driver.darwinn.parameters.channelwise import DepthwiseLayout, RoutingLayout
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout, requantisation_multipliers
 from edgetpu_driver.darwinn.parameters.section import Section
 from edgetpu_driver.darwinn.parameters.single_output import convolution_layout, coordinate_layout
-from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
+from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout, Part
 
 _GRAPH_INPUT = -1
 _TILES = 16
 _DENSE_ROWS = 64  # per tile
-_STREAMED_SIDE = 128  # images from which on the coordinate rows are sent with every inference
-
-
-@dataclass(frozen=True, eq=False)
-class LayerParameters:
-    """A layer's section of a blob and what is to be stored in it."""
-
-    section: Section
-    tensor: int
-    """Index of the weight tensor in the graph."""
-    weights: NDArray[np.int8]
-    multipliers: NDArray[np.float32] | None = None
-    """Per-row multipliers; None where the layer has one scale."""
-
-
-Part = LayerParameters | RoutingLayout
-
-
-@dataclass(frozen=True)
-class ParameterBlobs:
-    """The parameters of the two executables of a model; empty where an executable has none."""
-
-    caching: bytes
-    """Put into the chip's memory once."""
-    execution: bytes
-    """Sent with every inference."""
-
-
-@dataclass(frozen=True, eq=False)
-class DecodedParameters:
-    """What parameter blobs say, by the index of the weight tensor in the graph."""
-
-    weights: dict[int, NDArray[np.int8]]
-    """Of the tensors' shapes."""
-    multipliers: dict[int, NDArray[np.float32]]
-    """float32[rows], for layers that have them: input scale * weight scale / output scale of each row."""
-
-
-@dataclass(frozen=True, eq=False)
-class ParameterLayout:
-    """What lies in the parameter blobs of a model, in order and without gaps."""
-
-    caching: tuple[Part, ...]
-    execution: tuple[Part, ...] = ()
-
-    def layers(self) -> Iterator[tuple[LayerParameters, int, bool]]:
-        """Each layer, where in its blob it begins, and whether that one is sent with every inference."""
-        for parts, streamed in ((self.caching, False), (self.execution, True)):
-            offset = 0
-            for part in parts:
-                if isinstance(part, LayerParameters):
-                    yield part, offset, streamed
-                offset += _size(part)
-
-    def with_multipliers(self, multipliers: Mapping[int, NDArray[np.float32]]) -> ParameterLayout:
-        """The same with other multipliers, by the index of the weight tensor in the graph."""
-        caching, execution = (
-            tuple(
-                replace(part, multipliers=multipliers[part.tensor])
-                if isinstance(part, LayerParameters) and part.tensor in multipliers
-                else part
-                for part in parts
-            )
-            for parts in (self.caching, self.execution)
-        )
-        return ParameterLayout(caching, execution)
-
-    def encode(self) -> ParameterBlobs:
-        """The blobs with the weights of the graph."""
-        return ParameterBlobs(_encode(self.caching), _encode(self.execution))
-
-    def decode(self, blobs: ParameterBlobs) -> DecodedParameters:
-        """The weights in blobs of this layout; ModelFormatError if they are of another."""
-        decoded = DecodedParameters({}, {})
-        _decode(self.caching, blobs.caching, "cached", decoded)
-        _decode(self.execution, blobs.execution, "streamed", decoded)
-        return decoded
+_STREAMED_SIDE = 128  # smallest image side whose coordinate rows are sent with every inference
 
 
 def parameter_layout(model: Model) -> ParameterLayout:
-    """The layout that edgetpu_compiler 16 gives to the parameters of a graph.
+    """The layout that edgetpu_compiler 16 gives to the parameters of a graph, with the graph's weights.
 
-    ModelUnsupportedError, with the reason, if it is not known for this graph.
+    ModelUnsupportedError, with the reason, if the layout of this graph is not known.
     """
     graph = model.subgraphs[0]
     recognised = _STRUCTURES.get(_structure(graph))
@@ -114,63 +39,24 @@ def parameter_layout(model: Model) -> ParameterLayout:
     return recognised(graph)
 
 
-def encode_parameters(model: Model) -> ParameterBlobs:
+def encode_parameters(model: Model) -> Parameters:
     """The parameter bytes that edgetpu_compiler 16 writes for a graph; raises as `parameter_layout`."""
     return parameter_layout(model).encode()
 
 
-def decode_parameters(model: Model, blobs: ParameterBlobs) -> DecodedParameters:
-    """The weights in the blobs of a model compiled from a graph of this structure and size.
+def decode_parameters(model: Model, parameters: Parameters) -> ParameterLayout:
+    """The weights in the parameters of a model compiled from a graph of this structure and size.
 
-    ModelUnsupportedError as `parameter_layout`; ModelFormatError if the blobs are not of that layout.
+    ModelUnsupportedError as `parameter_layout`; ModelFormatError if the bytes are not of that layout.
     """
-    return parameter_layout(model).decode(blobs)
-
-
-def _encode(parts: tuple[Part, ...]) -> bytes:
-    blob = np.zeros(sum(_size(part) for part in parts), np.uint8)
-    offset = 0
-    for part in parts:
-        target = blob[offset : offset + _size(part)]
-        if isinstance(part, RoutingLayout):
-            part.encode(target)
-        else:
-            if isinstance(part.section, DenseLayout) and part.multipliers is not None:
-                part.section.encode_multipliers(part.multipliers, target)
-            part.section.encode(part.weights, target)
-        offset += target.size
-    return blob.tobytes()
-
-
-def _decode(parts: tuple[Part, ...], data: bytes, kind: str, decoded: DecodedParameters) -> None:
-    expected = sum(_size(part) for part in parts)
-    if len(data) != expected:
-        raise ModelFormatError(f"expected {expected} {kind} parameter bytes, got {len(data)}")
-    blob = np.frombuffer(data, np.uint8)
-    offset = 0
-    for part in parts:
-        source = blob[offset : offset + _size(part)]
-        try:
-            if isinstance(part, RoutingLayout):
-                part.check(source)
-            else:
-                decoded.weights[part.tensor] = part.section.decode(source)
-                if isinstance(part.section, DenseLayout):
-                    decoded.multipliers[part.tensor] = part.section.decode_multipliers(source)
-        except ModelFormatError as error:
-            raise ModelFormatError(f"{kind} parameters from byte {offset}: {error}") from error
-        offset += source.size
-
-
-def _size(part: Part) -> int:
-    return part.size if isinstance(part, RoutingLayout) else part.section.size
+    return parameter_layout(model).decode(parameters)
 
 
 Structure = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def _structure(graph: Subgraph) -> Structure:
-    """Each operator's name and the positions of the operators that give its operands; constants left out."""
+    """Each operator's name and the positions of the operators that produce its inputs, without constants."""
     producers = dict.fromkeys(graph.inputs, _GRAPH_INPUT)
     structure = []
     for position, operator in enumerate(graph.operators):
@@ -209,8 +95,8 @@ def _colour(graph: Subgraph) -> ParameterLayout:
     operator = graph.operators[1]
     weights = _weights(graph, operator)
     if weights.shape[1:3] != (1, 1):
-        places = "of pattern trackers only the places of the kernel's weights are known"
-        raise _unknown(operator, weights, places)
+        reason = "of pattern trackers only the byte offsets of the kernel's weights are known"
+        raise _unknown(operator, weights, reason)
     side = _image_side(graph, (64, 128), channels=3)
     mixer = _convolution(graph, operator, convolution_layout(1, 1, 3), side)
     rows = _coordinate_rows(graph, graph.operators[4:6], side)
@@ -247,7 +133,7 @@ def _coordinate_rows(graph: Subgraph, operators: tuple[Operator, ...], side: int
     return tuple(rows)
 
 
-def _convolution(graph: Subgraph, operator: Operator, section: Section, side: int) -> LayerParameters:
+def _convolution(graph: Subgraph, operator: Operator, section: Section, side: int) -> LayerWeights:
     """The kernels of a convolution that keeps the size of the image."""
     weights = _weights(graph, operator)
     _check_form(operator, weights, section)
@@ -262,9 +148,9 @@ def _convolution(graph: Subgraph, operator: Operator, section: Section, side: in
 
 def _layer(
     section: Section, operator: Operator, weights: Tensor, multipliers: NDArray[np.float32] | None = None
-) -> LayerParameters:
+) -> LayerWeights:
     values = np.frombuffer(weights.data, np.int8).reshape(weights.shape)
-    return LayerParameters(section, operator.inputs[1], values, multipliers)
+    return LayerWeights(section, operator.inputs[1], values, multipliers)
 
 
 def _weights(graph: Subgraph, operator: Operator) -> Tensor:
@@ -343,4 +229,4 @@ _STRUCTURES: dict[Structure, Callable[[Subgraph], ParameterLayout]] = {
     (_START, ("DEPTHWISE_CONV_2D", (0,)), ("QUANTIZE", (1,))): _gabor,
     (_START, ("DEPTHWISE_CONV_2D", (0,)), ("AVERAGE_POOL_2D", (1,)), ("QUANTIZE", (2,))): _gabor,
 }
-"""The graphs whose layout is known: each operator with the positions of those that give its operands."""
+"""Graph structures whose layout is known, as `_structure` describes them."""

@@ -1,152 +1,27 @@
-"""Real weights as the int8 of a model's weight tensor, and what was lost on the way."""
+"""Quantising real weights to the int8 values of a model's weight tensor, with the error that this causes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
-from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
+from edgetpu_driver.errors import ClippingError, InputError
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 INT8_MAX = 127
 """Quantisation steps on either side of zero; TFLite leaves -128 unused in weights."""
 
-_KINDS = ("CONV_2D", "FULLY_CONNECTED", "DEPTHWISE_CONV_2D")
-_BLOCK_VALUES = 1 << 16  # what is worked on at once fits into the processor's cache
+_BLOCK_VALUES = 1 << 16  # values quantised at a time, so that they fit into the processor's cache
 _SMALLEST_SCALE = 1e-30
-_LARGE_ERROR = 1e15  # beyond it squares, and values in steps, may be more than float32 holds
-
-
-@dataclass(frozen=True)
-class WeightSwap:
-    """What replacing the values of a weight tensor did."""
-
-    version: int
-    """Counts the swaps of this model, from 1; 0 stands for the weights it was loaded with."""
-    row_scales: NDArray[np.float32]
-    """Real value of one step, float32[rows], for the rows that the weights had; a row is what belongs to one
-    output channel."""
-    clipped: int
-    """Number of values that were clipped."""
-    worst_error: float
-    """Largest quantisation error, in the unit of the weights."""
-    rms_error: float
-    """Root mean square of the quantisation error."""
-    shape: tuple[int, ...] = ()
-    """Of the tensor: the largest shape that it takes."""
-
-
-@dataclass(frozen=True, eq=False)
-class WeightTensor:
-    """A constant tensor of weights whose values can be replaced."""
-
-    name: str
-    operator: str
-    """What uses it, e.g. "CONV_2D"."""
-    shape: tuple[int, ...]
-    scales: NDArray[np.float32]
-    """float32[rows]: real value of one step."""
-    has_row_scales: bool = False
-    """Whether every row may have a scale of its own."""
-    is_pure_matmul: bool = False
-    """Whether the model does nothing but multiply by it: no bias, no activation, no other layer."""
-
-    @property
-    def is_matrix(self) -> bool:
-        """Whether it is [rows, columns], so that smaller matrices can be padded."""
-        return self.operator == "FULLY_CONNECTED"
-
-    @property
-    def rows_last(self) -> bool:
-        """Whether output channels run along the last dimension, not the first."""
-        return self.operator == "DEPTHWISE_CONV_2D"
-
-
-@dataclass(frozen=True, eq=False)
-class QuantisedWeights:
-    """Weights as they are to be stored."""
-
-    values: NDArray[np.int8]
-    """Of the tensor's shape; overwritten by the next use of the quantiser they come from."""
-    scales: NDArray[np.float32]
-    """Real value of one step in every row of the tensor; a smaller matrix leaves the others' as they are."""
-    swap: WeightSwap
-    """With version 0: who stores them counts."""
-
-
-def weight_tensors(model: Model) -> tuple[WeightTensor, ...]:
-    """The weights of a plain graph whose values can be replaced: symmetric int8 with data of their own."""
-    graph = model.subgraphs[0]
-    users = [tensor.buffer for tensor in graph.tensors]
-    found: dict[str, WeightTensor] = {}
-    for operator in graph.operators:
-        if operator.name in _KINDS:
-            tensor = graph.tensors[operator.inputs[1]]
-            if _is_replaceable(tensor) and users.count(tensor.buffer) == 1:
-                found[tensor.name] = weight_tensor(
-                    operator, tensor, is_pure_matmul=_only_multiplies(graph, operator)
-                )
-    return tuple(found.values())
-
-
-def _is_replaceable(tensor: Tensor) -> bool:
-    quantisation = tensor.quantization
-    symmetric = quantisation.scales.size > 0 and not np.any(quantisation.zero_points)
-    return bool(tensor.data) and tensor.dtype == np.int8 and symmetric
-
-
-def _only_multiplies(graph: Subgraph, operator: Operator) -> bool:
-    others = {each.name for each in graph.operators if each is not operator}
-    biases = (graph.tensors[index] for index in operator.inputs[2:] if index != ABSENT)
-    without_bias = all(bias.data and not bias.data.strip(b"\0") for bias in biases)
-    matrix = operator.name == "FULLY_CONNECTED" and not operator.activates
-    return matrix and without_bias and others <= {"QUANTIZE", "RESHAPE"}
-
-
-def weight_tensor(operator: Operator, tensor: Tensor, *, is_pure_matmul: bool) -> WeightTensor:
-    """Describe the weights of an operator."""
-    rows = tensor.shape[-1] if operator.name == "DEPTHWISE_CONV_2D" else tensor.shape[0]
-    scales = tensor.quantization.scales
-    return WeightTensor(
-        tensor.name,
-        operator.name,
-        tensor.shape,
-        np.broadcast_to(scales, rows),
-        has_row_scales=scales.size == rows > 1,
-        is_pure_matmul=is_pure_matmul,
-    )
-
-
-def choose(tensors: Sequence[WeightTensor], name: str) -> WeightTensor:
-    """The tensor of that name; without one, that of the only convolution, else matrix, else depthwise one.
-
-    InputError for an unknown name and where an empty one could mean several; ModelUnsupportedError where
-    there are no tensors.
-    """
-    if not tensors:
-        raise ModelUnsupportedError("the model has no weights whose values can be replaced")
-    names = ", ".join(f"'{tensor.name}'" for tensor in tensors)
-    if name:
-        for tensor in tensors:
-            if tensor.name == name:
-                return tensor
-        raise InputError(f"expected one of the weight tensors {names}; got '{name}'")
-    for kind in _KINDS:
-        candidates = [tensor for tensor in tensors if tensor.operator == kind]
-        if len(candidates) == 1:
-            return candidates[0]
-        if candidates:
-            break
-    raise InputError(f"expected the name of one of the weight tensors {names}; got none")
+_LARGE_ERROR = 1e15  # beyond it squares, and values in steps, may overflow float32
 
 
 class WeightQuantiser:
-    """Turns real weights into the int8 of one tensor, again and again; one thread at a time."""
+    """Quantises real weights to the int8 values of one tensor, repeatedly. Not thread-safe."""
 
     def __init__(self, tensor: WeightTensor) -> None:
         self.tensor = tensor
@@ -158,27 +33,26 @@ class WeightQuantiser:
         self._block = block
         self._scratch = np.empty((3, block * self._size[1]), np.float32)
 
-    def quantise(
-        self,
-        weights: NDArray[np.floating[Any]],
-        *,
-        accept_clipping: bool,
-        rescale_rows: bool,
-        row_gains: NDArray[np.floating[Any]] | None = None,
-    ) -> QuantisedWeights:
-        """Round to the nearest step, to even where two are as near; clip to -127..127 steps.
+    @property
+    def values(self) -> NDArray[np.int8]:
+        """The weights quantised last, of the tensor's shape; overwritten by the next call of `quantise`."""
+        if self.tensor.rows_last:
+            return np.ascontiguousarray(self._values.T).reshape(self.tensor.shape)
+        return self._values.reshape(self.tensor.shape)
 
-        weights: finite, of the tensor's shape; a matrix may be smaller. rescale_rows: with the finest scale
-        per row that clips nothing, not the tensor's. row_gains: [rows]; else what the tensor's scales are
-        divided by, positive. Raises InputError, or ClippingError where clipping is needed and not accepted.
+    def quantise(self, request: WeightRequest) -> WeightResult:
+        """Quantise to `values`: round to the nearest step, half to even; clip to -127..127 steps.
+
+        The result has version 0: the caller counts versions. Raises InputError for weights that do not fit
+        the tensor, ClippingError if values would be clipped and the request does not accept that.
         """
-        real = self._rows(weights)
+        real = self._rows(request.weights)
         rows, columns = real.shape
-        scales = self.tensor.scales.copy()
-        if rescale_rows:
-            scales[:rows] = _fitting_scales(real, scales[:rows])
-        elif row_gains is not None:
-            scales[:rows] /= _checked_gains(row_gains, rows)
+        scales = self.tensor.scales[:rows].copy()
+        if request.rescale_rows:
+            scales = _fitting_scales(real, scales)
+        elif request.row_gains is not None:
+            scales /= _checked_gains(request.row_gains, rows)
         if (rows, columns) != self._filled:
             self._values[:] = 0
             self._filled = rows, columns
@@ -187,12 +61,11 @@ class WeightQuantiser:
             part = slice(start, min(start + self._block, rows))
             lost = self._quantise_block(real[part], scales[part], self._values[part, :columns])
             clipped, worst, squares = clipped + lost[0], max(worst, lost[1]), squares + lost[2]
-        if clipped and not accept_clipping:
+        if clipped and not request.accept_clipping:
             raise clipping_error(self.tensor.scales, clipped, real.size, worst)
         scales.setflags(write=False)
         rms = float(np.sqrt(squares / real.size))
-        swap = WeightSwap(0, scales[:rows], clipped, worst, rms, self.tensor.shape)
-        return QuantisedWeights(self._shaped(), scales, swap)
+        return WeightResult(0, scales, clipped, worst, rms, self.tensor.shape)
 
     def _rows(self, weights: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """The weights as [rows, columns]."""
@@ -218,7 +91,7 @@ class WeightQuantiser:
     def _quantise_block(
         self, real: NDArray[np.floating[Any]], scales: NDArray[np.float32], out: NDArray[np.int8]
     ) -> tuple[int, float, float]:
-        """Fill `out`; how many values were clipped, the worst error and the sum of squared ones."""
+        """Fill `out`; return the number of clipped values, the largest error, the sum of squared errors."""
         exact, rounded, error = (scratch[: real.size].reshape(real.shape) for scratch in self._scratch)
         column = scales[:, np.newaxis]
         with np.errstate(over="ignore"):
@@ -238,11 +111,6 @@ class WeightQuantiser:
         lost = real.astype(np.float64) - rounded * column
         return clipped, float(np.abs(lost).max()), float(np.sum(lost**2))
 
-    def _shaped(self) -> NDArray[np.int8]:
-        if self.tensor.rows_last:
-            return np.ascontiguousarray(self._values.T).reshape(self.tensor.shape)
-        return self._values.reshape(self.tensor.shape)
-
 
 def clipping_error(scales: NDArray[np.float32], clipped: int, size: int, worst: float) -> ClippingError:
     """The error for `clipped` of `size` weights that rows of these scales do not hold, by up to `worst`."""
@@ -255,14 +123,16 @@ def clipping_error(scales: NDArray[np.float32], clipped: int, size: int, worst: 
     )
 
 
-def effective_scales(
-    quantised: QuantisedWeights, row_gains: NDArray[np.floating[Any]] | None
+def rescaled_rows(
+    tensor: WeightTensor, result: WeightResult, row_gains: NDArray[np.floating[Any]] | None
 ) -> NDArray[np.float32]:
-    """The scales of all rows that make outputs come multiplied by gains, as many as the weights had rows.
+    """float32[all rows]: the scales to store after weights were quantised with `rescale_rows`.
 
-    InputError for gains that are not positive, or of another number.
+    They include the row gains. Rows beyond those of the weights keep the tensor's scale. InputError for gains
+    that are not positive, or too many.
     """
-    scales = quantised.scales.copy()
+    scales = tensor.scales.copy()
+    scales[: result.row_scales.size] = result.row_scales
     if row_gains is not None:
         scales[: row_gains.size] *= _checked_gains(row_gains, scales.size)
     return scales

@@ -14,9 +14,9 @@ from rclpy.clock_type import ClockType
 from rclpy.node import Node
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, UnavailableError
-from edgetpu_driver.node_kit.driver_connection import InferenceResult
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.model_client import ModelClient
-from edgetpu_driver.weights.quantisation import WeightSwap
+from edgetpu_driver.weights.replacement import WeightResult
 from edgetpu_matrix.scaling import DenseModel
 from edgetpu_matrix.tiles import RealProduct, Tile, TiledMatrix, TileRequest
 
@@ -253,14 +253,14 @@ class MatrixClient:
                 f"{tiled.dense.rows} x {tiled.dense.columns}; got {matrix.shape[0]} x {matrix.shape[1]}"
             )
 
-    def _on_row_scales(self, result: WeightSwap | EdgeTpuError) -> None:
+    def _on_row_scales(self, result: WeightResult | EdgeTpuError) -> None:
         if isinstance(result, EdgeTpuError):
             self._on_refused(self._copies[0], result)
         else:
             self._row_scales = result.row_scales
             self._settle()
 
-    def _on_weights(self, copy: _Copy, tile: Tile, result: WeightSwap | EdgeTpuError) -> None:
+    def _on_weights(self, copy: _Copy, tile: Tile, result: WeightResult | EdgeTpuError) -> None:
         if isinstance(result, EdgeTpuError):
             self._on_refused(copy, result)
         else:

@@ -19,7 +19,7 @@ from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, UnavailableError
-from edgetpu_driver.node_kit.driver_connection import InferenceResult
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import NewestFrame
 from edgetpu_driver.node_kit.parameters import Setting, declare

@@ -15,7 +15,7 @@ from rclpy.subscription import Subscription
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
-from edgetpu_driver.node_kit.driver_connection import InferenceResult
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import Backlog, take_waiting
 from edgetpu_perception.images.conversion_cache import CameraImage

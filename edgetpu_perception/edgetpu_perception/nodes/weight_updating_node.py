@@ -13,9 +13,9 @@ from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.task import Future
 
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
-from edgetpu_driver.node_kit.driver_connection import InferenceResult
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.weights.quantisation import WeightSwap
+from edgetpu_driver.weights.replacement import WeightResult
 from edgetpu_perception.algorithm import Frame
 from edgetpu_perception.images.conversion_cache import CameraImage
 from edgetpu_perception.nodes.perception_node import PerceptionNode
@@ -30,7 +30,7 @@ class _Change:
     apply: Callable[[], None]
     """Called when the model has them."""
     answer: Future
-    """Of a WeightSwap, or the error."""
+    """Of a WeightResult, or the error."""
 
 
 class WeightUpdatingNode(PerceptionNode):
@@ -73,7 +73,7 @@ class WeightUpdatingNode(PerceptionNode):
         # While it does so the callback with the driver's answer must run.
         self.create_service(kind, name, callback, callback_group=ReentrantCallbackGroup())
 
-    async def change_weights(self, weights: NDArray[np.float64], apply: Callable[[], None]) -> WeightSwap:
+    async def change_weights(self, weights: NDArray[np.float64], apply: Callable[[], None]) -> WeightResult:
         """Replace the model's weights once no image is under way.
 
         `apply` is called when the driver has replaced them, before any further image. Raises the EdgeTpuError
@@ -85,7 +85,7 @@ class WeightUpdatingNode(PerceptionNode):
         answer = Future()
         self._change = _Change(weights, apply, answer)
         self._send_change()
-        swap: WeightSwap | EdgeTpuError = await answer
+        swap: WeightResult | EdgeTpuError = await answer
         if isinstance(swap, EdgeTpuError):
             raise swap
         return swap
@@ -122,7 +122,7 @@ class WeightUpdatingNode(PerceptionNode):
             self._send_change()
             return
 
-        def done(swap: WeightSwap | EdgeTpuError) -> None:
+        def done(swap: WeightResult | EdgeTpuError) -> None:
             if isinstance(swap, EdgeTpuError):
                 self._refused = f"model '{self._model_name()}' does not take this node's weights: {swap}"
                 self.get_logger().error(self._refused)
@@ -139,9 +139,9 @@ class WeightUpdatingNode(PerceptionNode):
         if change is None or self._sent or self._loading or client is None or client.busy:
             return
 
-        def done(swap: WeightSwap | EdgeTpuError) -> None:
+        def done(swap: WeightResult | EdgeTpuError) -> None:
             self._sent = False
-            if isinstance(swap, WeightSwap):
+            if isinstance(swap, WeightResult):
                 self._without_weights, self._refused = False, ""
                 change.apply()
             self._finish_change(swap)
@@ -152,7 +152,7 @@ class WeightUpdatingNode(PerceptionNode):
             self._sent = False
             self._finish_change(UnavailableError(client.problem))
 
-    def _finish_change(self, outcome: WeightSwap | EdgeTpuError) -> None:
+    def _finish_change(self, outcome: WeightResult | EdgeTpuError) -> None:
         if self._change is not None:
             change, self._change = self._change, None
             change.answer.set_result(outcome)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.protocol import Engine, SwappableEngine
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.weights.replacement import WeightRequest
 from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.images.conversion_cache import CameraImage
@@ -264,7 +265,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
 
     def _give_weights(self, engine: SwappableEngine, weights: NDArray[np.float64]) -> None:
         try:
-            engine.set_weights(weights)
+            engine.set_weights(WeightRequest(weights))
         except InputError as error:  # of a model for something else, as two coordinates alone do not tell
             height, width = self._template_size
             raise ModelUnsupportedError(

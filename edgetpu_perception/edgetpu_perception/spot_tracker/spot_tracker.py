@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.protocol import Engine, SwappableEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.weights.replacement import WeightRequest
 from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.images.pinhole import Pinhole
@@ -103,7 +104,7 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
                 raise ModelUnsupportedError(
                     f"expected an engine whose weights can be replaced; got {type(self._engine).__name__}"
                 )
-            cast(SwappableEngine, self._engine).set_weights(weights)
+            cast(SwappableEngine, self._engine).set_weights(WeightRequest(weights))
         self._model = graph.name(color)
         self._color = color
         self._last = None

@@ -1,0 +1,25 @@
+"""The result of one inference, as the host makes it and as nodes get it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import EdgeTpuError
+
+
+@dataclass(frozen=True)
+class InferenceResult:
+    """The outputs of one inference by name, or the error that prevented it."""
+
+    outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    error: EdgeTpuError | None = None
+    duration: float = 0.0
+    """Seconds from a client's request to its answer; 0 as long as no client has measured them."""
+    engine_duration: float = 0.0
+    """Seconds of those spent in the driver's engine."""
+    weights_version: int = 0
+    """Version of the weights the outputs were computed with; see WeightResult."""

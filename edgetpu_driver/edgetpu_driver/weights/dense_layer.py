@@ -1,0 +1,60 @@
+"""Recognising Dense models, which do nothing but multiply by one matrix, and encoding their weights."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.darwinn.parameters.dense import DenseLayout
+from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph
+
+if TYPE_CHECKING:
+    from edgetpu_driver.compiled_model import CompiledModel
+
+
+def is_pure_matmul(graph: Subgraph, operator: Operator) -> bool:
+    """Whether a graph only multiplies by the matrix of this operator: no bias, activation or other layer."""
+    others = {each.name for each in graph.operators if each is not operator}
+    biases = (graph.tensors[index] for index in operator.inputs[2:] if index != ABSENT)
+    without_bias = all(bias.data and not bias.data.strip(b"\0") for bias in biases)
+    matrix = operator.name == "FULLY_CONNECTED" and not operator.activates
+    return matrix and without_bias and others <= {"QUANTIZE", "RESHAPE"}
+
+
+def dense_layout(model: CompiledModel) -> DenseLayout | None:
+    """The layout of a compiled Dense model's cached parameters; None for any other model.
+
+    A model counts as Dense if it has one input and one output, no streamed parameters, and cached parameters
+    of the size and form of one matrix with a positive multiplier for every row.
+    """
+    if len(model.inputs) != 1 or len(model.outputs) != 1 or model.parameters.streamed:
+        return None
+    blob = np.frombuffer(model.parameters.cached, np.uint8)
+    try:
+        layout = DenseLayout(prod(model.outputs[0].shape), prod(model.inputs[0].shape))
+        layout.decode(blob)
+        positive = np.all(layout.decode_multipliers(blob) > 0)
+    except EdgeTpuError:
+        return None
+    return layout if positive else None
+
+
+def dense_parameters(model: CompiledModel, weights: NDArray[Any]) -> bytes:
+    """The cached parameter bytes of a Dense model with other weights, at the scales it was compiled with.
+
+    weights: int8[outputs, inputs]. Raises InputError for another dtype or shape, ModelUnsupportedError for a
+    model that is not Dense.
+    """
+    layout = dense_layout(model)
+    if layout is None:
+        raise ModelUnsupportedError(
+            f"expected a Dense model to take a weight matrix; the {len(model.parameters.cached)} cached "
+            f"parameter bytes of '{model.name}' are not those of one matrix"
+        )
+    blob = np.frombuffer(model.parameters.cached, np.uint8).copy()
+    layout.encode(weights, blob)
+    return blob.tobytes()

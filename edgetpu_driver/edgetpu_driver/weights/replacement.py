@@ -1,0 +1,47 @@
+"""Replacing the values of a weight tensor: the request, from the message to the engine, and its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class WeightRequest:
+    """Real weights for one tensor of a model; see `SwappableEngine.set_weights`."""
+
+    weights: NDArray[np.floating]
+    """Finite real values in the shape of the TFLite tensor: FULLY_CONNECTED [rows, columns], CONV_2D
+    [out, height, width, in], DEPTHWISE_CONV_2D [1, height, width, out]. A smaller matrix is padded with
+    zeros."""
+    tensor: str = ""
+    """Name of the tensor; empty for that of the model's only convolution, else of its only matrix, else of
+    its only depthwise convolution."""
+    accept_clipping: bool = False
+    """Clip values that the tensor's scales cannot represent, instead of refusing them."""
+    rescale_rows: bool = False
+    """Give every row of a matrix the finest scale that clips nothing, instead of the model's own scale."""
+    row_gains: NDArray[np.floating] | None = None
+    """float[rows], positive: the outputs come multiplied by these. They are applied to the requantisation
+    multipliers with `rescale_rows`, otherwise to the weights. None: the outputs are not scaled."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightResult:
+    """What replacing the values of a weight tensor did."""
+
+    version: int
+    """Counts the replacements in this model, from 1; 0 stands for the weights it was loaded with."""
+    row_scales: NDArray[np.float32]
+    """float32[rows]: real value of one step, for the rows of the given weights. A row holds the weights of
+    one output channel."""
+    clipped: int
+    """Number of values that were clipped."""
+    worst_error: float
+    """Largest quantisation error, in the unit of the weights."""
+    rms_error: float
+    """Root mean square of the quantisation error."""
+    shape: tuple[int, ...] = ()
+    """Shape of the tensor, which is the largest shape it takes."""
