@@ -3,3 +3,5 @@
 import edgetpu_driver  # noqa: F401
 import edgetpu_matrix  # noqa: F401
 import edgetpu_perception  # noqa: F401
+
+pytest_plugins = ["testdata.pytest_plugin"]

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy.engines import open_engine
-from accuracy.flow import GABOR, GOLDEN, ExactFeatures
+from accuracy.flow import GABOR, ExactFeatures
 from accuracy.panoramas import (
-    FOLDER,
     PANORAMAS,
     PHOTOGRAPHS,
     Turntable,
@@ -32,6 +31,7 @@ from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from measured_figures.row import Row
+from testdata import DATA, GOLDEN
 
 FIELDS_OF_VIEW = (60.0, 75.0, 90.0)
 RATES = (10.0, -30.0, 60.0, -90.0)
@@ -47,7 +47,8 @@ DISTORTION = (-0.25, 0.06, 0.001, -0.001)
 WALL = 110.0
 """Width of a wall without texture, deg: wider than any view."""
 
-CLIP = FOLDER.parent / "max-heromode.mp4"
+CLIP, CLIP_ORIENTATION = "compass/max-heromode.mp4", "compass/max-heromode_orientation.csv"
+"""A walking camera and its own orientation track: names in testdata."""
 CLIP_FOCAL = 205.7 / 424
 """Focal length of the walking camera over the width of its picture; inferred, not calibrated."""
 
@@ -130,7 +131,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     settings = [(75.0, -60.0)] if quick else [(60.0, 30.0), (75.0, -60.0), (90.0, -90.0), (90.0, 10.0)]
     wrapped = [Turn(name, *each) for name in PHOTOGRAPHS for each in settings]
     rows += _turn_rows(run, wrapped, "full turns in wrapped photographs", asked=False)
-    if CLIP.is_file():
+    if DATA.find(CLIP):
         rows += _walk_rows(run)
     return rows + _gabor_rows(engine)
 
@@ -159,7 +160,7 @@ def plots(engine: str = "cpu", quick: bool = False) -> dict[str, Any]:
         ratio = [_finite((t.rate - t.true_rate)[SETTLED:] / t.rate_sigma[SETTLED:]) for t in tracks]
         spread.hist(np.concatenate(ratio), bins=np.linspace(-4, 4, 41).tolist())
         along.legend()
-    if CLIP.is_file():
+    if DATA.find(CLIP):
         walk = walking(run)
         beside = axes("Yaw of a camera carried by a walking person", "frame", "deg")
         beside.plot(walk.true_yaw, label="its own orientation track")
@@ -179,11 +180,11 @@ def follow(engine: Engine, turn: Turn) -> Track:
 
 def walking(engine: Engine) -> Track:
     """Take the walking camera's clip through the compass."""
-    with CLIP.with_name(f"{CLIP.stem}_orientation.csv").open() as file:
+    with DATA.path(CLIP_ORIENTATION).open() as file:
         table = np.array(
             [[float(cell) for cell in row] for row in itertools.islice(csv.reader(file), 1, None)]
         )
-    clip = cv2.VideoCapture(str(CLIP))
+    clip = cv2.VideoCapture(str(DATA.path(CLIP)))
     compass, results = VisualCompass(engine), []
     for time in table[:, 1]:
         present, picture = clip.read()
@@ -343,8 +344,8 @@ def _gabor_rows(engine: str) -> list[Row]:
     turn = Turn(PANORAMAS[0], 75.0, -30.0)
     rows = []
     for name in GABOR:
-        path = GOLDEN / f"{name}.tflite"
-        if path.is_file() and turn.panorama in available():
+        path = GOLDEN.find(f"models/{name}.tflite")
+        if path is not None and turn.panorama in available():
             track = follow(open_engine(engine, name, path.read_bytes()), turn)
             case = f"model {name}, one turn at 30 deg/s"
             for metric, value, unit in (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -20,8 +19,7 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
 from measured_figures.row import Row
-
-GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
+from testdata import GOLDEN
 
 GABOR = ("gabor_64x64_7k_4o_2s", "gabor_64x64_p4")
 
@@ -197,8 +195,8 @@ def _gabor_rows(engine: str, count: int) -> list[Row]:
     """The models that people already have; their figures are for information."""
     rows = []
     for model in GABOR:
-        path = GOLDEN / f"{model}.tflite"
-        if not path.is_file():
+        path = GOLDEN.find(f"models/{model}.tflite")
+        if path is None:
             continue
         flow = OpticalFlow(open_engine(engine, model, path.read_bytes()))
         for name, draw, known in (

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy.photographs import as_pixels
+from accuracy.photographs import as_pixels, unseen
 
 WINDOW = 64
 """Side of a frame, px."""
@@ -27,9 +27,6 @@ MOST = 4 * POOLED
 
 MORE = ("cell", "clock", "hubble_deep_field", "immunohistochemistry", "microaneurysms", "retina", "text")
 """Further photographs of skimage.data; the limits of validity were chosen with them, the filters without."""
-
-DATA = Path(__file__).parents[2] / "shared" / "data"
-"""Pictures of other origin, where they are present."""
 
 Frame = NDArray[np.float64]
 Image = NDArray[np.uint8]
@@ -98,9 +95,7 @@ NOTHING = Disturbance()
 
 def held_out() -> tuple[str, ...]:
     """Pictures that nothing was chosen on: panoramas and every 30th frame of a video; none when absent."""
-    panoramas = sorted((DATA / "compass" / "panoramas").glob("*.*"))
-    frames = sorted((DATA / "tracking" / "dlib_video_frames").glob("*.jpg"))[::30]
-    return tuple(str(path) for path in panoramas + frames if cv2.haveImageReader(str(path)))
+    return unseen()
 
 
 def photograph(name: str) -> Photograph:

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from accuracy.photographs import as_pixels
 from edgetpu_perception.images.pinhole import Pinhole
+from testdata import DATA
 
 Matrix = NDArray[np.float64]
-
-FOLDER = Path(__file__).parents[2] / "shared" / "data" / "compass" / "panoramas"
 
 PANORAMAS = ("city", "courtyard", "forest", "interior")
 """All had a part in the choice of settings."""
@@ -62,14 +61,14 @@ def nodding(time: float, rate: float = 2.0, amplitude: float = 3.0) -> float:
 
 def available() -> tuple[str, ...]:
     """Names of the panoramas that are there."""
-    return tuple(name for name in PANORAMAS if (FOLDER / f"{name}.png").is_file())
+    return tuple(name for name in PANORAMAS if DATA.find(_file(name)))
 
 
 @functools.cache
 def load(name: str) -> Panorama:
     """A panorama by its name, or a photograph of scikit-image with its mirror image wrapped all round."""
     if name in PANORAMAS:
-        return Panorama(_read(FOLDER / f"{name}.png"))
+        return Panorama(_read(DATA.path(_file(name))))
     folder = Path(skimage.data.__file__).parent
     photo = cv2.resize(_read(folder / name), (512, 512), interpolation=cv2.INTER_AREA)
     return Panorama(np.hstack((photo, photo[:, ::-1])))
@@ -132,6 +131,10 @@ class Turntable:
         coarse = cv2.resize(fine, size, interpolation=cv2.INTER_AREA)
         noisy = coarse + random.normal(0.0, self._noise, coarse.shape)
         return as_pixels(noisy)
+
+
+def _file(name: str) -> str:
+    return f"compass/panoramas/{name}.png"
 
 
 def _read(path: Path) -> NDArray[np.uint8]:

@@ -1,13 +1,16 @@
-"""Real photographs for rendered scenes: those scikit-image carries, and those in ../shared/data."""
+"""Real photographs for rendered scenes: those scikit-image carries, and those of `testdata`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from testdata import DATA
 
 DEVELOPMENT = (
     "astronaut",
@@ -27,15 +30,20 @@ DEVELOPMENT = (
 HELD_OUT = ("cell", "clock", "hubble_deep_field", "immunohistochemistry", "text")
 """Further names in skimage.data."""
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
-"""Pictures of other origin, where they are present."""
-
 
 def held_out() -> tuple[str, ...]:
     """Pictures for a second opinion: HELD_OUT, the panoramas, and every 30th frame of a video."""
-    panoramas = sorted((DATA / "compass" / "panoramas").glob("*.*"))
-    frames = sorted((DATA / "tracking" / "dlib_video_frames").glob("*.jpg"))[::30]
-    return HELD_OUT + tuple(str(path) for path in panoramas + frames if cv2.haveImageReader(str(path)))
+    return HELD_OUT + unseen()
+
+
+def unseen() -> tuple[str, ...]:
+    """Paths of the panoramas and of every 30th frame of a video; only those that are present."""
+    return _present(DATA.names("compass/panoramas/")) + video_frames(range(100, 251, 30))
+
+
+def video_frames(numbers: Iterable[int]) -> tuple[str, ...]:
+    """Paths of frames of a video of a walking person; only those that are present."""
+    return _present(f"tracking/dlib_video_frames/frame_{number:06}.jpg" for number in numbers)
 
 
 def grey_photograph(name: str) -> NDArray[np.float32]:
@@ -64,6 +72,10 @@ def as_pixels(picture: NDArray[Any]) -> NDArray[np.uint8]:
     """What a camera with eight bits makes of a picture: rounded and clipped."""
     pixels: NDArray[np.uint8] = np.clip(np.rint(picture), 0, 255).astype(np.uint8)
     return pixels
+
+
+def _present(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(str(path) for path in map(DATA.find, names) if path is not None)
 
 
 def _of_skimage(name: str) -> NDArray[Any] | None:

@@ -22,14 +22,16 @@ from edgetpu_perception import SpotResult, SpotTracker
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_evidence as graph
 from measured_figures.row import Row
-
-GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
+from testdata import GOLDEN
 
 COLORFUL = ("colorwheel", "microaneurysms", "retina")
 """More of skimage.data, the hardest there is for colours: a wheel of all of them, and red all over."""
 
 HELD_OUT = ("motorcycle_left.png", "motorcycle_right.png")
 """Files of skimage.data. The settings were chosen with all the other photographs in view."""
+
+SPOT_FRAMES = range(115, 250, 30)
+"""Of the video, between those that photographs.held_out gives."""
 
 CAMERA_PX = (SIDE - 1) / 2
 """Pixels for one unit of a result's position."""
@@ -128,8 +130,8 @@ def unseen() -> tuple[str, ...]:
     from skimage import data
 
     files = [Path(data.__file__).parent / name for name in HELD_OUT]
-    frames = sorted((photographs.DATA / "tracking" / "dlib_video_frames").glob("*.jpg"))[15::30]
-    return tuple(str(path) for path in files + frames if path.is_file())
+    frames = photographs.video_frames(SPOT_FRAMES)
+    return tuple(str(path) for path in files if path.is_file()) + frames
 
 
 def run(tracker: SpotTracker, drawn: Iterable[Scene]) -> Errors:
@@ -254,10 +256,10 @@ def _right_or_unsure(errors: Errors) -> float:
 
 def _known_rows(engine: str, count: int) -> list[Row]:
     """The model that people already have; a hot pixel brighter than the spot is all that it sees."""
-    path = GOLDEN / "bright_64x64.tflite"
-    if not path.is_file():
+    path = GOLDEN.find("models/bright_64x64.tflite")
+    if path is None:
         return []
-    tracker = SpotTracker(open_engine(engine, path.stem, path.read_bytes()))
+    tracker = SpotTracker(open_engine(engine, "bright_64x64", path.read_bytes()))
     discs, hot = run(tracker, scenes.discs(count, 13, 2.0, 10.0)), run(tracker, scenes.hot(count, 14))
     right = 100.0 * float(np.mean(~hot.valid | hot.hits(1.0)))
     return [

@@ -8,14 +8,12 @@ import numpy as np
 
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.virtual.graph_packer import pack
-
-GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "models"
+from testdata import GOLDEN
 
 
 def golden(name: str) -> Path | None:
-    """A compiled model in ../shared/golden beside the repository, where that is."""
-    path = GOLDEN / f"{name}_edgetpu.tflite"
-    return path if path.is_file() else None
+    """Where a compiled golden model lies, None if it is not present."""
+    return GOLDEN.find(f"models/{name}_edgetpu.tflite")
 
 
 def packed_dense(size: int) -> bytes:

@@ -16,8 +16,8 @@ from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP, parse_model
 from edgetpu_driver.virtual.graph_packer import pack
+from testdata import GOLDEN
 
-GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden" / "models"
 _LONGEST_BITSTREAM = 64 << 10  # longer ones repeat the same words
 _SHORTEST_PAYLOAD = 64
 
@@ -77,9 +77,11 @@ def bitstreams(models: list[Sample]) -> list[Sample]:
 
 
 def _golden() -> Iterator[Sample]:
-    for path in sorted(GOLDEN.glob("*.tflite")):
-        data = path.read_bytes()
-        yield Sample(path.stem, data, _payloads(data))
+    for name in GOLDEN.names("models/", ".tflite"):
+        path = GOLDEN.find(name)
+        if path is not None:
+            data = path.read_bytes()
+            yield Sample(Path(name).stem, data, _payloads(data))
 
 
 def _built() -> Iterator[Sample]:

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from demo.graph import domain_in_use
+from testdata import ModelFolder
 
-GOLDEN = (Path(__file__).parents[2] / "shared" / "golden").resolve()
 STOP_SECONDS = 3.0
 PATIENCE = 20.0
 
@@ -129,14 +129,15 @@ class Graph:
 class EyeBesideDriver:
     """A perception node beside a driver of its own, shown one image after the other.
 
-    executable: the node's; it publishes messages of the type `kind` on ~/`topic`. models: where it and the
-    driver have their models. parameters: of the node.
+    golden: models that the driver has, too. executable: the node's; it publishes messages of the type `kind`
+    on ~/`topic`. models: where it and the driver have their models. parameters: of the node.
     """
 
     def __init__(
         self,
         graph: Graph,
         start_node: Callable[..., NodeProcess],
+        golden: ModelFolder,
         executable: str,
         kind: Any,
         topic: str,
@@ -149,7 +150,7 @@ class EyeBesideDriver:
         from sensor_msgs.msg import Image
 
         self._graph, self._start_node, self._name = graph, start_node, name
-        self._backend, self._models = backend, models
+        self._backend, self._model_dirs = backend, [str(models), str(golden.path)]
         self._second = 100_000
         self.start_driver()
         self.results: list[Any] = graph.collect(kind, f"/{name}/{topic}")
@@ -169,7 +170,7 @@ class EyeBesideDriver:
             "edgetpu_node",
             *("-r", f"__node:={self._name}_driver"),
             backend=self._backend,
-            model_dirs=f"['{self._models}', '{GOLDEN / 'models'}']",
+            model_dirs=self._model_dirs,
         )
 
     def call(self, kind: Any, service: str, **request: Any) -> Any:
@@ -267,9 +268,11 @@ def graph(ros_domain: int) -> Iterator[Graph]:  # noqa: ARG001
 
 
 @pytest.fixture(scope="module")
-def eye_beside_driver(graph: Graph, start_node: Callable[..., NodeProcess]) -> Callable[..., EyeBesideDriver]:
+def eye_beside_driver(
+    graph: Graph, start_node: Callable[..., NodeProcess], golden: ModelFolder
+) -> Callable[..., EyeBesideDriver]:
     """Starts a perception node beside a driver of its own; see EyeBesideDriver for what it takes."""
-    return functools.partial(EyeBesideDriver, graph, start_node)
+    return functools.partial(EyeBesideDriver, graph, start_node, golden)
 
 
 @pytest.fixture(scope="session")
@@ -286,11 +289,3 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("models")
     (directory / "sums.tflite").write_bytes(builder.build())
     return directory
-
-
-@pytest.fixture(scope="session")
-def golden() -> Path:
-    """Models that Google's compiler wrote, with their graphs; data beside the repository."""
-    if not GOLDEN.is_dir():
-        pytest.skip(f"the golden data is not at {GOLDEN}")
-    return GOLDEN

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from demo.scene import Scene, write_scene
 from demo.truth import load_truth
 
 ROOT = Path(__file__).parents[1]
-BAGS = ROOT.parent / "shared" / "data" / "bags"
 
 pytest.importorskip("rclpy", reason="needs a sourced ROS 2")
 pytest.importorskip("ai_edge_litert", reason="the cpu and virtual backends need LiteRT")
@@ -80,24 +80,24 @@ def test_without_a_bag_the_rendered_scene_is_replayed(tmp_path: Path) -> None:
     assert load_truth(tmp_path / "scene")["spot_tracker"].stamps_ns[0] == Scene().start_ns
 
 
-@pytest.mark.skipif(not BAGS.is_dir(), reason=f"no recorded bags at {BAGS}")
 @pytest.mark.parametrize(
     ("name", "images"), [("gopro_max_raw_sqlite3", 60), ("gopro_max_compressed_mcap", 315)]
 )
 @pytest.mark.parametrize("backend", ["cpu", "virtual"])
 def test_recorded_bags_are_answered_image_by_image(
-    name: str, images: int, backend: str, tmp_path: Path
+    name: str, images: int, backend: str, tmp_path: Path, recorded_bag: Callable[[str], Path]
 ) -> None:
-    result = demo(tmp_path, f"--bag={BAGS / name}", f"--backend={backend}")
+    result = demo(tmp_path, f"--bag={recorded_bag(name)}", f"--backend={backend}")
     assert (result["images"], result["results"], result["dropped"]) == (images, images, 0)
     stamps = [row["stamp_ns"] for row in result["rows"]]
     assert stamps == sorted(set(stamps))
     assert stamps[0] == 1_600_000_000_000_000_000
 
 
-@pytest.mark.skipif(not BAGS.is_dir(), reason=f"no recorded bags at {BAGS}")
-def test_a_recorded_bag_is_shown_to_every_eye_and_gives_the_same_rows_again(tmp_path: Path) -> None:
-    arguments = (f"--bag={BAGS / 'gopro_max_raw_sqlite3'}", "--backend=cpu")
+def test_a_recorded_bag_is_shown_to_every_eye_and_gives_the_same_rows_again(
+    tmp_path: Path, recorded_bag: Callable[[str], Path]
+) -> None:
+    arguments = (f"--bag={recorded_bag('gopro_max_raw_sqlite3')}", "--backend=cpu")
     first, again = (demo_of_nodes(tmp_path / run, *arguments) for run in ("first", "again"))
     assert {name: (node["results"], node["dropped"]) for name, node in first.items()} == dict.fromkeys(
         NODES, (60, 0)

@@ -32,6 +32,7 @@ from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, Tensor
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
+from testdata import ModelFolder
 
 PATIENCE = 20.0
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -375,20 +376,20 @@ class TestRealModels:
     """What the vendor's compiler wrote, most of it without the graph that the virtual stick would need."""
 
     @pytest.fixture(scope="class")
-    def virtual(self, start_node: Any, golden: Path) -> Iterator[str]:
+    def virtual(self, start_node: Any, golden: ModelFolder) -> Iterator[str]:
         process = start_node(
             "edgetpu_driver",
             "edgetpu_node",
             "-r",
             "__node:=real",
             backend="virtual",
-            model_dirs=f"[{golden / 'models'}]",
+            model_dirs=[str(golden.path)],
         )
         yield "/real"
         process.stop()
 
-    def test_all_of_them_load_and_are_listed(self, graph: Any, virtual: str, golden: Path) -> None:
-        files = sorted((golden / "models").glob("*_edgetpu.tflite"))
+    def test_all_of_them_load_and_are_listed(self, graph: Any, virtual: str, golden: ModelFolder) -> None:
+        files = golden.models("_edgetpu.tflite")
         for file in files:
             response = graph.call(LoadModel, f"{virtual}/load_model", model=str(file))
             assert outcome(response)[:2] == (True, ErrorCode.NONE), response.message
@@ -396,8 +397,9 @@ class TestRealModels:
         assert [info.path for info in listed] == [str(file) for file in files]
         assert all(info.inputs and info.outputs for info in listed)
 
-    def test_one_that_cannot_run_here_says_why(self, graph: Any, virtual: str) -> None:
+    def test_one_that_cannot_run_here_says_why(self, graph: Any, virtual: str, golden: ModelFolder) -> None:
         name = "keras_lstm_mnist_ptq"
+        golden.model(f"{name}_edgetpu.tflite")
         loaded = graph.call(LoadModel, f"{virtual}/load_model", model=name)
         assert loaded.message.startswith("loaded, but it cannot run here: ")
         response = graph.call(Invoke, f"{virtual}/invoke", model=name)
@@ -498,7 +500,8 @@ class TestTwoOfOneName:
 
 
 class TestWithoutADevice:
-    def test_requests_are_answered_at_once(self, start_node: Any, graph: Any, golden: Path) -> None:
+    def test_requests_are_answered_at_once(self, start_node: Any, graph: Any, golden: ModelFolder) -> None:
+        golden.model("bright_64x64_edgetpu.tflite")
         process = start_node(
             "edgetpu_driver",
             "edgetpu_node",
@@ -506,7 +509,7 @@ class TestWithoutADevice:
             "__node:=absent",
             backend="usb",
             serial="none",
-            model_dirs=f"[{golden / 'models'}]",
+            model_dirs=[str(golden.path)],
             models="[bright_64x64]",
         )
         inputs = [Tensor(dtype=Tensor.UINT8, shape=[1, 64, 64, 1], data=bytes(4096))]

@@ -36,6 +36,7 @@ from edgetpu_msgs.srv import (
     SaveFile,
     TrainReadout,
 )
+from testdata import ModelFolder
 
 MATRIX = "edgetpu_matrix"
 random = np.random.default_rng(8)
@@ -503,14 +504,16 @@ def test_in_one_process_the_driver_is_called_directly(
 
 
 def test_on_a_model_of_google_s_compiler(
-    start_node: Callable[..., Any], graph: Any, golden: Path, tmp_path: Path
+    start_node: Callable[..., Any], graph: Any, golden: ModelFolder, tmp_path: Path
 ) -> None:
+    golden.model("dense_256.tflite")
+    golden.model("dense_256_edgetpu.tflite")
     start_node(
         "edgetpu_driver",
         "edgetpu_node",
         *("-r", "__ns:=/real"),
         backend="virtual",
-        model_dirs=f"['{golden / 'models'}']",
+        model_dirs=[str(golden.path)],
     )
     start_node(
         *(MATRIX, "spectrum", "-r", "__ns:=/real"),

@@ -19,6 +19,7 @@ from std_msgs.msg import Header
 
 from edgetpu_msgs.msg import ErrorCode, ServoError
 from edgetpu_msgs.srv import SetColor
+from testdata import ModelFolder
 
 PLACES = {"red": (41.5, 21.5), "green": (51.5, 51.5), "blue": (11.5, 41.5)}
 """Centres of three blocks of 4x4 px in the image, column and row."""
@@ -154,11 +155,12 @@ def test_the_parameter_takes_weights(start_tracker: Callable[..., Tracker], tmp_
     assert tracker.place() == near("blue")
 
 
-@pytest.mark.usefixtures("golden")
 @pytest.mark.parametrize("backend", ["cpu", "virtual"])
 def test_a_model_made_by_others_for_red_looks_for_blue(
-    start_tracker: Callable[..., Tracker], tmp_path: Path, backend: str
+    start_tracker: Callable[..., Tracker], tmp_path: Path, golden: ModelFolder, backend: str
 ) -> None:
+    golden.model("color_red_64x64.tflite")
+    golden.model("color_red_64x64_edgetpu.tflite")
     tracker = start_tracker(f"guest_{backend}", backend, tmp_path, model="color_red_64x64", color="blue")
     # One step of its int8 output is 0.34 px.
     assert tracker.place() == pytest.approx(PLACES["blue"], abs=0.4)
@@ -166,10 +168,10 @@ def test_a_model_made_by_others_for_red_looks_for_blue(
     assert tracker.place() == pytest.approx(PLACES["red"], abs=0.4)
 
 
-@pytest.mark.usefixtures("golden")
 def test_a_model_for_brightness_of_others_is_refused_a_color(
-    start_tracker: Callable[..., Tracker], tmp_path: Path
+    start_tracker: Callable[..., Tracker], tmp_path: Path, golden: ModelFolder
 ) -> None:
+    golden.model("bright_64x64.tflite")
     tracker = start_tracker("grey", "cpu", tmp_path, model="bright_64x64")
     tracker.place()
     answer = tracker.set(preset="red")

@@ -22,6 +22,7 @@ from std_msgs.msg import Header
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_msgs.msg import ErrorCode, PatternMatch
 from edgetpu_msgs.srv import LoadModel, MatMul, SetTemplate, SetWeights
+from testdata import ModelFolder
 
 
 def texture(seed: int) -> NDArray[np.uint8]:
@@ -150,11 +151,11 @@ def test_while_the_driver_is_away_a_template_is_refused(tracker: Tracker) -> Non
     assert tracker.place() == near("third")
 
 
-@pytest.mark.usefixtures("golden")
 @pytest.mark.parametrize("backend", ["cpu", "virtual"])
 def test_a_model_made_by_others_looks_for_a_template_from_a_file(
-    start_tracker: Callable[..., Tracker], tmp_path: Path, backend: str
+    start_tracker: Callable[..., Tracker], tmp_path: Path, golden: ModelFolder, backend: str
 ) -> None:
+    golden.model("pattern_64x64_8x8_1ch.tflite")
     cv2.imwrite(str(tmp_path / "pattern.png"), patch("first", 8))
     tracker = start_tracker(
         f"others_{backend}",

@@ -25,9 +25,9 @@ from std_msgs.msg import Header
 
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import UnloadModel
+from testdata import ModelFolder
 
 PERCEPTION, DRIVER = "edgetpu_perception", "edgetpu_driver"
-GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "models"
 
 
 def spot(y: int = 20, x: int = 40) -> np.ndarray:
@@ -137,8 +137,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def driver(start_node: Callable[..., Any], models: Path) -> Any:
-    return start_node(DRIVER, "edgetpu_node", backend="cpu", model_dirs=f"['{models}', '{GOLDEN}']")
+def driver(start_node: Callable[..., Any], models: Path, golden: ModelFolder) -> Any:
+    return start_node(DRIVER, "edgetpu_node", backend="cpu", model_dirs=[str(models), str(golden.path)])
 
 
 @pytest.fixture(scope="module")
@@ -360,18 +360,20 @@ def test_a_color_can_be_chosen(start_tracker: Callable[..., Tracker]) -> None:
     assert (result.x, result.y) == pytest.approx((11.5 / 31.5 - 1, 41.5 / 31.5 - 1), abs=1e-6)
 
 
-def test_a_model_of_another_library_is_decoded(start_tracker: Callable[..., Tracker]) -> None:
-    if not GOLDEN.is_dir():
-        pytest.skip(f"golden data is not at {GOLDEN}")
+def test_a_model_of_another_library_is_decoded(
+    start_tracker: Callable[..., Tracker], golden: ModelFolder
+) -> None:
+    golden.model("bright_64x64.tflite")
     tracker = start_tracker("guest", model="bright_64x64")
     result = tracker.show(image_message(52, spot()))
     # One step of its int8 output is 0.0108.
     assert (result.x, result.y) == pytest.approx((41.5 / 31.5 - 1, 21.5 / 31.5 - 1), abs=0.0108)
 
 
-def test_a_model_for_something_else_is_reported(start_tracker: Callable[..., Tracker]) -> None:
-    if not GOLDEN.is_dir():
-        pytest.skip(f"golden data is not at {GOLDEN}")
+def test_a_model_for_something_else_is_reported(
+    start_tracker: Callable[..., Tracker], golden: ModelFolder
+) -> None:
+    golden.model("looming_64x64_3x3.tflite")
     tracker = start_tracker("misled", warm_up=False, model="looming_64x64_3x3")
     tracker.images.publish(image_message(53, spot()))
     while "expected an output [1, 64, 64, 1] or two coordinates" not in tracker.diagnostic().message:

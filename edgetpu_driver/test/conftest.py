@@ -10,16 +10,6 @@ import pytest
 
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
-
-
-@pytest.fixture
-def golden() -> Path:
-    """Real compiled models and what they put on the wire, beside the repository."""
-    if not GOLDEN.is_dir():
-        pytest.skip("the golden data (../shared/golden beside the repository) is absent")
-    return GOLDEN
-
 
 @pytest.fixture
 def make_dense() -> Callable[[int], bytes]:

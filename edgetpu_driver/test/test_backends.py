@@ -20,11 +20,11 @@ from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.records import State
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.toolchain.model_files import is_compiled
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
+from testdata import ModelFolder
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 NUMBERS = {"numbers": np.array([[5, 6, -7, 8]], np.int8)}
@@ -112,19 +112,19 @@ def test_a_graph_that_comes_later_is_found_by_loading_again(models: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["usb", "virtual"])
-def test_every_model_of_the_vendors_compiler_loads_with_its_tensors(name: str, golden: Path) -> None:
-    host = ModelHost(make_backend(name), [golden / "models"])
-    files = [path for path in host.files.available() if is_compiled(path)]
+def test_every_model_of_the_vendors_compiler_loads_with_its_tensors(name: str, golden: ModelFolder) -> None:
+    files = golden.models("_edgetpu.tflite")
+    host = ModelHost(make_backend(name), [golden.path])
     for path in files:
         loaded = host.load(str(path))
         model = CompiledModel.load(path)
         assert (loaded.inputs, loaded.outputs) == (model.inputs, model.outputs)
-    assert len(host.models()) == len(files) > 0
+    assert len(host.models()) == len(files)
 
 
-def test_a_real_model_that_cannot_run_over_usb_says_so_without_a_stick(golden: Path) -> None:
-    host = ModelHost(make_backend("usb"), [golden / "models"])
-    lstm = host.load("keras_lstm_mnist_ptq")
+def test_a_real_model_that_cannot_run_over_usb_says_so_without_a_stick(golden: ModelFolder) -> None:
+    host = ModelHost(make_backend("usb"), [golden.path])
+    lstm = host.load(str(golden.model("keras_lstm_mnist_ptq_edgetpu.tflite")))
     zeros = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in lstm.inputs}
     with pytest.raises(ModelUnsupportedError, match="not fully deterministic"):
         host.invoke(lstm.name, zeros)

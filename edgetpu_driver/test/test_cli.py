@@ -14,6 +14,7 @@ import pytest
 from edgetpu_driver.cli import terminal
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.virtual.graph_packer import pack
+from testdata import ModelFolder
 
 
 @pytest.fixture
@@ -105,9 +106,9 @@ def test_info_of_a_plain_graph_lists_tensors_and_operators(
 
 
 def test_info_of_a_compiled_model_shows_its_executables(
-    capsys: pytest.CaptureFixture[str], golden: Path
+    capsys: pytest.CaptureFixture[str], golden: ModelFolder
 ) -> None:
-    path = golden / "models" / "gabor_64x64_p4_edgetpu.tflite"
+    path = golden.model("gabor_64x64_p4_edgetpu.tflite")
     _, value = answer(capsys, "info", path)
     caching, execution = value["executables"]
     assert value["caching_token"] == "0xfb47cac5b08990d8"
@@ -118,8 +119,10 @@ def test_info_of_a_compiled_model_shows_its_executables(
     assert execution["outputs"][0]["tile_rows"] == [4, 4, 4, 4]
 
 
-def test_info_says_why_a_model_cannot_run_over_usb(capsys: pytest.CaptureFixture[str], golden: Path) -> None:
-    assert main(["info", str(golden / "models" / "keras_lstm_mnist_ptq_edgetpu.tflite")]) == 0
+def test_info_says_why_a_model_cannot_run_over_usb(
+    capsys: pytest.CaptureFixture[str], golden: ModelFolder
+) -> None:
+    assert main(["info", str(golden.model("keras_lstm_mnist_ptq_edgetpu.tflite"))]) == 0
     assert "not fully deterministic" in capsys.readouterr().out
 
 

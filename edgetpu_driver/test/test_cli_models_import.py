@@ -17,6 +17,7 @@ from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.toolchain.graph_catalogue import Catalogue
 from edgetpu_driver.toolchain.graph_family import GraphFamily
 from edgetpu_driver.toolchain.model_files import ModelFiles
+from testdata import ModelFolder
 
 DENSE_64: dict[str, Any] = {
     "matrix_size": 64,
@@ -164,9 +165,10 @@ def test_a_directory_without_models_is_one_line(tmp_path: Path, capsys: pytest.C
 
 
 def test_the_templates_of_another_library(
-    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    golden: ModelFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, models = take_over(capsys, golden / "models", tmp_path / "models")
+    assert set(golden.models()) == set(golden.path.glob("*.tflite"))
+    code, models = take_over(capsys, golden.path, tmp_path / "models")
     assert code == 1
     kinds = {name: row.get("kind", "refused") for name, row in models.items()}
     assert {name: kind for name, kind in kinds.items() if kind != "other"} == {
@@ -187,10 +189,10 @@ def test_the_templates_of_another_library(
 
 @pytest.mark.parametrize("name", ["bright_64x64", "color_red_64x64", "dense_256", "looming_64x64_3x3"])
 def test_templates_without_sidecars_are_recognised_by_their_graphs(
-    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+    golden: ModelFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     for suffix in (".tflite", "_edgetpu.tflite"):
-        (tmp_path / f"{name}{suffix}").write_bytes((golden / "models" / f"{name}{suffix}").read_bytes())
+        (tmp_path / f"{name}{suffix}").write_bytes(golden.model(f"{name}{suffix}").read_bytes())
     _, models = take_over(capsys, tmp_path, tmp_path / "models")
     expected = {"bright_64x64": "spot", "color_red_64x64": "spot_color"}
     assert models[name]["kind"] == expected.get(name, name.split("_")[0])
@@ -206,15 +208,15 @@ def test_templates_without_sidecars_are_recognised_by_their_graphs(
     ],
 )
 def test_a_pattern_whose_weights_have_no_offset_is_refused(
-    golden: Path,
+    golden: ModelFolder,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     change: dict[str, Any],
     reason: str,
 ) -> None:
     name = "pattern_64x64_8x8_1ch"
-    stated = json.loads((golden / "models" / f"{name}_edgetpu.json").read_text())
+    stated = json.loads(golden.model(f"{name}_edgetpu.json").read_text())
     (tmp_path / f"{name}_edgetpu.json").write_text(json.dumps(stated | change))
-    (tmp_path / f"{name}.tflite").write_bytes((golden / "models" / f"{name}.tflite").read_bytes())
+    (tmp_path / f"{name}.tflite").write_bytes(golden.model(f"{name}.tflite").read_bytes())
     _, models = take_over(capsys, tmp_path, tmp_path / "models")
     assert reason in models[name]["refused"]

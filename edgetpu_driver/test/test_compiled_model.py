@@ -28,6 +28,7 @@ from edgetpu_driver.errors import InputError, ModelFormatError, ModelNotFoundErr
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from testdata import ModelFolder
 
 SPEC_IN = TensorSpec("in", (1, 8), np.dtype(np.uint8), 0.5, 3)
 SPEC_OUT = TensorSpec("out", (1, 16), np.dtype(np.int8), 0.25, -1)
@@ -93,8 +94,8 @@ def compiled(*executables: Executable) -> CompiledModel:
     return CompiledModel.parse(container(options(*executables)), "sample")
 
 
-def test_dense_256(golden: Path) -> None:
-    path = golden / "models" / "dense_256_edgetpu.tflite"
+def test_dense_256(golden: ModelFolder) -> None:
+    path = golden.model("dense_256_edgetpu.tflite")
     model = CompiledModel.load(path)
     assert (model.name, model.path) == ("dense_256", path)
     assert model.sha256 == "145e02a22b0000b5844882d07442dff8e28c02afc17443a82758a31dd5c1f7db"
@@ -118,14 +119,14 @@ def test_dense_256(golden: Path) -> None:
     model.check_runnable()
 
 
-def test_zero_points_of_tensors_are_signed_and_those_of_layers_are_not(golden: Path) -> None:
-    model = CompiledModel.load(golden / "models" / "bright_64x64_edgetpu.tflite")
+def test_zero_points_of_tensors_are_signed_and_those_of_layers_are_not(golden: ModelFolder) -> None:
+    model = CompiledModel.load(golden.model("bright_64x64_edgetpu.tflite"))
     assert (model.outputs[0].dtype, model.outputs[0].zero_point) == (np.dtype(np.int8), -47)
     assert model.output_layers[0].zero_point == 81
 
 
-def test_the_operators_left_to_the_cpu_are_named(golden: Path) -> None:
-    model = CompiledModel.load(golden / "models" / "deeplabv3_mnv2_pascal_quant_edgetpu.tflite")
+def test_the_operators_left_to_the_cpu_are_named(golden: ModelFolder) -> None:
+    model = CompiledModel.load(golden.model("deeplabv3_mnv2_pascal_quant_edgetpu.tflite"))
     assert [spec.shape for spec in model.outputs] == [(1, 33, 33, 256), (1, 1, 1, 256)]
     assert model.cpu_operators == (
         "RESIZE_BILINEAR",
@@ -139,28 +140,28 @@ def test_the_operators_left_to_the_cpu_are_named(golden: Path) -> None:
     )
 
 
-def test_operators_before_the_edge_tpu_part_are_named_too(golden: Path) -> None:
-    model = CompiledModel.load(golden / "models" / "movenet_single_pose_lightning_ptq_edgetpu.tflite")
+def test_operators_before_the_edge_tpu_part_are_named_too(golden: ModelFolder) -> None:
+    model = CompiledModel.load(golden.model("movenet_single_pose_lightning_ptq_edgetpu.tflite"))
     assert [spec.name for spec in model.inputs] == ["tfl.quantize"]
     assert [spec.name for spec in model.outputs[:3]] == ["Reshape_2", "Sigmoid", "Sigmoid1"]
     assert model.cpu_operators[:2] == ("CAST", "QUANTIZE")
     assert model.parameter_bytes == 2862656 + 2368
 
 
-def test_custom_operators_are_named_by_their_code(golden: Path) -> None:
+def test_custom_operators_are_named_by_their_code(golden: ModelFolder) -> None:
     name = "posenet_mobilenet_v1_075_353_481_16_quant_decoder_edgetpu.tflite"
-    assert CompiledModel.load(golden / "models" / name).cpu_operators == ("PosenetDecoderOp",)
+    assert CompiledModel.load(golden.model(name)).cpu_operators == ("PosenetDecoderOp",)
 
 
-def test_several_inputs_are_in_the_order_of_the_graph(golden: Path) -> None:
+def test_several_inputs_are_in_the_order_of_the_graph(golden: ModelFolder) -> None:
     name = "ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2_edgetpu.tflite"
-    model = CompiledModel.load(golden / "models" / name)
+    model = CompiledModel.load(golden.model(name))
     assert [spec.shape for spec in model.inputs] == [(1, 19, 19, 512), (1, 10, 10, 1024)]
     assert [layer.size_bytes for layer in model.input_layers] == [184832, 102400]
 
 
-def test_a_model_with_state_keeps_its_hidden_outputs_in_the_executable(golden: Path) -> None:
-    model = CompiledModel.load(golden / "models" / "keras_lstm_mnist_ptq_edgetpu.tflite")
+def test_a_model_with_state_keeps_its_hidden_outputs_in_the_executable(golden: ModelFolder) -> None:
+    model = CompiledModel.load(golden.model("keras_lstm_mnist_ptq_edgetpu.tflite"))
     assert [spec.dtype.name for spec in model.inputs] == ["uint8", "int8", "int16"]
     assert [layer.name for layer in model.output_layers] == ["StatefulPartitionedCall:0"]
     assert len(model.execution.outputs) == 3
@@ -168,9 +169,9 @@ def test_a_model_with_state_keeps_its_hidden_outputs_in_the_executable(golden: P
         model.check_runnable()
 
 
-def test_a_plain_graph_is_refused_with_what_to_do(golden: Path) -> None:
+def test_a_plain_graph_is_refused_with_what_to_do(golden: ModelFolder) -> None:
     with pytest.raises(ModelFormatError, match=r"not compiled for the Edge TPU.*run edgetpu_compiler on it"):
-        CompiledModel.load(golden / "models" / "dense_256.tflite")
+        CompiledModel.load(golden.model("dense_256.tflite"))
 
 
 def test_a_missing_file_is_reported_as_such(tmp_path: Path) -> None:

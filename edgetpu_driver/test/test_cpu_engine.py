@@ -21,6 +21,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from testdata import ModelFolder
 
 pytest.importorskip("ai_edge_litert", reason="the CPU engine needs ai-edge-litert")
 
@@ -64,8 +65,8 @@ def test_an_input_need_not_be_contiguous() -> None:
     assert CpuEngine(doubling()).run({"x": image[:, ::2]})["y"].tolist() == [[0, 4, 8, 12]]
 
 
-def test_a_real_graph_finds_the_bright_spot(golden: Path) -> None:
-    engine = CpuEngine(golden / "models" / "bright_64x64.tflite")
+def test_a_real_graph_finds_the_bright_spot(golden: ModelFolder) -> None:
+    engine = CpuEngine(golden.model("bright_64x64.tflite"))
     (image,), (position,) = engine.inputs, engine.outputs
     picture = np.zeros(image.shape, np.uint8)
     picture[0, 50, 10, 0] = 255
@@ -75,8 +76,8 @@ def test_a_real_graph_finds_the_bright_spot(golden: Path) -> None:
     assert y == pytest.approx((50 - 31.5) / 31.5 + 1, abs=0.0108)
 
 
-def test_a_real_product_is_that_of_its_weights(golden: Path) -> None:
-    engine = CpuEngine(golden / "models" / "dense_256.tflite")
+def test_a_real_product_is_that_of_its_weights(golden: ModelFolder) -> None:
+    engine = CpuEngine(golden.model("dense_256.tflite"))
     (vector,), (result,) = engine.inputs, engine.outputs
     zero = np.full(vector.shape, vector.zero_point, np.uint8)
     assert (engine.run({vector.name: zero})[result.name] == result.zero_point).all()
@@ -108,9 +109,9 @@ def test_inputs_that_do_not_fit_are_refused(inputs: dict[str, np.ndarray], messa
     assert str(caught.value) == message
 
 
-def test_a_compiled_model_is_refused_with_the_way_out(golden: Path) -> None:
+def test_a_compiled_model_is_refused_with_the_way_out(golden: ModelFolder) -> None:
     with pytest.raises(ModelUnsupportedError) as caught:
-        CpuEngine(golden / "models" / "bright_64x64_edgetpu.tflite")
+        CpuEngine(golden.model("bright_64x64_edgetpu.tflite"))
     assert str(caught.value) == (
         "'bright_64x64_edgetpu.tflite' is compiled for the Edge TPU: run it on the backend 'usb' or "
         "'virtual', or give the CPU the graph it was compiled from (the file without '_edgetpu' in its name)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from edgetpu_driver.darwinn.executable import DataType, Layer, OutputLayout
 from edgetpu_driver.darwinn.output_tiles import TileGather, check_layout
 from edgetpu_driver.darwinn.wire_format import flip_sign, input_from_wire, input_to_wire
 from edgetpu_driver.errors import ModelFormatError
+from testdata import ModelFolder
 
 MODELS = (
     "bright_64x64",
@@ -89,8 +89,8 @@ SYNTHETIC = [
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_gather_follows_the_formula_for_real_layers(golden: Path, model: str) -> None:
-    for layer in CompiledModel.load(golden / "models" / f"{model}_edgetpu.tflite").execution.outputs:
+def test_gather_follows_the_formula_for_real_layers(golden: ModelFolder, model: str) -> None:
+    for layer in CompiledModel.load(golden.model(f"{model}_edgetpu.tflite")).execution.outputs:
         wire = random_wire(layer)
         values = TileGather(layer).gather(wire)
         np.testing.assert_array_equal(values, by_formula(layer, wire), strict=True)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
-import struct
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +31,8 @@ from edgetpu_driver.darwinn.package_writer import write_package
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.model_reader import parse_model
+from testdata import GOLDEN, ModelFolder
+from testdata.wire_recording import digest, recording
 
 MODELS = (
     "bright_64x64",
@@ -57,8 +55,8 @@ PARAMETER, SCRATCH = Description.PARAMETER, Description.SCRATCH
 INFEED, OUTFEED = Direction.INFEED, Direction.OUTFEED
 
 
-def packed(golden: Path, model: str) -> bytes:
-    data = (golden / "models" / f"{model}_edgetpu.tflite").read_bytes()
+def packed(golden: ModelFolder, model: str) -> bytes:
+    data = golden.model(f"{model}_edgetpu.tflite").read_bytes()
     operators = parse_model(data).subgraphs[0].operators
     options = next(o.custom_options for o in operators if o.custom_code == "edgetpu-custom-op")
     package: bytes = flexbuffer.decode(options)["4"]
@@ -127,60 +125,11 @@ def altered(**changes: Any) -> Package:
     return replace(package, executables=(replace(package.executables[0], **changes), package.executables[1]))
 
 
-def frame_digest(tag: int, payload: bytes) -> str:
-    return hashlib.sha256(struct.pack("<II", len(payload), tag) + payload).hexdigest()
-
-
-def transfers(executable: Executable) -> list[dict[str, object]]:
-    """The hints in the form of the golden wire descriptions."""
-    described: list[dict[str, object]] = []
-    for hint in executable.hints:
-        if isinstance(hint, InstructionHint):
-            code = executable.bitstreams[hint.chunk].data
-            described.append({"out": 0, "bytes": len(code), "sha256": frame_digest(0, code)})
-        elif isinstance(hint, InterruptHint):
-            described.append({"event": "0x82"})
-        elif isinstance(hint, DmaHint) and hint.description is PARAMETER:
-            part = executable.parameters[hint.offset : hint.offset + hint.size]
-            described.append({"out": 2, "bytes": hint.size, "sha256": frame_digest(2, part)})
-        elif isinstance(hint, DmaHint) and hint.description is INPUT:
-            described.append({"out": 1, "bytes": hint.size, "layer": hint.name, "offset": hint.offset})
-        elif isinstance(hint, DmaHint):
-            described.append({"in": "0x81", "bytes": hint.size, "layer": hint.name})
-    return described
-
-
 @pytest.mark.parametrize("model", MODELS)
-def test_real_package_says_what_goes_over_the_wire(golden: Path, model: str) -> None:
-    expected = json.loads((golden / "wire" / f"{model}_edgetpu.json").read_text())["executables"]
-    for step in [step for executable in expected for step in executable["wire"] if step.get("out") == 1]:
-        del step["sha256"]  # of input values, which a package does not have
-    executables = parse_package(packed(golden, model)).executables
-    assert [transfers(executable) for executable in executables] == [each["wire"] for each in expected]
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_real_package_describes_its_executables(golden: Path, model: str) -> None:
-    expected = json.loads((golden / "wire" / f"{model}_edgetpu.json").read_text())["executables"]
-    found = [
-        {
-            "type": executable.type.name,
-            "parameter_caching_token": f"{executable.parameter_caching_token:#018x}",
-            "parameter_bytes": len(executable.parameters),
-            "bitstream_bytes": [len(bitstream.data) for bitstream in executable.bitstreams],
-            "inputs": [[i.name, *i.shape, i.size_bytes] for i in executable.inputs],
-            "outputs": sorted(
-                [o.name, *o.shape, o.size_bytes, o.zero_point, o.dequantization_factor]
-                for o in executable.outputs
-            ),
-        }
-        for executable in parse_package(packed(golden, model)).executables
-    ]
-    for each in expected:
-        del each["wire"]
-        each["outputs"].sort()  # listed there in the order they are sent
-        each["parameter_caching_token"] = f"{int(each['parameter_caching_token'], 16):#018x}"
-    assert found == expected
+def test_real_package_says_what_goes_over_the_wire(golden: ModelFolder, model: str) -> None:
+    data = golden.model(f"{model}_edgetpu.tflite").read_bytes()
+    described = recording(f"{model}_edgetpu.tflite", data)
+    assert digest(described) == GOLDEN.sha256(f"wire/{model}_edgetpu.json")
 
 
 @pytest.mark.parametrize(
@@ -193,12 +142,12 @@ def test_real_package_describes_its_executables(golden: Path, model: str) -> Non
         ("bright_64x64", 0x22A34040C8BF7169),
     ],
 )
-def test_caching_token_is_the_same_in_both_executables(golden: Path, model: str, token: int) -> None:
+def test_caching_token_is_the_same_in_both_executables(golden: ModelFolder, model: str, token: int) -> None:
     executables = parse_package(packed(golden, model)).executables
     assert [executable.parameter_caching_token for executable in executables] == [token, token]
 
 
-def test_real_package_has_its_header_and_names(golden: Path) -> None:
+def test_real_package_has_its_header_and_names(golden: ModelFolder) -> None:
     package = parse_package(packed(golden, "dense_256"))
     execution, caching = package.executables
     assert (package.min_runtime_version, package.compiler_version, package.signature) == (14, "cl/", b"")
@@ -210,7 +159,7 @@ def test_real_package_has_its_header_and_names(golden: Path) -> None:
     )
 
 
-def test_address_fields_of_a_real_program(golden: Path) -> None:
+def test_address_fields_of_a_real_program(golden: ModelFolder) -> None:
     execution = parse_package(packed(golden, "gabor_64x64_p4")).executables[0]
     lower, upper = Position.LOWER_32BIT, Position.UPPER_32BIT
     assert execution.bitstreams[0].field_offsets == (
@@ -225,7 +174,7 @@ def test_address_fields_of_a_real_program(golden: Path) -> None:
     )
 
 
-def test_16_bit_layers_and_hints_that_are_not_deterministic(golden: Path) -> None:
+def test_16_bit_layers_and_hints_that_are_not_deterministic(golden: ModelFolder) -> None:
     execution = parse_package(packed(golden, UNDESCRIBED)).executables[0]
     assert not execution.fully_deterministic
     assert execution.scratch_size_bytes == 672
@@ -237,7 +186,7 @@ def test_16_bit_layers_and_hints_that_are_not_deterministic(golden: Path) -> Non
 
 
 @pytest.mark.parametrize("model", [*MODELS, UNDESCRIBED])
-def test_real_package_survives_writing(golden: Path, model: str) -> None:
+def test_real_package_survives_writing(golden: ModelFolder, model: str) -> None:
     package = parse_package(packed(golden, model))
     assert parse_package(write_package(package)) == package
 

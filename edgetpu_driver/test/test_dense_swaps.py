@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,6 +29,7 @@ from edgetpu_driver.weights.replacement import WeightRequest
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import weight_locations
 from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
+from testdata import ModelFolder
 
 StickOf = Callable[..., tuple[StickEngine, list[bytes]]]
 INPUTS = 3
@@ -101,11 +101,11 @@ def compiled(request: pytest.FixtureRequest) -> Dense:
         return packed(request.param)
     if "trained" in request.param:
         return packed(int(request.param.split()[1]), as_trained=True)
-    models: Path = request.getfixturevalue("golden") / "models"
-    model = CompiledModel.load(models / "dense_256_edgetpu.tflite")
+    golden: ModelFolder = request.getfixturevalue("golden")
+    model = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
     if "pieces" in request.param:
         model = in_pieces(model)
-    return Dense(model, (models / "dense_256.tflite").read_bytes(), 256)
+    return Dense(model, golden.model("dense_256.tflite").read_bytes(), 256)
 
 
 def in_pieces(model: CompiledModel) -> CompiledModel:
@@ -211,15 +211,15 @@ def test_any_weights_change_only_their_bytes_and_give_what_litert_gives(
 
 @pytest.mark.parametrize(("change", "name"), [(1.0 + 1.2e-7, "tfl.pseudo_qconst"), (1.001, "weights")])
 def test_multipliers_that_differ_in_their_last_bit_are_still_those_of_the_graph(
-    golden: Path, change: float, name: str
+    golden: ModelFolder, change: float, name: str
 ) -> None:
     """Otherwise the headers alone say what the scales are, and the matrix has no name."""
-    model = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+    model = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
     assert model.caching is not None
     blob = np.frombuffer(model.caching.parameters, np.uint8).copy()
     multipliers = DenseLayout(256).decode_multipliers(blob)
     multipliers[7] *= np.float32(change)
     DenseLayout(256).encode_multipliers(multipliers, blob)
-    sidecars = SidecarFiles((golden / "models" / "dense_256.tflite").read_bytes())
+    sidecars = SidecarFiles(golden.model("dense_256.tflite").read_bytes())
     (place,) = weight_locations(model.with_parameters(caching=blob.tobytes()), sidecars)
     assert place.tensor.name == name

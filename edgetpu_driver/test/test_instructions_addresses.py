@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from edgetpu_driver.compiled_model import CompiledModel
@@ -11,6 +9,7 @@ from edgetpu_driver.darwinn.executable import Description, FieldOffset, Instruct
 from edgetpu_driver.darwinn.instructions.address_fields import read_field, with_addresses, write_field
 from edgetpu_driver.darwinn.instructions.instruction_word import disassemble
 from edgetpu_driver.errors import InputError, ModelFormatError
+from testdata import ModelFolder
 
 
 @pytest.mark.parametrize("bit", [0, 1, 7, 8, 70, 95, 96])
@@ -61,8 +60,8 @@ def test_addresses_of_more_than_64_bits_are_refused() -> None:
         with_addresses(InstructionBitstream(bytes(16), (field,)), lambda _: 1 << 64)
 
 
-def test_golden_address_fields_are_immediates_of_moves_and_zero(golden: Path) -> None:
-    for path in sorted((golden / "models").glob("*_edgetpu.tflite")):
+def test_golden_address_fields_are_immediates_of_moves_and_zero(golden: ModelFolder) -> None:
+    for path in golden.models("_edgetpu.tflite"):
         for bitstream in CompiledModel.load(path).execution.bitstreams:
             program = disassemble(bitstream.data)
             for field in bitstream.field_offsets:
@@ -71,8 +70,8 @@ def test_golden_address_fields_are_immediates_of_moves_and_zero(golden: Path) ->
                 assert (program[index].s_op, program[index].imm_scalar) == (0x2F, 0)
 
 
-def test_dense_256_has_its_address_fields_at_the_published_bytes(golden: Path) -> None:
-    model = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+def test_dense_256_has_its_address_fields_at_the_published_bytes(golden: ModelFolder) -> None:
+    model = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
     fields = model.execution.bitstreams[0].field_offsets
     described = [(field.description, field.bit // 8) for field in fields[:6]]
     assert described == [
@@ -85,8 +84,8 @@ def test_dense_256_has_its_address_fields_at_the_published_bytes(golden: Path) -
     ]
 
 
-def test_filling_in_zeros_leaves_a_golden_bitstream_as_it_is(golden: Path) -> None:
-    model = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+def test_filling_in_zeros_leaves_a_golden_bitstream_as_it_is(golden: ModelFolder) -> None:
+    model = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
     bitstream = model.execution.bitstreams[0]
     assert with_addresses(bitstream, lambda _: 0) == bitstream.data
     assert with_addresses(bitstream, lambda _: 1) != bitstream.data

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate
-from pathlib import Path
 
 import pytest
 
@@ -22,15 +21,16 @@ from edgetpu_driver.darwinn.instructions.program_frame import (
 )
 from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer, transfers
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
+from testdata import ModelFolder
 
 TAGS = {Description.INPUT: 1, Description.PARAMETER: 2, Description.OUTPUT: 3}
 INTERRUPT_TAG = 4
 
 
-def golden_executables(golden: Path) -> list[Executable]:
+def golden_executables(golden: ModelFolder) -> list[Executable]:
     """Of every golden model whose transfers are fully described."""
     found = []
-    for path in sorted((golden / "models").glob("*_edgetpu.tflite")):
+    for path in golden.models("_edgetpu.tflite"):
         model = CompiledModel.load(path)
         executables = [model.execution] if model.caching is None else [model.caching, model.execution]
         found += [each for each in executables if each.fully_deterministic]
@@ -80,7 +80,7 @@ def test_transfers_obey_predicates() -> None:
     assert [each.instruction for each in transfers(disassemble(builder.build()))] == [2]
 
 
-def test_every_golden_bitstream_has_the_frame_of_a_program(golden: Path) -> None:
+def test_every_golden_bitstream_has_the_frame_of_a_program(golden: ModelFolder) -> None:
     for executable in golden_executables(golden):
         programs = [disassemble(bitstream.data) for bitstream in executable.bitstreams]
         for program in programs:
@@ -89,7 +89,7 @@ def test_every_golden_bitstream_has_the_frame_of_a_program(golden: Path) -> None
         assert kinds == [HALT_CHUNK] * (len(programs) - 1) + [HALT_LAST]
 
 
-def test_golden_programs_ask_for_the_transfers_of_their_hints(golden: Path) -> None:
+def test_golden_programs_ask_for_the_transfers_of_their_hints(golden: ModelFolder) -> None:
     """Tags, sizes and offsets read off the code; it may move an output in several pieces."""
     for executable in golden_executables(golden):
         pieces = [
@@ -108,8 +108,8 @@ def test_golden_programs_ask_for_the_transfers_of_their_hints(golden: Path) -> N
         assert pieces == []
 
 
-def test_transfers_of_a_program_with_unknown_arithmetic_are_refused(golden: Path) -> None:
-    model = CompiledModel.load(golden / "models" / "keras_lstm_mnist_ptq_edgetpu.tflite")
+def test_transfers_of_a_program_with_unknown_arithmetic_are_refused(golden: ModelFolder) -> None:
+    model = CompiledModel.load(golden.model("keras_lstm_mnist_ptq_edgetpu.tflite"))
     program = disassemble(model.execution.bitstreams[0].data)
     with pytest.raises(
         ModelUnsupportedError, match="instruction 839: scalar operation 0x10 is not documented"

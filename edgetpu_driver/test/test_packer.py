@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,6 +31,7 @@ from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.packed_program import bitstream
 from edgetpu_driver.virtual.tile_layout import output_layout, padded_elements, round_up
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
+from testdata import ModelFolder
 
 GRAPHS = (
     "bright_64x64",
@@ -93,8 +93,8 @@ def programs(model: CompiledModel) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_a_packed_graph_has_the_tensors_of_the_graph(golden: Path, name: str) -> None:
-    source = (golden / "models" / f"{name}.tflite").read_bytes()
+def test_a_packed_graph_has_the_tensors_of_the_graph(golden: ModelFolder, name: str) -> None:
+    source = golden.model(f"{name}.tflite").read_bytes()
     model = packed(source)
     model.check_runnable()
     subgraph = parse_model(source).subgraphs[0]
@@ -104,33 +104,35 @@ def test_a_packed_graph_has_the_tensors_of_the_graph(golden: Path, name: str) ->
 
 
 @pytest.mark.parametrize("name", GRAPHS[:6])
-def test_parameters_are_those_that_the_real_compiler_writes(golden: Path, name: str) -> None:
-    ours = packed((golden / "models" / f"{name}.tflite").read_bytes())
-    real = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
+def test_parameters_are_those_that_the_real_compiler_writes(golden: ModelFolder, name: str) -> None:
+    ours = packed(golden.model(f"{name}.tflite").read_bytes())
+    real = CompiledModel.load(golden.model(f"{name}_edgetpu.tflite"))
     assert ours.caching is not None
     assert real.caching is not None
     assert ours.caching.parameters == real.caching.parameters
 
 
 @pytest.mark.parametrize("name", GRAPHS[6:])
-def test_parameters_whose_real_layout_is_unknown_are_the_plain_weights(golden: Path, name: str) -> None:
-    source = (golden / "models" / f"{name}.tflite").read_bytes()
+def test_parameters_whose_real_layout_is_unknown_are_the_plain_weights(
+    golden: ModelFolder, name: str
+) -> None:
+    source = golden.model(f"{name}.tflite").read_bytes()
     caching = packed(source).caching
     assert caching is not None
     assert caching.parameters == parameters_of(source)
 
 
 @pytest.mark.parametrize("name", GRAPHS[:6])
-def test_layers_are_those_that_the_real_compiler_writes(golden: Path, name: str) -> None:
-    ours = packed((golden / "models" / f"{name}.tflite").read_bytes())
-    real = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
+def test_layers_are_those_that_the_real_compiler_writes(golden: ModelFolder, name: str) -> None:
+    ours = packed(golden.model(f"{name}.tflite").read_bytes())
+    real = CompiledModel.load(golden.model(f"{name}_edgetpu.tflite"))
     assert [layer.size_bytes for layer in ours.input_layers] == [i.size_bytes for i in real.input_layers]
     assert ours.output_layers == real.output_layers
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_output_layouts_are_those_of_the_real_compiler(golden: Path, name: str) -> None:
-    model = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
+def test_output_layouts_are_those_of_the_real_compiler(golden: ModelFolder, name: str) -> None:
+    model = CompiledModel.load(golden.model(f"{name}_edgetpu.tflite"))
     for layer in model.execution.outputs:
         assert output_layout(layer.shape) == layer.layout
         assert round_up(padded_elements(layer.shape) * layer.data_type.size, 8) == layer.size_bytes
@@ -241,8 +243,8 @@ def test_parameters_can_be_put_back() -> None:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_parameters_of_real_graphs_can_be_put_back(golden: Path, name: str) -> None:
-    source = (golden / "models" / f"{name}.tflite").read_bytes()
+def test_parameters_of_real_graphs_can_be_put_back(golden: ModelFolder, name: str) -> None:
+    source = golden.model(f"{name}.tflite").read_bytes()
     parameters = parameters_of(source)
     emptied = with_parameters(source, bytes(len(parameters)))
     assert emptied != source
@@ -255,8 +257,8 @@ def test_parameters_of_another_size_are_refused(size: int) -> None:
         with_parameters(graph(), bytes(size))
 
 
-def test_the_frame_of_a_program_is_that_of_a_real_one(golden: Path) -> None:
-    real = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite").execution.bitstreams[0].data
+def test_the_frame_of_a_program_is_that_of_a_real_one(golden: ModelFolder) -> None:
+    real = CompiledModel.load(golden.model("dense_256_edgetpu.tflite")).execution.bitstreams[0].data
     ours = bitstream(b"digest", len(real) // 16, ["in"], ["out"]).data
     assert len(ours) == len(real)
     assert ours[:16] == real[:16]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -14,6 +12,7 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import Model, parse_model
 from edgetpu_driver.weights.compiler_layout import decode_parameters, encode_parameters
+from testdata import ModelFolder
 
 KNOWN = (
     "bright_64x64",
@@ -25,12 +24,12 @@ KNOWN = (
 )
 
 
-def source(golden: Path, name: str) -> Model:
-    return parse_model((golden / "models" / f"{name}.tflite").read_bytes())
+def source(golden: ModelFolder, name: str) -> Model:
+    return parse_model(golden.model(f"{name}.tflite").read_bytes())
 
 
-def compiled(golden: Path, name: str) -> Parameters:
-    model = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
+def compiled(golden: ModelFolder, name: str) -> Parameters:
+    model = CompiledModel.load(golden.model(f"{name}_edgetpu.tflite"))
     return model.parameters
 
 
@@ -59,12 +58,12 @@ def spot(side: int, channels: int, *, kernel: int = 1, x_zero_point: int = 0) ->
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_encoding_reproduces_what_the_compiler_wrote(golden: Path, name: str) -> None:
+def test_encoding_reproduces_what_the_compiler_wrote(golden: ModelFolder, name: str) -> None:
     assert encode_parameters(source(golden, name)) == compiled(golden, name)
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_decoding_gives_the_weights_of_the_source_graph(golden: Path, name: str) -> None:
+def test_decoding_gives_the_weights_of_the_source_graph(golden: ModelFolder, name: str) -> None:
     model = source(golden, name)
     decoded = decode_parameters(model, compiled(golden, name))
     tensors = model.subgraphs[0].tensors
@@ -79,7 +78,7 @@ def test_decoding_gives_the_weights_of_the_source_graph(golden: Path, name: str)
         assert layer.weights.tobytes() == tensors[layer.tensor].data
 
 
-def test_decoding_gives_the_multipliers_of_dense_layers_only(golden: Path) -> None:
+def test_decoding_gives_the_multipliers_of_dense_layers_only(golden: ModelFolder) -> None:
     dense = source(golden, "dense_256")
     (layer,) = decode_parameters(dense, compiled(golden, "dense_256")).layers
     assert layer.multipliers is not None
@@ -128,12 +127,12 @@ def test_sizes_that_were_never_seen_are_refused(model: Model, reason: str) -> No
         encode_parameters(model)
 
 
-def test_pattern_models_are_refused_with_the_reason(golden: Path) -> None:
+def test_pattern_models_are_refused_with_the_reason(golden: ModelFolder) -> None:
     with pytest.raises(ModelUnsupportedError, match="of pattern trackers only the byte offsets"):
         encode_parameters(source(golden, "pattern_64x64_8x8_1ch"))
 
 
-def test_other_graphs_are_refused_by_their_operators(golden: Path) -> None:
+def test_other_graphs_are_refused_by_their_operators(golden: ModelFolder) -> None:
     with pytest.raises(
         ModelUnsupportedError, match=r"a graph of CONV_2D, DEPTHWISE_CONV_2D, .* is not known"
     ):
@@ -173,7 +172,7 @@ def test_dense_layers_that_were_never_seen_are_refused(model: Model, reason: str
         encode_parameters(model)
 
 
-def test_blobs_of_another_size_are_malformed(golden: Path) -> None:
+def test_blobs_of_another_size_are_malformed(golden: ModelFolder) -> None:
     blobs = compiled(golden, "looming_64x64_3x3")
     with pytest.raises(ModelFormatError, match="expected 1024 cached parameter bytes, got 1023"):
         decode_parameters(source(golden, "looming_64x64_3x3"), Parameters(blobs.cached[:-1], b""))
@@ -181,7 +180,7 @@ def test_blobs_of_another_size_are_malformed(golden: Path) -> None:
         decode_parameters(source(golden, "looming_64x64_3x3"), Parameters(blobs.cached, b"\0"))
 
 
-def test_blobs_of_another_model_are_malformed_where_they_first_differ(golden: Path) -> None:
+def test_blobs_of_another_model_are_malformed_where_they_first_differ(golden: ModelFolder) -> None:
     blobs = compiled(golden, "looming_64x64_3x3")
     damaged = bytearray(blobs.cached)
     damaged[500] = 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -11,6 +9,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout, requantisation_multipliers
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
+from testdata import ModelFolder
 
 
 def random_weights(rows: int, columns: int) -> NDArray[np.int8]:
@@ -21,8 +20,8 @@ def ramp(rows: int) -> NDArray[np.float32]:
     return np.linspace(1e-4, 2e-4, rows, dtype=np.float32)
 
 
-def golden_blob(golden: Path) -> NDArray[np.uint8]:
-    caching = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite").caching
+def golden_blob(golden: ModelFolder) -> NDArray[np.uint8]:
+    caching = CompiledModel.load(golden.model("dense_256_edgetpu.tflite")).caching
     assert caching is not None
     return np.frombuffer(caching.parameters, np.uint8)
 
@@ -104,7 +103,7 @@ def test_weights_need_not_be_contiguous() -> None:
     np.testing.assert_array_equal(layout.decode(blob), weights)
 
 
-def test_real_blob_decodes_and_encodes_to_the_same_bytes(golden: Path) -> None:
+def test_real_blob_decodes_and_encodes_to_the_same_bytes(golden: ModelFolder) -> None:
     blob = golden_blob(golden)
     layout = DenseLayout(256)
     again = layout.new_blob(layout.decode_multipliers(blob))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from edgetpu_driver.darwinn.parameters.channelwise import DepthwiseLayout, Routi
 from edgetpu_driver.darwinn.parameters.section import Section
 from edgetpu_driver.darwinn.parameters.single_output import convolution_layout, coordinate_layout
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
+from testdata import ModelFolder
 
 SECTIONS = [
     convolution_layout(1, 1, 3),
@@ -47,8 +47,8 @@ def test_3x3_kernel_is_nine_cells_filled_up_to_64_bytes() -> None:
 
 
 @pytest.mark.parametrize("name", ["pattern_64x64_8x8_1ch", "pattern_64x64_16x16_1ch"])
-def test_kernel_weights_lie_where_pattern_models_have_them(golden: Path, name: str) -> None:
-    sidecar = json.loads((golden / "models" / f"{name}_edgetpu.json").read_text())
+def test_kernel_weights_lie_where_pattern_models_have_them(golden: ModelFolder, name: str) -> None:
+    sidecar = json.loads(golden.model(f"{name}_edgetpu.json").read_text())
     layout = convolution_layout(sidecar["kernel_height"], sidecar["kernel_width"], sidecar["channels"])
     assert layout.weight_offsets.reshape(-1).tolist() == sidecar["conv_weight_offsets"]
 

@@ -32,6 +32,7 @@ from edgetpu_driver.virtual.fault_injection import Fault, Transfer, can_strike
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.simulated_clock import SimulatedClock
 from edgetpu_driver.weights.replacement import WeightRequest
+from testdata import ModelFolder
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 SIZE = 64
@@ -247,12 +248,12 @@ def test_a_device_that_was_opened_anew_since_the_request_has_the_old_weights(
 
 
 def test_a_model_whose_weights_cannot_be_put_back_does_not_run_with_others(
-    make_host: Any, tmp_path: Path, golden: Path
+    make_host: Any, tmp_path: Path, golden: ModelFolder
 ) -> None:
     """Its place was known from the graph beside it, which is gone when the device is opened anew."""
     host = make_host(resets=False)
     for name in ("looming_64x64_3x3.tflite", "looming_64x64_3x3_edgetpu.tflite"):
-        shutil.copy(golden / "models" / name, tmp_path)
+        shutil.copy(golden.model(name), tmp_path)
     model = host.load("looming_64x64_3x3_edgetpu", "looming")
     kernel = WeightRequest(np.zeros((1, 3, 3, 1), np.float32), tensor="tfl.pseudo_qconst")
     host.set_weights("looming", kernel)

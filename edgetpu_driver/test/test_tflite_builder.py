@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import ABSENT, OPERATOR_CODE, parse_model, read_model_table
 from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
+from testdata import ModelFolder
 
 
 def int8_image(graph: GraphBuilder, shape: tuple[int, ...] = (1, 8, 8, 2)) -> TensorSpec:
@@ -48,11 +48,11 @@ def test_the_same_calls_give_the_same_bytes() -> None:
     assert every_operator().build() == every_operator().build()
 
 
-def test_operators_have_the_versions_that_converters_give_them(golden: Path) -> None:
+def test_operators_have_the_versions_that_converters_give_them(golden: ModelFolder) -> None:
     ours = operator_codes(every_operator().build())
     real: dict[str, int] = {}
     for name in ("color_red_64x64", "looming_64x64_3x3"):
-        real |= operator_codes((golden / "models" / f"{name}.tflite").read_bytes())
+        real |= operator_codes(golden.model(f"{name}.tflite").read_bytes())
     assert {name: ours[name] for name in real} == real
     assert {name: ours[name] for name in ours.keys() - real.keys()} == {
         "DEPTHWISE_CONV_2D": 3,

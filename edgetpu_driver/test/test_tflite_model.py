@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 import tracemalloc
-from pathlib import Path
 
 import flatbuffers
 import numpy as np
@@ -17,6 +16,7 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, parse_model
 from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.schema import tflite_generated as schema
+from testdata import ModelFolder
 
 SPOT_OPERATORS = "RESHAPE SOFTMAX FULLY_CONNECTED FULLY_CONNECTED CONCATENATION"
 
@@ -36,8 +36,8 @@ def small_graph() -> bytes:
     return graph.build()
 
 
-def parse_golden(golden: Path, name: str) -> Model:
-    return parse_model((golden / "models" / f"{name}.tflite").read_bytes())
+def parse_golden(golden: ModelFolder, name: str) -> Model:
+    return parse_model(golden.model(f"{name}.tflite").read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def parse_golden(golden: Path, name: str) -> Model:
 )
 @pytest.mark.parametrize("suffix", ["", "_edgetpu"])
 def test_inputs_and_outputs_of_a_real_graph_and_its_compiled_form(
-    golden: Path, name: str, suffix: str, shape: tuple[int, ...], in_scale: float, in_zero: int,
+    golden: ModelFolder, name: str, suffix: str, shape: tuple[int, ...], in_scale: float, in_zero: int,
     out_shape: tuple[int, ...], out_dtype: type, out_scale: float, out_zero: int,
 ) -> None:  # fmt: skip
     graph = parse_golden(golden, name + suffix).subgraphs[0]
@@ -73,21 +73,21 @@ def test_inputs_and_outputs_of_a_real_graph_and_its_compiled_form(
         ("posenet_mobilenet_v1_075_353_481_16_quant_decoder_edgetpu", "edgetpu-custom-op PosenetDecoderOp"),
     ],
 )
-def test_operators_of_a_real_model_in_the_order_they_run(golden: Path, name: str, operators: str) -> None:
+def test_operators_of_a_real_model_in_the_order_they_run(
+    golden: ModelFolder, name: str, operators: str
+) -> None:
     graph = parse_golden(golden, name).subgraphs[0]
     assert [each.custom_code or each.name for each in graph.operators] == operators.split()
 
 
-def test_every_real_model_parses(golden: Path) -> None:
-    files = sorted(golden.glob("models/*.tflite"))
-    assert files
-    for file in files:
+def test_every_real_model_parses(golden: ModelFolder) -> None:
+    for file in golden.models():
         model = parse_model(file.read_bytes())
         assert model.version == 3
         assert model.subgraphs[0].operators
 
 
-def test_per_channel_weights_have_a_scale_for_each_output(golden: Path) -> None:
+def test_per_channel_weights_have_a_scale_for_each_output(golden: ModelFolder) -> None:
     weights = parse_golden(golden, "dense_256").subgraphs[0].tensors[1]
     assert weights.shape == (256, 256)
     assert len(weights.data) == 65536
@@ -96,12 +96,12 @@ def test_per_channel_weights_have_a_scale_for_each_output(golden: Path) -> None:
     assert weights.spec.scale == weights.quantization.scales[0]
 
 
-def test_an_operand_that_is_left_out_is_absent(golden: Path) -> None:
+def test_an_operand_that_is_left_out_is_absent(golden: ModelFolder) -> None:
     fully_connected = parse_golden(golden, "dense_256").subgraphs[0].operators[1]
     assert fully_connected.inputs == (2, 1, ABSENT)
 
 
-def test_a_min_max_range_without_scale_is_not_a_quantisation(golden: Path) -> None:
+def test_a_min_max_range_without_scale_is_not_a_quantisation(golden: ModelFolder) -> None:
     shape_of_reshape = parse_golden(golden, "bright_64x64").subgraphs[0].tensors[1]
     assert shape_of_reshape.quantization.scales.size == 0
     assert (shape_of_reshape.spec.scale, shape_of_reshape.spec.zero_point) == (0.0, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from edgetpu_driver.errors import InputError, ModelFormatError
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import parse_model
+from testdata import ModelFolder
 
 
 def product(weights: Any, bias: Any) -> bytes:
@@ -28,8 +28,8 @@ def test_a_patched_file_is_the_file_built_with_those_values() -> None:
     assert patched == product(new_weights, [-1, 70_000])
 
 
-def test_a_real_graph_takes_other_weights(golden: Path) -> None:
-    data = (golden / "models" / "dense_256.tflite").read_bytes()
+def test_a_real_graph_takes_other_weights(golden: ModelFolder) -> None:
+    data = golden.model("dense_256.tflite").read_bytes()
     weights = np.eye(256, dtype=np.int8)
     patched = replace_tensor(data, "tfl.pseudo_qconst", weights)
     assert len(patched) == len(data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.weights.compiler_layout import encode_parameters
+from testdata import ModelFolder
 
 RNG = np.random.default_rng(7)
 LAYOUT = DenseLayout(256)
@@ -25,9 +25,9 @@ LAYOUT = DenseLayout(256)
 class Real:
     """A real compiled model on a virtual stick, and the graph it was compiled from."""
 
-    def __init__(self, golden: Path, name: str) -> None:
-        self.graph = (golden / "models" / f"{name}.tflite").read_bytes()
-        self.model = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
+    def __init__(self, golden: ModelFolder, name: str) -> None:
+        self.graph = golden.model(f"{name}.tflite").read_bytes()
+        self.model = CompiledModel.load(golden.model(f"{name}_edgetpu.tflite"))
         self.stick = VirtualEdgeTpu().register_model(self.model, self.graph)
 
     @property
@@ -55,7 +55,7 @@ class Real:
 
 
 @pytest.fixture
-def dense(golden: Path) -> Real:
+def dense(golden: ModelFolder) -> Real:
     return Real(golden, "dense_256")
 
 
@@ -69,7 +69,7 @@ def dense(golden: Path) -> Real:
         ("bright_64x64", "FULLY_CONNECTED"),
     ],
 )
-def test_other_weights_in_the_blob_are_computed_with(golden: Path, name: str, operator: str) -> None:
+def test_other_weights_in_the_blob_are_computed_with(golden: ModelFolder, name: str, operator: str) -> None:
     real = Real(golden, name)
     tensor, weights = real.weights(operator)
     graph = replace_tensor(real.graph, tensor, np.roll(weights, 1))
@@ -101,7 +101,7 @@ def test_a_matrix_of_another_dtype_is_refused(dense: Real) -> None:
         tpu.upload(dense.model, np.zeros((256, 256)))  # type: ignore[arg-type]
 
 
-def test_a_matrix_for_a_model_that_is_no_dense_one_is_refused(golden: Path) -> None:
+def test_a_matrix_for_a_model_that_is_no_dense_one_is_refused(golden: ModelFolder) -> None:
     real = Real(golden, "gabor_64x64_p4")
     refused = pytest.raises(ModelUnsupportedError, match="expected a Dense model")
     with EdgeTpu.open(usb_backend=real.stick) as tpu, refused:

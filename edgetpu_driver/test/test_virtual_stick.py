@@ -6,7 +6,6 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import Frame, Tag
 from edgetpu_driver.usb.link import Reception, UsbLink
 from edgetpu_driver.virtual.graph_packer import pack
+from testdata import ModelFolder
 
 GOLDEN_MODELS = (
     "bright_64x64",
@@ -70,8 +70,8 @@ def link(stick: VirtualEdgeTpu) -> Iterator[UsbLink]:
 
 
 @pytest.mark.parametrize("name", GOLDEN_MODELS)
-def test_real_models_are_within_one_step_of_their_source_graphs(golden: Path, name: str) -> None:
-    compiled, source = golden / "models" / f"{name}_edgetpu.tflite", golden / "models" / f"{name}.tflite"
+def test_real_models_are_within_one_step_of_their_source_graphs(golden: ModelFolder, name: str) -> None:
+    compiled, source = golden.model(f"{name}_edgetpu.tflite"), golden.model(f"{name}.tflite")
     stick = VirtualEdgeTpu().register_model(compiled, source)
     model, cpu = CompiledModel.load(compiled), CpuEngine(source)
     rng = np.random.default_rng(0)
@@ -82,10 +82,10 @@ def test_real_models_are_within_one_step_of_their_source_graphs(golden: Path, na
 
 @pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")
 def test_a_model_whose_last_operators_stay_on_the_cpu_gives_what_is_inside_its_source_graph(
-    golden: Path,
+    golden: ModelFolder,
 ) -> None:
     name = "deeplabv3_mnv2_pascal_quant"
-    compiled, source = golden / "models" / f"{name}_edgetpu.tflite", golden / "models" / f"{name}.tflite"
+    compiled, source = golden.model(f"{name}_edgetpu.tflite"), golden.model(f"{name}.tflite")
     model = CompiledModel.load(compiled)
     litert = pytest.importorskip("ai_edge_litert.interpreter", reason="needs LiteRT")
     whole = litert.Interpreter(str(source), experimental_preserve_all_tensors=True)
@@ -105,8 +105,8 @@ def test_a_model_whose_last_operators_stay_on_the_cpu_gives_what_is_inside_its_s
 
 
 @pytest.mark.parametrize("name", GOLDEN_MODELS)
-def test_nor_does_usb_2_change_anything(golden: Path, name: str) -> None:
-    compiled, source = golden / "models" / f"{name}_edgetpu.tflite", golden / "models" / f"{name}.tflite"
+def test_nor_does_usb_2_change_anything(golden: ModelFolder, name: str) -> None:
+    compiled, source = golden.model(f"{name}_edgetpu.tflite"), golden.model(f"{name}.tflite")
     stick = VirtualEdgeTpu(speed="high").register_model(compiled, source)
     model, cpu = CompiledModel.load(compiled), CpuEngine(source)
     with EdgeTpu.open(usb_backend=stick) as tpu:
@@ -126,11 +126,11 @@ def test_weights_of_packed_models_are_those_that_crossed_the_bus(
     np.testing.assert_array_equal(outputs["y"], CpuEngine(other).run({"x": X})["y"])
 
 
-def test_other_parameters_than_the_files_own_give_noise_for_a_real_model(golden: Path) -> None:
-    compiled = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+def test_other_parameters_than_the_files_own_give_noise_for_a_real_model(golden: ModelFolder) -> None:
+    compiled = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
     assert compiled.caching is not None
     changed = compiled.with_parameters(caching=compiled.caching.parameters[::-1])
-    stick = VirtualEdgeTpu().register_model(compiled, golden / "models" / "dense_256.tflite")
+    stick = VirtualEdgeTpu().register_model(compiled, golden.model("dense_256.tflite"))
     x = {compiled.inputs[0].name: np.zeros(compiled.inputs[0].shape, np.uint8)}
     name = compiled.outputs[0].name
     with EdgeTpu.open(usb_backend=stick) as tpu:
@@ -150,10 +150,10 @@ def test_running_without_parameters_in_memory_gives_wrong_numbers(
 
 
 def test_parameters_of_another_token_evict_those_in_memory(
-    stick: VirtualEdgeTpu, link: UsbLink, model: CompiledModel, graph: bytes, golden: Path
+    stick: VirtualEdgeTpu, link: UsbLink, model: CompiledModel, graph: bytes, golden: ModelFolder
 ) -> None:
-    compiled = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
-    stick.register_model(compiled, golden / "models" / "dense_256.tflite")
+    compiled = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
+    stick.register_model(compiled, golden.model("dense_256.tflite"))
     ours, theirs = PreparedModel(model), PreparedModel(compiled)
     assert ours.caching is not None
     assert theirs.caching is not None
@@ -226,9 +226,9 @@ def test_a_frame_may_come_in_any_number_of_transfers(
     np.testing.assert_array_equal(prepared.run(link, {"x": X})["y"], CpuEngine(graph).run({"x": X})["y"])
 
 
-def test_a_source_graph_with_other_inputs_is_refused(model: CompiledModel, golden: Path) -> None:
+def test_a_source_graph_with_other_inputs_is_refused(model: CompiledModel, golden: ModelFolder) -> None:
     with pytest.raises(ModelUnsupportedError, match="expected a source graph with the inputs 'x'"):
-        VirtualEdgeTpu().register_model(model, golden / "models" / "dense_256.tflite")
+        VirtualEdgeTpu().register_model(model, golden.model("dense_256.tflite"))
 
 
 def test_the_same_instructions_with_other_transfers_are_refused(

@@ -27,6 +27,7 @@ from edgetpu_driver.weights.packed_layout import weight_offsets
 from edgetpu_driver.weights.replacement import WeightRequest
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
+from testdata import ModelFolder
 
 pytest.importorskip("ai_edge_litert", reason="the virtual device needs ai-edge-litert")
 
@@ -69,9 +70,11 @@ GOLDEN_TENSORS = {
 
 
 @pytest.mark.parametrize("name", GOLDEN_TENSORS)
-def test_a_real_model_gives_what_its_graph_gives_with_the_same_weights(golden: Path, name: str) -> None:
-    graph = (golden / "models" / f"{name}.tflite").read_bytes()
-    model = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
+def test_a_real_model_gives_what_its_graph_gives_with_the_same_weights(
+    golden: ModelFolder, name: str
+) -> None:
+    graph = golden.model(f"{name}.tflite").read_bytes()
+    model = CompiledModel.load(golden.model(f"{name}_edgetpu.tflite"))
     tensor = tensor_of(graph, GOLDEN_TENSORS[name])
     weights = real_weights(tensor)
     (spec,) = model.inputs
@@ -91,10 +94,10 @@ def test_a_real_model_gives_what_its_graph_gives_with_the_same_weights(golden: P
 
 @pytest.mark.parametrize("rescale_rows", [False, True])
 def test_only_weights_and_when_asked_for_multipliers_of_a_real_blob_change(
-    golden: Path, rescale_rows: bool, monkeypatch: pytest.MonkeyPatch
+    golden: ModelFolder, rescale_rows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = (golden / "models" / "dense_256.tflite").read_bytes()
-    model = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+    graph = golden.model("dense_256.tflite").read_bytes()
+    model = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
     assert model.caching is not None
     own = np.frombuffer(model.caching.parameters, np.uint8)
     tensor, layout = tensor_of(graph), DenseLayout(256)
@@ -227,10 +230,10 @@ def test_a_packed_model_whose_graph_is_another_one_is_refused(graph: bytes) -> N
             engine.set_weights(WeightRequest(np.zeros((100, 100))))
 
 
-def test_a_sidecar_tells_where_a_kernel_is(golden: Path, tmp_path: Path) -> None:
+def test_a_sidecar_tells_where_a_kernel_is(golden: ModelFolder, tmp_path: Path) -> None:
     """For pattern trackers, of whose layout only that is known; here the parameters lie in reverse order."""
-    graph = (golden / "models" / "pattern_64x64_8x8_1ch.tflite").read_bytes()
-    sidecar = json.loads((golden / "models" / "pattern_64x64_8x8_1ch_edgetpu.json").read_text())
+    graph = golden.model("pattern_64x64_8x8_1ch.tflite").read_bytes()
+    sidecar = json.loads(golden.model("pattern_64x64_8x8_1ch_edgetpu.json").read_text())
     model = packed(graph)
     assert model.caching is not None
     parameters = bytes(model.caching.parameters)[::-1]
@@ -252,10 +255,10 @@ def test_a_sidecar_tells_where_a_kernel_is(golden: Path, tmp_path: Path) -> None
         np.testing.assert_array_equal(run(engine, x), run(on_cpu, x))
 
 
-def test_a_sidecar_of_a_model_that_was_compiled_otherwise_is_refused(golden: Path) -> None:
+def test_a_sidecar_of_a_model_that_was_compiled_otherwise_is_refused(golden: ModelFolder) -> None:
     """The offsets are those of Google's compiler; the packer puts the weights elsewhere."""
-    graph = (golden / "models" / "pattern_64x64_8x8_1ch.tflite").read_bytes()
-    sidecar = json.loads((golden / "models" / "pattern_64x64_8x8_1ch_edgetpu.json").read_text())
+    graph = golden.model("pattern_64x64_8x8_1ch.tflite").read_bytes()
+    sidecar = json.loads(golden.model("pattern_64x64_8x8_1ch_edgetpu.json").read_text())
     with stick_for(graph, packed(graph)) as tpu:
         engine = StickEngine(tpu, packed(graph), SidecarFiles(sidecar=sidecar))
         with pytest.raises(ModelUnsupportedError, match="it is of another model than these parameters"):
@@ -273,9 +276,9 @@ def test_a_sidecar_of_a_model_that_was_compiled_otherwise_is_refused(golden: Pat
         {"conv_weight_scale": None},
     ],
 )
-def test_a_sidecar_that_makes_no_sense_is_refused(golden: Path, change: dict[str, object]) -> None:
-    graph = (golden / "models" / "pattern_64x64_8x8_1ch.tflite").read_bytes()
-    sidecar = json.loads((golden / "models" / "pattern_64x64_8x8_1ch_edgetpu.json").read_text())
+def test_a_sidecar_that_makes_no_sense_is_refused(golden: ModelFolder, change: dict[str, object]) -> None:
+    graph = golden.model("pattern_64x64_8x8_1ch.tflite").read_bytes()
+    sidecar = json.loads(golden.model("pattern_64x64_8x8_1ch_edgetpu.json").read_text())
     with stick_for(graph, packed(graph)) as tpu:
         engine = StickEngine(tpu, packed(graph), SidecarFiles(sidecar=sidecar | change))
         with pytest.raises(ModelUnsupportedError, match="sidecar of 'model' cannot be used"):

@@ -6,18 +6,23 @@ import hashlib
 import json
 from array import array
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from edgetpu_driver import CompiledModel, EdgeTpu
+from edgetpu_driver.darwinn.executable import Description, DmaHint
 from edgetpu_driver.darwinn.wire_format import input_from_wire
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.usb.framing import EVENT, HEADER
 from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.graph_packer import pack
+from testdata import GOLDEN, ModelFolder
+from testdata.wire_recording import Step, digest, first_run, pattern, recording
 
 MODELS = (
     "bright_64x64",
@@ -64,36 +69,76 @@ class RecordingStick(VirtualEdgeTpu):
         return size
 
 
-def expected_steps(golden: Path, name: str) -> list[dict[str, Any]]:
-    """Upload, then inference; without the names of layers."""
-    recorded = json.loads((golden / "wire" / f"{name}_edgetpu.json").read_text())
-    by_type = {executable["type"]: executable["wire"] for executable in recorded["executables"]}
-    steps = by_type["PARAMETER_CACHING"] + by_type["EXECUTION_ONLY"]
-    return [{k: v for k, v in step.items() if k not in ("layer", "offset")} for step in steps]
+def expected_steps(golden: ModelFolder, name: str) -> list[Step]:
+    """Upload, then inference, as recorded."""
+    compiled = f"{name}_edgetpu"
+    description = recording(f"{compiled}.tflite", golden.model(f"{compiled}.tflite").read_bytes())
+    assert digest(description) == GOLDEN.sha256(f"wire/{compiled}.json")
+    return first_run(description)
 
 
 def pattern_inputs(model: CompiledModel) -> dict[str, np.ndarray[Any, Any]]:
-    """Inputs whose byte i on the wire is (31 i + 7 + 13 k) % 256 for the k-th input layer."""
+    """The inputs of the recordings."""
     inputs = {}
     for spec, layer in zip(model.inputs, model.input_layers, strict=True):
         k = model.execution.inputs.index(layer)
-        wire = ((31 * np.arange(layer.size_bytes) + 7 + 13 * k) % 256).astype(np.uint8)
+        wire = pattern(k, layer.size_bytes)
         inputs[spec.name] = input_from_wire(layer, wire).view(spec.dtype).reshape(spec.shape)
     return inputs
 
 
+def is_output(hint: object) -> bool:
+    return isinstance(hint, DmaHint) and hint.description is Description.OUTPUT
+
+
 @pytest.mark.parametrize("name", MODELS)
-def test_first_run_uploads_and_infers_exactly_as_recorded(golden: Path, name: str) -> None:
+def test_first_run_uploads_and_infers_exactly_as_recorded(golden: ModelFolder, name: str) -> None:
     expected = expected_steps(golden, name)
     stick = RecordingStick([step["bytes"] for step in expected if "in" in step])
-    model = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
+    model = CompiledModel.load(golden.model(f"{name}_edgetpu.tflite"))
     with EdgeTpu.open(usb_backend=stick) as tpu:
         tpu.run(model, pattern_inputs(model))
     assert stick.steps == expected
 
 
-def test_second_run_of_a_cached_model_sends_no_parameters(golden: Path) -> None:
-    model = CompiledModel.load(golden / "models" / "dense_256_edgetpu.tflite")
+def an_image() -> bytes:
+    """Two inputs, and an output that leaves the chip in tiles."""
+    graph = GraphBuilder("image")
+    first = graph.input("first", (1, 16, 16, 4), np.int8, scale=0.5, zero_point=0)
+    second = graph.input("second", (1, 16, 16, 4), np.int8, scale=0.5, zero_point=0)
+    graph.output(graph.add(first, second, scale=1.0, zero_point=0, name="sum"))
+    return graph.build()
+
+
+@pytest.mark.parametrize(
+    ("kind", "transfers", "sha256"),
+    [
+        (
+            "dense",
+            [(0, 1072), (2, 128), (0, 5952), (1, 16)],
+            "d488a9223130c9415f8792bd1bc1c9da872f16e77da310dc4bbcd94fddd7f9cd",
+        ),
+        (
+            "image",
+            [(0, 3904), (1, 1024), (1, 1024)],
+            "f8533cbc4d08748032a48fac9b908c2744ef0663887b4321b4e759215b66d0d6",
+        ),
+    ],
+)
+def test_first_run_of_a_packed_graph_is_as_recorded(
+    make_dense: Callable[[int], bytes], kind: str, transfers: list[tuple[int, int]], sha256: str
+) -> None:
+    """What a change of the wire shows in without any compiled model at hand."""
+    model = CompiledModel.parse(pack(make_dense(1) if kind == "dense" else an_image(), name=kind))
+    stick = RecordingStick([hint.size for hint in model.execution.hints if is_output(hint)])
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        tpu.run(model, pattern_inputs(model))
+    assert [(step["out"], step["bytes"]) for step in stick.steps if "out" in step] == transfers
+    assert hashlib.sha256(json.dumps(stick.steps).encode()).hexdigest() == sha256
+
+
+def test_second_run_of_a_cached_model_sends_no_parameters(golden: ModelFolder) -> None:
+    model = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
     stick = RecordingStick([256, 256])
     with EdgeTpu.open(usb_backend=stick) as tpu:
         tpu.run(model, pattern_inputs(model))
@@ -102,9 +147,9 @@ def test_second_run_of_a_cached_model_sends_no_parameters(golden: Path) -> None:
     assert [step.get("out") for step in stick.steps] == [0, 1, None, None]
 
 
-def test_streamed_parameters_are_sent_with_every_inference(golden: Path) -> None:
+def test_streamed_parameters_are_sent_with_every_inference(golden: ModelFolder) -> None:
     name = "movenet_single_pose_lightning_ptq"
-    model = CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite")
+    model = CompiledModel.load(golden.model(f"{name}_edgetpu.tflite"))
     sizes = [step["bytes"] for step in expected_steps(golden, name) if "in" in step]
     stick = RecordingStick(2 * sizes)
     with EdgeTpu.open(usb_backend=stick) as tpu:
@@ -117,13 +162,13 @@ def test_streamed_parameters_are_sent_with_every_inference(golden: Path) -> None
 
 @pytest.mark.parametrize(("together", "uploads"), [(True, 2), (False, 4)])
 def test_models_with_one_caching_token_are_uploaded_once_each(
-    golden: Path, together: bool, uploads: int
+    golden: ModelFolder, together: bool, uploads: int
 ) -> None:
     names = (
         "mobilenet_v1_0.25_128_quant",
         "mobilenet_v1_0.25_128_quant_cocompiled_with_mobilenet_v1_0.5_160_quant",
     )
-    first, second = (CompiledModel.load(golden / "models" / f"{name}_edgetpu.tflite") for name in names)
+    first, second = (CompiledModel.load(golden.model(f"{name}_edgetpu.tflite")) for name in names)
     if together:
         first = replace(
             first, execution=replace(first.execution, parameter_caching_token=second.parameter_caching_token)
@@ -135,8 +180,8 @@ def test_models_with_one_caching_token_are_uploaded_once_each(
         assert tpu.info().uploads == uploads
 
 
-def test_refuses_a_model_whose_hints_are_not_deterministic(golden: Path) -> None:
-    model = CompiledModel.load(golden / "models" / "keras_lstm_mnist_ptq_edgetpu.tflite")
+def test_refuses_a_model_whose_hints_are_not_deterministic(golden: ModelFolder) -> None:
+    model = CompiledModel.load(golden.model("keras_lstm_mnist_ptq_edgetpu.tflite"))
     inputs = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in model.inputs}
     stick = RecordingStick([])
     refused = pytest.raises(ModelUnsupportedError, match="not fully deterministic")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
@@ -61,12 +59,3 @@ def dense() -> DenseModel:
 @pytest.fixture
 def row_scales() -> NDArray[np.float32]:
     return GOLDEN_ROW_SCALES
-
-
-@pytest.fixture
-def golden() -> Path:
-    """Models that Google's compiler wrote, with their graphs; data beside the repository."""
-    directory = (Path(__file__).parents[3] / "shared" / "golden").resolve()
-    if not directory.is_dir():
-        pytest.skip(f"the golden data is not at {directory}")
-    return directory

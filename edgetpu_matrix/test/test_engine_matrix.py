@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,6 +13,7 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EngineMatrix, PlaceRecognition, SpectrumTransform
 from edgetpu_matrix.reservoir.host_subspace import PERIOD
+from testdata import ModelFolder
 
 random = np.random.default_rng(6)
 
@@ -79,8 +78,8 @@ def test_none_of_it_is_on_the_host_unless_asked_for_or_for_states() -> None:
         EngineMatrix([engine()], host_directions=-1).set(weights)
 
 
-def test_the_graph_of_a_compiled_model_takes_a_matrix(golden: Path) -> None:
-    matrix = EngineMatrix([CpuEngine(golden / "models" / "dense_256.tflite")])
+def test_the_graph_of_a_compiled_model_takes_a_matrix(golden: ModelFolder) -> None:
+    matrix = EngineMatrix([CpuEngine(golden.model("dense_256.tflite"))])
     matrix.set(random.normal(size=(256, 256)))
     product = matrix.multiply(random.normal(size=256))
     assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.bound).all()

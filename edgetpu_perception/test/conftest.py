@@ -1,21 +1,10 @@
-"""What the tests of the perception package share: golden data, and pictures of spots with known centres."""
+"""What the tests of the perception package share: pictures of spots with known centres."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
-
-
-@pytest.fixture
-def golden() -> Path:
-    if not GOLDEN.is_dir():
-        pytest.skip(f"golden data is not at {GOLDEN}")
-    return GOLDEN
 
 
 class Scenes:

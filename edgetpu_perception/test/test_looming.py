@@ -406,7 +406,7 @@ class TestZoneModel:
 
     @pytest.fixture
     def eye(self, golden) -> Looming:  # type: ignore[no-untyped-def]
-        return Looming(CpuEngine(golden / "models" / "looming_64x64_3x3.tflite"))
+        return Looming(CpuEngine(golden.model("looming_64x64_3x3.tflite")))
 
     def test_is_rid_of_its_border(self, eye: Looming) -> None:
         for level in range(0, 256, 25):

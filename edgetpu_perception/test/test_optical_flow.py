@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -17,6 +16,7 @@ from edgetpu_perception.graphs import spot_evidence as spot
 from edgetpu_perception.images.encodings import ImageError
 from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
 from edgetpu_perception.shared_engine import SharedEngine
+from testdata import ModelFolder
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -320,9 +320,9 @@ def test_features_of_any_size_and_order_will_do(
     ("name", "whole", "limit"), [("gabor_64x64_7k_4o_2s", 0.001, 0.012), ("gabor_64x64_p4", 0.01, 0.4)]
 )
 def test_gabor_models_are_understood(
-    golden: Path, photographs: Photographs, name: str, whole: float, limit: float
+    golden: ModelFolder, photographs: Photographs, name: str, whole: float, limit: float
 ) -> None:
-    flow = OpticalFlow(CpuEngine(golden / "models" / f"{name}.tflite"))
+    flow = OpticalFlow(CpuEngine(golden.model(f"{name}.tflite")))
     result = moved(flow, photographs.pair(8, -4))
     assert (result.dx, result.dy) == pytest.approx((8, -4), abs=whole)
     error, _ = errors(flow, photographs, 6, 8)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -26,6 +25,7 @@ from edgetpu_perception.images.encodings import ImageError
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
 from edgetpu_perception.pattern_tracker.template import TemplateReason
+from testdata import ModelFolder
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -489,8 +489,8 @@ def test_a_model_for_templates_of_another_size_is_refused() -> None:
         PatternTracker(CpuEngine(pattern.build()), template=(8, 8))
 
 
-def test_a_model_for_spots_is_told_by_its_weights_and_refused(golden: Path) -> None:
-    tracker = PatternTracker(CpuEngine((golden / "models" / "bright_64x64.tflite").read_bytes()))
+def test_a_model_for_spots_is_told_by_its_weights_and_refused(golden: ModelFolder) -> None:
+    tracker = PatternTracker(CpuEngine(golden.model("bright_64x64.tflite").read_bytes()))
     image = texture(1)
     with pytest.raises(ModelUnsupportedError, match="expected a model with one kernel"):
         tracker.set_template(cut(image, 20, 30), view=image)
@@ -513,8 +513,8 @@ def test_arrays_that_are_no_patch_are_refused() -> None:
 
 @pytest.mark.parametrize("side", [8, 16])
 @pytest.mark.parametrize("engine", ["cpu", "stick"])
-def test_models_that_give_two_coordinates_are_understood(golden: Path, side: int, engine: str) -> None:
-    graph = (golden / "models" / f"pattern_64x64_{side}x{side}_1ch.tflite").read_bytes()
+def test_models_that_give_two_coordinates_are_understood(golden: ModelFolder, side: int, engine: str) -> None:
+    graph = golden.model(f"pattern_64x64_{side}x{side}_1ch.tflite").read_bytes()
     with nullcontext(CpuEngine(graph)) if engine == "cpu" else on_a_stick(graph) as running:
         tracker = PatternTracker(running, template=(side, side))
         # Their response is not normalised: the pattern must have the highest contrast in the image.

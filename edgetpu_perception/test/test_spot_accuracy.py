@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_perception import SpotTracker
+from testdata import ModelFolder
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 data = pytest.importorskip("skimage.data", reason="needs scikit-image for photographs")
@@ -179,8 +180,8 @@ def test_a_slope_in_any_direction_is_no_spot(color: str | None) -> None:
 
 
 @pytest.fixture
-def bright(golden: object) -> SpotTracker:
-    return SpotTracker(CpuEngine(golden / "models" / "bright_64x64.tflite"))
+def bright(golden: ModelFolder) -> SpotTracker:
+    return SpotTracker(CpuEngine(golden.model("bright_64x64.tflite")))
 
 
 @pytest.mark.parametrize("corner", [(0, 0), (0, 63), (50, 10)])

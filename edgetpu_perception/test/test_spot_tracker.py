@@ -26,6 +26,7 @@ from edgetpu_perception import Pinhole, SpotResult, SpotTracker
 from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.graphs.families import build
 from edgetpu_perception.images.encodings import ImageError
+from testdata import ModelFolder
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -302,8 +303,8 @@ def test_the_model_of_a_given_engine_gets_the_weights_of_another_color(
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
-def test_a_model_made_by_others_for_red_looks_for_blue(golden: Path, compiled: bool) -> None:
-    plain = golden / "models" / "color_red_64x64.tflite"
+def test_a_model_made_by_others_for_red_looks_for_blue(golden: ModelFolder, compiled: bool) -> None:
+    plain = golden.model("color_red_64x64.tflite")
     tracker = SpotTracker(compiled_engine(plain) if compiled else CpuEngine(plain), color="red")
     tracker.set_color("blue")
     # One step of its int8 output is 0.34 px.
@@ -360,9 +361,9 @@ def test_where_somebody_else_runs_the_model_the_color_is_only_told() -> None:
 )
 @pytest.mark.parametrize("radius", [2.5, 5.3, 9.7])
 def test_models_that_give_two_coordinates_are_understood(
-    golden: Path, scenes: object, name: str, color: str | None, radius: float
+    golden: ModelFolder, scenes: object, name: str, color: str | None, radius: float
 ) -> None:
-    tracker = SpotTracker(CpuEngine(golden / "models" / f"{name}.tflite"), color=color)
+    tracker = SpotTracker(CpuEngine(golden.model(f"{name}.tflite")), color=color)
     disc = scenes.disc(40, 30, radius)
     image = disc if name.startswith("bright") else np.stack([disc, disc // 4, disc // 4], axis=2)
     result = tracker.update(image)
@@ -372,25 +373,27 @@ def test_models_that_give_two_coordinates_are_understood(
 
 
 @pytest.mark.parametrize("level", [0, 255], ids=["black", "white"])
-def test_two_coordinates_without_a_spot_are_not_believed(golden: Path, level: int) -> None:
-    tracker = SpotTracker(CpuEngine(golden / "models" / "bright_64x64.tflite"))
+def test_two_coordinates_without_a_spot_are_not_believed(golden: ModelFolder, level: int) -> None:
+    tracker = SpotTracker(CpuEngine(golden.model("bright_64x64.tflite")))
     assert tracker.update(np.full((64, 64), level, np.uint8)).valid is False
 
 
-def test_two_coordinates_outside_their_range_are_not_believed(golden: Path, scenes: object) -> None:
-    tracker = SpotTracker(CpuEngine(golden / "models" / "bright_64x64.tflite"))
+def test_two_coordinates_outside_their_range_are_not_believed(golden: ModelFolder, scenes: object) -> None:
+    tracker = SpotTracker(CpuEngine(golden.model("bright_64x64.tflite")))
     # x of these models ends at -0.872.
     assert tracker.update(scenes.disc(2, 30, 2)).valid is False
 
 
-def test_a_model_for_something_else_is_refused(golden: Path) -> None:
+def test_a_model_for_something_else_is_refused(golden: ModelFolder) -> None:
     with pytest.raises(ModelUnsupportedError, match=r"expected an output .* or two coordinates; got"):
-        SpotTracker(CpuEngine(golden / "models" / "looming_64x64_3x3.tflite"))
+        SpotTracker(CpuEngine(golden.model("looming_64x64_3x3.tflite")))
 
 
 @pytest.mark.parametrize("side", [8, 16])
-def test_a_model_for_patterns_is_refused_by_what_it_finds(golden: Path, scenes: object, side: int) -> None:
-    tracker = SpotTracker(CpuEngine(golden / "models" / f"pattern_64x64_{side}x{side}_1ch.tflite"))
+def test_a_model_for_patterns_is_refused_by_what_it_finds(
+    golden: ModelFolder, scenes: object, side: int
+) -> None:
+    tracker = SpotTracker(CpuEngine(golden.model(f"pattern_64x64_{side}x{side}_1ch.tflite")))
     with pytest.raises(ModelUnsupportedError, match=r"coordinates of the brightest cells, .*; got"):
         tracker.update(scenes.disc(40, 30, 9))
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -20,6 +19,7 @@ from edgetpu_perception.images.pinhole import CameraError, Pinhole
 from edgetpu_perception.visual_compass.heading_filter_state import Sighting
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
+from testdata import DATA, ModelFolder
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
@@ -27,7 +27,6 @@ FOCAL = 32 / math.tan(math.radians(75) / 2)
 CAMERA = Pinhole(64, 64, FOCAL, FOCAL, 31.5, 31.5)
 FRAME = 1 / 30
 IMAGE = NDArray[np.uint8]
-WALK = Path(__file__).parents[3] / "shared" / "data" / "compass" / "max-heromode.mp4"
 
 
 class World:
@@ -263,10 +262,8 @@ def test_past_a_blank_wall_the_camera_is_taken_to_go_on_turning_until_a_known_vi
 
 
 def test_the_heading_of_a_walking_camera_is_that_of_its_own_orientation_track() -> None:
-    if not WALK.is_file():
-        pytest.skip(f"the walking camera's clip is not at {WALK}")
-    table = np.loadtxt(WALK.with_name(f"{WALK.stem}_orientation.csv"), delimiter=",", skiprows=1)
-    clip = cv2.VideoCapture(str(WALK))
+    table = np.loadtxt(DATA.path("compass/max-heromode_orientation.csv"), delimiter=",", skiprows=1)
+    clip = cv2.VideoCapture(str(DATA.path("compass/max-heromode.mp4")))
     compass = VisualCompass(camera=Pinhole(848, 480, 411.4, 411.4, 423.5, 239.5))
     results = [compass.update(clip.read()[1][..., ::-1], time) for time in table[:315, 1]]
     assert all(result.valid for result in results[1:])
@@ -354,8 +351,10 @@ def test_a_larger_model_input_is_understood() -> None:
     [("gabor_64x64_7k_4o_2s", 1.6, 0.4), ("gabor_64x64_p4", 20, 2)],
     ids=["whole", "pooled"],
 )
-def test_gabor_models_are_understood(golden: Path, model: str, rate_limit: float, yaw_limit: float) -> None:
-    compass = VisualCompass(CpuEngine(golden / "models" / f"{model}.tflite"), CAMERA)
+def test_gabor_models_are_understood(
+    golden: ModelFolder, model: str, rate_limit: float, yaw_limit: float
+) -> None:
+    compass = VisualCompass(CpuEngine(golden.model(f"{model}.tflite")), CAMERA)
     yaws = np.arange(0, 40, 1.5)
     results = play(yaws.tolist(), compass=compass)[1:]
     assert all(result.valid for result in results)
