@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgetpu_perception.spot_tracker.round_target import MOST_CONFIDENCE, find_round_target
+from edgetpu_perception.spot_tracker.round_target import MAX_ROUND_CONFIDENCE, find_round_target
 
 Y, X = np.mgrid[:64, :64]
 
@@ -15,7 +15,7 @@ def disc(x: float, y: float, radius: float) -> np.ndarray:
 def test_a_whole_disc_is_found_with_as_much_confidence_as_there_is() -> None:
     target = find_round_target(disc(30.3, 25.8, 9.4))
     assert (target.x, target.y) == pytest.approx((30.3, 25.8), abs=0.15)
-    assert target.confidence == pytest.approx(MOST_CONFIDENCE)
+    assert target.confidence == pytest.approx(MAX_ROUND_CONFIDENCE)
 
 
 @pytest.mark.parametrize("sky", [14, 18])
@@ -23,7 +23,7 @@ def test_a_disc_that_hangs_into_a_sky_of_its_colour_is_found_by_its_arc(sky: int
     merged = np.where(sky > Y, 255, disc(40.2, 20.7, 11.0)).astype(np.uint8)
     target = find_round_target(merged)
     assert (target.x, target.y) == pytest.approx((40.2, 20.7), abs=0.3)
-    assert 0.0 < target.confidence < MOST_CONFIDENCE
+    assert 0.0 < target.confidence < MAX_ROUND_CONFIDENCE
 
 
 def test_a_disc_that_the_border_cuts_is_found_by_its_arc() -> None:

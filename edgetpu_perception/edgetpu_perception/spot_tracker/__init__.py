@@ -1,1 +1,1 @@
-"""The spot tracker: where the brightest spot of an image is, or the strongest one of a colour."""
+"""The spot tracker: position of the brightest spot of an image, or of the strongest spot of a colour."""

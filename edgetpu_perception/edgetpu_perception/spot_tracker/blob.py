@@ -1,4 +1,4 @@
-"""The cells of an evidence map that belong together, and what their outline tells."""
+"""Connected cells of an evidence map (blobs): search, shape, and how much the image border cuts off."""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 
-RIVAL_WEIGHT = 0.3
-"""A blob is as good as the heaviest one when it has this share of its weight."""
+MIN_RIVAL_WEIGHT_SHARE = 0.3
+"""A blob competes with the heaviest one if it has at least this share of its weight."""
 
-ONE_OF_SEVERAL = 0.495
-"""The part of the weight that a blob has at most when others are as good."""
+MAX_SHARE_WITH_RIVALS = 0.495
+"""Upper limit of a blob's share of the weight if others compete.
 
-ROUND_EDGE = 0.9
-"""By so much, in cells, averaging widens the outline of a spot."""
+Derived: just below SUFFICIENT_CONFIDENCE of the evidence decoder, so that one of several equal spots never
+counts as certain.
+"""
 
-_IN_BLOB = np.uint8(2)
+OUTLINE_GROWTH_CELLS = 0.9
+"""How far, in cells, averaging over 3x3 cells moves the outline of a spot outwards."""
+
+_IN_BLOB = np.uint8(2)  # value that cv2.floodFill marks the blob with
 _ONE_BIT = np.uint8(1)
 
 
 @dataclass(frozen=True)
 class Blob:
-    """Cells of a map above a threshold that touch each other."""
+    """Touching cells of a map that are above a threshold. Sizes and positions are in cells."""
 
     mask: NDArray[np.uint8]
     """1 inside, 0 outside; [height, width]."""
@@ -43,12 +47,12 @@ class Blob:
 
     @property
     def window(self) -> tuple[slice, slice]:
-        """The part of the map around it."""
+        """Rows and columns of its bounding box."""
         return slice(self.top, self.top + self.height), slice(self.left, self.left + self.width)
 
     @property
-    def cut(self) -> tuple[bool, bool]:
-        """Whether it touches the border along x and along y."""
+    def touches_border(self) -> tuple[bool, bool]:
+        """Whether it touches the left or right border, and the upper or lower one."""
         return (
             self.left == 0 or self.left + self.width == self.columns,
             self.top == 0 or self.top + self.height == self.rows,
@@ -56,12 +60,12 @@ class Blob:
 
     @property
     def compactness(self) -> float:
-        """0 for what goes from one border to the other: a slope, a sky; 1 for what leaves a fifth free."""
+        """0 if it spans the map, as a gradient or a sky does; 1 if it leaves a fifth of it free each way."""
         return ramp(-self.width / self.columns, -0.95, -0.8) * ramp(-self.height / self.rows, -0.95, -0.8)
 
 
-Found = tuple[Blob, NDArray[np.uint8], float]
-"""A blob; a map, not 0 outside of it; and its part of the weight of all blobs."""
+FoundBlob = tuple[Blob, NDArray[np.uint8], float]
+"""A blob, a map that is non-zero outside of it, and its share of the weight of all blobs."""
 
 
 def find_blob(
@@ -70,10 +74,11 @@ def find_blob(
     peak: tuple[int, int],
     rival: float,
     near: tuple[float, float] | None,
-) -> Found:
-    """The heaviest blob above the threshold, or of several almost as strong ones the nearest to `near`.
+) -> FoundBlob:
+    """Find the heaviest blob above the threshold, or of several similar ones the nearest to `near`.
 
-    `peak`: column and row of the map's largest value. Only blobs that reach `rival` are taken.
+    `evidence`: [H, W], grey levels. `peak`: column and row of its largest value. Only blobs with a cell of at
+    least `rival` grey levels count. The weight of a blob is the sum of what exceeds the threshold.
     """
     above = _above(evidence, threshold)
     count = cv2.countNonZero(above)
@@ -86,13 +91,13 @@ def find_blob(
         return blob, outside, 1.0
     weight = area * (cv2.mean(evidence, mask=above & _IN_BLOB)[0] - threshold)
     total = count * (cv2.mean(evidence, mask=above)[0] - threshold)
-    if total - weight < RIVAL_WEIGHT * weight:
+    if total - weight < MIN_RIVAL_WEIGHT_SHARE * weight:
         return blob, outside, weight / total
     return _choose(evidence, threshold, rival, near)
 
 
 def _above(evidence: NDArray[Any], threshold: float) -> NDArray[np.uint8]:
-    """1 where the map is above the threshold, else 0."""
+    """1 where the map is above the threshold, else 0: uint8 [H, W]."""
     if evidence.dtype == np.uint8:
         return cast("NDArray[np.uint8]", cv2.threshold(evidence, threshold, 1, cv2.THRESH_BINARY)[1])
     return (evidence > threshold).view(np.uint8)
@@ -100,8 +105,8 @@ def _above(evidence: NDArray[Any], threshold: float) -> NDArray[np.uint8]:
 
 def _choose(
     evidence: NDArray[Any], threshold: float, rival: float, near: tuple[float, float] | None
-) -> Found:
-    """The same with every blob looked at, which takes longer."""
+) -> FoundBlob:
+    """`find_blob` with all blobs compared, which takes longer."""
     above = _above(evidence, threshold)
     count, labels, stats, centroids = cv2.connectedComponentsWithStats(above, connectivity=8)
     excess = np.where(above, evidence - np.float32(threshold), np.float32(0))
@@ -109,7 +114,7 @@ def _choose(
     bright = np.zeros(count, bool)
     bright[labels[evidence >= rival]] = True
     chosen = int(np.argmax(weights * bright))
-    candidates = np.flatnonzero(bright & (weights >= RIVAL_WEIGHT * weights[chosen]))
+    candidates = np.flatnonzero(bright & (weights >= MIN_RIVAL_WEIGHT_SHARE * weights[chosen]))
     if near is not None:
         distances = np.hypot(centroids[candidates, 0] - near[0], centroids[candidates, 1] - near[1])
         chosen = int(candidates[np.argmin(distances)])
@@ -119,13 +124,13 @@ def _choose(
     rows, columns = inside.shape
     blob = Blob(mask, rows, columns, left, top, width, height, area)
     share = float(weights[chosen] / weights.sum())
-    return blob, inside ^ _ONE_BIT, min(share, ONE_OF_SEVERAL) if len(candidates) > 1 else share
+    return blob, inside ^ _ONE_BIT, min(share, MAX_SHARE_WITH_RIVALS) if len(candidates) > 1 else share
 
 
 def solidity(blob: Blob, outline: Mapping[str, float]) -> float:
-    """1 for a filled ellipse, 0.95 for a rectangle, less for a scattered or hollow shape.
+    """Area over that of an ellipse with the same moments: 1 for an ellipse, 0.95 for a rectangle.
 
-    `outline`: moments of the blob's mask.
+    Scattered and hollow shapes have less. `outline`: moments of the blob's mask.
     """
     spread = outline["mu20"] * outline["mu02"] - outline["mu11"] ** 2
     if blob.area < 4 or spread <= 0:
@@ -134,29 +139,29 @@ def solidity(blob: Blob, outline: Mapping[str, float]) -> float:
     return blob.area**2 / (4 * math.pi * math.sqrt(spread))
 
 
-def hidden(x: float, y: float, blob: Blob) -> tuple[float, float]:
-    """How far off the centroid of a blob cut by the border may be along each axis, if the blob is round."""
-    x_cut, y_cut = blob.cut
+def cut_off_error(x: float, y: float, blob: Blob) -> tuple[float, float]:
+    """Error of the centroid along x and y, cells, because the border cuts off part of a round blob."""
+    x_cut, y_cut = blob.touches_border
     if not (x_cut or y_cut):
         return 0.0, 0.0
     if x_cut and y_cut:
         return blob.width / 2, blob.height / 2
     if x_cut:
         chord = cv2.countNonZero(blob.mask[:, -(blob.left > 0)])
-        return _beyond(x, blob.left, blob.width, blob.height, chord), 0.0
+        return _cut_off_error_along(x, blob.left, blob.width, blob.height, chord), 0.0
     chord = cv2.countNonZero(blob.mask[-(blob.top > 0)])
-    return 0.0, _beyond(y, blob.top, blob.height, blob.width, chord)
+    return 0.0, _cut_off_error_along(y, blob.top, blob.height, blob.width, chord)
 
 
-def _beyond(center: float, first: int, span: int, cross_span: int, chord: int) -> float:
-    """The same along one axis; `chord`: how much of the border is covered."""
+def _cut_off_error_along(center: float, first: int, span: int, cross_span: int, chord: int) -> float:
+    """The same along one axis. `first`, `span`: extent along it; `chord`: cells of the border it covers."""
     half = cross_span / 2
-    # A chord and what is seen beside it tell the circle, also when its centre is outside.
+    # A chord and the visible part of the circle determine the circle, even if its centre is outside.
     radius = half if span >= half else (span**2 + half**2) / (2 * span)
     middle = first + span - 0.5 - radius if first == 0 else first - 0.5 + radius
     off = abs(center - middle)
-    # Half a cell of it is the outline's own rounding; blobs are not quite round.
+    # Half a cell is rounding of the outline; 1.3 because blobs are not quite round.
     far = 1.3 * off * ramp(off, 0.5, 1.0)
-    # Of little that is hidden the chord tells more: a segment of two thirds of its length times its height.
+    # If little is cut off the chord is more precise: a segment has 2/3 of its chord times its height.
     height = radius - math.sqrt(max(radius**2 - (chord / 2) ** 2, 0.0))
-    return max(far, 2 / 3 * chord * max(height - ROUND_EDGE, 0.0) / (math.pi * radius))
+    return max(far, 2 / 3 * chord * max(height - OUTLINE_GROWTH_CELLS, 0.0) / (math.pi * radius))

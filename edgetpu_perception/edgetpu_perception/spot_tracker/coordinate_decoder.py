@@ -1,4 +1,4 @@
-"""Position of a spot from models that give two softmax coordinates ("bright" and "color" of LibrEdgeTPU)."""
+"""Position of a spot from models with two softmax coordinates ("bright" and "color" of LibrEdgeTPU)."""
 
 from __future__ import annotations
 
@@ -14,44 +14,47 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import background_of, cells_below
-from edgetpu_perception.spot_tracker.evidence_decoder import EDGE_SIGMA
-from edgetpu_perception.spot_tracker.spot_decoder import FULL_CONTRAST, NO_CONTRAST, NO_SPOT, Spot
+from edgetpu_perception.spot_tracker.evidence_decoder import HARD_EDGE_SIGMA
+from edgetpu_perception.spot_tracker.spot_decoder import FULL_CONFIDENCE_CONTRAST, MIN_CONTRAST, NO_SPOT, Spot
 
 TEMPERATURE = 0.1
-"""The graphs weigh cells with coordinates of -1..1 divided by this ..."""
+"""LibrEdgeTPU's graphs weigh cells with coordinates of -1..1 divided by this. Given by those models."""
 
 Y_OFFSET = 10.0
-"""... and add this to the y ones."""
+"""LibrEdgeTPU's graphs add this to the y coordinates. Given by those models."""
 
 SOFTMAX_STEPS = 256
-"""The softmax gives probabilities in steps of 1/256."""
+"""Steps in which the softmax gives probabilities.
 
-LONE_SHARE = 0.25
-"""A cell is a hot pixel when its neighbours do not even have this share of the contrast."""
+Given by TFLite: its quantised softmax has the scale 1/256.
+"""
 
-FOREIGN = 0.05
-"""Difference of a coordinate from that of the brightest cells with which it is that of something else; a step
-is about 0.01."""
+HOT_PIXEL_CONTRAST_SHARE = 0.25
+"""A cell is a hot pixel if no neighbour has this share of the contrast."""
 
-UNDECIDED = 0.02
-"""Steps from a half within which a probability may have been rounded up or down."""
+MAX_COORDINATE_ERROR = 0.05
+"""Difference between a coordinate and that of the brightest cells above which the model looks for something
+else. Derived: five steps of the output, which are about 0.01."""
 
-_AROUND = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], np.uint8)
+ROUNDING_TIE_STEPS = 0.02
+"""Distance from a half, in steps of the softmax, within which a probability may be rounded either way."""
+
+_EIGHT_NEIGHBOURS = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], np.uint8)
 
 
 class CoordinateDecoder:
     """Decodes x / T and y / T + offset of the softmax over all grey levels.
 
-    Two numbers cannot tell whether there is a spot, nor that the softmax's steps of 1/256 do not add up to 1
-    (64 equal cells give 64 * 4/256, 400 cells 400 * 1/256, 513 nothing at all), nor that a hot pixel has a
-    part in them or is all that they tell of. All follow from the model's input, which is at hand: the sum and
-    the hot pixels correct the numbers, contrast and spread say how far to trust.
+    Two numbers do not tell whether there is a spot, and they have two errors: the softmax's steps of 1/256 do
+    not add up to 1 (64 equal cells give 64 * 4/256, 400 cells 400 * 1/256, 513 cells 0), and hot pixels
+    count. Both errors are computed from the model's input and corrected; contrast and spread of the input
+    give the confidence.
     """
 
     def __init__(
         self, outputs: Sequence[TensorSpec], height: int, width: int, weights: Sequence[float] | None = None
     ) -> None:
-        """`outputs`: a tensor with x and y, or one for each; `weights`: those of a colour model's filter."""
+        """`outputs`: one tensor with x and y, or one for each. `weights`: those of a colour filter (RGB)."""
         self._outputs = tuple(outputs)
         self._weights = None if weights is None else np.asarray(weights, np.float32)
         self._x = np.linspace(-1.0, 1.0, width)
@@ -62,64 +65,66 @@ class CoordinateDecoder:
         self,
         image: NDArray[np.uint8],
         outputs: Mapping[str, NDArray[Any]],
-        near: tuple[float, float] | None,  # noqa: ARG002 - the model has chosen already
+        near: tuple[float, float] | None,  # noqa: ARG002 - the model chooses
     ) -> Spot:
-        """Find the spot; NO_SPOT without contrast, with a collapsed softmax, or outside the model's range.
+        """Find the spot; NO_SPOT without contrast, if the softmax is 0, or at the end of the output's range.
 
-        Raises ModelUnsupportedError for a model that looks for something else, as those for patterns do.
+        Raises ModelUnsupportedError for a model that looks for something else, such as a pattern.
         """
         codes = np.concatenate([outputs[spec.name].ravel() for spec in self._outputs])
         limits = np.iinfo(codes.dtype)
         grey = self._grey(image[0])
         background = background_of(cells_below(grey))
         contrast = float(grey.max()) - background.level
-        clarity = ramp(contrast, NO_CONTRAST, FULL_CONTRAST) * ramp(contrast / background.noise, 6, 12)
+        clarity = ramp(contrast, MIN_CONTRAST, FULL_CONFIDENCE_CONTRAST) * ramp(
+            contrast / background.noise, 6, 12
+        )
         steps = self._exp[grey + (255 - grey.max())]
         steps *= SOFTMAX_STEPS / steps.sum()
         shares = np.rint(steps) / SOFTMAX_STEPS
-        lone = self._lone(grey, background.level + LONE_SHARE * contrast) * shares
-        seen = shares - lone
+        hot = self._hot_pixels(grey, background.level + HOT_PIXEL_CONTRAST_SHARE * contrast) * shares
+        seen = shares - hot
         total = float(seen.sum())
         if clarity == 0.0 or total == 0.0 or np.any((codes == limits.min) | (codes == limits.max)):
             return NO_SPOT
         values = np.concatenate([spec.dequantise(outputs[spec.name]).ravel() for spec in self._outputs])
         if image.shape[-1] == 1:
-            self._refuse_others(values * TEMPERATURE, shares, steps)
-        x = (float(values[0]) * TEMPERATURE - float(lone.sum(0) @ self._x)) / total
-        y = (float(values[1]) - float(lone.sum()) * Y_OFFSET) * TEMPERATURE - float(lone.sum(1) @ self._y)
+            self._check_coordinates(values * TEMPERATURE, shares, steps)
+        x = (float(values[0]) * TEMPERATURE - float(hot.sum(0) @ self._x)) / total
+        y = (float(values[1]) - float(hot.sum()) * Y_OFFSET) * TEMPERATURE - float(hot.sum(1) @ self._y)
         y = y / total - Y_OFFSET * TEMPERATURE
         quantum = self._outputs[0].scale * TEMPERATURE / total / math.sqrt(12)
         x_spread, y_spread = self._spread(self._x, seen.sum(0)), self._spread(self._y, seen.sum(1))
         confidence = clarity * ramp(-math.hypot(x_spread, y_spread), -0.7, -0.4)
-        # The models see the cells of maximal brightness, a shape with hard edges.
-        edge = EDGE_SIGMA / (max(int(np.count_nonzero(seen)), 1) / math.pi) ** 0.25
-        # Noise decides which cells of a spot are the brightest; else all of them would have the same share.
+        # The cells of maximal brightness are a shape with hard edges.
+        edge = HARD_EDGE_SIGMA / (max(int(np.count_nonzero(seen)), 1) / math.pi) ** 0.25
+        # Noise decides which cells of a spot are the brightest. Without it all would have the same share.
         spot = grey > background.level + contrast / 2
         chance = math.sqrt(max(float(np.square(seen).sum()) / total**2 - 1 / np.count_nonzero(spot), 0.0))
         x_sigma = math.hypot(quantum, chance * self._spread(self._x, spot.sum(0)))
         y_sigma = math.hypot(quantum, chance * self._spread(self._y, spot.sum(1)))
         return self._in_cells(x, y, x_sigma, y_sigma, edge, confidence)
 
-    def _refuse_others(
+    def _check_coordinates(
         self, values: NDArray[Any], shares: NDArray[np.float64], steps: NDArray[np.float64]
     ) -> None:
-        """ModelUnsupportedError unless the coordinates are those of the cells by their shares in the softmax.
+        """Raise ModelUnsupportedError unless the coordinates are those that the softmax of the input gives.
 
-        `steps`: the shares before rounding, in steps of it.
+        `shares`: softmax of the cells, [H, W]; `steps`: the same before rounding, in steps of 1/256.
         """
         expected = (
             float(shares.sum(0) @ self._x),
             float(shares.sum(1) @ self._y) + Y_OFFSET * TEMPERATURE * float(shares.sum()),
         )
-        undecided = np.count_nonzero(np.abs(steps % 1.0 - 0.5) < UNDECIDED) / SOFTMAX_STEPS
-        if np.abs(values - expected).max() > FOREIGN + 2.0 * undecided:
+        undecided = np.count_nonzero(np.abs(steps % 1.0 - 0.5) < ROUNDING_TIE_STEPS) / SOFTMAX_STEPS
+        if np.abs(values - expected).max() > MAX_COORDINATE_ERROR + 2.0 * undecided:
             raise ModelUnsupportedError(
                 "expected a model that gives the coordinates of the brightest cells, here about "
                 f"{expected[0]:.2f} and {expected[1]:.2f}; got {values[0]:.2f} and {values[1]:.2f}"
             )
 
     def _grey(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """What the softmax sees, or the nearest thing to it without the filter's weights: the chroma."""
+        """What the softmax works on, uint8 [H, W]; the chroma if the filter's weights are unknown."""
         if pixels.shape[2] == 1:
             return pixels[:, :, 0]
         if self._weights is None:
@@ -129,9 +134,9 @@ class CoordinateDecoder:
         return filtered
 
     @staticmethod
-    def _lone(grey: NDArray[np.uint8], dark: float) -> NDArray[np.bool_]:
-        """Cells without a neighbour brighter than `dark`: hot pixels."""
-        neighbours = cv2.dilate(grey, _AROUND)
+    def _hot_pixels(grey: NDArray[np.uint8], dark: float) -> NDArray[np.bool_]:
+        """Cells that have no neighbour brighter than `dark`, bool [H, W]."""
+        neighbours = cv2.dilate(grey, _EIGHT_NEIGHBOURS)
         alone: NDArray[np.bool_] = neighbours <= dark
         return alone
 

@@ -13,96 +13,110 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
-from edgetpu_perception.spot_tracker.background import ROUNDING, Background, background_of, cells_below
-from edgetpu_perception.spot_tracker.blob import Blob, find_blob, hidden, solidity
+from edgetpu_perception.spot_tracker.background import ROUNDING_NOISE, Background, background_of, cells_below
+from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, find_blob, solidity
 from edgetpu_perception.spot_tracker.flat_target import (
     FlatTarget,
-    cells_like,
+    cells_of_color,
     find_flat_target,
     flat_target_in,
 )
-from edgetpu_perception.spot_tracker.round_target import MOST_CONFIDENCE, find_round_target
-from edgetpu_perception.spot_tracker.spot_decoder import FULL_CONTRAST, NO_CONTRAST, NO_SPOT, Spot
+from edgetpu_perception.spot_tracker.round_target import MAX_ROUND_CONFIDENCE, find_round_target
+from edgetpu_perception.spot_tracker.spot_decoder import FULL_CONFIDENCE_CONTRAST, MIN_CONTRAST, NO_SPOT, Spot
 
 BRIGHT_SHARES = tuple(step / 20 for step in range(5, 19))
-"""A bright spot reaches down to the first of these shares of its contrast that is clear of the background:
-its flanks tell where it is."""
+"""Shares of the contrast tried as threshold for a bright spot: 0.25 to 0.9.
+
+The lowest one that is clear of the background is used, as the flanks of a spot help to locate it.
+"""
 
 COLOR_SHARES = tuple(step / 20 for step in range(12, 19))
-"""A coloured target is flat and stands on a scene that has some of the colour itself."""
+"""The same for a coloured target: 0.6 to 0.9, as it is flat and the scene has some of its colour."""
 
-GAP = 0.1
-"""The flank below a threshold: the cells that miss it by up to this share of the contrast. Those of a spot
-are few for the cells above the threshold, those of a background's brightest parts are many."""
+FLANK_DEPTH_SHARE = 0.1
+"""Depth of the flank below a threshold, as a share of the contrast: cells that miss the threshold by less.
 
-FLANK = (1.5, 0.2, 1.0)
-"""A threshold is clear when its flank, in parts of the cells above, is at most so many times that of the
-best threshold plus the second number (both let the flanks of smooth spots in), and less than the third."""
+A spot has few of them, the brightest parts of a background many.
+"""
 
-UNSEEN = 0.3
-"""Cells added to a flank: that there is none below a threshold reached by two cells tells little."""
+FLANK_LIMITS = (1.5, 0.2, 1.0)
+"""When a threshold is clear of the background: its flank, as a share of the cells above it, is at most the
+first number times that of the best threshold plus the second, and at most the third. The first two admit
+the flanks of smooth spots."""
 
-MOST = 0.55
-"""Part of the picture that a spot may cover."""
+UNSEEN_FLANK_CELLS = 0.3
+"""Cells added to every flank: an empty flank below a threshold that only two cells reach proves little."""
 
-CLEAR = (5.5, 8.5)
-"""Contrast in deviations of all that is not the spot, times the root of the independent cells: no spot below
-the first, no doubt above the second. The largest of a few thousand cells of noise reaches 4."""
+MAX_COVERED_SHARE = 0.55
+"""Largest part of the picture that a spot may cover."""
 
-BRIGHT_SOLID = (0.5, 0.9)
-"""Solidity of a shape that is no spot, and from which on it is one without doubt."""
+CLEAR_SIGMAS = (5.5, 8.5)
+"""Contrast over noise times the root of the independent cells: no spot up to the first, full confidence from
+the second on. The largest of a few thousand cells of noise reaches 4."""
 
-COLOR_SOLID = (0.9, 0.99)
-"""The same for a colour, where a target may have grown together with a part of the scene."""
+BRIGHT_SOLIDITY = (0.5, 0.9)
+"""Solidity up to which a shape is no spot, and from which on it has full confidence."""
 
-SURE = 0.5
-"""A confidence with which no second threshold is tried."""
+COLOR_SOLIDITY = (0.9, 0.99)
+"""The same for a colour, where a target may have merged with part of the scene."""
 
-FLAT_SHARE = 0.8
-"""A flat target is most of the blob found for it, not the highlight of something round."""
+SUFFICIENT_CONFIDENCE = 0.5
+"""Confidence from which on no further threshold or shape is tried."""
 
-WHOLE_SHARE = 0.95
-"""One that is as good as all of the blob needs no better shape."""
+MIN_FLAT_AREA_SHARE = 0.8
+"""Smallest area of a flat target as a share of its blob; less is the highlight of something round."""
 
-RIVAL_SHARE = 0.75
-"""A blob is a candidate when it reaches this share of the contrast."""
+WHOLE_FLAT_AREA_SHARE = 0.95
+"""Area share from which on the flat target is the whole blob and is taken whatever its confidence."""
 
-EDGE_SIGMA = 0.16
-"""Sigma of the centroid of a disc of radius 1 whose edge goes between cells; it goes with radius**-0.5."""
+MIN_RIVAL_CONTRAST_SHARE = 0.75
+"""A blob is a candidate if it reaches this share of the contrast."""
+
+HARD_EDGE_SIGMA = 0.16
+"""Standard deviation, cells, of the centroid of a disc of radius 1 with cells either inside or outside; it
+falls with radius**-0.5. Derived: drawn discs of radius 2 to 20 give 0.148 to 0.154."""
 
 SOFT_EDGE_SIGMA = 0.003
-"""The same where cells on the edge are as bright as the part of them that is covered ..."""
+"""The same if cells on the edge are as bright as their covered part."""
 
 BORDER_SIGMA = 0.27
-"""... and along the axis where the spot touches the border, where the map has no cells outside of it."""
+"""The same along an axis on which the spot touches the border, where cells outside are missing."""
 
-RIM_SIGMA = 0.04
-"""What soft edges add at radius 1, where cells below the threshold are lost; it goes with radius**-2."""
+SMALL_SPOT_SIGMA = 0.04
+"""Added for soft edges at radius 1, cells, as cells below the threshold are lost; falls with radius**-2."""
 
-RIM = (-0.8, -0.2)
-"""Cells of half to 85 % of the height, per root of the cells above half: a soft edge, a hard one."""
+RIM_CELLS_PER_ROOT_AREA = (-0.8, -0.2)
+"""Cells of half to 85 % of the height, per root of the cells above half, negated: a soft edge at the first, a
+hard edge at the second."""
 
 TEXTURE_SIGMA = 0.5
-"""Cells that a centroid is off when the background deviates by as much as the spot stands out."""
+"""Error of a centroid, cells, if the background varies by as much as the spot stands out."""
 
-QUANTUM_SIGMA = 0.002
-"""What rounding to grey levels does to the centroid of a smooth spot without noise."""
+ROUNDING_SIGMA = 0.002
+"""Error of the centroid of a smooth, noise-free spot, cells, from rounding to grey levels."""
 
-FLAT_ENOUGH = 40
-"""Cells of a spot in whose middle noise can be told from the curvature of the spot."""
+MIN_AREA_TO_SEE_NOISE = 40
+"""Cells from which on noise inside a spot can be told from the curvature of the spot."""
 
-REAL_NOISE = 0.75
-"""What deviates in the background is noise, not texture, when the spot has this share of it."""
+MAX_TRUSTED_NOISE_SHARE = 0.75
+"""Noise inside the spot over that of the background below which the background's is texture, not noise."""
 
-LEAN = (-0.15, -0.04)
-"""How far the centroid of a blob's outline may be off the weighted one, in radii (and one cell): no spot, no
-doubt."""
+OUTLINE_OFFSET_RADII = (-0.15, -0.04)
+"""Distance between the centroid of the outline and the weighted one, in radii plus one cell, negated: no spot
+at the first, full confidence at the second."""
 
-INPUT_ROUNDING = 0.36
-"""Standard deviation, grey levels, that rounding alone leaves in a cell of the model's input."""
+INPUT_ROUNDING_NOISE = 0.36
+"""Standard deviation, grey levels, of a cell of the model's input that rounding alone leaves.
 
-SMOOTHING = 2.6
-"""How many times less noise the map has than the model's input: 3x3 cells are averaged, some lowered."""
+One rounding leaves 1/sqrt(12) = 0.29, independent ones by camera and resizing 0.41.
+"""
+
+NOISE_REDUCTION = 2.6
+"""Noise of the model's input over noise of the map.
+
+Derived: white noise through the graph gives 2.1 (1 grey level, rounded) to 3.3; on resized images, whose
+neighbours are correlated, it is less.
+"""
 
 
 class EvidenceDecoder:
@@ -112,44 +126,44 @@ class EvidenceDecoder:
         self._name = output.name
         self._dtype = output.dtype
         self._colored = colored
-        self._solid = COLOR_SOLID if colored else BRIGHT_SOLID
+        self._solid = COLOR_SOLIDITY if colored else BRIGHT_SOLIDITY
         self._shares = COLOR_SHARES if colored else BRIGHT_SHARES
 
     def decode(
         self, image: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]], near: tuple[float, float] | None
     ) -> Spot:
-        """Find the spot; NO_SPOT where nothing stands out."""
+        """See SpotDecoder.decode; NO_SPOT if nothing stands out."""
         evidence, below = self._evidence(outputs[self._name][0, :, :, 0])
         grey = None if self._colored else image[0, :, :, 0]
         background = background_of(below)
         _, top, _, peak = cv2.minMaxLoc(evidence)
         contrast = top - background.level
-        clarity = ramp(contrast, NO_CONTRAST, FULL_CONTRAST)
+        clarity = ramp(contrast, MIN_CONTRAST, FULL_CONFIDENCE_CONTRAST)
         if clarity == 0.0:
             return NO_SPOT
-        rival = background.level + RIVAL_SHARE * contrast
+        rival = background.level + MIN_RIVAL_CONTRAST_SHARE * contrast
         best, best_blob = NO_SPOT, None
         for threshold in _clear_thresholds(below, background.level, contrast, self._shares):
             blob, outside, share = find_blob(evidence, threshold, peak, rival, near)
-            noise = _noise_beside(image[0], outside)
+            noise = _noise_outside(image[0], outside)
             confidence = clarity * share * blob.compactness
-            confidence *= ramp(contrast / noise * math.sqrt(blob.area) / 3.0, *CLEAR)
+            confidence *= ramp(contrast / noise * math.sqrt(blob.area) / 3.0, *CLEAR_SIGMAS)
             if confidence > best.confidence:
                 spot = _measure(
                     evidence, grey, background, contrast, threshold, blob, confidence, self._solid
                 )
                 if spot.confidence > best.confidence:
                     best, best_blob = spot, blob
-            if best.confidence >= SURE:
+            if best.confidence >= SUFFICIENT_CONFIDENCE:
                 break
         if not self._colored:
             return best
-        if best.confidence >= SURE and best_blob is not None:
-            return _sharpened(best, best_blob, evidence, image[0])
-        return _unsure(best, cells_like(image[0], peak), clarity, near)
+        if best.confidence >= SUFFICIENT_CONFIDENCE and best_blob is not None:
+            return _refined_by_outline(best, best_blob, evidence, image[0])
+        return _best_flat_shape(best, cells_of_color(image[0], peak), clarity, near)
 
     def _evidence(self, grid: NDArray[Any]) -> tuple[NDArray[Any], Sequence[float]]:
-        """The map in grey levels, and its `cells_below`; a map of floats has grey levels already."""
+        """The map in grey levels, [H, W], and its `cells_below`. Maps of floats need no conversion."""
         if self._dtype.kind == "f":
             return grid, cells_below(np.clip(np.rint(grid), 0, 255).astype(np.uint8))
         evidence: NDArray[np.uint8] = grid.view(np.uint8) ^ np.uint8(0x80) if self._dtype == np.int8 else grid
@@ -159,16 +173,19 @@ class EvidenceDecoder:
 def _clear_thresholds(
     below: Sequence[float], level: float, contrast: float, shares: Sequence[float]
 ) -> list[float]:
-    """Thresholds that cut the brightest parts of the background off: the lowest and the best, grey levels."""
+    """Thresholds, grey levels, that separate a spot from the background: the lowest and the best one.
+
+    `level`: brightness of the background; empty if no threshold does.
+    """
     total = below[-1]
-    most_above, gap = MOST * total, GAP * contrast - 1.0
+    most_above, gap = MAX_COVERED_SHARE * total, FLANK_DEPTH_SHARE * contrast - 1.0
     thresholds = [level + share * contrast for share in shares]
     flanks = []
     for threshold in thresholds:
         not_above = below[int(threshold) + 1]
-        above, flank = total - not_above, not_above - below[int(threshold - gap)] + UNSEEN
+        above, flank = total - not_above, not_above - below[int(threshold - gap)] + UNSEEN_FLANK_CELLS
         flanks.append(flank / above if above <= most_above else math.inf)
-    times, more, most = FLANK
+    times, more, most = FLANK_LIMITS
     least = min(flanks)
     if least > most:
         return []
@@ -188,9 +205,9 @@ def _measure(
     confidence: float,
     solid: tuple[float, float],
 ) -> Spot:
-    """Centroid of a blob, weighted with what exceeds the threshold, and its sigmas.
+    """Centroid of a blob, weighted with the excess over the threshold, and its sigmas.
 
-    The confidence goes down with the shape's solidity, and when the centroid of its outline is elsewhere.
+    The confidence falls with the shape's solidity and with the distance to the centroid of the outline.
     """
     inside = evidence[blob.window] * blob.mask
     outline, moments = cv2.moments(blob.mask), cv2.moments(inside)
@@ -198,52 +215,54 @@ def _measure(
     x = (moments["m10"] - threshold * outline["m10"]) / weight
     y = (moments["m01"] - threshold * outline["m01"]) / weight
     radius = math.sqrt(blob.area / math.pi)
-    lean = math.hypot(outline["m10"] / blob.area - x, outline["m01"] / blob.area - y)
-    confidence *= ramp(-lean / (1.0 + radius), *LEAN)
+    outline_offset = math.hypot(outline["m10"] / blob.area - x, outline["m01"] / blob.area - y)
+    confidence *= ramp(-outline_offset / (1.0 + radius), *OUTLINE_OFFSET_RADII)
     confidence *= ramp(solidity(blob, outline), *solid)
     noise, hardness = _noise_and_hardness(grey, background, blob)
-    spread = math.sqrt(max(background.spread_beside(blob.area) ** 2 - (noise / SMOOTHING) ** 2, 0.0))
-    common = QUANTUM_SIGMA**2 + (TEXTURE_SIGMA * spread / contrast) ** 2
+    spread = math.sqrt(max(background.spread_outside(blob.area) ** 2 - (noise / NOISE_REDUCTION) ** 2, 0.0))
+    common = ROUNDING_SIGMA**2 + (TEXTURE_SIGMA * spread / contrast) ** 2
     noise_gain = (noise / weight) ** 2
     x_edge, y_edge = _edge_variances(blob, hardness, radius)
     x, y = x + blob.left, y + blob.top
-    x_hidden, y_hidden = hidden(x, y, blob)
+    x_cut_off, y_cut_off = cut_off_error(x, y, blob)
     return Spot(
         x,
         y,
-        math.sqrt(common + x_edge + noise_gain * outline["mu20"] + x_hidden**2),
-        math.sqrt(common + y_edge + noise_gain * outline["mu02"] + y_hidden**2),
+        math.sqrt(common + x_edge + noise_gain * outline["mu20"] + x_cut_off**2),
+        math.sqrt(common + y_edge + noise_gain * outline["mu02"] + y_cut_off**2),
         confidence,
     )
 
 
 def _edge_variances(blob: Blob, hardness: float, radius: float) -> tuple[float, float]:
-    """Of x and y, from the cells on the edge."""
-    x_cut, y_cut = blob.cut
-    hard, soft = hardness * EDGE_SIGMA**2, 1.0 - hardness
+    """Variances of x and y from the cells on the edge, cells squared."""
+    x_cut, y_cut = blob.touches_border
+    hard, soft = hardness * HARD_EDGE_SIGMA**2, 1.0 - hardness
     x_edge = hard + soft * (BORDER_SIGMA if x_cut else SOFT_EDGE_SIGMA) ** 2
     y_edge = hard + soft * (BORDER_SIGMA if y_cut else SOFT_EDGE_SIGMA) ** 2
-    rim = soft * (RIM_SIGMA / radius**2) ** 2
+    rim = soft * (SMALL_SPOT_SIGMA / radius**2) ** 2
     return x_edge / radius + rim, y_edge / radius + rim
 
 
-def _sharpened(spot: Spot, blob: Blob, evidence: NDArray[Any], image: NDArray[np.uint8]) -> Spot:
-    """The same spot by the outline of what has one colour in an RGB image, where that is most of the blob."""
+def _refined_by_outline(spot: Spot, blob: Blob, evidence: NDArray[Any], image: NDArray[np.uint8]) -> Spot:
+    """The spot by the outline of its flat colour in an RGB image, if that colour covers most of the blob."""
     column, row = cv2.minMaxLoc(evidence[blob.window], mask=blob.mask)[3]
     target = flat_target_in(image, blob, (blob.left + column, blob.top + row))
-    if target is None or target.area < FLAT_SHARE * blob.area:
+    if target is None or target.area < MIN_FLAT_AREA_SHARE * blob.area:
         return spot
-    if target.confidence < spot.confidence and target.area < WHOLE_SHARE * blob.area:
+    if target.confidence < spot.confidence and target.area < WHOLE_FLAT_AREA_SHARE * blob.area:
         return spot
     return _flat_spot(target, spot.confidence)
 
 
-def _unsure(best: Spot, flat: NDArray[np.uint8], clarity: float, near: tuple[float, float] | None) -> Spot:
-    """What looks most like a target among the cells of the brightest one's colour, if more so than `best`."""
+def _best_flat_shape(
+    best: Spot, flat: NDArray[np.uint8], clarity: float, near: tuple[float, float] | None
+) -> Spot:
+    """The best target among the cells `flat` of the peak's colour, or `best` if none has more confidence."""
     target = find_flat_target(flat, near)
     if target is not None and clarity * target.confidence > best.confidence:
         best = _flat_spot(target, clarity * target.confidence)
-    if best.confidence < clarity * MOST_CONFIDENCE:
+    if best.confidence < clarity * MAX_ROUND_CONFIDENCE:
         disc = find_round_target(flat)
         if disc is not None and clarity * disc.confidence > best.confidence:
             return Spot(disc.x, disc.y, disc.x_sigma, disc.y_sigma, clarity * disc.confidence)
@@ -251,20 +270,20 @@ def _unsure(best: Spot, flat: NDArray[np.uint8], clarity: float, near: tuple[flo
 
 
 def _flat_spot(target: FlatTarget, confidence: float) -> Spot:
-    edge = EDGE_SIGMA**2 / math.sqrt(target.area / math.pi)
+    edge = HARD_EDGE_SIGMA**2 / math.sqrt(target.area / math.pi)
     return Spot(
         target.x,
         target.y,
-        math.sqrt(edge + target.x_hidden**2),
-        math.sqrt(edge + target.y_hidden**2),
+        math.sqrt(edge + target.x_cut_off**2),
+        math.sqrt(edge + target.y_cut_off**2),
         confidence,
     )
 
 
-def _noise_beside(image: NDArray[np.uint8], outside: NDArray[np.uint8]) -> float:
-    """Standard deviation of a cell of the map outside of a blob, if what deviates in the image is noise."""
+def _noise_outside(image: NDArray[np.uint8], outside: NDArray[np.uint8]) -> float:
+    """Standard deviation of a cell of the map outside a blob, as if all deviation in the image were noise."""
     deviations: list[float] = cv2.meanStdDev(image, mask=outside)[1].ravel().tolist()
-    return max(sum(deviations) / len(deviations) / SMOOTHING, ROUNDING)
+    return max(sum(deviations) / len(deviations) / NOISE_REDUCTION, ROUNDING_NOISE)
 
 
 def _noise_and_hardness(
@@ -272,39 +291,40 @@ def _noise_and_hardness(
 ) -> tuple[float, float]:
     """Standard deviation of a cell of the model's input, grey levels, and `_hardness`.
 
-    A background at black shows no noise, and one of texture seems to have more than there is; then the spot
-    itself is looked at, through a filter that passes no shape as smooth as a spot (Immerkaer 1996).
+    A black background shows no noise, and a textured one seems to have too much. In these cases noise is
+    measured inside the spot, with a filter that does not pass smooth shapes (Immerkaer 1996).
     """
     if grey is None:
-        return INPUT_ROUNDING, 1.0
-    noise = SMOOTHING * background.noise if background.noise > ROUNDING else INPUT_ROUNDING
+        return INPUT_ROUNDING_NOISE, 1.0
+    noise = NOISE_REDUCTION * background.noise if background.noise > ROUNDING_NOISE else INPUT_ROUNDING_NOISE
     inside = blob.mask.view(bool)
-    if blob.area >= FLAT_ENOUGH if background.clipped else noise >= 0.5:
+    if blob.area >= MIN_AREA_TO_SEE_NOISE if background.clipped else noise >= 0.5:
         deviations = np.abs(cv2.filter2D(grey[blob.window], cv2.CV_16S, _SECOND_DIFFERENCES)[inside])
         deviations.sort()
         seen = 1.4826 / 6.0 * int(deviations[blob.area // 2])
         if background.clipped:
             noise = max(noise, seen)
-        elif seen < REAL_NOISE * noise:
-            noise = max(seen, INPUT_ROUNDING)
+        elif seen < MAX_TRUSTED_NOISE_SHARE * noise:
+            noise = max(seen, INPUT_ROUNDING_NOISE)
     return noise, _hardness(grey[blob.window][inside], background.level, noise)
 
 
 _SECOND_DIFFERENCES = np.outer([1.0, -2.0, 1.0], [1.0, -2.0, 1.0])
+"""Filter that passes white noise with a gain of 6 and no linear or quadratic shape (Immerkaer 1996)."""
 
 
 def _hardness(cells: NDArray[np.uint8], level: float, noise: float) -> float:
-    """1 for a spot with a sharp edge between cells, 0 where cells on the edge are partly bright.
+    """1 for a spot whose cells are either bright or dark, 0 if cells on its edge are partly bright.
 
-    The cells, [n], get sorted.
+    `cells`: uint8 [n] inside the spot; sorted in place. `level`: brightness of the background.
     """
     cells.sort()
     ordered, count = cells.tobytes(), len(cells)
     height = ordered[-1] - 2.0 * noise - level
     half = count - bisect_right(ordered, level + 0.5 * height)
-    # Noise makes cells of the middle seem to be of the rim.
+    # With noise, cells of the middle would count as rim.
     top = min(0.85, 1.0 - 5.0 * noise / height) if height > 0.0 else 0.0
     if top < 0.6:
         return ramp((count - bisect_right(ordered, level + 0.85 * height)) / max(half, 1), 0.4, 0.8)
     rim = half - (count - bisect_right(ordered, level + top * height))
-    return ramp(-rim / math.sqrt(max(half, 1)) * 0.35 / (top - 0.5), *RIM)
+    return ramp(-rim / math.sqrt(max(half, 1)) * 0.35 / (top - 0.5), *RIM_CELLS_PER_ROOT_AREA)

@@ -1,4 +1,4 @@
-"""A target of one flat colour, cut out of the picture itself: its outline tells more than an average."""
+"""A target of one flat colour, cut out of the RGB image, whose outline is more precise than the map."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
-from edgetpu_perception.spot_tracker.blob import Blob, hidden, solidity
+from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, solidity
 
-LEVELS = 12.0
-"""By so much each channel of a flat target may be off the middle of it."""
+COLOR_TOLERANCE = 12.0
+"""Largest difference of each channel, grey levels, between a flat target and the colour at its peak."""
 
-MARGIN = 2
-"""Cells that a blob of averages may be narrower than the target on each side."""
+BLOB_MARGIN_CELLS = 2
+"""Cells added to a blob's bounding box on each side, as averaging over 3x3 cells may narrow the target."""
 
-LEAST_AREA = 24
-"""Cells; of fewer the outline tells little."""
+MIN_AREA_CELLS = 24
+"""Smallest area of a flat target, cells; the outline of smaller ones says little."""
 
-SPECKLED = 1.05
-"""Noise has made holes in a shape when filling them makes it larger by more than this factor."""
+MAX_FILLING_FACTOR = 1.05
+"""A shape whose area grows by more than this factor when its holes are filled is speckled by noise."""
 
-SOLID = (0.975, 0.99)
-"""Solidity of a shape that is no target, and from which on it is one without doubt."""
+TARGET_SOLIDITY = (0.975, 0.99)
+"""Solidity up to which a shape is no target, and from which on it is one with full confidence.
 
-MOST_SHAPES = 4
-"""So many shapes of a colour are looked at, the largest ones."""
+Derived: a rectangle has 3 / pi = 0.955, a disc has 1.
+"""
 
-ALIKE = 0.9
-"""Shapes are as good as the best one with this share of its confidence."""
+MAX_SHAPES = 4
+"""Number of shapes of one colour, the largest ones, that are compared."""
+
+MIN_RIVAL_CONFIDENCE_SHARE = 0.9
+"""A shape competes with the best one if it has at least this share of its confidence."""
 
 
 @dataclass(frozen=True)
@@ -40,54 +43,58 @@ class FlatTarget:
 
     x: float
     y: float
-    x_hidden: float
-    """How far off the centre may be because the border cuts the shape."""
-    y_hidden: float
+    x_cut_off: float
+    """Error of the centre, cells, because the border cuts off part of the shape."""
+    y_cut_off: float
     area: int
     confidence: float
-    """How much like a target it is, by its shape."""
+    """0..1, by its shape."""
 
 
 def flat_target_in(image: NDArray[np.uint8], around: Blob, peak: tuple[int, int]) -> FlatTarget | None:
-    """Cut out what has the colour of an RGB image [H, W, 3] at a column and row of a blob, and touches it.
+    """Cut out the cells of one colour around a peak (column, row) of a blob in an RGB image [H, W, 3].
 
-    None where that is little, or full of holes.
+    None if they are too few or full of holes.
     """
-    first_row, first_column = max(around.top - MARGIN, 0), max(around.left - MARGIN, 0)
-    last_row, last_column = around.top + around.height + MARGIN, around.left + around.width + MARGIN
-    flat = _alike(image[first_row:last_row, first_column:last_column], _color(image, peak))
+    first_row, first_column = max(around.top - BLOB_MARGIN_CELLS, 0), max(around.left - BLOB_MARGIN_CELLS, 0)
+    last_row, last_column = (
+        around.top + around.height + BLOB_MARGIN_CELLS,
+        around.left + around.width + BLOB_MARGIN_CELLS,
+    )
+    flat = _within_tolerance(image[first_row:last_row, first_column:last_column], _color(image, peak))
     column, row = peak[0] - first_column, peak[1] - first_row
     if not flat[row, column]:
         return None
     area, _, _, (left, top, width, height) = cv2.floodFill(flat, None, (column, row), 1, flags=4)
-    if area < LEAST_AREA:
+    if area < MIN_AREA_CELLS:
         return None
     mask = flat[top : top + height, left : left + width] & np.uint8(1)
-    if cv2.countNonZero(cv2.medianBlur(mask, 3)) > SPECKLED * area:
+    if cv2.countNonZero(cv2.medianBlur(mask, 3)) > MAX_FILLING_FACTOR * area:
         return None
     left, top = left + first_column, top + first_row
     return _target(Blob(mask, around.rows, around.columns, left, top, width, height, area))
 
 
-def cells_like(image: NDArray[np.uint8], peak: tuple[int, int]) -> NDArray[np.uint8]:
-    """255 where an RGB image [H, W, 3] has about the colour that it has at a column and row, else 0."""
-    return _alike(image, _color(image, peak))
+def cells_of_color(image: NDArray[np.uint8], peak: tuple[int, int]) -> NDArray[np.uint8]:
+    """255 where an RGB image [H, W, 3] has about the colour of its cell (column, row), else 0."""
+    return _within_tolerance(image, _color(image, peak))
 
 
 def find_flat_target(flat: NDArray[np.uint8], near: tuple[float, float] | None) -> FlatTarget | None:
-    """The most target-like shape of what is not 0 in a map [H, W].
+    """Find the most target-like shape among the non-zero cells of a map [H, W].
 
-    Of several the one nearest to `near`, with its share in the confidence; None where there is none.
+    Of several similar ones the one nearest to `near`, its confidence times its share of their area. None if
+    there is no such shape.
     """
     _, labels, stats, _ = cv2.connectedComponentsWithStats(flat, connectivity=4, ltype=cv2.CV_16U)
     targets = []
     rows, columns = flat.shape
-    for label in (1 + np.argsort(stats[1:, cv2.CC_STAT_AREA])[: -MOST_SHAPES - 1 : -1]).tolist():
+    for label in (1 + np.argsort(stats[1:, cv2.CC_STAT_AREA])[: -MAX_SHAPES - 1 : -1]).tolist():
         left, top, width, height, area = stats[label].tolist()
-        if area >= LEAST_AREA:
+        if area >= MIN_AREA_CELLS:
             mask = (labels[top : top + height, left : left + width] == label).view(np.uint8)
             targets.append(_target(Blob(mask, rows, columns, left, top, width, height, area)))
-    least = ALIKE * max((target.confidence for target in targets), default=0.0)
+    least = MIN_RIVAL_CONFIDENCE_SHARE * max((target.confidence for target in targets), default=0.0)
     alike = [target for target in targets if target.confidence >= least > 0.0]
     if not alike:
         return None
@@ -99,15 +106,18 @@ def find_flat_target(flat: NDArray[np.uint8], near: tuple[float, float] | None) 
 
 
 def _color(image: NDArray[np.uint8], peak: tuple[int, int]) -> Sequence[float]:
-    """Mean of the 3x3 cells around a column and row."""
+    """Mean colour of the 3x3 cells around a peak (column, row)."""
     column, row = peak
     mean: Sequence[float] = cv2.mean(image[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2])
     return mean[:3]
 
 
-def _alike(image: NDArray[np.uint8], color: Sequence[float]) -> NDArray[np.uint8]:
-    """255 where an image [H, W, 3] has about a colour, else 0."""
-    lowest, highest = [level - LEVELS for level in color], [level + LEVELS for level in color]
+def _within_tolerance(image: NDArray[np.uint8], color: Sequence[float]) -> NDArray[np.uint8]:
+    """255 where an image [H, W, 3] has about this colour, else 0: uint8 [H, W]."""
+    lowest, highest = (
+        [level - COLOR_TOLERANCE for level in color],
+        [level + COLOR_TOLERANCE for level in color],
+    )
     alike: NDArray[np.uint8] = cv2.inRange(image, tuple(lowest), tuple(highest))
     return alike
 
@@ -115,5 +125,5 @@ def _alike(image: NDArray[np.uint8], color: Sequence[float]) -> NDArray[np.uint8
 def _target(blob: Blob) -> FlatTarget:
     outline = cv2.moments(blob.mask)
     x, y = blob.left + outline["m10"] / blob.area, blob.top + outline["m01"] / blob.area
-    confidence = blob.compactness * ramp(solidity(blob, outline), *SOLID)
-    return FlatTarget(x, y, *hidden(x, y, blob), blob.area, confidence)
+    confidence = blob.compactness * ramp(solidity(blob, outline), *TARGET_SOLIDITY)
+    return FlatTarget(x, y, *cut_off_error(x, y, blob), blob.area, confidence)

@@ -13,16 +13,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-FULL_CONTRAST = 36.0
-"""Grey levels of contrast from which on it does not lower the confidence ..."""
+FULL_CONFIDENCE_CONTRAST = 36.0
+"""Contrast, grey levels, from which on it does not lower the confidence."""
 
-NO_CONTRAST = 12.0
-"""... and up to which there is no spot."""
+MIN_CONTRAST = 12.0
+"""Contrast, grey levels, up to which there is no spot."""
 
 
 @dataclass(frozen=True)
 class Spot:
-    """A position with one-sigma errors; with confidence 0 there is none and the numbers are NaN."""
+    """A position with one-sigma errors. With confidence 0 no spot was found and the other numbers are NaN."""
 
     x: float = math.nan
     y: float = math.nan
@@ -35,10 +35,13 @@ NO_SPOT = Spot()
 
 
 class SpotDecoder(Protocol):
-    """Makes a spot of one model's outputs."""
+    """Finds the spot in the outputs of one kind of model."""
 
     def decode(
         self, image: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]], near: tuple[float, float] | None
     ) -> Spot:
-        """Find the spot in the outputs for the model input `image`; of several the one nearest to `near`."""
+        """Find the spot in the outputs for the model input `image`, uint8 [1, H, W, 1 or 3].
+
+        Of several equally good spots the one nearest to `near` (x, y) is returned.
+        """
         ...

@@ -23,7 +23,7 @@ from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, Spot, SpotDeco
 
 @dataclass(frozen=True)
 class SpotResult:
-    """Where the spot is in the image; all numbers but stamp and confidence are NaN unless `valid`."""
+    """Position of the spot in the image. All numbers but stamp and confidence are NaN unless `valid`."""
 
     stamp: float
     """Time of the image, s."""
@@ -35,12 +35,16 @@ class SpotResult:
     y: float = math.nan
     """-1 is the centre of the first row of pixels, 1 that of the last one."""
     x_sigma: float = math.nan
+    """One standard deviation, in units of `x`."""
+    """One standard deviation, in units of `x`."""
     y_sigma: float = math.nan
     bearing_x: float = math.nan
     """atan2(x, z) in the optical frame, right positive, rad; NaN without a camera of the image's size."""
     bearing_y: float = math.nan
     """atan2(y, z) in the optical frame, down positive, rad."""
     bearing_x_sigma: float = math.nan
+    """One standard deviation, rad."""
+    """One standard deviation, rad."""
     bearing_y_sigma: float = math.nan
 
 
@@ -50,9 +54,8 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         tracker = SpotTracker()
         result = tracker.update(image, stamp)
 
-    `update` runs the model on `engine`; without one the suite's own graph runs on the CPU. Where inference is
-    somebody else's, `bind` tells what model it is, and `preprocess` and `postprocess` are the two halves of
-    `update`. Of several spots of about the same strength the tracker stays with the one it had.
+    Of several spots of about the same strength the tracker stays with the last one. If inference runs
+    elsewhere, use `bind`, `preprocess` and `postprocess` instead of `update`.
     """
 
     def __init__(
@@ -63,10 +66,11 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         color: str | Sequence[float] | None = None,
         min_confidence: float = 0.2,
     ) -> None:
-        """`color`: a preset of `graphs.spot.COLORS` or weights of red, green and blue; None: brightness.
+        """`engine`: runs the model; None for the suite's own graph on the CPU.
 
-        With an engine that is what its model was made for; `set_color` makes it look for another colour.
-        `camera`: intrinsics of the images, for bearings. Results below `min_confidence` are not valid.
+        `color`: a preset of `graphs.spot_evidence.COLORS`, three weights for red, green and blue, or None for
+        brightness. With an engine it is the colour that its model was made for; `set_color` changes it.
+        `camera`: intrinsics of the images, for bearings. Results below `min_confidence`, 0..1, are not valid.
         Raises ColorError for an unknown colour and ModelUnsupportedError for an engine with another model.
         """
         super().__init__(camera, min_confidence)
@@ -79,20 +83,20 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
 
     @property
     def model(self) -> str:
-        """Name of the suite's own graph for the present colour; `models.build` makes it."""
+        """Name of the suite's own graph for the present colour; `graphs.families.build` builds it."""
         return self._model
 
     @property
     def color(self) -> str | Sequence[float] | None:
-        """What is looked for: a preset, weights of red, green and blue, or None for brightness."""
+        """The colour: a preset, weights of red, green and blue, or None for brightness."""
         return self._color
 
     def set_color(self, color: str | Sequence[float]) -> None:
-        """Look for another colour, a preset or weights of red, green and blue, from the next image on.
+        """Track another colour, a preset or weights of red, green and blue, from the next image on.
 
-        The engine's model gets other weights, on a stick without a compiler; see SwappableEngine.set_weights
-        for what it raises. Where inference is somebody else's, give the model
-        `graphs.spot.color_filter(color)` first. Raises ColorError for an unknown colour, and
+        The engine's model gets new weights; no compiler is needed. See SwappableEngine.set_weights for the
+        errors it raises. If inference runs elsewhere, first give the model
+        `graphs.spot_evidence.color_filter(color)`. Raises ColorError for an unknown colour, and
         ModelUnsupportedError for an engine with a model for brightness or one that keeps its weights.
         """
         weights = graph.color_filter(color)
@@ -110,16 +114,15 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         self._last = None
         if self._input is not None and colored:
             self._recognise(self._input, self._outputs)
-        else:  # for brightness there is another graph
+        else:  # the graph for brightness is a different one
             self._engine = None
             self._input = None
             self._decoder = None
 
     def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> SpotResult:
-        """Second half of `update`: the result, from what `preprocess` gave and the model's outputs by name.
+        """Second half of `update`: make the result from a frame and the model's outputs by name.
 
-        Raises ModelUnsupportedError when coordinates are not those of what is brightest: two numbers do not
-        tell what a model looks for, their values do.
+        Raises ModelUnsupportedError if a model with two coordinates turns out not to track brightness.
         """
         image = self._bound_input()
         assert self._decoder is not None
@@ -130,9 +133,9 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         return self._result(frame, image, spot)
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
-        """Take an evidence map of the input's size, as of the suite's own graphs, or two softmax coordinates.
+        """Accept an evidence map of the input's size, as of the suite's own graphs, or two coordinates.
 
-        The latter are what the models "bright" and "color" of LibrEdgeTPU give.
+        The latter are the outputs of the models "bright" and "color" of LibrEdgeTPU.
         """
         self._outputs = tuple(outputs)
         if len(outputs) == 1 and outputs[0].shape == (1, image.height, image.width, 1):
@@ -149,7 +152,7 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
             )
 
     def _result(self, frame: Frame, image: ImageInput, spot: Spot) -> SpotResult:
-        """From cells to pixels of the image, to -1..1 and to angles."""
+        """Convert a spot from cells to -1..1 of the image and to bearings."""
         x_cell, y_cell = frame.width / image.width, frame.height / image.height
         u, v = (spot.x + 0.5) * x_cell - 0.5, (spot.y + 0.5) * y_cell - 0.5
         u_sigma, v_sigma = spot.x_sigma * x_cell, spot.y_sigma * y_cell
