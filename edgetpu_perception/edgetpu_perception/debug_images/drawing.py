@@ -1,4 +1,4 @@
-"""What people see on debug images: marks and text drawn onto an RGB picture."""
+"""Marks and text drawn onto an RGB picture."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from numpy.typing import NDArray
 from edgetpu_perception.images.encodings import Pixels, to_rgb
 
 FOUND = (80, 220, 80)
+"""Green, for valid results; RGB like all colours here. A choice of taste."""
+
 LOST = (230, 60, 60)
+"""Red, for results that are not valid and for warnings."""
+
 FAINT = (255, 200, 0)
+"""Amber, for what is secondary."""
 
 
 def canvas(image: Pixels) -> Pixels:
@@ -74,7 +79,7 @@ def arrow(image: Pixels, dx: float, dy: float, color: tuple[int, int, int]) -> N
 
 
 def inset(image: Pixels, values: NDArray[np.floating[Any]]) -> None:
-    """Show a surface, [rows, columns], in the upper right corner: black where it is lowest."""
+    """Show values [rows, columns] in the upper right corner, the lowest black and the highest white."""
     low, high = float(values.min()), float(values.max())
     grey = ((values - low) * (255 / max(high - low, 1e-9))).astype(np.uint8)
     size = max(min(image.shape[:2]) // 3, 1)

@@ -1,4 +1,4 @@
-"""What a person needs to see of one result in one look: the pictures on ~/debug_image."""
+"""Pictures of results for ~/debug_image: one function for each algorithm."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from edgetpu_perception.debug_images import drawing
 from edgetpu_perception.images.encodings import Pixels
 from edgetpu_perception.optical_flow.optical_flow import FlowResult
-from edgetpu_perception.optical_flow.shift_registration import Surface
+from edgetpu_perception.optical_flow.shift_registration import ShiftScores
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult
 from edgetpu_perception.spot_tracker.spot_tracker import SpotResult
 from edgetpu_perception.time_to_contact.looming import LoomingResult
@@ -16,7 +16,7 @@ from edgetpu_perception.visual_compass.visual_compass import HeadingResult
 
 
 def spot_picture(image: Pixels, result: SpotResult, trail: Iterable[tuple[float, float]] = ()) -> Pixels:
-    """The position as a crosshair, and the numbers; `trail`: earlier positions and this one, px."""
+    """The position as a crosshair, and the numbers. `trail`: earlier positions and the present one, px."""
     picture = drawing.canvas(image)
     if not result.valid:
         drawing.caption(picture, f"no spot  {result.confidence:.2f}", drawing.LOST)
@@ -41,11 +41,11 @@ def looming_picture(image: Pixels, result: LoomingResult) -> Pixels:
     return picture
 
 
-def flow_picture(image: Pixels, result: FlowResult, surface: Surface | None) -> Pixels:
-    """The motion as an arrow, and what spoke for each shift."""
+def flow_picture(image: Pixels, result: FlowResult, scores: ShiftScores | None) -> Pixels:
+    """The motion as an arrow, and the correlation of each shift as an inset."""
     picture = drawing.canvas(image)
-    if surface is not None:
-        drawing.inset(picture, surface.correlation)
+    if scores is not None:
+        drawing.inset(picture, scores.correlation)
     if not result.valid:
         drawing.caption(picture, f"not measured  {result.confidence:.2f}", drawing.LOST)
         return picture

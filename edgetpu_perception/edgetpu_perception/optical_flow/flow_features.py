@@ -1,4 +1,4 @@
-"""What optical flow makes of a model's output, for the suite's own features and for Gabor energy maps."""
+"""Decoding of a model's output for optical flow: the suite's own features, and Gabor energy maps."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from edgetpu_perception.optical_flow.shift_registration import Floats, Registrat
 
 
 class FlowFeatures(Protocol):
-    """Reads one kind of model; all sizes in cells, the px of its output."""
+    """Decodes the outputs of one kind of model. Sizes are in cells, the px of its output."""
 
     search: Registration
     cell: float
     """Px of the model's input per cell."""
     independent: float
-    """Share of the features that count as independent: they overlap, and so do channels."""
+    """Independent features as a share of all: neighbours and channels overlap."""
     floor: float
-    """Standard deviation of a shift of perfect frames, cells."""
+    """Standard deviation of a shift between noise-free frames, cells."""
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> Texture:
-        """Features of one frame, from the model's outputs by name."""
+        """Decode the features of one frame from the model's outputs by name."""
         ...
 
 
 def flow_features(image: ImageInput, outputs: Sequence[TensorSpec]) -> FlowFeatures:
-    """Recognise a model by the shape of its output; ModelUnsupportedError when it is none for flow."""
+    """Recognise a model by the shape of its output; ModelUnsupportedError if it gives no features."""
     if len(outputs) == 1 and len(outputs[0].shape) == 4 and outputs[0].dtype == np.uint8:
         _, rows, columns, channels = outputs[0].shape
         pool = image.width // columns
         whole = (rows * pool, columns * pool) == (image.height, image.width)
-        if whole and channels > 1 and min(rows, columns) >= _LEAST_CELLS:
+        if whole and channels > 1 and min(rows, columns) >= _MIN_CELLS:
             return GaborMaps(outputs[0], pool)
     return BandPass(image, outputs)
 
 
 class BandPass:
-    """The graph of graphs.features: one map with its exact derivatives."""
+    """Decodes graphs.band_pass_features: one map with its exact derivatives."""
 
     cell = 1.0
     independent = 0.1
@@ -54,7 +54,7 @@ class BandPass:
     def __init__(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         self._reader = FeatureReader.of(image.height, image.width, outputs)
         _, rows, columns, _ = outputs[0].shape
-        # Half of the image, so that a shift beyond the reach of flow is seen for what it is.
+        # Half of the image, so that a shift beyond the reported range is recognised as one.
         reach_x, reach_y = min(image.width // 2, columns - 1), min(image.height // 2, rows - 1)
         self.search = Registration(
             rows,
@@ -67,64 +67,74 @@ class BandPass:
         )
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> Texture:
-        """Features of one frame, from the model's outputs by name."""
+        """Decode the features of one frame from the model's outputs by name."""
         features = self._reader.read(outputs)
         weight = features.inside.astype(np.float32)
         return self.search.describe(features.channels[:1], features.gradient[:, np.newaxis], weight)
 
 
 class GaborMaps:
-    """Rectified outputs of an oriented filter bank, uint8 [1, rows, columns, filters], pooled or not.
+    """Decodes rectified outputs of an oriented filter bank, uint8 [1, rows, columns, filters], pooled or not.
 
-    Their convolution pads the image with black, which does not move: the border is left out. The filters pass
-    brightness: each map is taken without its mean. Clipped values have no weight, and maps that are mostly
-    clipped are left out. The root brings the sizes of weak and strong responses together.
+    The border is left out: the convolution pads the image with black, which does not move. The mean of each
+    map is removed, as the filters pass brightness. Clipped values have no weight, and maps that are mostly
+    clipped are ignored. The square root makes weak and strong responses more alike.
     """
 
     def __init__(self, output: TensorSpec, pool: int) -> None:
         self._output = output
         self.cell = float(pool)
         self.independent = min(0.02 * pool, 0.1)
-        # What folds back because the maps are not smooth enough for their cells.
+        # Aliasing: the maps are not smooth enough for their cells.
         self.floor = 0.01 * pool
-        self._border = math.ceil(_GABOR_RADIUS / pool)
+        self._border = math.ceil(_GABOR_RADIUS_PX / pool)
         self._most = np.iinfo(output.dtype).max
         rows, columns = (extent - 2 * self._border - 2 for extent in output.shape[1:3])
         self.shape = rows, columns
         block = max(12 // pool, 1)
         self.search = Registration(
-            rows, columns, columns // 2, rows // 2, noise=0.1, block=block, levels=True
+            rows, columns, columns // 2, rows // 2, noise=0.1, block=block, remove_mean=True
         )
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> Texture:
-        """Features of one frame, from the model's outputs by name."""
+        """Decode the features of one frame from the model's outputs by name."""
         border = self._border
         steps = outputs[self._output.name][0, border:-border, border:-border]
         full = steps == self._most
-        useful = full.mean(axis=(0, 1)) < _MOST_FULL
+        useful = full.mean(axis=(0, 1)) < _MAX_CLIPPED_SHARE
         roots = np.sqrt(np.maximum(steps - np.float32(self._output.zero_point), 0.0)) * useful
-        maps = _filter(roots, _SMOOTH, _SMOOTH)
+        maps = _filter(roots, _SMOOTHING_TAPS, _SMOOTHING_TAPS)
         maps -= maps.mean(axis=(1, 2), keepdims=True)
-        gradient = np.stack([_filter(roots, _SLOPE, _SMOOTH), _filter(roots, _SMOOTH, _SLOPE)])
+        gradient = np.stack(
+            [
+                _filter(roots, _DERIVATIVE_TAPS, _SMOOTHING_TAPS),
+                _filter(roots, _SMOOTHING_TAPS, _DERIVATIVE_TAPS),
+            ]
+        )
         weight = (~full & useful).astype(np.float32)[1:-1, 1:-1].transpose(2, 0, 1)
         return self.search.describe(maps, gradient, weight)
 
 
-_LEAST_CELLS = 12
-"""Rows and columns below which too little is left of Gabor maps without their border."""
+_MIN_CELLS = 12
+"""Fewest rows and columns of Gabor maps.
 
-_GABOR_RADIUS = 3
-"""Of the 7x7 filters, px."""
+Derived: without their border of up to 4 cells on each side 4 remain.
+"""
 
-_MOST_FULL = 0.5
-"""Share of clipped values from which on a whole map says nothing."""
+_GABOR_RADIUS_PX = 3
+"""Radius of the 7x7 filters, px; given by the models."""
 
-# The pair of three taps whose second is the derivative of the first (Farid and Simoncelli, 2004).
-_SMOOTH = np.array([0.229879, 0.540242, 0.229879])
-_SLOPE = np.array([-0.425287, 0.0, 0.425287])
+_MAX_CLIPPED_SHARE = 0.5
+"""Share of clipped values from which on a whole map is ignored."""
+
+_SMOOTHING_TAPS = np.array([0.229879, 0.540242, 0.229879])
+"""Three taps whose derivative is _DERIVATIVE_TAPS (Farid and Simoncelli, 2004, table for 3 taps)."""
+
+_DERIVATIVE_TAPS = np.array([-0.425287, 0.0, 0.425287])
+"""Derivative that matches _SMOOTHING_TAPS."""
 
 
 def _filter(maps: Floats, across: Floats, down: Floats) -> Floats:
-    """Filter [rows, columns, channels] along x and y, without what the border spoils: [channels, ...]."""
+    """Filter [rows, columns, channels] along x and y; drop the border: [channels, rows - 2, columns - 2]."""
     filtered = cv2.sepFilter2D(maps, -1, across, down)[1:-1, 1:-1]
     return np.ascontiguousarray(filtered.transpose(2, 0, 1))

@@ -17,30 +17,38 @@ from edgetpu_perception.confidence import ramp
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures, flow_features
-from edgetpu_perception.optical_flow.shift_registration import Surface, Texture
+from edgetpu_perception.optical_flow.shift_registration import ShiftScores, Texture
 
-REACH = 9 / 32
-"""Largest shift along an axis, as a share of the image: a quarter, and an eighth of that for good measure."""
+MAX_SHIFT_SHARE = 9 / 32
+"""Largest reported shift along an axis, as a share of the image.
 
-LIKE = (0.4, 0.6)
-"""Correlation of the features at the shift: unrelated frames below the first, no doubt above the second."""
+Derived: the range asked for, a quarter, and an eighth of it as reserve.
+"""
 
-UNIQUE = (20.0, 60.0)
-"""Evidence by which the shift must stand out from the next best one."""
+CORRELATION_RANGE = (0.4, 0.6)
+"""Correlation of the features at the shift: unrelated frames up to the first, full confidence from the second
+on."""
 
-PRECISE = (0.4, 0.2)
-"""Standard deviation of the shift in cells: too little texture above the first, no doubt below the second."""
+EVIDENCE_LEAD_RANGE = (20.0, 60.0)
+"""Lead of the best shift's evidence over the next best one: no confidence up to the first, full confidence
+from the second on."""
 
-TEXTURED = (2.0, 4.0)
-"""Root mean square of the features over what rounding makes of an even surface."""
+SIGMA_RANGE_CELLS = (0.4, 0.2)
+"""Standard deviation of the shift, cells: too little texture from the first on, full confidence up to the
+second."""
 
-PEAK = 4
-"""Half the width of a peak, px of the model's input: shifts so near to the best one are no other shifts."""
+TEXTURE_RANGE = (2.0, 4.0)
+"""Root mean square of the features over that of rounding alone: no confidence up to the first, full
+confidence from the second on."""
+
+PEAK_RADIUS_PX = 4
+"""Radius of a correlation peak, px of the model's input; shifts nearer to the best one do not compete with
+it. Derived: the features vary over 3 px and more."""
 
 
 @dataclass(frozen=True)
 class FlowResult:
-    """How the content moved since the previous frame; the numbers of motion are NaN unless `valid`."""
+    """Motion of the image content since the previous frame; its numbers are NaN unless `valid`."""
 
     stamp: float
     """Time of the image, s."""
@@ -48,12 +56,13 @@ class FlowResult:
     confidence: float
     """0..1"""
     previous_stamp: float = math.nan
-    """Time of the image before it, s; NaN for the first one."""
+    """Time of the previous image, s; NaN for the first image."""
     dx: float = math.nan
-    """Right positive, px of the image handed in."""
+    """Right positive, px of the image."""
     dy: float = math.nan
-    """Down positive, px of the image handed in."""
+    """Down positive, px of the image."""
     dx_sigma: float = math.nan
+    """One standard deviation, px of the image."""
     dy_sigma: float = math.nan
 
 
@@ -63,10 +72,9 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         flow = OpticalFlow()
         result = flow.update(image, stamp)
 
-    `update` runs the model on `engine`; without one the suite's own graph runs on the CPU. Where inference is
-    somebody else's, `bind` tells what model it is, and `preprocess` and `postprocess` are the two halves of
-    `update`. The features of the frame before are kept, so each frame goes through the model once. Shifts of
-    up to 9/32 of the image along each axis are reported.
+    Shifts of up to 9/32 of the image along each axis are reported. The features of the previous frame are
+    kept, so each frame goes through the model once. If inference runs elsewhere, use `bind`, `preprocess` and
+    `postprocess` instead of `update`.
     """
 
     def __init__(
@@ -81,19 +89,19 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         Raises ModelUnsupportedError for an engine with another model.
         """
         super().__init__(camera, min_confidence)
-        self.surface: Surface | None = None
-        """What spoke for each shift in the last comparison."""
+        self.surface: ShiftScores | None = None
+        """Scores of all whole shifts in the last comparison; None if there was none."""
         self._features: FlowFeatures | None = None
         self._last: tuple[Frame, Texture] | None = None
         self._use_engine(engine)
 
     @property
     def model(self) -> str:
-        """Name of the suite's own graph for it; the visual compass has the same one."""
+        """Name of the suite's own graph; the visual compass uses the same one."""
         return features.name()
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
-        """Understand the suite's own features, of any size and order, and the maps of the gabor models."""
+        """Accept the suite's own features, of any size and order, and the maps of Gabor models."""
         self._features = flow_features(image, outputs)
         self.reset()
 
@@ -103,7 +111,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         self.surface = None
 
     def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> FlowResult:
-        """Second half of `update`: make the result of a frame and the model's outputs by name."""
+        """Second half of `update`: make the result from a frame and the model's outputs by name."""
         bound = self._bound_input()
         assert self._features is not None
         texture = self._features.read(outputs)
@@ -126,15 +134,16 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         row, column = divmod(int(surface.evidence.argmax()), surface.evidence.shape[1])
         shift = search.refine(first, second, column - search.reach_x, row - search.reach_y)
         dx_sigma, dy_sigma = (math.hypot(s, decoder.floor) for s in (shift.dx_sigma, shift.dy_sigma))
-        peak = max(round(PEAK / decoder.cell), 2)
+        peak = max(round(PEAK_RADIUS_PX / decoder.cell), 2)
+        lead = _evidence_lead(surface.evidence, row, column, peak)
         confidence = (
-            ramp(search.loudness(first, second, row, column), *TEXTURED)
-            * ramp(float(surface.correlation[row, column]), *LIKE)
-            * ramp(_lead(surface.evidence, row, column, peak) * decoder.independent, *UNIQUE)
-            * ramp(-max(dx_sigma, dy_sigma), -PRECISE[0], -PRECISE[1])
+            ramp(search.texture_over_rounding(first, second, row, column), *TEXTURE_RANGE)
+            * ramp(float(surface.correlation[row, column]), *CORRELATION_RANGE)
+            * ramp(lead * decoder.independent, *EVIDENCE_LEAD_RANGE)
+            * ramp(-max(dx_sigma, dy_sigma), -SIGMA_RANGE_CELLS[0], -SIGMA_RANGE_CELLS[1])
         )
         x_cells, y_cells = image.width / decoder.cell, image.height / decoder.cell
-        near = abs(shift.dx) <= REACH * x_cells and abs(shift.dy) <= REACH * y_cells
+        near = abs(shift.dx) <= MAX_SHIFT_SHARE * x_cells and abs(shift.dy) <= MAX_SHIFT_SHARE * y_cells
         if not near or confidence < self.min_confidence:
             return FlowResult(frame.stamp, False, confidence if near else 0.0, last.stamp)
         x_px, y_px = frame.width / x_cells, frame.height / y_cells
@@ -154,8 +163,8 @@ def _view(frame: Frame) -> tuple[object, ...]:
     return frame.image_width, frame.image_height, frame.region
 
 
-def _lead(evidence: NDArray[np.float32], row: int, column: int, peak: int) -> float:
-    """By how much the evidence at the best shift exceeds that of every shift not so near to it, in cells."""
+def _evidence_lead(evidence: NDArray[np.float32], row: int, column: int, peak: int) -> float:
+    """Evidence at the best shift minus the largest one farther than `peak` cells from it."""
     best = float(evidence[row, column])
     near = (slice(max(row - peak, 0), row + peak + 1), slice(max(column - peak, 0), column + peak + 1))
     kept = evidence[near].copy()

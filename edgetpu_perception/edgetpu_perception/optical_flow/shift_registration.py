@@ -1,4 +1,4 @@
-"""Registration of two feature maps by a shift: a search over all shifts by FFT, then a least-squares step."""
+"""Registration of two feature maps by a shift: search over all shifts by FFT, then a least-squares step."""
 
 from __future__ import annotations
 
@@ -15,50 +15,53 @@ from edgetpu_perception.optical_flow.image_noise import ImageNoise
 
 Floats = NDArray[np.float32]
 
-TINY = np.float32(1e-6)
-"""Keeps empty maps from dividing by zero; far below what one step of an 8-bit output adds to an energy."""
+MIN_ENERGY = np.float32(1e-6)
+"""Added to energies so that empty maps do not divide by zero.
+
+Derived: far below (1 step of an 8-bit output)^2 = 0.035.
+"""
 
 _UNKNOWNS = 3
-"""Of the least squares: dx, dy, contrast."""
+"""Unknowns of the least squares: dx, dy, contrast."""
 
 _DIAGONAL = np.diag_indices(_UNKNOWNS)
 
-_IMAGES = 8
-"""So often the noise of one image is in a doubled difference of two: in variance."""
+_NOISE_VARIANCES = 8
+"""Variance of a doubled difference of two images over the noise variance of one. Derived: 2**2 * 2."""
 
-MOST_NOISE = 0.7
-"""Share of a sum of squares up to which it is believed to be noise."""
+MAX_NOISE_SHARE = 0.7
+"""Largest share of a sum of squares that is taken off as noise."""
 
 
 @dataclass(frozen=True)
 class Texture:
-    """A frame's features, made ready once for all comparisons they take part in."""
+    """Features of a frame, prepared once for all comparisons."""
 
     maps: Floats
     """[channels, rows, columns]"""
     gradient: Floats
     """Derivatives of the maps to x and y: [2, channels, rows, columns]."""
     weight: Floats
-    """1 where features can be trusted, 0 where they are clipped; of a shape that broadcasts to the maps."""
+    """1 for usable features, 0 for clipped ones; of a shape that broadcasts to the maps."""
     spectra: tuple[Any, ...]
-    """Of each map, as OpenCV packs them."""
+    """Fourier transform of each map, in OpenCV's packed format."""
     energy: Floats
-    """Sum of the squares that are in both views after each shift: [2 reach_y + 1, 2 reach_x + 1]."""
+    """Sum of squares over the overlap after each shift: [2 reach_y + 1, 2 reach_x + 1]."""
 
 
 @dataclass(frozen=True)
-class Surface:
-    """What speaks for each whole shift (dx, dy) of the content; indexed [reach_y + dy, reach_x + dx]."""
+class ShiftScores:
+    """Scores of each whole shift (dx, dy) of the content, indexed [reach_y + dy, reach_x + dx]."""
 
     correlation: Floats
     """Normalised over the overlap, -1..1."""
     evidence: Floats
-    """Twice the log of the likelihood ratio to unrelated frames, as if all features were independent."""
+    """Twice the log-likelihood ratio to unrelated frames, as if all features were independent."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """A shift to a fraction of a px, and its standard deviations."""
+    """A shift with subpixel precision and its standard deviations, px of the maps."""
 
     dx: float
     dy: float
@@ -67,7 +70,7 @@ class Shift:
 
 
 class Registration:
-    """Registers maps of one size by a shift up to a reach."""
+    """Registers maps of one size by shifts of up to `reach_x` and `reach_y` px."""
 
     def __init__(
         self,
@@ -80,22 +83,22 @@ class Registration:
         block: int = 12,
         roughness: float = 0.0,
         image_noise: ImageNoise | None = None,
-        levels: bool = False,
+        remove_mean: bool = False,
     ) -> None:
-        """`reach_x`, `reach_y`: the largest shift looked at, px; less than the size of the maps.
+        """`reach_x`, `reach_y`: largest shift searched, px; less than the size of the maps.
 
         `noise`: standard deviation of a feature from rounding alone. `block`: distance at which errors of
         features are independent, px. `roughness`: variance of a derivative of the features per variance of
-        the features when the image is white noise; 0: not known. `image_noise`: what such noise does to
-        features; None: not known.
-        `levels`: the mean of a map changes with what is in view.
+        the features for white image noise; 0 if unknown. `image_noise`: effect of such noise on features;
+        None if unknown.
+        `remove_mean`: take the maps without their mean, which changes with the view.
         """
         self.reach_x, self.reach_y = reach_x, reach_y
         self._noise = noise
-        self._block, self._roughness, self._levels = block, roughness, levels
+        self._block, self._roughness, self._remove_mean = block, roughness, remove_mean
         self._image_noise = image_noise
         self._dx, self._dy = np.arange(-reach_x, reach_x + 1), np.arange(-reach_y, reach_y + 1)
-        # So much larger that no shift within reach wraps around.
+        # Padded so that no shift within reach wraps around.
         self._padded = np.zeros((_dft_size(rows + reach_y), _dft_size(columns + reach_x)), np.float32)
         self._top, self._bottom = np.maximum(0, -self._dy), np.minimum(rows, rows - self._dy)
         self._left, self._right = np.maximum(0, -self._dx), np.minimum(columns, columns - self._dx)
@@ -103,7 +106,7 @@ class Registration:
         self._overlap: Floats = overlap.astype(np.float32)
 
     def describe(self, maps: Floats, gradient: Floats, weight: Floats) -> Texture:
-        """Make one frame's features ready for `compare` and `refine`; see Texture for the shapes."""
+        """Prepare a frame's features for `compare` and `refine`; see Texture for the shapes."""
         rows, columns = maps.shape[1:]
         spectra = []
         for plane in maps:
@@ -111,61 +114,64 @@ class Registration:
             spectra.append(cv2.dft(self._padded, nonzeroRows=rows))
         return Texture(maps, gradient, weight, tuple(spectra), self._energy(maps))
 
-    def compare(self, first: Texture, second: Texture) -> Surface:
-        """What speaks for each shift of the content from the first frame to the second."""
+    def compare(self, first: Texture, second: Texture) -> ShiftScores:
+        """Score all shifts of the content from the first frame to the second."""
         cross: Any = 0.0
         for before, after in zip(first.spectra, second.spectra, strict=True):
             cross = cross + cv2.mulSpectrums(after, before, 0, conjB=True)
         products = cv2.idft(cross, flags=cv2.DFT_REAL_OUTPUT | cv2.DFT_SCALE)
-        # A shift leaves of the second frame what the opposite shift leaves of the first.
+        # The overlap in the second frame is that of the opposite shift in the first.
         energy = first.energy * second.energy[::-1, ::-1]
-        correlation = products[self._dy][:, self._dx] / np.sqrt(energy + TINY)
+        correlation = products[self._dy][:, self._dx] / np.sqrt(energy + MIN_ENERGY)
         np.clip(correlation, -0.9999, 0.9999, out=correlation)
         evidence = np.log1p(-np.square(np.maximum(correlation, 0)))
         evidence *= self._overlap * np.float32(-len(first.maps))
-        return Surface(correlation, evidence)
+        return ShiftScores(correlation, evidence)
 
-    def loudness(self, first: Texture, second: Texture, row: int, column: int) -> float:
-        """Root mean square of the weaker frame's features in the overlap, over what rounding alone makes.
+    def texture_over_rounding(self, first: Texture, second: Texture, row: int, column: int) -> float:
+        """Root mean square of the weaker frame's features in the overlap, over that of rounding alone.
 
-        The overlap is that of the shift at this place of the surface.
+        `row`, `column`: index of the shift in ShiftScores.
         """
         energy = min(first.energy[row, column], second.energy[-1 - row, -1 - column])
         return math.sqrt(energy / (self._overlap[row, column] * len(first.maps))) / self._noise
 
     def refine(self, first: Texture, second: Texture, dx: int, dy: int) -> Shift:
-        """Least squares from a whole shift, which is right to about 1 px, to the true one.
+        """Refine a whole shift, which must be right to about 1 px, by least squares.
 
-        The mean of both frames' gradients makes one step exact to second order (Benhimane and Malis, 2004);
-        the contrast may change by an unknown factor. Noise makes gradients look larger than they are, which
-        is taken off by its amount in the residual (errors in variables). For the sigmas, residuals of
-        neighbouring features are not taken for independent but summed over blocks first (a cluster-robust
-        covariance), so that what deforms or moves on its own counts as noise does. Often a few blocks have
-        most of the texture, and such a sum may be small by chance: the sigmas are at least those of noise as
-        large as the residual and everywhere alike.
+        The mean of both frames' gradients makes one step exact to second order (Benhimane and Malis, 2004).
+        The contrast may change by an unknown factor. Noise makes gradients look larger than they are; this
+        bias is removed by the amount of noise in the residual (errors in variables).
+
+        For the sigmas, residuals are first summed over blocks (a cluster-robust covariance), as neighbours
+        are not independent; deformation and independent motion then count like noise. If a few blocks have
+        most of the texture, such a sum may be small by chance. Therefore the sigmas are at least those of
+        white noise as large as the residual.
         """
         terms, residual = _equations(first, second, dx, dy)
-        if self._levels:
+        if self._remove_mean:
             terms -= terms.mean(axis=(2, 3), keepdims=True)
             residual -= residual.mean(axis=(1, 2), keepdims=True)
         flat = terms.reshape(3, -1)
         normal = (flat @ flat.T).astype(np.float64)
-        normal[_DIAGONAL] += TINY
+        normal[_DIAGONAL] += MIN_ENERGY
         right = (flat @ residual.ravel()).astype(np.float64)
         if self._roughness:
             unexplained = float(np.square(residual).sum() - right @ np.linalg.solve(normal, right))
             noise = np.array([self._roughness, self._roughness, 1.0]) * unexplained / 4
-            normal[_DIAGONAL] -= np.minimum(noise, MOST_NOISE * np.diag(normal))
+            normal[_DIAGONAL] -= np.minimum(noise, MAX_NOISE_SHARE * np.diag(normal))
         inverse = np.linalg.inv(normal)
         step = inverse @ right
         residual += _third_order(terms, step)
         influence = (inverse[:2].astype(np.float32) @ flat).reshape(terms[:2].shape)
         step = inverse @ (flat @ residual.ravel())
         residual -= (step.astype(np.float32) @ flat).reshape(residual.shape)
-        # Where frames fit better than rounding lets them, it is by chance.
-        least = _IMAGES * self._noise**2 * np.diag(inverse)[:2]
+        # Frames that fit better than their rounding allows do so by chance.
+        least = _NOISE_VARIANCES * self._noise**2 * np.diag(inverse)[:2]
         if self._image_noise is not None:
-            least = np.maximum(least, self._image_noise.variance(influence[:, 0], residual[0], _IMAGES))
+            least = np.maximum(
+                least, self._image_noise.variance(influence[:, 0], residual[0], _NOISE_VARIANCES)
+            )
         influence *= residual
         variance = np.maximum(_spread(_block_sums(influence, self._block)), least)
         dx_sigma, dy_sigma = np.sqrt(variance).tolist()
@@ -180,9 +186,9 @@ class Registration:
 
 
 def _equations(first: Texture, second: Texture, dx: int, dy: int) -> tuple[Floats, Floats]:
-    """What is left of the shift and how the maps depend on it: [dx, dy, contrast; ...] and the difference.
+    """Derivatives with respect to dx, dy and contrast, [3, channels, ...], and the difference of the frames.
 
-    Both for the sum of the frames instead of their mean, that is doubled.
+    Both are doubled: they belong to the sum of the frames, not to their mean.
     """
     a, b = _overlap(first.maps.shape[1], dy), _overlap(first.maps.shape[2], dx)
     here, there = (..., a[0], b[0]), (..., a[1], b[1])
@@ -198,7 +204,7 @@ def _equations(first: Texture, second: Texture, dx: int, dy: int) -> tuple[Float
 
 
 def _spread(sums: Floats) -> NDArray[np.float64]:
-    """Variance of the totals of [2, blocks], widened so that few blocks do not feign a small sigma."""
+    """Variance of the totals of [2, blocks], widened for small numbers of blocks."""
     blocks = sums.shape[1]
     freedom = max(blocks - _UNKNOWNS, 1)
     # The quantile at one sigma of Student's t (Cornish and Fisher, 1938).
@@ -209,7 +215,7 @@ def _spread(sums: Floats) -> NDArray[np.float64]:
 
 
 def _third_order(terms: Floats, step: NDArray[np.float64]) -> Floats:
-    """What is missing in the difference of the frames because the step is not small: (e grad)^3 / 12."""
+    """Third-order term of the difference of the frames, for steps that are not small: (e grad)^3 / 12."""
     ex, ey, _ = step
     along, across, both = ex * ex / 12, ey * ey / 12, ex * ey / 24
     middle = -2 * (along + across)
@@ -219,7 +225,7 @@ def _third_order(terms: Floats, step: NDArray[np.float64]) -> Floats:
 
 
 def _overlap(size: int, shift: int) -> tuple[slice, slice]:
-    """Where the content that stays in view is, before and after the shift."""
+    """Range of the content that stays in view, before and after the shift."""
     low, high = max(0, -shift), min(size, size - shift)
     return slice(low, high), slice(low + shift, high + shift)
 
@@ -241,5 +247,5 @@ def _blocks(size: int, side: int) -> Floats:
 
 
 def _dft_size(least: int) -> int:
-    """A size that OpenCV transforms fast: multiples of 16 are much better than those it calls optimal."""
+    """A size that OpenCV transforms fast: multiples of 16 are much faster than its optimal sizes."""
     return 16 * cv2.getOptimalDFTSize(-(-least // 16))
