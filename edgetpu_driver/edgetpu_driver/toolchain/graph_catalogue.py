@@ -3,7 +3,9 @@
 A package registers its families with an entry point of the group "edgetpu.graphs" that names a tuple of
 GraphFamily:
 
-    entry_points={"edgetpu.graphs": ["edgetpu_perception = edgetpu_perception.graphs.families:FAMILIES"]}
+    [options.entry_points]
+    edgetpu.graphs =
+        edgetpu_perception = edgetpu_perception.graphs.families:FAMILIES
 """
 
 from __future__ import annotations
