@@ -75,7 +75,7 @@ build_inputs() {
   find package.xml CMakeLists.txt edgetpu_*/{package.xml,CMakeLists.txt} edgetpu_*/setup.cfg edgetpu_msgs/{msg,srv} -type f -print0 |
     sort -z | xargs -0 sha256sum
   command -v python3
-  printf '%s\n' "${AMENT_PREFIX_PATH:-}" "$root"
+  printf '%s\n' "${AMENT_PREFIX_PATH:-}" "$root" | sed "s#$root/install/[^:]*:*##g"
 }
 
 build_packages() {
@@ -87,7 +87,7 @@ build_packages() {
   [ ! -d install/edgetpu_driver ] || rm -rf install build/edgetpu_*
   # Links to files that are gone, and the folders they were alone in.
   [ ! -d install ] || { find install -xtype l -delete; find install -type d -empty -delete; }
-  say "building the packages with colcon (one to six minutes the first time, seconds after that)"
+  say "building the packages for ROS 2 $ROS_DISTRO with colcon (one to six minutes the first time, seconds after that)"
   run_logged "colcon build failed" "(\[ *[0-9]+%\]|Starting >>>|Finished <<<) .*" colcon build --symlink-install \
     --event-handlers console_direct+ --cmake-args "-DPython3_EXECUTABLE=$(command -v python3)"
   printf '%s\n' "$wanted" >install/.complete
@@ -97,9 +97,7 @@ mkdir -p build
 exec 9>build/.setup.lock
 flock 9
 
-if [ -n "${ROS_DISTRO:-}" ] && [ "${VIRTUAL_ENV:-}" != "$root/.venv" ]; then
-  say "using the ROS 2 $ROS_DISTRO that is sourced"
-else
+if [ -z "${ROS_DISTRO:-}" ] || [ "${VIRTUAL_ENV:-}" = "$root/.venv" ]; then
   make_venv
   unset ROS_DISTRO
 fi
