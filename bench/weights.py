@@ -132,7 +132,7 @@ def _tiled_product(*, own_places: bool) -> float:
     model = backend.parse(Path("dense.tflite"), dense.build(_TILE))
     shared = partial(StickEngine, tpu, model.source, model.sidecars)
     attach = partial(backend.attach, model) if own_places else shared
-    product = MatMul(attach(), another=attach)
+    product = MatMul(attach(), engine_factory=attach)
     product.set_weights(np.ones((4 * _TILE, 4 * _TILE)), rescale_rows=True)
     for _ in range(2):  # the second finds in memory what the first left there
         start = stick.clock.monotonic()

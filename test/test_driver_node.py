@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
@@ -27,6 +28,7 @@ from std_srvs.srv import Trigger
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.nodes import driver_node
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
@@ -114,6 +116,22 @@ class TestWeightServices:
         accepted = graph.call(MatMul, "/edgetpu/matmul", accept_clipping=True, **request)
         assert (accepted.success, accepted.clipped, accepted.saturated) == (True, 1, 1)
 
+    def test_matmul_on_a_model_of_two_layers_answers_bad_model_whatever_the_inputs(
+        self, graph: Any, model_dir: Path
+    ) -> None:
+        builder = GraphBuilder("layers")
+        x = builder.input("x", (1, 4), np.int8, scale=1.0, zero_point=0)
+        for _ in range(2):
+            x = builder.fully_connected(x, np.eye(4, dtype=np.int8), 1.0, scale=1.0, zero_point=0)
+        builder.output(x)
+        file = model_dir / "layers.tflite"
+        file.write_bytes(builder.build())
+        assert graph.call(LoadModel, "/edgetpu/load_model", model="layers").success
+        refused = graph.call(MatMul, "/edgetpu/matmul", model="layers", inputs=[])
+        assert graph.call(UnloadModel, "/edgetpu/unload_model", name="layers").success
+        file.unlink()
+        assert (refused.success, refused.error.value) == (False, ErrorCode.BAD_MODEL)
+
     @pytest.mark.parametrize(
         ("weights", "fields", "code"),
         [
@@ -122,6 +140,7 @@ class TestWeightServices:
             ((1.0, 2.0), {"shape": [3, 3]}, ErrorCode.BAD_INPUT),
             ((), {"shape": []}, ErrorCode.BAD_INPUT),
             ((1.0, 2.0), {"model": "nobody"}, ErrorCode.UNKNOWN_MODEL),
+            ((), {"model": "nobody", "shape": []}, ErrorCode.UNKNOWN_MODEL),
             ((1.0, 2.0), {"tensor": "bias"}, ErrorCode.BAD_INPUT),
             ((1.0, 2.0), {"rescale_rows": True}, ErrorCode.BAD_MODEL),
             ((1.0, 200.0), {}, ErrorCode.REFUSED),

@@ -364,8 +364,9 @@ class TestProducts:
             expected = matrix @ np.tile(self.VECTOR, 2)
             assert np.linalg.norm(product.outputs - expected) < 0.02 * np.linalg.norm(expected)
         stick_host.refresh()
-        # Tiles beyond the copies share the model's place; the one set last is still there for the first pass.
-        in_turn = {0: 3 * 2 * 4 - 1, 1: 3 * 2 * 3 - 1, 3: 0}
+        # Tiles beyond the copies share the model's region, and are uploaded once for all passes; the one set
+        # last is still there for the first product.
+        in_turn = {0: 3 * 4 - 1, 1: 3 * 3 - 1, 3: 0}
         assert stick_host.status().readings.uploads == 4 + in_turn[copies]
 
 

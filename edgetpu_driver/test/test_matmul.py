@@ -71,7 +71,7 @@ def on_stick(stick: VirtualEdgeTpu) -> Iterator[MatMul]:
         def another() -> StickEngine:
             return StickEngine(tpu, model, SidecarFiles(GRAPH))
 
-        yield MatMul(another(), another=another)
+        yield MatMul(another(), engine_factory=another)
 
 
 @pytest.fixture(params=["cpu", "stick"])

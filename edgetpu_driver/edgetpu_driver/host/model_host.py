@@ -177,7 +177,7 @@ class ModelHost:
             engine, opening = self._engine_to_run(name, entry)
             with self._timed(opening):
                 matmul = self._matrix(entry, engine).product(entry.last_weights)
-                product = request.ask(matmul)
+                product = request.apply(matmul)
             return replace(product, weights_version=entry.weights_version)
 
     def set_weights(self, name: str, request: WeightRequest) -> WeightResult:

@@ -38,14 +38,21 @@ class ProductRequest:
     """What to multiply by the weights of a model; see MatMul.multiply."""
 
     inputs: NDArray[np.floating[Any]]
+    """[columns], or [batch, columns] in any shape."""
+    batch: int = 1
+    """Number of vectors."""
     input_scale: float | None = None
     accept_clipping: bool = False
     passes: int = 1
 
-    def ask(self, matmul: MatMul) -> Product:
-        """Have it multiplied."""
+    def apply(self, matmul: MatMul) -> Product:
+        """Multiply. Raises InputError where the number of values is no multiple of the batch."""
+        if not self.inputs.size or self.inputs.size % self.batch:
+            raise InputError(
+                f"expected inputs for a batch of {self.batch} vectors; got {self.inputs.size} values"
+            )
         return matmul.multiply(
-            self.inputs,
+            self.inputs if self.batch == 1 else self.inputs.reshape(self.batch, -1),
             input_scale=self.input_scale,
             accept_clipping=self.accept_clipping,
             passes=self.passes,
@@ -59,11 +66,11 @@ class HostedMatrix:
     model itself are to give outputs without any.
     """
 
-    def __init__(self, engine: SwappableEngine, another: Callable[[], SwappableEngine]) -> None:
+    def __init__(self, engine: SwappableEngine, engine_factory: Callable[[], SwappableEngine]) -> None:
         """ModelUnsupportedError when the model is not a Dense one."""
         self.engine = engine
         self._plain = MatMul(engine)
-        self._another = another
+        self._engine_factory = engine_factory
         self._own: MatMul | None = None
         self._request: WeightRequest | None = None
         """What the own engines hold."""
@@ -71,7 +78,7 @@ class HostedMatrix:
     def set_weights(self, request: WeightRequest) -> WeightResult:
         """Put weights on the own engines, in as many tiles as it takes; see MatMul.set_weights."""
         if self._own is None:
-            self._own = MatMul(self._another(), another=self._another)
+            self._own = MatMul(self._engine_factory(), engine_factory=self._engine_factory)
         swap = self._own.set_weights(
             request.weights, accept_clipping=request.accept_clipping, rescale_rows=request.rescale_rows
         )

@@ -1,10 +1,4 @@
-"""A real matrix times vectors on Dense models: padded or cut into tiles, scaled into eight bits and back.
-
-What a step of the input is worth is chosen for every vector; what one of the output is worth follows.
-Passes beyond the first repeat a product with what rounding took from the inputs before added to them, at
-another input scale, so that the rounding of inputs and of outputs averages out. What rounding took from the
-weights remains. (Splitting numbers into high and low bytes does not help: each product is rounded to 8 bits.)
-"""
+"""A real matrix times vectors on engines of this process: set at any time, multiplied by any vector."""
 
 from __future__ import annotations
 
@@ -12,7 +6,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isqrt, prod, sqrt
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,24 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 from edgetpu_driver.compiled_model import PARAMETER_MEMORY_BYTES
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.engines.protocol import SwappableEngine
-from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError, ModelUnsupportedError
-from edgetpu_driver.matrix.tiles import (
-    OUTPUT_HEADROOM,
-    Tile,
-    checked_steps,
-    cut,
-    refuse_clipping,
-    rescaled_tile,
-    tile_as_compiled,
-)
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.errors import ClippingError, InputError
+from edgetpu_driver.matrix import products
+from edgetpu_driver.matrix.dense_model import DenseModel
+from edgetpu_driver.matrix.engine_tiles import EngineTiles
+from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan, plan_of_file
+from edgetpu_driver.matrix.products import ProductBatch
+from edgetpu_driver.matrix.scaling import RowGains
+from edgetpu_driver.weights.quantisation import INT8_MAX, clipping_error
+from edgetpu_driver.weights.replacement import WeightResult
 
 MAX_PASSES = 64
-
-_COARSER = 1.5  # scale of the next attempt where outputs left their range
-_ATTEMPTS = 80  # from the finest scale there is to one at which no input has any effect
-_DITHER = 0.25  # by how much input scales of later passes differ
-_GOLDEN_RATIO = (sqrt(5) - 1) / 2
+"""Most repetitions of a product: beyond 8 little is left to gain, see docs/weights.md."""
 
 
 @dataclass(frozen=True)
@@ -58,38 +45,15 @@ class Product:
     """Number of outputs that reached the end of their range, and may be farther out; 0 unless accepted."""
 
 
-class _Flags(NamedTuple):
-    accept_clipping: bool
-    rescale_rows: bool
-    fill_rows: bool = True
-
-
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """The means of all passes, vector by vector."""
-
-    outputs: NDArray[np.float64]
-    """[B, M]"""
-    added: NDArray[np.float64]
-    """[B, passes]: mean square of what each pass changed."""
-    clipped: NDArray[np.int64]
-    saturated: NDArray[np.int64]
-
-    def replace(self, which: NDArray[np.bool_], other: _Sums) -> None:
-        """Take those vectors from another product."""
-        self.outputs[which], self.added[which] = other.outputs, other.added
-        self.clipped[which], self.saturated[which] = other.clipped, other.saturated
-
-
 class MatMul:
-    """A matrix that can be swapped at any time, on one Dense model or several of the same size.
+    """A matrix that can be replaced at any time, on one Dense model or several of the same size.
 
         product = MatMul(engine)
         product.set_weights(matrix)
         y = product.multiply(x).outputs
 
     engine: runs a Dense model, on a stick or on the CPU; none: the suite's own of `size` rows, on the CPU.
-    another: makes engines for the tiles of a larger matrix; without it no larger matrix is taken.
+    engine_factory: makes engines for the tiles of a larger matrix; without it no larger matrix is taken.
     Until weights are set, the model's own are multiplied by. Calls from several threads are serialised.
     Raises ModelUnsupportedError for a model that does anything but multiply by one matrix, such as to add a
     bias, and for one without an 8-bit input and output of either sign.
@@ -100,43 +64,31 @@ class MatMul:
         engine: SwappableEngine | None = None,
         *,
         size: int = 256,
-        another: Callable[[], SwappableEngine] | None = None,
+        engine_factory: Callable[[], SwappableEngine] | None = None,
     ) -> None:
         if engine is None:
-            another = another or _cpu_engines(size)
-            engine = another()
-        if len(engine.inputs) != 1 or len(engine.outputs) != 1:
-            raise ModelUnsupportedError("expected a Dense model, with one input and one output")
-        tensor = engine.weight_tensor()
-        if (
-            tensor.shape != (prod(engine.outputs[0].shape), prod(engine.inputs[0].shape))
-            or not tensor.is_pure_matmul
-        ):
-            raise ModelUnsupportedError(
-                "expected a Dense model, which only multiplies by a matrix of outputs by inputs; got one "
-                f"that does something else too, or other weights: {tensor.operator} {list(tensor.shape)}"
-            )
-        (self._input,), (self._output,) = engine.inputs, engine.outputs
-        self._in_steps, self._out_steps = (checked_steps(spec) for spec in (self._input, self._output))
-        self.tile_shape = prod(self._output.shape), prod(self._input.shape)
+            engine_factory = engine_factory or _cpu_engines(size)
+            engine = engine_factory()
+        self._dense = DenseModel.of_engine(engine)
+        self.tile_shape = self._dense.rows, self._dense.columns
         """Rows and columns of the model."""
-        self._engines = [engine]
-        self._another = another
+        self._plan = plan_of_file(self._dense)
+        self._tiles = EngineTiles([engine], engine_factory, loaded=self._plan.tiles[0])
+        self._takes_tiles = engine_factory is not None
         self._lock = threading.Lock()
         self._version = 0
-        rows, columns = self.tile_shape
-        self._tiles: tuple[Tile, ...] = (Tile(engine, slice(0, rows), slice(0, columns), None, 0.0),)
         self._matrix: NDArray[np.float32] | None = None
-        self._flags = _Flags(accept_clipping=False, rescale_rows=False)
-        self._stale = False
-        self.shape = self.tile_shape
-        """Rows M and columns K of the matrix in force."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows M and columns K of the present matrix."""
+        return self._plan.shape
 
     @property
     def most_tiles(self) -> int:
-        """How many tiles a matrix may have."""
+        """How many tiles a matrix may have: as many as fit into the chip's parameter memory."""
         fit = PARAMETER_MEMORY_BYTES // DenseLayout.bytes_of(*self.tile_shape)
-        return max(1, fit) if self._another is not None else 1
+        return max(1, fit) if self._takes_tiles else 1
 
     @property
     def largest_shape(self) -> tuple[int, int]:
@@ -159,20 +111,15 @@ class MatMul:
         if values.ndim != 2 or 0 in values.shape:
             raise InputError(f"expected a matrix [M, K]; got shape {list(np.shape(matrix))}")
         self._check_fits((values.shape[0], values.shape[1]))
-        flags = _Flags(accept_clipping, rescale_rows)
+        options = PlanOptions(rescale_rows, RowGains.UP, accept_clipping=accept_clipping)
         with self._lock:
             if not (accept_clipping or rescale_rows) and np.any(np.array(values.shape) > self.tile_shape):
-                refuse_clipping(self._engines[0], values)
-            try:
-                tiles, swap = self._assign(values, flags)
-            except EdgeTpuError:
-                self._stale = True
-                self._restore()
-                raise
-            self._matrix, self._flags, self._stale = values, flags, False
-            self._tiles, self.shape = tiles, (values.shape[0], values.shape[1])
+                _refuse_clipping(self._dense, values)
+            plan = make_plan(values, self._dense, options)
+            swaps = self._tiles.hold(plan)
+            self._plan, self._matrix = plan, values
             self._version += 1
-            return replace(swap, version=self._version)
+            return self._total(plan, swaps)
 
     def multiply(
         self,
@@ -186,113 +133,66 @@ class MatMul:
 
         input_scale: real value of one input step; by default, for each vector, the finest that clips neither
         inputs nor outputs. accept_clipping: clip what a given scale cannot hold, not refuse it. passes:
-        repetitions that average out what rounding takes, at most 64. Raises InputError, ClippingError,
-        DeviceError.
+        repetitions that average out rounding, at most 64. Raises InputError, ClippingError, DeviceError.
         """
         vectors = self._vectors(inputs, input_scale, passes)
         batch = np.atleast_2d(vectors)
         with self._lock:
-            if self._stale:
-                self._restore(raising=True)
-            fixed = np.full((len(batch), 1), input_scale or 0.0)
-            scales = fixed if input_scale else self._fitting_scales(batch)
-            sums = self._average(batch, scales, passes)
-            if input_scale and sums.saturated.any() and self._unfill():
-                sums = self._average(batch, scales, passes)
-            if not input_scale:
-                self._coarsen(batch, scales, sums)
-            clipped, saturated = int(sums.clipped.sum()), int(sums.saturated.sum())
-            if (clipped or saturated) and not accept_clipping:
-                raise ClippingError(
-                    f"expected an input scale that holds inputs and outputs; with {input_scale:g}, {clipped} "
-                    f"inputs are out of range, and {saturated} outputs",
-                    clipped + saturated,
-                )
-            largest = float(np.abs(sums.outputs).max(initial=0.0))
+            result = self._tiles.run(products.multiply(self._plan, batch, passes, input_scale))
+            if input_scale and result.saturated.any() and self._undo_gains():
+                result = self._tiles.run(products.multiply(self._plan, batch, passes, input_scale))
+            if not accept_clipping:
+                _refuse_clipped(result, input_scale)
+            largest = float(np.abs(result.outputs).max(initial=0.0))
             if largest > float(np.finfo(np.float32).max):
                 raise InputError(f"expected a product that float32 holds; it is up to {largest:.3g}")
             return Product(
-                sums.outputs.astype(np.float32).reshape((*vectors.shape[:-1], self.shape[0])),
-                clipped,
-                float(scales.max()),
-                np.sqrt(sums.added.mean(axis=0)).astype(np.float32),
+                result.outputs.astype(np.float32).reshape((*vectors.shape[:-1], self.shape[0])),
+                int(result.clipped.sum()),
+                float(result.scales.max()),
+                np.sqrt(result.changes.mean(axis=0)).astype(np.float32),
                 self._version,
-                saturated,
+                int(result.saturated.sum()),
             )
 
     def _check_fits(self, shape: tuple[int, int]) -> None:
         count = prod(-(-size // most) for size, most in zip(shape, self.tile_shape, strict=True))
         if count > self.most_tiles:
             rows, columns = self.tile_shape
-            limit = (
-                f"{self.most_tiles} tiles of {rows} x {columns}, such as {list(self.largest_shape)}"
-                if self._another is not None
-                else f"{rows} x {columns}"
-            )
+            limit = f"{rows} x {columns}"
+            if self._takes_tiles:
+                limit = f"{self.most_tiles} tiles of {limit}, such as {list(self.largest_shape)}"
             raise InputError(f"expected a matrix of at most {limit}; got {list(shape)}")
 
-    def _assign(self, matrix: NDArray[np.float32], flags: _Flags) -> tuple[tuple[Tile, ...], WeightResult]:
-        tiles, swaps = [], []
-        scales = np.zeros(matrix.shape[0], np.float32)
-        # The first comes last: until then its engine holds the model's own weights, which nothing else does.
-        for index, (rows, columns) in reversed([*enumerate(cut(matrix.shape, self.tile_shape))]):
-            part = matrix[rows, columns]
-            tile = self._tile(index, part, rows, columns, flags)
-            swap = tile.engine.set_weights(
-                WeightRequest(
-                    part,
-                    accept_clipping=flags.accept_clipping,
-                    rescale_rows=flags.rescale_rows,
-                    row_gains=tile.gains,
-                )
-            )
-            scales[rows] = np.maximum(scales[rows], swap.row_scales)
-            tiles.append(tile)
-            swaps.append((swap, part.size))
-        total = WeightResult(
-            version=0,
+    def _total(self, plan: MatrixPlan, swaps: list[tuple[Tile, WeightResult]]) -> WeightResult:
+        """What setting all tiles did, in the unit of the matrix."""
+        scales = np.zeros(plan.shape[0], np.float32)
+        squares = 0.0
+        for tile, swap in swaps:
+            scales[tile.rows] = np.maximum(scales[tile.rows], swap.row_scales)
+            squares += swap.rms_error**2 * tile.part.size
+        return WeightResult(
+            version=self._version,
             row_scales=scales,
-            clipped=sum(swap.clipped for swap, _ in swaps),
-            worst_error=max(swap.worst_error for swap, _ in swaps),
-            rms_error=sqrt(sum(swap.rms_error**2 * size for swap, size in swaps) / matrix.size),
+            clipped=sum(swap.clipped for _, swap in swaps),
+            worst_error=max(swap.worst_error for _, swap in swaps),
+            rms_error=sqrt(squares / prod(plan.shape)),
             shape=self.largest_shape,
+            is_pure_matmul=True,
         )
-        return tuple(reversed(tiles)), total
 
-    def _tile(
-        self, index: int, part: NDArray[np.float32], rows: slice, columns: slice, flags: _Flags
-    ) -> Tile:
-        while len(self._engines) <= index:
-            assert self._another is not None
-            self._engines.append(self._another())
-        engine = self._engines[index]
-        if flags.rescale_rows:
-            return rescaled_tile(engine, rows, columns, part)
-        return tile_as_compiled(engine, rows, columns, part, filled=flags.fill_rows)
+    def _undo_gains(self) -> bool:
+        """Set the weights as they are, so that a given input scale holds what it would without gains.
 
-    def _unfill(self) -> bool:
-        """Take gains back, so that a given input scale holds what it would without; whether there were any.
-
-        Raises DeviceError.
+        Returns whether there were any. Raises DeviceError.
         """
-        if self._matrix is None or self._flags.rescale_rows or not self._flags.fill_rows:
+        options = self._plan.options
+        if self._matrix is None or options.rescale_rows or options.gains is RowGains.ONE:
             return False
-        self._flags, self._stale = self._flags._replace(fill_rows=False), True
-        self._restore(raising=True)
+        plan = make_plan(self._matrix, self._dense, replace(options, gains=RowGains.ONE))
+        self._tiles.hold(plan)
+        self._plan = plan
         return True
-
-    def _restore(self, raising: bool = False) -> None:
-        """Put the matrix in force on the engines again, some of which may hold parts of another one."""
-        if self._matrix is None:
-            self._stale = False
-            return
-        try:
-            self._tiles, _ = self._assign(self._matrix, self._flags)
-        except EdgeTpuError:
-            if raising:
-                raise
-        else:
-            self._stale = False
 
     def _vectors(self, inputs: ArrayLike, input_scale: float | None, passes: int) -> NDArray[np.float64]:
         vectors = _real(inputs, "inputs").astype(np.float64)
@@ -308,74 +208,25 @@ class MatMul:
             raise InputError(f"expected 1 to {MAX_PASSES} passes; got {passes}")
         return vectors
 
-    def _fitting_scales(self, batch: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[B, 1]: the finest scales that clip no input, and for random inputs no output."""
-        largest = np.abs(batch).max(axis=1)
-        needed = np.zeros(len(batch))
-        for tile in self._tiles:
-            lengths = np.linalg.norm(batch[:, tile.columns], axis=1)
-            np.maximum(needed, tile.reach * lengths, out=needed)
-        for_outputs = needed * (OUTPUT_HEADROOM * self._input.scale / (self._output.scale * self._out_steps))
-        scales: NDArray[np.float64] = np.maximum(largest / self._in_steps, for_outputs)
-        scales[largest == 0.0] = self._input.scale
-        return scales[:, np.newaxis]
 
-    def _average(self, batch: NDArray[np.float64], scales: NDArray[np.float64], passes: int) -> _Sums:
-        """The mean of all passes, each with what the inputs of the one before lacked."""
-        sums = _Sums(
-            np.zeros((len(batch), self.shape[0])),
-            np.zeros((len(batch), passes)),
-            np.zeros(len(batch), np.int64),
-            np.zeros(len(batch), np.int64),
+def _refuse_clipping(dense: DenseModel, matrix: NDArray[np.float32]) -> None:
+    """ClippingError, for the matrix as a whole, where the model's range does not hold all of its tiles."""
+    scales = np.resize(dense.tensor.scales, len(matrix))
+    limits, sizes = INT8_MAX * scales[:, np.newaxis], np.abs(matrix)
+    clipped = int(np.count_nonzero(sizes >= limits * ((INT8_MAX + 0.5) / INT8_MAX)))
+    if clipped and np.isfinite(matrix).all():  # the engine refuses others
+        raise clipping_error(scales, clipped, matrix.size, float((sizes - limits).max()))
+
+
+def _refuse_clipped(result: ProductBatch, input_scale: float | None) -> None:
+    """ClippingError where a given input scale did not hold inputs or outputs."""
+    clipped, saturated = int(result.clipped.sum()), int(result.saturated.sum())
+    if clipped or saturated:
+        raise ClippingError(
+            f"expected an input scale that holds inputs and outputs; with {input_scale:g}, {clipped} "
+            f"inputs are out of range, and {saturated} outputs",
+            clipped + saturated,
         )
-        lacking = np.zeros_like(batch)
-        for index in range(passes):
-            step = scales * (1 + _DITHER * (index * _GOLDEN_RATIO % 1.0))
-            target = batch + lacking
-            steps = np.rint(target / step)
-            if index == 0:
-                sums.clipped[:] = np.count_nonzero(np.abs(steps) > self._in_steps, axis=1)
-            np.clip(steps, -self._in_steps, self._in_steps, out=steps)
-            lacking = np.clip(target - steps * step, -step, step)
-            outputs, beyond = self._run(steps, step)
-            np.maximum(sums.saturated, beyond, out=sums.saturated)
-            change = (outputs - sums.outputs) / (index + 1)
-            np.add(sums.outputs, change, out=sums.outputs)
-            sums.added[:, index] = np.mean(change**2, axis=1)
-        return sums
-
-    def _coarsen(self, batch: NDArray[np.float64], scales: NDArray[np.float64], sums: _Sums) -> None:
-        """Repeat products with coarser scales until no output is at the end of its range."""
-        for _ in range(_ATTEMPTS):
-            again = sums.saturated > 0
-            if not again.any():
-                return
-            scales[again] *= _COARSER
-            sums.replace(again, self._average(batch[again], scales[again], sums.added.shape[1]))
-        raise ModelUnsupportedError(
-            "expected a Dense model; outputs are at the end of their range for any input"
-        )
-
-    def _run(
-        self, steps: NDArray[np.float64], step: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Real outputs [B, M] for whole input steps [B, K], and how many reached the end of their range."""
-        outputs = np.zeros((len(steps), self.shape[0]))
-        beyond = np.zeros(len(steps), np.int64)
-        units = self._output.scale / self._input.scale * step[:, 0]
-        x = np.empty(self.tile_shape[1], self._input.dtype)
-        for tile in self._tiles:
-            count = tile.rows.stop - tile.rows.start
-            width = tile.columns.stop - tile.columns.start
-            x[width:] = self._input.zero_point
-            for index, vector in enumerate(steps):
-                x[:width] = vector[tile.columns] + self._input.zero_point
-                raw = tile.engine.run({self._input.name: x.reshape(self._input.shape)})[self._output.name]
-                y = raw.reshape(-1)[:count].astype(np.int32) - self._output.zero_point
-                beyond[index] += np.count_nonzero(np.abs(y) >= self._out_steps)
-                real = y * units[index]
-                outputs[index, tile.rows] += real if tile.gains is None else real / tile.gains
-        return outputs, beyond
 
 
 def _real(values: ArrayLike, what: str) -> NDArray[np.float32]:

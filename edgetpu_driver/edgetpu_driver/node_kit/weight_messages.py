@@ -46,6 +46,7 @@ def fill_weight_result(response: SetWeights.Response, swap: WeightResult) -> Non
     response.clipped = swap.clipped
     response.worst_error = swap.worst_error
     response.rms_error = swap.rms_error
+    response.is_matmul = swap.is_pure_matmul
 
 
 def weight_result(response: SetWeights.Response) -> WeightResult | EdgeTpuError:
@@ -61,17 +62,18 @@ def weight_result(response: SetWeights.Response) -> WeightResult | EdgeTpuError:
         worst_error=response.worst_error,
         rms_error=response.rms_error,
         shape=tuple(int(size) for size in response.largest_shape),
+        is_pure_matmul=response.is_matmul,
     )
 
 
 def product_request(message: MatMul.Request) -> ProductRequest:
-    """Take the vectors out of a request; InputError where their number is no multiple of the batch."""
-    values = np.frombuffer(message.inputs, np.float32)
-    batch = message.batch or 1
-    if not values.size or values.size % batch:
-        raise InputError(f"expected inputs for a batch of {batch} vectors; got {values.size} values")
+    """Read a request for a product; zeros stand for the defaults."""
     return ProductRequest(
-        values.reshape(batch, -1), message.input_scale or None, message.accept_clipping, message.passes or 1
+        np.frombuffer(message.inputs, np.float32),
+        message.batch or 1,
+        message.input_scale or None,
+        message.accept_clipping,
+        message.passes or 1,
     )
 
 

@@ -243,6 +243,7 @@ class DriverNode(LifecycleNode):
     @_answers
     def _on_set_weights(self, request: SetWeights.Request, response: SetWeights.Response) -> None:
         try:
+            self._active_host().model(request.model)  # an unknown model is reported before bad weights
             fill_weight_result(response, self.set_weights(request.model, weight_request(request)))
         except ClippingError as error:
             response.clipped = error.clipped

@@ -65,7 +65,8 @@ class WeightQuantiser:
             raise clipping_error(self.tensor.scales, clipped, real.size, worst)
         scales.setflags(write=False)
         rms = float(np.sqrt(squares / real.size))
-        return WeightResult(0, scales, clipped, worst, rms, self.tensor.shape)
+        tensor = self.tensor
+        return WeightResult(0, scales, clipped, worst, rms, tensor.shape, tensor.is_pure_matmul)
 
     def _rows(self, weights: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """The weights as [rows, columns]."""

@@ -45,3 +45,5 @@ class WeightResult:
     """Root mean square of the quantisation error."""
     shape: tuple[int, ...] = ()
     """Shape of the tensor, which is the largest shape it takes."""
+    is_pure_matmul: bool = False
+    """See WeightTensor."""

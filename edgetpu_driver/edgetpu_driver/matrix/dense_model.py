@@ -1,0 +1,88 @@
+"""What a model of one Dense layer can multiply by: its size, its ranges and its weight scales."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from edgetpu_driver.engines.protocol import SwappableEngine
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.weights.weight_tensors import WeightTensor
+
+FEWEST_STEPS = 32
+"""Quantisation steps that inputs and outputs must have on either side of zero: five bits and a sign."""
+
+
+@dataclass(frozen=True, eq=False)
+class DenseModel:
+    """A model that does nothing but multiply its input by one weight matrix."""
+
+    input: TensorSpec
+    output: TensorSpec
+    tensor: WeightTensor
+    """The matrix, [rows, columns]."""
+
+    @classmethod
+    def of(
+        cls, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], tensor: WeightTensor
+    ) -> DenseModel:
+        """Check a model's tensors.
+
+        Raises ModelUnsupportedError for a model that does anything else, such as to add a bias or to apply an
+        activation, and for one without 8-bit inputs and outputs of either sign.
+        """
+        check_tensors(inputs, outputs)
+        model = cls(inputs[0], outputs[0], tensor)
+        if tensor.shape != (model.rows, model.columns) or not tensor.is_pure_matmul:
+            raise ModelUnsupportedError(
+                "expected a Dense model, which only multiplies by a matrix of outputs by inputs; got one "
+                "that does something else too, such as to add a bias or to apply an activation, or other weights: "
+                f"{tensor.operator} {list(tensor.shape)}"
+            )
+        return model
+
+    @classmethod
+    def of_engine(cls, engine: SwappableEngine) -> DenseModel:
+        """Check the model of an engine; raises ModelUnsupportedError as `of`."""
+        check_tensors(engine.inputs, engine.outputs)
+        try:
+            tensor = engine.weight_tensor()
+        except InputError as error:  # several layers, none of which is the only one to have weights
+            raise ModelUnsupportedError(f"expected a Dense model of one layer; {error}") from None
+        return cls.of(engine.inputs, engine.outputs, tensor)
+
+    @property
+    def rows(self) -> int:
+        """Number of outputs."""
+        return prod(self.output.shape)
+
+    @property
+    def columns(self) -> int:
+        """Number of inputs."""
+        return prod(self.input.shape)
+
+    @property
+    def input_range(self) -> float:
+        """Largest input of either sign, in the unit that the model was built with."""
+        return self.input.scale * self.input.symmetric_steps
+
+    @property
+    def output_range(self) -> float:
+        """Largest output of either sign, in the unit that the model was built with."""
+        return self.output.scale * self.output.symmetric_steps
+
+
+def check_tensors(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+    """Raise ModelUnsupportedError unless these are one input and one output of 8 bits around zero."""
+    if len(inputs) != 1 or len(outputs) != 1:
+        raise ModelUnsupportedError(
+            f"expected a Dense model with one input and one output; got {len(inputs)} and {len(outputs)}"
+        )
+    for spec in (*inputs, *outputs):
+        if spec.symmetric_steps < FEWEST_STEPS:
+            raise ModelUnsupportedError(
+                f"expected a Dense model with 8-bit tensors of at least {FEWEST_STEPS} steps on either side "
+                f"of zero; {spec} has {spec.symmetric_steps}"
+            )
