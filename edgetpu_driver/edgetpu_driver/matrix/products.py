@@ -1,10 +1,11 @@
 """Products of a planned matrix and vectors: what the tiles are to run, and what comes of their outputs.
 
 Each vector gets an input scale, so fine that typical outputs fill their range. Where an output reaches the
-end of its range, the product is repeated with a coarser scale. Passes beyond the first repeat a product with what
-rounding took from the inputs before added to them, at another input scale, so that the rounding of inputs and
-of outputs averages out. What rounding took from the weights remains. (Splitting numbers into high and low
-bytes does not help: each product is rounded to 8 bits.)
+end of its range, the product is repeated with a coarser scale.
+
+Passes beyond the first repeat a product with another input scale, after adding to the inputs what rounding
+took from them before, so that the rounding of inputs and of outputs averages out. That of weights remains.
+(Splitting numbers into high and low bytes does not help: each product is rounded to 8 bits.)
 
 `multiply` is a generator: it yields requests, expects the raw outputs of all of them to be sent back, in the
 same order, and returns the products. An executor runs the requests wherever its tiles are.
@@ -98,9 +99,8 @@ class ProductBatch:
         variance, bound = np.zeros((2, self.plan.shape[0]))
         for tile in self.plan.tiles:
             block = tile.columns.start // dense.columns
-            steps = (
-                output_unit * self.scales[0, block] * coarseness / tile.gains[:, np.newaxis]
-            )  # [rows, passes]
+            step = output_unit * self.scales[0, block] * coarseness
+            steps = step / tile.gains[:, np.newaxis]  # [rows, passes]
             variance[tile.rows] += (steps**2).sum(axis=1) / 12 / passes**2
             rounded = self.inputs[0, tile.columns]
             variance[tile.rows] += tile.rounding_lengths**2 * np.dot(rounded, rounded) / len(rounded)
@@ -128,7 +128,7 @@ def multiply(plan: MatrixPlan, batch: Array, passes: int = 1, input_scale: float
         if not again.any():
             return products
         coarser = products.scales[again] * _COARSER
-        # With the safe scale nothing saturates, unless by the rounding of weights: then it gets coarser still.
+        # With the safe scale nothing saturates but by the rounding of weights: then it gets coarser still.
         limit = np.where(products.scales[again] < safe[again], safe[again], np.inf)
         scales = np.minimum(coarser, limit)
         products.replace(again, (yield from _mean_of_passes(plan, batch[again], scales, passes)))
@@ -136,7 +136,7 @@ def multiply(plan: MatrixPlan, batch: Array, passes: int = 1, input_scale: float
 
 
 def _fitting_scales(plan: MatrixPlan, batch: Array) -> tuple[Array, Array]:
-    """[B, blocks] each: the finest scales that clip no input and no typical output, and those that clip none."""
+    """[B, blocks] each: the finest scales that clip no input and no typical output; those that clip none."""
     dense, blocks = plan.dense, plan.column_blocks
     fine, safe = np.zeros((2, len(batch), len(blocks)))
     # One step less than the range: an output at its end counts as saturated.
