@@ -1,4 +1,4 @@
-"""What to expect of the matches of a patch, before it is looked for."""
+"""Scores to expect of a patch, measured on changed copies of it before it is tracked."""
 
 from __future__ import annotations
 
@@ -11,46 +11,52 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.pattern_tracker.patch_alignment import Aligner
 
-NOISE = 4.0
-"""Standard deviation of the pixel noise a template has to stand, grey levels ..."""
+EXPECTED_NOISE = 4.0
+"""Pixel noise that a template has to withstand: one standard deviation, grey levels.
 
-TURN = math.radians(5.0)
-"""... with the rotation ..."""
+Derived: the noise of the "accepted, changed" scenes of make accuracy.
+"""
 
-GROWTH = 0.05
-"""... and the change of scale."""
+EXPECTED_TURN = math.radians(5.0)
+"""Rotation that a template has to withstand. Derived: that of the "accepted, changed" scenes."""
+
+EXPECTED_GROWTH = 0.05
+"""Relative change of scale that a template has to withstand.
+
+Derived: that of the "accepted, changed" scenes.
+"""
 
 
 @dataclass(frozen=True)
-class Expectation:
-    """How well a patch can be told from other things.
+class ExpectedScores:
+    """Scores of a patch and of other things.
 
-    A match leaves 1 - score of the picture unexplained; how much of that is normal depends on the patch.
+    A match leaves 1 - score of the picture unexplained; how much is normal depends on the patch.
     """
 
     unexplained: float
-    """1 - score of the patch itself after turning, scaling, noise and alignment, on average."""
-    least_start: float
-    """Lowest score of it before alignment."""
-    chance: float
-    """1 - score of what natural pictures without the patch hold, one standard deviation."""
+    """1 - score of the patch itself after rotation, scaling, noise and alignment, on average."""
+    min_start_score: float
+    """Lowest of its scores before alignment."""
+    chance_unexplained: float
+    """1 - score of natural pictures without the patch, at one standard deviation."""
 
     @property
     def clarity(self) -> float:
-        """Logarithm of chance to unexplained: the larger, the safer."""
-        return math.log(max(self.chance, 1e-9) / self.unexplained)
+        """Logarithm of chance_unexplained over unexplained: the larger, the safer."""
+        return math.log(max(self.chance_unexplained, 1e-9) / self.unexplained)
 
 
-def expect(patch: NDArray[np.float32], mask: NDArray[np.bool_], aligner: Aligner) -> Expectation:
-    """Try a patch out on turned, scaled, shifted and noisy copies of itself and on what pictures are like."""
+def expected_scores(patch: NDArray[np.float32], mask: NDArray[np.bool_], aligner: Aligner) -> ExpectedScores:
+    """Measure a patch, float32 [h, w] grey levels, on rotated, scaled, shifted and noisy copies of itself."""
     margin = 4  # even, so that pooled cells begin where the patch does
     height, width = patch.shape
     padded = cv2.copyMakeBorder(patch, margin, margin, margin, margin, cv2.BORDER_REFLECT_101)
     x_center, y_center = margin + (width - 1) / 2, margin + (height - 1) / 2
     random = np.random.default_rng(0)
     scores, starts = [], []
-    for turn in (-TURN, TURN):
-        for growth in (1 / (1 + GROWTH), 1 + GROWTH):
+    for turn in (-EXPECTED_TURN, EXPECTED_TURN):
+        for growth in (1 / (1 + EXPECTED_GROWTH), 1 + EXPECTED_GROWTH):
             for shift in (0.0, 0.5):
                 a, b = growth * math.cos(turn), growth * math.sin(turn)
                 x, y = x_center + shift, y_center + shift
@@ -58,20 +64,20 @@ def expect(patch: NDArray[np.float32], mask: NDArray[np.bool_], aligner: Aligner
                     [[a, -b, x - a * x_center + b * y_center], [b, a, y - b * x_center - a * y_center]]
                 )
                 copy = cv2.warpAffine(padded, matrix, padded.shape[::-1], borderMode=cv2.BORDER_REFLECT_101)
-                copy += random.normal(0.0, NOISE, copy.shape).astype(np.float32)
+                copy += random.normal(0.0, EXPECTED_NOISE, copy.shape).astype(np.float32)
                 found = aligner.align(aligner.levels(copy), x_center, y_center)
                 scores.append(found.score)
                 starts.append(found.start_score)
     unexplained = min(max(1.0 - float(np.mean(scores)), 1e-4), 1.0)
-    return Expectation(unexplained, min(starts), 1.0 - _chance_score(patch, mask))
+    return ExpectedScores(unexplained, min(starts), 1.0 - _chance_score(patch, mask))
 
 
 def _chance_score(patch: NDArray[np.float32], mask: NDArray[np.bool_]) -> float:
-    """Standard deviation of the score at a random place of a natural picture.
+    """Standard deviation of the score at a random position of a natural picture.
 
-    Natural pictures have spectra of about 1/f^2, that is a mean squared difference of grey levels that grows
-    with the distance; the score of a patch t of length 1 then has variance -sum t_i t_j d_ij over that of
-    the picture under the mask.
+    Natural pictures have spectra of about 1/f^2: the mean squared difference of grey levels grows with the
+    distance. The score of a patch t of norm 1 then has the variance -sum t_i t_j d_ij over that of the
+    picture under the mask.
     """
     height, width = patch.shape
     size = (2 * height, 2 * width)

@@ -1,4 +1,4 @@
-"""From candidates for the place of a patch to aligned matches and what they are worth."""
+"""Align candidates, and choose the best match and its rivals."""
 
 from __future__ import annotations
 
@@ -10,48 +10,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.pattern_tracker.correlation_locator import Candidate, WindowScores
-from edgetpu_perception.pattern_tracker.expected_scores import Expectation, expect
+from edgetpu_perception.pattern_tracker.expected_scores import ExpectedScores, expected_scores
 from edgetpu_perception.pattern_tracker.patch_alignment import Aligner, Alignment
 
-MOST_ALIGNED = 3
+MAX_ALIGNED = 3
+"""Number of candidates that are aligned; limits the time."""
 
-REACH = 2.5
-"""How far, in cells, a candidate may be from the place; they are chosen farther apart than this."""
+CANDIDATE_REACH_CELLS = 2.5
+"""How far, in cells, an alignment may move from its candidate.
 
-RIVAL = 1.5
-"""A place is a rival when it leaves no more than this times what the best one leaves unexplained."""
+Derived: candidates are chosen 3 cells apart.
+"""
 
-EQUAL = 1.3
-"""The same for places between which noise decides."""
+RIVAL_FACTOR = 1.5
+"""A match competes with the best one if it leaves at most this times as much unexplained."""
 
-LIMIT = (0.3, 0.5, 1.6)
+EQUAL_FACTOR = 1.3
+"""The same for matches between which noise decides."""
+
+UNEXPLAINED_LIMIT = (0.3, 0.5, 1.6)
 """Logarithm of how many times more than expected a match may leave unexplained: share of the template's
-clarity, and the least and the most."""
+clarity, and the least and largest value."""
 
-LEAST_SCORE_MARGIN = 0.1
-"""A place may score so much less before its alignment than the worst try of the template did."""
+START_SCORE_MARGIN = 0.1
+"""How much less a candidate may score before its alignment than the worst changed copy of the template."""
 
-BELIEVABLE = 0.2
-"""Certainty of a match at its limit."""
+MIN_CERTAINTY = 0.2
+"""Certainty of a match at its UNEXPLAINED_LIMIT. Derived: the default of min_confidence."""
 
-CONTRASTS = (0.3, 3.0)
-"""Contrast of a match over that of the patch, least and most."""
+CONTRAST_RANGE = (0.3, 3.0)
+"""Smallest and largest contrast of a match over that of the patch."""
 
 
 @dataclass(frozen=True)
 class Matches:
-    """What was found in one image."""
+    """Matches of the patch in one image."""
 
     best: Alignment | None
-    """The place that is the patch most likely; None: nothing like it."""
+    """The most likely match; None if there is none."""
     runner_up_score: float
-    """Highest score elsewhere; NaN when there is no other place."""
+    """Highest score elsewhere; NaN if there is no other candidate."""
     rivals: tuple[Alignment, ...] = ()
-    """Other places that may be the patch just as well."""
+    """Other matches that may be the patch as well."""
 
 
 class Matcher:
-    """Knows one patch: aligns candidates and says how far to believe them."""
+    """Aligns candidates for one patch and rates them."""
 
     def __init__(self, patch: NDArray[np.float32], mask: NDArray[np.bool_], pool: int) -> None:
         """`patch`: grey levels, float32 [h, w] px; `pool`: px per cell of the candidates, each way."""
@@ -59,14 +63,14 @@ class Matcher:
         self._windows = WindowScores(patch, mask)
         self._center = ((patch.shape[1] - 1) / 2, (patch.shape[0] - 1) / 2)
         self._apart = 2.0 * pool
-        self._aligner = Aligner(patch, mask, REACH, pool)
-        self.expectation: Expectation = expect(patch, mask, self._aligner)
-        share, least, most = LIMIT
-        self._limit = min(max(share * self.expectation.clarity, least), most)
-        self._least_score = self.expectation.least_start - LEAST_SCORE_MARGIN
+        self._aligner = Aligner(patch, mask, CANDIDATE_REACH_CELLS, pool)
+        self.expected: ExpectedScores = expected_scores(patch, mask, self._aligner)
+        share, least, most = UNEXPLAINED_LIMIT
+        self._surplus_limit = min(max(share * self.expected.clarity, least), most)
+        self._min_start_score = self.expected.min_start_score - START_SCORE_MARGIN
 
     def sigma(self, noise: float) -> float:
-        """See Aligner.sigma."""
+        """Standard deviation of the position, px, for a noise in grey levels: see Aligner.sigma."""
         return self._aligner.sigma(noise)
 
     def match(
@@ -75,59 +79,59 @@ class Matcher:
         candidates: Sequence[Candidate],
         near: tuple[float, float] | None = None,
     ) -> Matches:
-        """Align candidates, the most likely first, in an image of grey levels.
+        """Align candidates, the highest score first, in an image [H, W].
 
-        Of places that differ by no more than noise the one nearest to `near` is the best.
+        Among matches that differ by no more than noise the one nearest to `near` (x, y), px, is the best.
         """
         levels = self._aligner.levels(image)
-        places, left = self._align(levels, candidates)
-        if not places:
+        matches, left = self._align(levels, candidates)
+        if not matches:
             return Matches(None, math.nan)
-        if 1.0 - places[0].score > self.expectation.unexplained:
-            places[0] = self._aligner.clipped(levels, places[0])
-        best, normal = places[0], self._normal(places[0])
+        if 1.0 - matches[0].score > self.expected.unexplained:
+            matches[0] = self._aligner.clipped(levels, matches[0])
+        best, unexplained = matches[0], self._unexplained(matches[0])
         if near is not None:
-            equal = (place for place in places if 1.0 - place.score <= EQUAL * normal)
-            best = min(equal, key=lambda place: math.dist((place.x, place.y), near))
-        others = [place for place in places if place is not best]
-        scores = [place.score for place in others] + [c.score for c in left if self._far(c, best)]
-        rivals = tuple(place for place in others if 1.0 - place.score <= RIVAL * normal)
+            equal = (match for match in matches if 1.0 - match.score <= EQUAL_FACTOR * unexplained)
+            best = min(equal, key=lambda match: math.dist((match.x, match.y), near))
+        others = [match for match in matches if match is not best]
+        scores = [match.score for match in others] + [c.score for c in left if self._is_elsewhere(c, best)]
+        rivals = tuple(match for match in others if 1.0 - match.score <= RIVAL_FACTOR * unexplained)
         return Matches(best, max(scores, default=math.nan), rivals)
 
     def _align(
         self, levels: Sequence[NDArray[np.float32]], candidates: Sequence[Candidate]
     ) -> tuple[list[Alignment], list[Candidate]]:
-        """Places from the highest score on, and the candidates that cannot be the patch."""
-        places: list[Alignment] = []
+        """Matches, the highest score first, and the candidates that were not aligned."""
+        matches: list[Alignment] = []
         left: list[Candidate] = []
-        hope = -1.0
+        score_to_beat = -1.0
         for candidate in self._in_pixels(levels[0], candidates):
-            if len(places) == MOST_ALIGNED or (places and candidate.score < self._least_score):
+            if len(matches) == MAX_ALIGNED or (matches and candidate.score < self._min_start_score):
                 left.append(candidate)
                 continue
-            place = self._aligner.align(levels, *self._center_of(candidate), hope)
-            twin = next((i for i, other in enumerate(places) if self._same(place, other)), None)
+            match = self._aligner.align(levels, *self._center_of(candidate), score_to_beat)
+            twin = next((i for i, other in enumerate(matches) if self._coincide(match, other)), None)
             if twin is None:
-                places.append(place)
+                matches.append(match)
             else:
-                places[twin] = max(places[twin], place)
-            hope = max(hope, 1.0 - RIVAL * self._normal(place))
-        return sorted(places, reverse=True), left
+                matches[twin] = max(matches[twin], match)
+            score_to_beat = max(score_to_beat, 1.0 - RIVAL_FACTOR * self._unexplained(match))
+        return sorted(matches, reverse=True), left
 
-    def certainty(self, place: Alignment) -> float:
-        """How surely a place is the patch: 1 for what is expected of it, BELIEVABLE at the limit; 0..1."""
-        least, most = CONTRASTS
-        if not least < place.gain < most:
+    def certainty(self, match: Alignment) -> float:
+        """Certainty 0..1 that a match is the patch: 1 at the expected score, MIN_CERTAINTY at the limit."""
+        least, most = CONTRAST_RANGE
+        if not least < match.gain < most:
             return 0.0
-        surplus = math.log(max(1.0 - place.score, 1e-9) / self.expectation.unexplained)
-        return min(max(1.0 - (1.0 - BELIEVABLE) * surplus / self._limit, 0.0), 1.0)
+        surplus = math.log(max(1.0 - match.score, 1e-9) / self.expected.unexplained)
+        return min(max(1.0 - (1.0 - MIN_CERTAINTY) * surplus / self._surplus_limit, 0.0), 1.0)
 
-    def _normal(self, place: Alignment) -> float:
-        """What a place leaves unexplained, but not less than is expected of the patch."""
-        return max(1.0 - place.score, self.expectation.unexplained)
+    def _unexplained(self, match: Alignment) -> float:
+        """1 - score of a match, but at least what is expected of the patch."""
+        return max(1.0 - match.score, self.expected.unexplained)
 
     def _in_pixels(self, brightness: NDArray[np.float32], candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Candidates, which are cells, as px of the image; of those around each the one that scores best."""
+        """Convert candidates from cells to px of the image: the px around each with the highest score."""
         if self._pool == 1:
             return list(candidates)
         last = brightness.shape[1] - self._windows.shape[1], brightness.shape[0] - self._windows.shape[0]
@@ -145,9 +149,9 @@ class Matcher:
     def _center_of(self, candidate: Candidate) -> tuple[float, float]:
         return candidate.column + self._center[0], candidate.row + self._center[1]
 
-    def _far(self, candidate: Candidate, place: Alignment) -> bool:
+    def _is_elsewhere(self, candidate: Candidate, match: Alignment) -> bool:
         x, y = self._center_of(candidate)
-        return max(abs(x - place.x), abs(y - place.y)) > 2.5 * self._apart
+        return max(abs(x - match.x), abs(y - match.y)) > 2.5 * self._apart
 
-    def _same(self, a: Alignment, b: Alignment) -> bool:
+    def _coincide(self, a: Alignment, b: Alignment) -> bool:
         return max(abs(a.x - b.x), abs(a.y - b.y)) <= self._apart

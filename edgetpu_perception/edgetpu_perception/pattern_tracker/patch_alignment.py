@@ -1,8 +1,8 @@
-"""Position of a patch in an image to a fraction of a pixel, whatever small rotation and scale it has there.
+"""Subpixel position of a patch in an image, with small rotation and change of scale.
 
-Inverse compositional alignment (Baker and Matthews, 2004) of a similarity, with the score of normalised
-cross-correlation. Rotation and scale are held near 0 by a prior, so that they explain little of what is not
-the patch.
+Inverse compositional alignment (Baker and Matthews, 2004) of a similarity, scored by normalised
+cross-correlation. A prior holds rotation and scale near 0, so that they explain little of what is not the
+patch.
 """
 
 from __future__ import annotations
@@ -16,29 +16,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 TURN_SIGMA = math.radians(4.0)
+"""Expected rotation, one standard deviation. Derived: rounded from the 5 degrees that a pattern may turn."""
+
 GROWTH_SIGMA = 0.04
-"""Rotation and scale that are expected, one standard deviation."""
+"""Expected relative change of scale, one standard deviation.
 
-NOISE = 3.0
-"""Standard deviation of the noise of a pixel that the prior is weighed against, grey levels."""
+Derived: rounded from the 5 % that it may grow.
+"""
 
-FINE_REACH = 1.5
+PRIOR_NOISE = 3.0
+"""Standard deviation of the pixel noise, grey levels, against which the prior is weighed."""
+
+FINE_REACH_PX = 1.5
 """How far the alignment on pooled px may be off, px."""
 
-LEAST_UNCLIPPED = 0.25
-"""Share of a patch that must be neither black nor white in an image to tell how the rest is clipped."""
+MIN_UNCLIPPED_SHARE = 0.25
+"""Share of a patch that must be neither black nor white to estimate how the rest is clipped."""
 
-INT8_MAX = 8
-"""Most steps of one alignment; half of it are usual."""
+MAX_STEPS = 8
+"""Largest number of steps of one alignment; about half of them are usual. Limits the time."""
 
-CONVERGED = 0.06
+CONVERGED_PX = 0.06
 """A step that moves no corner of the patch by more than this is the last one, px."""
 
-SIGMA_FLOOR = 0.018
-"""What OpenCV's rounding of coordinates to 1/32 px and interpolation leave, px."""
+SIGMA_FLOOR_PX = 0.018
+"""Standard deviation, px, of OpenCV's rounding of coordinates to 1/32 px (1/32 / sqrt(12) = 0.009) and of
+interpolation."""
 
 SIGMA_GAIN = 1.1
-"""How much more than independent residuals the real ones, which are smooth, move the patch."""
+"""Factor on the sigmas, as real residuals are smooth, not independent."""
 
 
 class _Step(NamedTuple):
@@ -51,10 +57,11 @@ class _Step(NamedTuple):
 
 
 _NO_STEP = _Step(0.0, 0.0, 0.0, 0.0)
+"""No change of the patch."""
 
 
 class _Map(NamedTuple):
-    """From the patch to the image: where its centre goes, and scale times cosine and sine of the rotation."""
+    """Similarity from patch to image: centre (px), and scale times cosine and sine of the rotation."""
 
     x: float
     y: float
@@ -75,7 +82,7 @@ class _Map(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """Where a patch is, px of the image; its centre in an image whose first pixel is at (0, 0)."""
+    """Position of a patch: its centre in px of the image, (0, 0) being the centre of the first pixel."""
 
     score: float
     """Normalised cross-correlation there, -1..1."""
@@ -86,9 +93,9 @@ class Alignment(NamedTuple):
     sine: float
     """... and times sine, x towards y."""
     gain: float
-    """Contrast over the patch's own."""
+    """Contrast of the image there over that of the patch."""
     start_score: float
-    """The score where the search began, without rotation and scale."""
+    """Score at the start, without rotation and change of scale."""
     x_sigma: float
     y_sigma: float
 
@@ -96,7 +103,7 @@ class Alignment(NamedTuple):
 def pooled(
     values: NDArray[np.float32], mask: NDArray[np.bool_], pool: int
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Values and mask averaged over pool x pool px; a cell counts when about all of it does."""
+    """Values and mask averaged over pool x pool px; a cell counts if at least 90 % of it does."""
     if pool == 1:
         return values, mask
     size = values.shape[1] // pool, values.shape[0] // pool
@@ -107,36 +114,36 @@ def pooled(
 class Aligner:
     """Aligns one patch, grey levels float32 [h, w], of which the pixels in `mask` count.
 
-    With `pool` > 1 it starts on an image, and a patch, averaged over pool x pool px.
+    With `pool` > 1 the alignment starts on image and patch averaged over pool x pool px.
     """
 
     def __init__(
         self, patch: NDArray[np.float32], mask: NDArray[np.bool_], reach: float, pool: int = 1
     ) -> None:
-        """`reach`: how far from where it starts an alignment may go along an axis, px of the pooled image."""
+        """`reach`: largest distance from the start along an axis, px of the pooled image."""
         self._pool = pool
         self._coarse = Aligner(*pooled(patch, mask, pool), reach) if pool > 1 else None
         height, width = patch.shape
         self._size = width, height
         self._x_center, self._y_center = (width - 1) / 2, (height - 1) / 2
         self._extent = math.hypot(self._x_center, self._y_center)
-        self._reach = reach if pool == 1 else FINE_REACH
+        self._reach = reach if pool == 1 else FINE_REACH_PX
         self._mask = None if mask.all() else mask.ravel().astype(np.float32)
         self._count = int(np.count_nonzero(mask))
         self._mean = patch[mask].mean(dtype=np.float64)
         deviation = np.where(mask, patch - self._mean, 0.0)
         self.norm = max(float(np.linalg.norm(deviation)), 1e-6)
-        """Length of the patch without its mean, grey levels."""
+        """Euclidean norm of the patch without its mean, grey levels."""
         direction = deviation.ravel() / self.norm
         self._counting = np.flatnonzero(mask)
         self._deviation = deviation[mask].astype(np.float32)
         self._black, self._white = -float(self._mean), 255.0 - float(self._mean)
         jacobian = self._jacobian(patch, mask, direction)
-        prior = (NOISE / self.norm) ** 2 * np.array([0, 0, TURN_SIGMA**-2, GROWTH_SIGMA**-2])
+        prior = (PRIOR_NOISE / self.norm) ** 2 * np.array([0, 0, TURN_SIGMA**-2, GROWTH_SIGMA**-2])
         information = jacobian.T @ jacobian
-        # A patch without structure along an axis gets no motion along it rather than a division by zero.
+        # The small terms avoid a division by zero for a patch without structure along an axis.
         self._covariance = np.linalg.inv(information + np.diag(prior + 1e-6 + 1e-9 * np.trace(information)))
-        self._pull = (self._covariance * prior)[:, 2:].tolist()
+        self._prior_pull = (self._covariance * prior)[:, 2:].tolist()
         self._rows = np.vstack([self._covariance @ jacobian.T, direction, mask.ravel()]).astype(np.float32)
         self._matrix = np.empty((2, 3))
         self._window = np.empty((height, width), np.float32)
@@ -144,7 +151,10 @@ class Aligner:
     def _jacobian(
         self, patch: NDArray[np.float32], mask: NDArray[np.bool_], direction: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """How x, y, rotation and scale change the patch of length 1, beside its brightness and contrast."""
+        """Derivatives of the normalised patch with respect to x, y, rotation and scale: [h * w, 4].
+
+        Without their parts that change only brightness and contrast.
+        """
         down, right = np.gradient(patch.astype(np.float64))
         y, x = np.indices(patch.shape, dtype=np.float64)
         x, y = x - self._x_center, y - self._y_center
@@ -158,11 +168,11 @@ class Aligner:
         return jacobian
 
     def sigma(self, noise: float) -> float:
-        """Standard deviation of the position along its worst axis for noise of so many grey levels, px."""
+        """Standard deviation of the position along its worst axis, px, for a noise in grey levels."""
         return noise / self.norm * math.sqrt(float(np.linalg.eigvalsh(self._covariance[:2, :2])[-1]))
 
     def levels(self, image: NDArray[np.uint8]) -> tuple[NDArray[np.float32], ...]:
-        """Make an image [H, W] ready for `align`: brightness over the patch's, and the same pooled."""
+        """Prepare an image [H, W] for `align`: brightness minus the patch's mean, and the same pooled."""
         fine = cv2.subtract(image, self._mean, dtype=cv2.CV_32F)  # small numbers: float32 has 24 bits
         if self._coarse is None:
             return (fine,)
@@ -170,29 +180,29 @@ class Aligner:
         return fine, cv2.resize(fine, size, interpolation=cv2.INTER_AREA)
 
     def align(
-        self, levels: Sequence[NDArray[np.float32]], x: float, y: float, hope: float = -1.0
+        self, levels: Sequence[NDArray[np.float32]], x: float, y: float, score_to_beat: float = -1.0
     ) -> Alignment:
-        """Find the patch, whose centre is near (x, y), in an image.
+        """Align the patch, whose centre is near (x, y), px, in an image.
 
-        `hope`: a score that must be reached to matter; where it comes out of reach the search ends early.
+        The search ends early if it cannot reach `score_to_beat` any more.
         """
         start = _Map(x, y, 1.0, 0.0)
         if self._coarse is None:
-            return self._descend(levels[0], start, hope)
+            return self._descend(levels[0], start, score_to_beat)
         shift = (self._pool - 1) / 2
         coarse = self._coarse.align(levels[1:], (x - shift) / self._pool, (y - shift) / self._pool)
         turned = _Map(
             coarse.x * self._pool + shift, coarse.y * self._pool + shift, coarse.cosine, coarse.sine
         )
-        start_score, turned_score = (self._compare(levels[0], place)[2] for place in (start, turned))
+        start_score, turned_score = (self._compare(levels[0], each)[2] for each in (start, turned))
         better = turned if turned_score > start_score else start
-        return self._descend(levels[0], better, hope)._replace(start_score=start_score)
+        return self._descend(levels[0], better, score_to_beat)._replace(start_score=start_score)
 
-    def _descend(self, image: NDArray[np.float32], start: _Map, hope: float) -> Alignment:
-        """Gauss-Newton steps from a map; one that makes the score worse is halved."""
+    def _descend(self, image: NDArray[np.float32], start: _Map, score_to_beat: float) -> Alignment:
+        """Gauss-Newton steps from a similarity; a step that lowers the score is halved."""
         here, step = start, _NO_STEP
         best, best_score, best_gain, start_score = start, -1.0, 0.0, 0.0
-        for count in range(INT8_MAX):
+        for count in range(MAX_STEPS):
             change, gain, score = self._compare(image, here)
             progress = score - best_score
             if count == 0:
@@ -204,22 +214,22 @@ class Aligner:
                 break
             else:
                 step = _Step(*(0.5 * part for part in step))
-            if count > 1 and best_score + 2.0 * max(progress, 0.0) < hope:
+            if count > 1 and best_score + 2.0 * max(progress, 0.0) < score_to_beat:
                 break
             here = best.moved(step)
             if abs(here.x - start.x) > self._reach or abs(here.y - start.y) > self._reach:
                 break
             turned = self._extent * max(abs(step.turn), abs(step.growth))
-            if max(abs(step.x), abs(step.y)) + turned < CONVERGED:
+            if max(abs(step.x), abs(step.y)) + turned < CONVERGED_PX:
                 best = here if progress > 0.0 else best
                 break
         x_sigma, y_sigma = self._sigmas(best_score)
         return Alignment(best_score, *best, best_gain / self.norm, start_score, x_sigma, y_sigma)
 
     def _step(self, change: list[float], gain: float, here: _Map) -> _Step:
-        """The change of the patch that explains what is seen, pulled by the prior."""
+        """The Gauss-Newton step for `change`, including the pull of the prior."""
         turn, growth = math.atan2(here.sine, here.cosine), math.log(math.hypot(here.cosine, here.sine))
-        x, y, about, along = self._pull
+        x, y, about, along = self._prior_pull
         return _Step(
             change[0] / gain + x[0] * turn + x[1] * growth,
             change[1] / gain + y[0] * turn + y[1] * growth,
@@ -228,7 +238,7 @@ class Aligner:
         )
 
     def _compare(self, image: NDArray[np.float32], here: _Map) -> tuple[list[float], float, float]:
-        """Step times gain, gain (grey levels) and score of the patch against the image under a map."""
+        """Step times gain, gain (grey levels) and score of the patch at `here` in the image."""
         x, y, a, b = here
         matrix = self._matrix
         matrix[0] = a, -b, x - a * self._x_center + b * self._y_center
@@ -247,20 +257,20 @@ class Aligner:
         power = float(seen @ window) - total * total / self._count
         return change, gain, min(gain / math.sqrt(power), 1.0) if power > 1e-6 else 0.0
 
-    def clipped(self, levels: Sequence[NDArray[np.float32]], place: Alignment) -> Alignment:
-        """The same place with the score of the patch clipped as the image is there, if that is higher."""
-        score = self._score_of_clipped(levels[0], _Map(place.x, place.y, place.cosine, place.sine))
-        if score <= place.score:
-            return place
+    def clipped(self, levels: Sequence[NDArray[np.float32]], match: Alignment) -> Alignment:
+        """The same match, scored with the patch clipped like the image there, if that is higher."""
+        score = self._score_of_clipped(levels[0], _Map(match.x, match.y, match.cosine, match.sine))
+        if score <= match.score:
+            return match
         x_sigma, y_sigma = self._sigmas(score)
-        return place._replace(score=score, x_sigma=x_sigma, y_sigma=y_sigma)
+        return match._replace(score=score, x_sigma=x_sigma, y_sigma=y_sigma)
 
     def _score_of_clipped(self, image: NDArray[np.float32], here: _Map) -> float:
-        """-1 where nothing is clipped, or too much to tell."""
+        """-1 if nothing is clipped, or too much."""
         self._compare(image, here)
         window, patch = self._window.ravel()[self._counting], self._deviation
         whole = (window > self._black + 1.0) & (window < self._white - 1.0)
-        if not LEAST_UNCLIPPED * self._count <= np.count_nonzero(whole) < self._count:
+        if not MIN_UNCLIPPED_SHARE * self._count <= np.count_nonzero(whole) < self._count:
             return -1.0
         patch_mean, window_mean = patch[whole].mean(), window[whole].mean()
         slope = patch[whole] - patch_mean
@@ -275,6 +285,6 @@ class Aligner:
             return math.inf, math.inf
         variance = SIGMA_GAIN**2 * (1.0 / score**2 - 1.0) / max(self._count - 6, 1)
         return (
-            math.sqrt(variance * float(self._covariance[0, 0]) + SIGMA_FLOOR**2),
-            math.sqrt(variance * float(self._covariance[1, 1]) + SIGMA_FLOOR**2),
+            math.sqrt(variance * float(self._covariance[0, 0]) + SIGMA_FLOOR_PX**2),
+            math.sqrt(variance * float(self._covariance[1, 1]) + SIGMA_FLOOR_PX**2),
         )

@@ -1,4 +1,4 @@
-"""Finds a pattern, given as a patch of an image, in other images."""
+"""Tracks a pattern, given as a patch of an image, in other images."""
 
 from __future__ import annotations
 
@@ -21,49 +21,52 @@ from edgetpu_perception.images.encodings import Pixels, to_grey
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.pattern_tracker.coordinate_locator import CoordinateLocator
 from edgetpu_perception.pattern_tracker.correlation_locator import (
-    MOST_CANDIDATES,
-    MOST_POOLED_CANDIDATES,
+    MAX_CANDIDATES,
+    MAX_POOLED_CANDIDATES,
     CorrelationLocator,
     Locator,
 )
-from edgetpu_perception.pattern_tracker.match_selection import BELIEVABLE, Matcher, Matches
+from edgetpu_perception.pattern_tracker.match_selection import MIN_CERTAINTY, Matcher, Matches
 from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
 from edgetpu_perception.pattern_tracker.template import Template, TemplateOutcome, View, fit, judge
 
-FLAT = 0.01
-"""Contrast, grey levels, that is none."""
+MIN_TEMPLATE_CONTRAST = 0.01
+"""Minimum usable contrast of a template, in grey levels.
+
+Derived: far below the 1/sqrt(12) of rounding; only even patches are below it.
+"""
 
 
 @dataclass(frozen=True)
 class MatchResult:
-    """Where the template is in the image; positions and bearings are NaN unless `valid`."""
+    """Position of the template in the image. Positions and bearings are NaN unless `valid`."""
 
     stamp: float
     """Time of the image, s."""
     valid: bool
-    """False: the template is not in view, or there is none yet."""
+    """False if the template is not in view, or none is set."""
     confidence: float
     """0..1; at most 0.5 when ambiguous"""
     ambiguous: bool = False
-    """Another place matches nearly as well."""
+    """Another position matches nearly as well."""
     x: float = math.nan
     """Centre in px of the image, right positive; (0, 0) is the centre of the first pixel."""
     y: float = math.nan
-    """The same, down positive."""
+    """Centre in px of the image, down positive."""
     width: float = math.nan
-    """Of the template, px of the image."""
+    """Size of the template, px of the image."""
     height: float = math.nan
     x_sigma: float = math.nan
     """One standard deviation, px."""
     y_sigma: float = math.nan
     score: float = math.nan
-    """Normalised cross-correlation at the best place, -1..1; NaN when there is no such place."""
+    """Normalised cross-correlation of the best match, -1..1; NaN if there is none."""
     runner_up_score: float = math.nan
-    """The same at the best place elsewhere."""
+    """The same for the best match elsewhere."""
     offset_x: float = math.nan
-    """The centre again: -1 is the centre of the first column of pixels, 1 that of the last one."""
+    """`x` in other units: -1 is the centre of the first column of pixels, 1 that of the last one."""
     offset_y: float = math.nan
-    """-1 is the centre of the first row of pixels, 1 that of the last one."""
+    """`y` in other units: -1 is the centre of the first row of pixels, 1 that of the last one."""
     offset_x_sigma: float = math.nan
     offset_y_sigma: float = math.nan
     bearing_x: float = math.nan
@@ -76,31 +79,28 @@ class MatchResult:
 
 @dataclass(frozen=True, eq=False)
 class JudgedTemplate:
-    """A patch that was made a template, and what is thought of it."""
+    """A patch fitted to the template's size, and whether it is accepted."""
 
     outcome: TemplateOutcome
     template: Template
     matcher: Matcher | None
-    """None for a template without contrast."""
+    """None if the template has no contrast."""
     weights: NDArray[np.float64] | None
-    """Values of the model's filter with which it looks for the template, [1, h, w, channels]; None when it
-    was not accepted."""
+    """Real weights of the model's filter for the template, [1, h, w, channels]; None if it is refused."""
 
 
 class PatternTracker(PerceptionAlgorithm[MatchResult]):
-    """Finds a template in images, turned by up to about 5 degrees and scaled by up to 5 %.
+    """Finds a template in images, rotated by up to about 5 degrees and scaled by up to 5 %.
 
         tracker = PatternTracker(search=(64, 64), template=(16, 16))
         outcome = tracker.set_template(image[20:36, 30:46], view=image)
         result = tracker.update(next_image, stamp)
 
-    The model correlates the template with the whole image; the few best places are then aligned and compared
-    with what can be expected of this very template. `update` runs the model on `engine`; without one the
-    suite's own graph runs on the CPU.
+    The model correlates the template with the whole image. The few best candidates are aligned, and their
+    scores compared with those expected of this template.
 
-    If inference runs elsewhere, `bind` tells what model it is, and `preprocess` and `postprocess` are the two
-    halves of `update`; `judge_template` and `use_template` those of `set_template`, between which the
-    model is given the weights.
+    If inference runs elsewhere, use `bind`, `preprocess` and `postprocess` instead of `update`, and
+    `judge_template` and `use_template` instead of `set_template`; in between give the model the weights.
     """
 
     def __init__(
@@ -112,10 +112,11 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         template: pattern.Size = (16, 16),
         min_confidence: float = 0.2,
     ) -> None:
-        """`search`: height and width images are resized to; `template`: those of the template, px of them.
+        """`search`: height and width that images are resized to; `template`: those of the template, px.
 
-        `camera`: intrinsics of the images, for bearings. Results below `min_confidence` are not valid. Raises
-        GraphError for sizes without a graph and ModelUnsupportedError for an engine with another model.
+        `engine`: runs the model; None for the suite's own graph on the CPU. `camera`: intrinsics of the
+        images, for bearings. Results below `min_confidence`, 0..1, are not valid. Raises GraphError for sizes
+        without a graph and ModelUnsupportedError for an engine with an unsuitable model.
         """
         super().__init__(camera, min_confidence)
         self._template_size = template
@@ -137,12 +138,12 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
 
     @property
     def weights(self) -> NDArray[np.int8] | None:
-        """The template as steps of the model's filter, int8 [h, w]; None until one is accepted."""
+        """The template as int8 weights of the model's filter, [h, w]; None until one is accepted."""
         return None if self._locator is None else self._locator.weights
 
     @property
     def model_weights(self) -> NDArray[np.float64] | None:
-        """The template as values of the model's filter, [1, h, w, channels]: see SwappableEngine."""
+        """The template as real weights of the model's filter, [1, h, w, channels]: see SwappableEngine."""
         return None if self._locator is None else self._values_of(self._locator)
 
     def set_template(
@@ -153,18 +154,17 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         *,
         view: Pixels | None = None,
     ) -> TemplateOutcome:
-        """Look for another pattern, if it can be told from other things; else nothing changes.
+        """Track another pattern, if it can be told from other things; else nothing changes.
 
-        `patch`: uint8 [h, w] or [h, w, 3] RGB, cut out of an image like those to come; `mask`: [h, w],
-        non-zero where the patch counts. `view`: the image it was cut out of, by default the last one the
-        tracker got; it gives the scale, and shows whether something else there looks like the patch. Without
-        any view the patch is resized to the template, and nobody knows what looks like it. A patch larger
-        than the template is used up to its size.
+        `patch`: uint8 [h, w] or [h, w, 3] RGB, cut out of an image like those to come. `mask`: [h, w],
+        non-zero where the patch counts. `view`: the image it was cut out of, by default the tracker's last
+        one; it gives the scale, and shows whether something else looks like the patch. Without any view the
+        patch is resized to the template, and look-alikes remain unknown. A larger patch is cropped.
 
-        `accept_ambiguous` takes whatever has any contrast. The engine's model gets the template as weights,
-        on a stick without a compiler; when that fails the tracker goes on looking for the pattern before.
-        Raises ImageError for other arrays, ModelUnsupportedError for an engine whose weights cannot be
-        replaced or lie nobody knows where, and DeviceError.
+        `accept_ambiguous` accepts any patch with contrast. The engine's model gets the template as weights;
+        no compiler is needed. If that fails the tracker keeps the previous pattern. Raises ImageError for
+        other arrays, ModelUnsupportedError for an engine whose weights cannot be replaced or whose weight
+        locations are unknown, and DeviceError.
         """
         if self._engine is not None and not hasattr(self._engine, "set_weights"):
             raise ModelUnsupportedError(
@@ -185,10 +185,10 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         *,
         view: Pixels | None = None,
     ) -> JudgedTemplate:
-        """First half of `set_template`, with the same arguments: nothing changes yet."""
+        """First half of `set_template`, with the same arguments; the tracker does not change."""
         seen = self._view if view is None else self._look(camera_image(view))
         template = fit(patch, mask, seen, self._template_size)
-        if template.contrast < FLAT:
+        if template.contrast < MIN_TEMPLATE_CONTRAST:
             return JudgedTemplate(judge(template, None, None, accept_ambiguous), template, None, None)
         matcher = Matcher(template.values, template.mask, pattern.pooling(self._template_size))
         matches = None if seen is None else self._matches_in(seen, template, matcher)
@@ -197,7 +197,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         return JudgedTemplate(outcome, template, matcher, weights)
 
     def use_template(self, judged: JudgedTemplate) -> None:
-        """Second half of `set_template`: the model has the weights from now on."""
+        """Second half of `set_template`, after the model got `judged.weights`."""
         self._template, self._matcher, self._last = judged.template, judged.matcher, None
         self._locator = self._make_locator(judged.template)
 
@@ -215,7 +215,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         return frame
 
     def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> MatchResult:
-        """Second half of `update`: make the result of a frame and the model's outputs by name."""
+        """Second half of `update`: make the result from a frame and the model's outputs by name."""
         if self._template is None or self._matcher is None or self._locator is None:
             return MatchResult(frame.stamp, False, 0.0)
         grey = self._grey(frame.inputs[self._bound_input().name])
@@ -243,18 +243,18 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
 
     @staticmethod
     def _grey(filled: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Grey [H, W] of a model's input."""
+        """Brightness [H, W] of a model's input."""
         return filled[0, :, :, 0] if filled.shape[3] == 1 else to_grey(filled[0])
 
     def _cells(self, grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
         return pattern.cells(grey, pattern.pooling(self._template_size))
 
     def _matches_in(self, view: View, template: Template, matcher: Matcher) -> Matches:
-        """What looks like a template in its own view; all of it when the template itself is not there."""
+        """Matches of a template in its own view; no best match if the template itself is not found there."""
         expected = pattern.response(self._search_size, self._template_size)
         candidates = self._correlator(template, expected).find_without_model(self._cells(view.grey))
         matches = matcher.match(view.grey, candidates)
-        if matches.best is not None and matcher.certainty(matches.best) < BELIEVABLE:
+        if matches.best is not None and matcher.certainty(matches.best) < MIN_CERTAINTY:
             return Matches(None, matches.best.score)
         return matches
 
@@ -266,7 +266,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
     def _give_weights(self, engine: SwappableEngine, weights: NDArray[np.float64]) -> None:
         try:
             engine.set_weights(WeightRequest(weights))
-        except InputError as error:  # of a model for something else, as two coordinates alone do not tell
+        except InputError as error:  # from a model of another kind, which two coordinates do not reveal
             height, width = self._template_size
             raise ModelUnsupportedError(
                 f"expected a model with one kernel, for templates of {width}x{height} px: {error}"
@@ -279,7 +279,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
 
     def _correlator(self, template: Template, output: TensorSpec) -> CorrelationLocator:
         pool = pattern.pooling(self._template_size)
-        most = MOST_CANDIDATES if pool == 1 else MOST_POOLED_CANDIDATES
+        most = MAX_CANDIDATES if pool == 1 else MAX_POOLED_CANDIDATES
         return CorrelationLocator(*template.cells(pool), output, most)
 
     def _graph(self) -> bytes:
@@ -305,13 +305,13 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
             self._locator = self._make_locator(self._template)
 
     def _result(
-        self, frame: Frame, template: Template, confidence: float, matches: Matches, place: Alignment
+        self, frame: Frame, template: Template, confidence: float, matches: Matches, match: Alignment
     ) -> MatchResult:
-        """From px of the search image to px of the image, to -1..1 and to angles."""
+        """Convert a match from px of the search image to px of the image, to -1..1 and to bearings."""
         x_cell, y_cell = frame.width / self._search_size[1], frame.height / self._search_size[0]
-        x, y = place.x + template.offset[0], place.y + template.offset[1]
+        x, y = match.x + template.offset[0], match.y + template.offset[1]
         u, v = (x + 0.5) * x_cell - 0.5, (y + 0.5) * y_cell - 0.5
-        u_sigma, v_sigma = place.x_sigma * x_cell, place.y_sigma * y_cell
+        u_sigma, v_sigma = match.x_sigma * x_cell, match.y_sigma * y_cell
         x_unit, y_unit = 2 / max(frame.image_width - 1, 1), 2 / max(frame.image_height - 1, 1)
         bearing = (math.nan,) * 4
         camera = frame.camera(self.camera)
@@ -329,7 +329,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
             template.size[0] * y_cell,
             u_sigma,
             v_sigma,
-            place.score,
+            match.score,
             matches.runner_up_score,
             u * x_unit - 1,
             v * y_unit - 1,

@@ -1,4 +1,4 @@
-"""From the patch a user gives to a template of the right size, and whether it is any good."""
+"""Fit a patch to the template size, and decide whether it is a good template."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.images.encodings import ImageError, ImageFault, Pixels, check_image, to_grey
 from edgetpu_perception.images.resizing import resize
-from edgetpu_perception.pattern_tracker.expected_scores import NOISE
+from edgetpu_perception.pattern_tracker.expected_scores import EXPECTED_NOISE
 from edgetpu_perception.pattern_tracker.match_selection import Matcher, Matches
 
-LEAST_CLARITY = 1.5
-"""Logarithm of how much less a match leaves unexplained than chance does, for a template that is accepted."""
+MIN_CLARITY = 1.5
+"""Smallest `clarity` (see ExpectedScores) of a template that is accepted."""
 
-MOST_SIGMA = 0.25
-"""Standard deviation of the position with pattern_expectation.NOISE up to which templates are good, px."""
+MAX_SIGMA_PX = 0.25
+"""Largest standard deviation of the position with EXPECTED_NOISE for a good template, px.
+
+Derived: a quarter of the 1 px within which matches count as right.
+"""
 
 
 class TemplateReason(enum.Enum):
@@ -34,51 +37,51 @@ class TemplateReason(enum.Enum):
 
 @dataclass(frozen=True)
 class TemplateOutcome:
-    """What became of a patch."""
+    """Whether a patch was accepted as a template, and why."""
 
     accepted: bool
-    """The tracker looks for it from now on."""
+    """The tracker uses it from now on."""
     ambiguous: bool
     """It may be confused with other things, for the reason given."""
     reason: TemplateReason
     message: str
-    """The same as a sentence with the figures."""
+    """The reason as a sentence with figures."""
     runner_up_score: float
     """Best score elsewhere in the view the patch comes from, -1..1; NaN without a view."""
     contrast: float
     """Standard deviation of the template, grey levels."""
     clipped: float
-    """Share of its pixels that are black or white, where the camera may have cut off what is there, 0..1."""
+    """Share of its pixels, 0..1, that are black or white and may be clipped."""
     sigma: float
-    """Expected error of a match along its worst axis with pattern_expectation.NOISE: one standard deviation,
-    px of the search image."""
+    """Expected error of a match along its worst axis with EXPECTED_NOISE: one standard deviation, px of the
+    search image."""
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """An image as the tracker sees it."""
+    """An image resized for the tracker."""
 
     grey: NDArray[np.uint8]
     """[H, W], of the search image's size."""
     width: int
-    """Of the image before it was resized, px."""
+    """Size of the image before it was resized, px."""
     height: int
 
 
 @dataclass(frozen=True, eq=False)
 class Template:
-    """A patch brought to the template's size."""
+    """A patch fitted to the template's size."""
 
     values: NDArray[np.float32]
     """Grey levels, [h, w] px of the search image."""
     mask: NDArray[np.bool_]
-    """Where they count."""
+    """bool [h, w]: the pixels that count."""
     size: tuple[int, int]
-    """Height and width of the part of it that the patch covers, px of the search image."""
+    """Height and width of the part that the patch covers, px of the search image."""
     offset: tuple[float, float]
-    """Where the patch's centre is (x, y), px from the template's."""
+    """Centre of the patch minus that of the template, (x, y), px of the search image."""
     clipped: float
-    """Share of the patch's pixels that are black or white."""
+    """Share of the patch's pixels that are black or white, 0..1."""
 
     @property
     def contrast(self) -> float:
@@ -86,21 +89,22 @@ class Template:
         return float(self.values[self.mask].std(dtype=np.float64))
 
     def cells(self, pool: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Values and mask as the convolution sees them: see pattern.cells."""
-        return pattern.cells(self.values, pool), pattern.cells(self.mask.astype(np.float32), pool) > MOSTLY
+        """Values and mask in cells of the convolution: see pattern_correlation.cells."""
+        coverage = pattern.cells(self.mask.astype(np.float32), pool)
+        return pattern.cells(self.values, pool), coverage > MIN_CELL_COVERAGE
 
 
-MOSTLY = 0.9
-"""Share of a cell under the mask from which on it counts."""
+MIN_CELL_COVERAGE = 0.9
+"""Share of a cell under the mask from which on the cell counts."""
 
 
 def fit(
     patch: Pixels, mask: NDArray[np.generic] | None, view: View | None, size: tuple[int, int]
 ) -> Template:
-    """Bring a patch, and a mask of its size, to the template's `size`, height and width.
+    """Fit a patch and its mask, [h, w], to the template's `size` (height, width).
 
-    With a view it keeps its scale: one that is too large is used up to the size of the template, around one
-    that is too small nothing counts. Raises ImageError for arrays that are no patch and no mask for it.
+    With a view the patch keeps its scale: a larger patch is cropped to the template, and around a smaller one
+    nothing counts. Without a view it is resized. Raises ImageError for unsuitable arrays.
     """
     grey = to_grey(check_image(patch))
     counts = np.ones(grey.shape, np.uint8) if mask is None else (np.asarray(mask) != 0).astype(np.uint8)
@@ -129,20 +133,20 @@ def fit(
 
 @dataclass(frozen=True)
 class _Span:
-    """How a patch becomes a template along one axis."""
+    """Fit of a patch to a template along one axis."""
 
     used: slice
-    """Px of the patch."""
+    """Px of the patch that are used."""
     length: int
-    """What they make, px of the template ..."""
+    """Number of px of the template that they fill ..."""
     around: tuple[int, int]
-    """... and how many px are before and after it."""
+    """... and numbers of px before and after them."""
     offset: float
-    """The patch's centre from the template's, px of the template."""
+    """Centre of the patch minus that of the template, px of the template."""
 
     @classmethod
     def of(cls, length: int, scale: float | None, most: int) -> _Span:
-        """`length` px, `scale` px of the template each, or so many that they become `most`, its length."""
+        """Fit `length` px, each `scale` px of the template, or scaled to the template's length `most`."""
         if scale is None:
             return cls(slice(None), most, (0, 0), 0.0)
         made = min(max(math.floor(length * scale + 1e-6), 1), most)
@@ -156,22 +160,22 @@ class _Span:
 def judge(
     template: Template, matcher: Matcher | None, matches: Matches | None, accept_ambiguous: bool
 ) -> TemplateOutcome:
-    """Say whether to take a template, from what its matcher expects and what was found in its view.
+    """Decide whether to accept a template, by its expected scores and the matches in its view.
 
-    No matcher: the template has no contrast.
+    `matcher` is None for a template without contrast; `matches` is None without a view.
     """
     runner_up = math.nan if matches is None else matches.runner_up_score
-    sigma = math.inf if matcher is None else matcher.sigma(NOISE)
+    sigma = math.inf if matcher is None else matcher.sigma(EXPECTED_NOISE)
     reason = TemplateReason.GOOD
     if matcher is None:
         reason, figures = TemplateReason.FLAT, "all its pixels are the same"
-    elif matcher.expectation.clarity < LEAST_CLARITY:
+    elif matcher.expected.clarity < MIN_CLARITY:
         reason = TemplateReason.PLAIN
         figures = (
             f"its contrast is {template.contrast:.1f} grey levels, and with noise it resembles itself only "
-            f"{math.exp(matcher.expectation.clarity):.1f} times better than other pictures"
+            f"{math.exp(matcher.expected.clarity):.1f} times better than other pictures"
         )
-    elif sigma > MOST_SIGMA:
+    elif sigma > MAX_SIGMA_PX:
         reason, figures = TemplateReason.SLIDES, f"noise would move it by {sigma:.2f} px"
     elif matches is not None and matches.rivals:
         reason, figures = TemplateReason.REPEATED, f"with a score of {runner_up:.3f}"
