@@ -218,7 +218,7 @@ class TestServices:
         assert graph.call(UnloadModel, "/edgetpu/unload_model", name="again").success
 
     @pytest.mark.parametrize("name", [" ", "../weird name"])
-    def test_a_name_nobody_could_type_is_refused(self, graph: Any, name: str) -> None:
+    def test_a_name_with_invalid_characters_is_refused(self, graph: Any, name: str) -> None:
         response = graph.call(LoadModel, "/edgetpu/load_model", model="sums", name=name)
         assert outcome(response)[:2] == (False, ErrorCode.BAD_INPUT)
         assert response.message.endswith(f"begins with a letter or digit; got '{name}'")

@@ -82,7 +82,7 @@ def test_the_cpu_refuses_a_compiled_model_and_names_its_graph(models: Path) -> N
         CpuBackend().parse(models / "sums_edgetpu.tflite", b"")
 
 
-def test_the_virtual_stick_takes_a_compiled_model_with_its_graph_beside_it(models: Path) -> None:
+def test_the_virtual_stick_runs_a_compiled_model_next_to_its_graph(models: Path) -> None:
     compiled = pack((models / "sums.tflite").read_bytes(), name="sums")
     (models / "sums_edgetpu.tflite").write_bytes(compiled)
     host = ModelHost(make_backend("virtual"), [models])
@@ -96,7 +96,7 @@ def test_the_virtual_stick_takes_a_compiled_model_with_its_graph_beside_it(model
     host.close()
 
 
-def test_a_graph_that_comes_later_is_found_by_loading_again(models: Path) -> None:
+def test_a_graph_added_later_is_found_by_loading_again(models: Path) -> None:
     graph = (models / "sums.tflite").read_bytes()
     (models / "sums.tflite").unlink()
     (models / "sums_edgetpu.tflite").write_bytes(pack(graph, name="sums"))
@@ -130,7 +130,7 @@ def test_a_real_model_that_cannot_run_over_usb_says_so_without_a_stick(golden: M
         host.invoke(lstm.name, zeros)
 
 
-def test_a_stick_tells_what_is_resident_and_how_much_it_takes(stick_host: ModelHost) -> None:
+def test_a_stick_reports_resident_models_and_their_size(stick_host: ModelHost) -> None:
     sums = stick_host.model("sums")
     assert not stick_host.is_resident(sums)
     stick_host.invoke("sums", NUMBERS)
@@ -169,9 +169,7 @@ def test_two_names_of_one_file_are_in_the_memory_side_by_side(stick_host: ModelH
     assert stick_host.status().readings.uploads == 2
 
 
-def test_a_fault_that_takes_a_reset_is_left_to_whoever_connects(
-    stick: VirtualEdgeTpu, stick_host: ModelHost
-) -> None:
+def test_a_fault_that_needs_a_reset_is_left_to_connect(stick: VirtualEdgeTpu, stick_host: ModelHost) -> None:
     stick_host.invoke("sums", NUMBERS)
     stick.fail(Fault.STALL, Transfer.OUTPUT)
     before = stick.clock.monotonic()
@@ -184,7 +182,7 @@ def test_a_fault_that_takes_a_reset_is_left_to_whoever_connects(
     assert (stick_host.status().recoveries, stick_host.status().dropped) == (1, 1)
 
 
-def test_what_takes_its_time_is_shown_as_the_state(stick: VirtualEdgeTpu, models: Path) -> None:
+def test_slow_phases_are_shown_as_the_state(stick: VirtualEdgeTpu, models: Path) -> None:
     stick.unplug()
     stick.plug(boot_mode=True)
     seen: list[tuple[State, str]] = []

@@ -86,7 +86,7 @@ def test_control_c_ends_quietly(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_reader_that_goes_away_is_no_error(graph: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(graph: Path) -> None:
     script = f"{sys.executable} -m edgetpu_driver.cli info {graph} | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -154,21 +154,23 @@ def test_disassemble_counts_the_values_of_fields_over_all_files(
     assert [each["words"] for each in value["bitstreams"]] == [2, 2]
 
 
-def test_disassemble_refuses_what_is_no_bitstream(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_disassemble_refuses_a_file_that_is_not_a_bitstream(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     path = tmp_path / "odd.bin"
     path.write_bytes(bytes(17))
     assert main(["disassemble", str(path)]) == 1
     assert "16-byte instructions; it has 17 bytes" in capsys.readouterr().err
 
 
-def test_json_has_null_for_what_is_not_a_number() -> None:
+def test_json_has_null_for_nan() -> None:
     assert json.loads(terminal.to_json({"a": float("nan"), "b": [np.float32(0.5)]})) == {
         "a": None,
         "b": [0.5],
     }
 
 
-def test_long_work_is_said_line_by_line_where_there_is_no_terminal(
+def test_progress_is_printed_in_lines_without_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter((0.0, 0.5, 1.5, 1.6))

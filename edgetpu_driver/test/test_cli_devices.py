@@ -63,7 +63,7 @@ def test_without_a_stick_it_says_to_plug_one_in(plug: Plug, capsys: pytest.Captu
     assert "no Edge TPU is on the bus: plug one in" in errors
 
 
-def test_without_a_stick_it_says_what_one_will_need(
+def test_without_a_stick_missing_requirements_are_listed(
     plug: Plug, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ROS_HOME", str(tmp_path))
@@ -76,7 +76,7 @@ def test_without_a_stick_it_says_what_one_will_need(
     assert "no udev rule gives access to the stick: sudo cp" in errors
 
 
-def test_without_a_stick_it_says_that_nothing_is_missing(
+def test_without_a_stick_complete_requirements_are_confirmed(
     plug: Plug, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edgetpu_driver.cli.devices.missing_requirements", list)
@@ -101,7 +101,7 @@ def test_a_stick_in_boot_mode_wants_its_firmware(
     ("code", "state", "remedy"),
     [(errno.EACCES, "no access", "install the udev rule"), (errno.EBUSY, "busy", "another process")],
 )
-def test_a_stick_that_cannot_be_opened_says_what_to_do(
+def test_a_stick_that_cannot_be_opened_has_a_remedy(
     plug: Plug, capsys: pytest.CaptureFixture[str], code: int, state: str, remedy: str
 ) -> None:
     plug(refusing(code))
@@ -134,7 +134,7 @@ def test_registers_are_read_from_the_stick_at_a_port(plug: Plug, capsys: pytest.
     assert main(["registers", "--port", "7-7"]) == 3
 
 
-def test_the_virtual_stick_is_not_taken_for_another(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_virtual_stick_is_listed_as_virtual(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["registers", "--backend", "virtual", "--port", "2-1"]) == 0
     assert main(["registers", "--backend", "virtual", "--port", "7-7"]) == 3
     assert "no Edge TPU at 7-7 is on the bus" in capsys.readouterr().err

@@ -76,7 +76,7 @@ def test_benchmark_counts_the_bytes_of_an_inference(graph: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize("backend", ["cpu", "virtual"])
-def test_selftest_passes_on_what_works(capsys: pytest.CaptureFixture[str], backend: str) -> None:
+def test_selftest_passes_on_a_working_device(capsys: pytest.CaptureFixture[str], backend: str) -> None:
     assert main(["selftest", "--backend", backend, "--runs", "3", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
     outcomes = {each["name"]: each["outcome"] for each in value["checks"]}

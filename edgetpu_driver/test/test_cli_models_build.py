@@ -13,7 +13,7 @@ from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.toolchain.model_files import ModelFiles
 
 
-def test_a_graph_comes_with_its_sidecar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graph_is_written_with_its_sidecar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "build", "dense_64", "--output", str(tmp_path), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["graphs"]
     data = (tmp_path / "dense_64.tflite").read_bytes()
@@ -23,7 +23,7 @@ def test_a_graph_comes_with_its_sidecar(tmp_path: Path, capsys: pytest.CaptureFi
     assert (row["path"], row["written"]) == (str(tmp_path / "dense_64.tflite"), True)
 
 
-def test_what_is_up_to_date_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_up_to_date_files_are_not_rewritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for expected in ("written", "up to date"):
         assert main(["models", "build", "dense_64", "--output", str(tmp_path)]) == 0
         assert capsys.readouterr().out.splitlines()[1].endswith(expected)
@@ -39,7 +39,7 @@ def test_the_driver_finds_it_where_it_looks_anyway(
     assert files.find("dense_64").read_bytes() == dense.build(64)
 
 
-def test_one_unknown_name_and_nothing_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_name_prevents_all_writing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "build", "dense_64", "wings_2", "--output", str(tmp_path)]) == 1
     assert "expected one of dense_<size>" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -52,7 +52,7 @@ def test_without_a_name_it_is_wrong_usage(capsys: pytest.CaptureFixture[str]) ->
     assert "one of the arguments NAME --all --list is required" in capsys.readouterr().err
 
 
-def test_all_builds_what_the_list_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_builds_every_listed_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["models", "build", "--list", "--json"])
     listed = json.loads(capsys.readouterr().out)["families"]
     assert main(["models", "build", "--all", "--output", str(tmp_path)]) == 0
@@ -71,7 +71,7 @@ def test_a_directory_that_cannot_be_made_is_one_line(
     assert "Traceback" not in "\n".join(errors)
 
 
-def test_a_graph_does_not_get_beside_a_model_compiled_from_another(
+def test_a_graph_is_not_written_next_to_a_model_of_another_graph(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "dense_64_edgetpu.tflite").write_bytes(b"compiled by somebody")

@@ -136,7 +136,7 @@ def test_a_graph_is_compiled_beside_itself(
     assert "Mapped to Edge TPU" in (models / "dense_64_edgetpu.log").read_text()
 
 
-def test_the_driver_finds_what_was_compiled(
+def test_the_driver_finds_compiled_models(
     models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_compiler()
@@ -145,7 +145,7 @@ def test_the_driver_finds_what_was_compiled(
     assert make_backend("usb").parse(path, path.read_bytes()).problem == ""
 
 
-def test_operators_that_are_not_mapped_are_named_with_the_reason(
+def test_unmapped_operators_are_named_with_the_reason(
     models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_compiler(PARTLY)
@@ -157,7 +157,7 @@ def test_operators_that_are_not_mapped_are_named_with_the_reason(
     assert value["models"][0]["fully_mapped"] is False
 
 
-def test_a_compiler_that_says_nothing_of_operators_is_not_taken_to_have_mapped_none(
+def test_a_report_without_operators_does_not_mean_that_none_was_mapped(
     models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_compiler(rows="")
@@ -165,7 +165,7 @@ def test_a_compiler_that_says_nothing_of_operators_is_not_taken_to_have_mapped_n
     assert "which operators are mapped it did not say" in capsys.readouterr().out
 
 
-def test_a_graph_of_which_nothing_is_mapped_is_a_failure(
+def test_a_graph_without_mapped_operators_is_a_failure(
     models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_compiler(UNMAPPED)
@@ -209,7 +209,7 @@ def test_models_of_different_caching_tokens_do_not_stay(
     assert value["resident_together"] is False
 
 
-def test_a_failure_is_told_in_the_compilers_words_and_costs_only_its_own_model(
+def test_a_failure_is_quoted_and_affects_only_its_own_model(
     models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_compiler(mishap=f'if models[0].stem == "dense_64":{FAILURE.replace(chr(10), chr(10) + "    ")}')
@@ -223,7 +223,7 @@ def test_a_failure_is_told_in_the_compilers_words_and_costs_only_its_own_model(
     assert (models / "dense_64_edgetpu.tflite").read_bytes() == b"older"
 
 
-def test_a_graph_that_fails_among_those_compiled_together_has_an_error_of_its_own(
+def test_a_failed_graph_of_a_set_has_its_own_error(
     models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unmapped = (
@@ -240,7 +240,7 @@ def test_a_graph_that_fails_among_those_compiled_together_has_an_error_of_its_ow
     assert not (models / "dense_64_edgetpu.tflite").exists()
 
 
-def test_what_fails_for_all_that_are_compiled_together_is_told_once(
+def test_a_failure_of_a_whole_set_is_reported_once(
     models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_compiler(mishap=FAILURE)
@@ -308,7 +308,7 @@ def test_a_compiler_that_is_given_must_be_there(models: Path, capsys: pytest.Cap
     assert "no file that can be executed" in value["error"]["message"]
 
 
-def test_a_compiler_of_another_machine_is_told_as_such(models: Path, tmp_path: Path) -> None:
+def test_a_compiler_for_another_architecture_is_reported(models: Path, tmp_path: Path) -> None:
     program = tmp_path / "edgetpu_compiler"
     program.write_bytes(b"\x7fELF no program of this machine")
     program.chmod(0o755)
@@ -328,7 +328,7 @@ def test_without_a_compiler_graphs_are_packed_and_it_is_said(
     assert "a real one cannot run it" in make_backend("usb").parse(path, path.read_bytes()).problem
 
 
-def test_what_a_real_compiler_made_is_not_replaced(
+def test_models_of_the_real_compiler_are_not_replaced(
     models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     compiler = make_compiler()

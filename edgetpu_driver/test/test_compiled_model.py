@@ -169,7 +169,7 @@ def test_a_model_with_state_keeps_its_hidden_outputs_in_the_executable(golden: M
         model.check_runnable()
 
 
-def test_a_plain_graph_is_refused_with_what_to_do(golden: ModelFolder) -> None:
+def test_a_plain_graph_is_refused_with_the_remedy(golden: ModelFolder) -> None:
     with pytest.raises(ModelFormatError, match=r"not compiled for the Edge TPU.*run edgetpu_compiler on it"):
         CompiledModel.load(golden.model("dense_256.tflite"))
 
@@ -263,7 +263,9 @@ def test_options_without_a_package_are_refused(custom_options: flexbuffer.Value)
         ),
     ],
 )
-def test_what_cannot_run_over_usb_is_said_with_the_reason(changes: dict[str, object], reason: str) -> None:
+def test_a_model_that_cannot_run_over_usb_is_refused_with_the_reason(
+    changes: dict[str, object], reason: str
+) -> None:
     model = compiled(replace(EXECUTION, **changes))  # type: ignore[arg-type]
     with pytest.raises(ModelUnsupportedError, match=f"cannot run 'sample' over USB: .*{reason}"):
         model.check_runnable()
@@ -276,7 +278,7 @@ def test_a_batch_cannot_run_over_usb() -> None:
         model.check_runnable()
 
 
-def test_other_cached_parameters_come_with_another_token() -> None:
+def test_other_cached_parameters_get_a_new_token() -> None:
     model = compiled(EXECUTION, CACHING)
     other, again = (model.with_parameters(caching=b"WEIGHTS!") for _ in range(2))
     assert other.caching is not None

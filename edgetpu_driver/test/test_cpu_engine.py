@@ -151,7 +151,7 @@ def test_without_litert_the_message_says_how_to_get_it(monkeypatch: pytest.Monke
         CpuEngine(doubling())
 
 
-def test_litert_s_own_log_line_is_kept_from_the_user_and_nothing_else(tmp_path: Path) -> None:
+def test_only_litert_s_own_log_line_is_suppressed(tmp_path: Path) -> None:
     file = tmp_path / "doubling.tflite"
     file.write_bytes(doubling())
     script = (

@@ -183,9 +183,7 @@ def test_a_fault_costs_a_reset_and_a_second_try_but_no_result(
     assert (info.inferences, info.uploads, info.retries, info.recoveries) == (4, 2, 1, 1)
 
 
-def test_a_fault_that_comes_again_is_reported_and_the_next_run_works(
-    stick: VirtualEdgeTpu, dense: Dense
-) -> None:
+def test_a_repeated_fault_is_reported_and_the_next_run_works(stick: VirtualEdgeTpu, dense: Dense) -> None:
     with EdgeTpu.open(usb_backend=stick) as tpu:
         stick.fail(Fault.TIMEOUT, Transfer.BULK_OUT, times=2)
         with pytest.raises(TransferTimeoutError, match="timed out"):
@@ -193,7 +191,7 @@ def test_a_fault_that_comes_again_is_reported_and_the_next_run_works(
         assert run(tpu, dense, ramp()) == dense.expected(ramp())
 
 
-def test_an_interrupted_run_leaves_nothing_behind_for_the_next(
+def test_an_interrupted_run_does_not_affect_the_next(
     stick: VirtualEdgeTpu, dense: Dense, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any) -> int:
@@ -221,7 +219,7 @@ def test_an_unplugged_stick_is_lost_and_found_when_it_is_back_in_its_port(
         assert run(tpu, dense, ramp()) == dense.expected(ramp())
 
 
-def test_a_stick_that_comes_back_in_boot_mode_gets_its_firmware_again(
+def test_a_stick_that_returns_in_boot_mode_gets_its_firmware_again(
     stick: VirtualEdgeTpu, dense: Dense
 ) -> None:
     image = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
@@ -231,7 +229,7 @@ def test_a_stick_that_comes_back_in_boot_mode_gets_its_firmware_again(
         assert run(tpu, dense, ramp()) == dense.expected(ramp())
 
 
-def test_a_stick_that_comes_back_in_boot_mode_without_an_image_at_hand_is_reported(
+def test_a_stick_that_returns_in_boot_mode_without_an_image_is_reported(
     stick: VirtualEdgeTpu, dense: Dense
 ) -> None:
     with EdgeTpu.open(usb_backend=stick) as tpu:
@@ -268,9 +266,7 @@ def test_a_closed_stick_can_be_opened_again(stick: VirtualEdgeTpu, dense: Dense)
         assert run(tpu, dense, ramp()) == dense.expected(ramp())
 
 
-def test_a_device_that_nobody_closes_or_uses_any_more_is_put_to_sleep_and_collected(
-    stick: VirtualEdgeTpu, dense: Dense
-) -> None:
+def test_an_unreferenced_device_is_put_to_sleep_and_collected(stick: VirtualEdgeTpu, dense: Dense) -> None:
     tpu = EdgeTpu.open(usb_backend=stick)
     run(tpu, dense, ramp())
     dropped = weakref.ref(tpu)

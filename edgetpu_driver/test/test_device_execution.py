@@ -97,7 +97,7 @@ def test_the_hints_are_followed_in_their_order_and_fences_need_no_transfer() -> 
     assert prepared.outputs["y"].tobytes() == bytes(range(1, 9))
 
 
-def test_scratch_goes_out_to_the_host_and_back_in() -> None:
+def test_scratch_is_received_by_the_host_and_sent_back() -> None:
     out = dma(Description.SCRATCH, "", 4, 8, outfeed=True)
     back = dma(Description.SCRATCH, "", 8, 4)
     prepared = PreparedExecutable(
@@ -118,7 +118,7 @@ def test_an_input_is_split_over_overlapping_transfers_and_padded_with_zeros_past
     ]
 
 
-def test_an_output_that_comes_in_parts_is_put_together() -> None:
+def test_an_output_in_several_transfers_is_assembled() -> None:
     parts = (dma(Description.OUTPUT, "y", offset, 4, outfeed=True) for offset in (4, 0))
     prepared = PreparedExecutable(executable(InstructionHint(0), SEND_A, *parts, InterruptHint(0)))
     run(prepared, FakeLink())
@@ -134,7 +134,7 @@ def test_streamed_parameters_are_sent_every_time() -> None:
         assert ("PARAMETERS", b"abc") in run(prepared, FakeLink())
 
 
-def test_another_event_than_expected_is_an_error() -> None:
+def test_an_unexpected_event_is_an_error() -> None:
     prepared = PreparedExecutable(executable(InstructionHint(0), SEND_A, RECEIVE_Y, InterruptHint(0)))
     with pytest.raises(ProtocolError, match="expected the event INTERRUPT_0; INTERRUPT_2 came"):
         run(prepared, FakeLink(Tag.INTERRUPT_2))
@@ -183,7 +183,7 @@ def test_an_executable_without_instructions_is_refused() -> None:
         PreparedExecutable(silent)
 
 
-def test_parameters_that_are_not_sent_are_refused() -> None:
+def test_hints_that_do_not_send_all_parameters_are_refused() -> None:
     hints = InstructionHint(0), SEND_A, RECEIVE_Y, InterruptHint(0)
     with pytest.raises(ModelUnsupportedError, match="only 0 of 3 bytes of parameter are moved"):
         PreparedExecutable(executable(*hints, parameters=b"abc"))

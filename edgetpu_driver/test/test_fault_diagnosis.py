@@ -42,7 +42,7 @@ def run(tpu: EdgeTpu, model: CompiledModel) -> NDArray[np.uint8]:
     return tpu.run(model, {"x": X})["y"]
 
 
-def test_a_fatal_error_that_comes_again_is_raised_with_its_registers(
+def test_a_repeated_fatal_error_is_raised_with_its_registers(
     stick: VirtualEdgeTpu, model: CompiledModel
 ) -> None:
     with EdgeTpu.open(usb_backend=stick) as tpu:
@@ -86,7 +86,7 @@ def test_a_chip_without_errors_reports_none(stick: VirtualEdgeTpu) -> None:
     link.close()
 
 
-def test_a_dead_chip_reports_nothing_and_is_not_waited_for(stick: VirtualEdgeTpu) -> None:
+def test_a_dead_chip_reports_nothing_without_waiting(stick: VirtualEdgeTpu) -> None:
     link = UsbLink(stick, find_sticks(stick)[0])
     stick.fail(Fault.TIMEOUT, Transfer.CONTROL, times=100)
     before = stick.clock.monotonic()

@@ -71,7 +71,7 @@ def test_a_fault_while_the_firmware_is_loaded_is_got_over(fault: Fault) -> None:
             assert tpu.info().firmware == "1.00"
 
 
-def test_a_stick_that_takes_its_time_to_come_back_with_its_firmware_is_waited_for() -> None:
+def test_a_slow_stick_is_awaited_after_the_firmware_load() -> None:
     stick = VirtualEdgeTpu(boot_mode=True)
     stick.fail(Fault.SLOW_REENUMERATION, Transfer.RESET)
     with EdgeTpu.open(usb_backend=stick, firmware=IMAGE):

@@ -57,7 +57,7 @@ def test_dense_of_other_sizes_is_refused(size: int) -> None:
         dense.build(size)
 
 
-def test_a_name_picks_the_family_and_its_groups_are_what_is_built() -> None:
+def test_a_name_selects_the_family_and_its_parameters() -> None:
     assert build_graph("wings_4", (*dense.FAMILIES, WINGS)) == b"4"
 
 
@@ -89,7 +89,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert catalogue().problems == ("edgetpu_perception is not installed, so its graphs are missing",)
 
 
-def test_a_package_that_cannot_be_imported_costs_only_its_own_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_cannot_be_imported_loses_only_its_own_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     with_entry_points(monkeypatch, edgetpu_perception="edgetpu_driver.absent:FAMILIES")
     assert catalogue().families == dense.FAMILIES
     (problem,) = catalogue().problems

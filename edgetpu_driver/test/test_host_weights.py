@@ -141,7 +141,7 @@ def test_one_file_under_two_names_has_two_sets_of_weights(host: ModelHost) -> No
         ("dense", WeightRequest(np.zeros(0, np.float32)), InputError),
     ],
 )
-def test_what_is_refused_changes_nothing(
+def test_a_refused_request_changes_nothing(
     host: ModelHost, name: str, request_: WeightRequest, error: type[Exception]
 ) -> None:
     host.load("sum")
@@ -218,7 +218,7 @@ def test_weights_for_a_model_that_is_unloaded_meanwhile_are_refused(
     unloading.join()
 
 
-def test_an_inference_that_waited_for_a_swap_that_failed_has_none_of_its_weights(
+def test_an_inference_after_a_failed_swap_has_the_old_weights(
     host: ModelHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.set_weights("dense", corner(0.5))
@@ -292,7 +292,7 @@ class TestProducts:
         host.set_weights("dense", WeightRequest(matrix))
         assert self.error(host, matrix, self.VECTOR[:30]) < 0.03
 
-    def test_rescaled_weights_use_all_of_the_range_and_leave_invoke_as_it_is(self, host: ModelHost) -> None:
+    def test_rescaled_weights_use_the_full_range_without_changing_invoke(self, host: ModelHost) -> None:
         matrix = 1e-3 * self.MATRIX
         host.set_weights("dense", WeightRequest(matrix, rescale_rows=True))
         assert self.error(host, matrix, self.VECTOR) < 0.02
@@ -324,7 +324,7 @@ class TestProducts:
         assert (product.outputs.shape, product.weights_version) == ((SIZE,), 0)
         assert np.abs(product.outputs).max() > 0.9
 
-    def test_a_model_that_is_no_matrix_is_refused(self, host: ModelHost) -> None:
+    def test_a_model_that_is_not_a_matrix_is_refused(self, host: ModelHost) -> None:
         host.load("sum")
         with pytest.raises(ModelUnsupportedError):
             host.multiply("sum", ProductRequest(np.ones(4)))
@@ -348,7 +348,7 @@ class TestProducts:
         assert uploads() == 6 + 1 + 6
 
     @pytest.mark.parametrize("copies", [0, 1, 3])
-    def test_a_compiled_model_keeps_as_many_tiles_in_memory_as_it_was_compiled_with_copies(
+    def test_a_compiled_model_keeps_one_resident_tile_per_compiled_copy(
         self, stick_host: ModelHost, models: Path, copies: int
     ) -> None:
         stems = ["compiled", *(f"compiled_copy{number + 2}" for number in range(copies))]

@@ -84,7 +84,7 @@ def test_dense_256_has_its_address_fields_at_the_published_bytes(golden: ModelFo
     ]
 
 
-def test_filling_in_zeros_leaves_a_golden_bitstream_as_it_is(golden: ModelFolder) -> None:
+def test_writing_zero_addresses_leaves_a_golden_bitstream_unchanged(golden: ModelFolder) -> None:
     model = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
     bitstream = model.execution.bitstreams[0]
     assert with_addresses(bitstream, lambda _: 0) == bitstream.data

@@ -109,6 +109,6 @@ def test_program_without_halt_is_refused() -> None:
         (scalar(0x29, 8, 1, 0), "instruction 0: there are 8 predicates; 8 is not one of them"),
     ],
 )
-def test_what_is_not_documented_is_refused(instruction: Instruction, message: str) -> None:
+def test_undocumented_operations_are_refused(instruction: Instruction, message: str) -> None:
     with pytest.raises(ModelUnsupportedError, match=message):
         ScalarCore().run([instruction, halt()])

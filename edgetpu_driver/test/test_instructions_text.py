@@ -45,7 +45,7 @@ def test_lines_show_offset_fields_and_meaning() -> None:
         (Instruction(enable_scalar=1, s_op=0x34), "scalar operation not documented"),
     ],
 )
-def test_comments_say_what_scalar_operations_do(instruction: Instruction, comment: str) -> None:
+def test_comments_explain_scalar_operations(instruction: Instruction, comment: str) -> None:
     assert to_text([instruction]).rstrip("\n").partition("  # ")[2] == comment
 
 

@@ -153,7 +153,7 @@ def test_statistics_count_every_value_of_every_field() -> None:
     assert statistics["unk_3"] == {0: 3}
 
 
-def test_statistics_of_nothing_are_empty() -> None:
+def test_statistics_of_no_bitstreams_are_empty() -> None:
     assert set(field_statistics([])) == {field.name for field in FIELDS}
     assert not any(field_statistics([]).values())
 

@@ -198,7 +198,7 @@ def test_every_pass_lowers_the_error(on_cpu: MatMul) -> None:
     assert np.all(np.diff(products[3].pass_rms) < 0)
 
 
-def test_a_swap_tells_what_it_did_in_the_unit_of_the_matrix(product: MatMul) -> None:
+def test_a_swap_reports_errors_in_units_of_the_matrix(product: MatMul) -> None:
     before = product.multiply(np.zeros(product.shape[1])).weights_version
     matrix = gaussian(100, 70)
     swap = product.set_weights(matrix, rescale_rows=True)
@@ -233,12 +233,12 @@ def test_a_matrix_of_too_many_tiles_is_refused_with_the_size_that_would_fit(on_c
     "matrix", [[["a"]], [[None]], [[1, 2], [3]], np.eye(2) * 1j, [], 1.0, [[np.nan]], [[1e300]], [[[1.0]]]]
 )
 @pytest.mark.parametrize("rescale_rows", [False, True])
-def test_what_is_no_matrix_is_refused(on_cpu: MatMul, matrix: Any, rescale_rows: bool) -> None:
+def test_weights_that_are_not_a_matrix_are_refused(on_cpu: MatMul, matrix: Any, rescale_rows: bool) -> None:
     with pytest.raises(InputError):
         on_cpu.set_weights(matrix, rescale_rows=rescale_rows)
 
 
-def test_a_matrix_that_is_clipped_is_multiplied_by_as_it_is_then(on_cpu: MatMul) -> None:
+def test_products_use_the_clipped_matrix(on_cpu: MatMul) -> None:
     on_cpu.set_weights(np.diag([3e38, -2.0, 0.5]), accept_clipping=True)
     assert on_cpu.multiply([1.0, 1.0, 1.0]).outputs == pytest.approx([1.0, -1.0, 0.5], abs=0.05)
 
@@ -259,7 +259,7 @@ def test_a_matrix_that_is_clipped_is_multiplied_by_as_it_is_then(on_cpu: MatMul)
         (np.zeros(4), {"input_scale": np.nan}),
     ],
 )
-def test_inputs_that_are_none_are_refused(on_cpu: MatMul, inputs: Any, options: dict[str, Any]) -> None:
+def test_invalid_inputs_are_refused(on_cpu: MatMul, inputs: Any, options: dict[str, Any]) -> None:
     on_cpu.set_weights(np.eye(4))
     with pytest.raises(InputError):
         on_cpu.multiply(inputs, **options)
@@ -296,7 +296,7 @@ def test_a_first_swap_that_fails_in_a_later_tile_leaves_the_models_own_weights(p
     assert (after.weights_version, product.shape) == (0, (SIZE, SIZE))
 
 
-def test_a_refusal_counts_what_is_beyond_in_all_tiles() -> None:
+def test_a_refusal_counts_clipped_values_of_all_tiles() -> None:
     matrix = np.full((2 * SIZE, 3), 0.5)
     matrix[[0, SIZE - 1, SIZE, 2 * SIZE - 1], [0, 1, 2, 0]] = 3.0
     with pytest.raises(ClippingError, match="4 of 384 are beyond, by up to 2") as refusal:
@@ -304,7 +304,7 @@ def test_a_refusal_counts_what_is_beyond_in_all_tiles() -> None:
     assert refusal.value.clipped == 4
 
 
-def test_a_model_that_is_no_matrix_is_refused() -> None:
+def test_a_model_that_is_not_a_matrix_is_refused() -> None:
     graph = GraphBuilder()
     x, z = (graph.input(name, (1, 4), np.int8, scale=1, zero_point=0) for name in "xz")
     graph.output(graph.add(x, z, scale=1, zero_point=0, name="y"))

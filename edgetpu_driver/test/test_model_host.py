@@ -130,7 +130,7 @@ class TestFindingFiles:
     def test_a_model_is_found_by_absolute_path(self, host: ModelHost, models: Path) -> None:
         assert host.load(str(models / "plus_edgetpu.tflite")).name == "plus"
 
-    def test_the_first_directory_that_has_it_wins(
+    def test_the_first_directory_with_the_model_wins(
         self, backend: FakeBackend, models: Path, tmp_path: Path
     ) -> None:
         (tmp_path / "first").mkdir()
@@ -168,7 +168,7 @@ class TestFindingFiles:
         )
 
     @pytest.mark.parametrize("model", ["", "\0", "x" * 1000], ids=["empty", "zero byte", "too long"])
-    def test_what_is_no_name_is_not_found(self, host: ModelHost, model: str) -> None:
+    def test_an_invalid_name_is_not_found(self, host: ModelHost, model: str) -> None:
         with pytest.raises(ModelNotFoundError):
             host.load(model)
 
@@ -213,7 +213,7 @@ class TestLoading:
             host.invoke("big", ONES)
 
     @pytest.mark.parametrize("name", [" ", "../weird name", "two words", "-x", "\n"])
-    def test_a_name_nobody_could_type_is_refused(self, host: ModelHost, name: str) -> None:
+    def test_a_name_with_invalid_characters_is_refused(self, host: ModelHost, name: str) -> None:
         with pytest.raises(InputError, match="expected a name of letters, digits and"):
             host.load("plus", name)
 
@@ -287,7 +287,7 @@ class TestADeviceThatComesAndGoes:
         host.refresh()
         assert host.state is State.ABSENT
 
-    def test_a_reset_on_request_is_no_recovery(self, host: ModelHost) -> None:
+    def test_a_requested_reset_does_not_count_as_recovery(self, host: ModelHost) -> None:
         before = host.status().recoveries
         host.reset()
         host.connect()
@@ -328,7 +328,7 @@ class TestADeviceThatComesAndGoes:
 
 
 class TestStatus:
-    def test_it_counts_what_happened(self, host: ModelHost, backend: FakeBackend) -> None:
+    def test_it_counts_inferences_and_drops(self, host: ModelHost, backend: FakeBackend) -> None:
         host.load("plus")
         host.invoke("plus", ONES)
         backend.failure = DeviceLostError("unplugged")
@@ -358,7 +358,7 @@ class TestStatus:
 
 
 class TestReconnector:
-    def test_it_opens_a_device_that_comes_later(self, backend: FakeBackend, models: Path) -> None:
+    def test_it_opens_a_device_that_appears_later(self, backend: FakeBackend, models: Path) -> None:
         backend.absence = DeviceNotFoundError("none yet")
         ready, absent = threading.Event(), threading.Event()
 

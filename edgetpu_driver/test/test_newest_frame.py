@@ -106,14 +106,14 @@ def test_a_frame_that_was_put_back_gives_way_to_a_newer_one() -> None:
     assert (work.begun, gate.dropped) == ([1, 2], 1)
 
 
-def test_what_queued_in_a_hiccup_is_worked_off() -> None:
+def test_frames_queued_in_a_hiccup_are_all_processed() -> None:
     backlog = Backlog[int]()
     assert backlog.select([1]) == ([1], 0)
     assert backlog.select([2, 3, 4]) == ([2, 3, 4], 0)
     assert backlog.select([5, 6]) == ([5, 6], 0)
 
 
-def test_a_node_that_stays_behind_takes_the_newest() -> None:
+def test_a_node_that_stays_behind_takes_the_newest_frame() -> None:
     backlog = Backlog[int]()
     for _ in range(PATIENCE):
         assert backlog.select([1, 2]) == ([1, 2], 0)

@@ -58,7 +58,7 @@ def spot(side: int, channels: int, *, kernel: int = 1, x_zero_point: int = 0) ->
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_encoding_reproduces_what_the_compiler_wrote(golden: ModelFolder, name: str) -> None:
+def test_encoding_reproduces_the_compilers_bytes(golden: ModelFolder, name: str) -> None:
     assert encode_parameters(source(golden, name)) == compiled(golden, name)
 
 

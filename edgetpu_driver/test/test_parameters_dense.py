@@ -61,7 +61,7 @@ def test_decoding_gives_back_what_was_encoded(rows: int, columns: int) -> None:
     np.testing.assert_array_equal(layout.decode_multipliers(blob), ramp(rows))
 
 
-def test_a_partial_last_group_is_filled_up_with_rows_that_do_nothing() -> None:
+def test_a_partial_last_group_is_padded_with_neutral_rows() -> None:
     layout = DenseLayout(96, 4)
     blob = layout.new_blob(ramp(96))
     blob[-256:] = 7
@@ -123,7 +123,7 @@ def test_fewer_rows_than_a_group_are_refused(rows: int) -> None:
         DenseLayout(rows, 64)
 
 
-def test_weights_of_another_form_are_refused() -> None:
+def test_weights_of_another_dtype_or_shape_are_refused() -> None:
     layout = DenseLayout(64)
     blob = layout.new_blob(ramp(64))
     with pytest.raises(InputError, match=r"expected weights int8\[64, 64\]; got int8\[64, 63\]"):

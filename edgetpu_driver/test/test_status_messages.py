@@ -36,7 +36,7 @@ def test_a_device_that_is_ready_is_fine() -> None:
     assert {value.key: value.value for value in entry.values}["thermal warnings"] == "2"
 
 
-def test_what_else_there_is_to_warn_of_makes_it_a_warning() -> None:
+def test_further_problems_raise_the_level_to_warning() -> None:
     entry = diagnostic(status(State.READY), "edgetpu", ["it is hot"])
     assert (entry.level, entry.message) == (DiagnosticStatus.WARN, "ready; it is hot")
 

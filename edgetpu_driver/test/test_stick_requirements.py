@@ -27,7 +27,7 @@ def test_the_rule_of_this_package_is_recognised() -> None:
     assert missing_rule([rule_source().parent]) == ""
 
 
-def test_a_rule_for_one_of_the_two_identities_is_not_enough(tmp_path: Path) -> None:
+def test_a_udev_rule_must_cover_both_identities(tmp_path: Path) -> None:
     (tmp_path / "60-half.rules").write_text(VENDOR_RULE)
     assert missing_rule([tmp_path / "none", tmp_path]) == (
         "no udev rule gives access to the stick: "

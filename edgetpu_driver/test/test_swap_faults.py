@@ -161,7 +161,7 @@ def test_so_is_a_swap_of_a_matrix_in_tiles(
         np.testing.assert_allclose(product.outputs, matrix @ VECTOR, atol=0.6)
 
 
-def test_results_tell_their_weights_while_swaps_fail_and_the_stick_comes_and_goes(
+def test_results_carry_the_weights_version_through_failed_swaps_and_lost_sticks(
     make_host: Any, stick: VirtualEdgeTpu, expected: Any
 ) -> None:
     host = make_host(resets=False)
@@ -195,7 +195,7 @@ def test_results_tell_their_weights_while_swaps_fail_and_the_stick_comes_and_goe
 
 
 @pytest.mark.parametrize("weights", [NEW, NEW_TILES], ids=["one tile", "four tiles"])
-def test_weights_for_a_model_that_comes_and_goes_are_in_force_or_refused(
+def test_weights_for_a_model_being_reloaded_take_effect_or_are_refused(
     make_host: Any, expected: Any, weights: NDArray[Any]
 ) -> None:
     host = make_host(resets=False)

@@ -210,7 +210,7 @@ ONES = np.ones((1, 3, 3, 2), np.int8)
         (lambda _g, _x: GraphBuilder().build(), "the graph has no input"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused(
+def test_mismatching_arguments_are_refused(
     add: Callable[[GraphBuilder, TensorSpec], object], message: str
 ) -> None:
     with pytest.raises(GraphError, match=message):

@@ -39,7 +39,7 @@ A = np.array([[1, -2, 3, 40]], np.int8)
         (("a",), ("e",), ["FULLY_CONNECTED", "ADD", "ADD", "ADD"]),
     ],
 )
-def test_a_part_computes_what_the_whole_does(
+def test_an_extracted_subgraph_computes_the_same(
     whole: bytes, inputs: tuple[str, ...], outputs: tuple[str, ...], operators: list[str]
 ) -> None:
     values = {"a": A, "b": A + 1, "c": 2 * A + 2, "d": 2 * A, "e": np.minimum(4 * A.astype(int) + 2, 127)}
@@ -59,7 +59,7 @@ def test_a_part_computes_what_the_whole_does(
         (("a",), ("z",), "expected one tensor 'z' in the graph, found 0"),
     ],
 )
-def test_what_cannot_be_computed_is_refused(
+def test_outputs_that_cannot_be_computed_are_refused(
     whole: bytes, inputs: tuple[str, ...], outputs: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(GraphError, match=message):

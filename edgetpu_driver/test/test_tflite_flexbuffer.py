@@ -32,7 +32,7 @@ def test_decode_gives_back_what_was_encoded(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [v for v in VALUES if b"\xff" not in (v if isinstance(v, bytes) else b"")])
-def test_the_reference_library_reads_what_we_write(value: Any) -> None:
+def test_the_reference_library_reads_our_encoding(value: Any) -> None:
     def as_text(item: Any) -> Any:
         if isinstance(item, bytes):
             return item.decode()
@@ -45,7 +45,7 @@ def test_the_reference_library_reads_what_we_write(value: Any) -> None:
     assert flexbuffers.Loads(encode(value)) == as_text(value)
 
 
-def test_we_read_what_the_reference_library_writes() -> None:
+def test_we_read_the_reference_librarys_encoding() -> None:
     value = {"text": "ü", "blob": b"\1\2", "flag": True, "none": None, "list": [1, -2, 0.5, [300]]}
     assert decode(bytes(flexbuffers.Dumps(value))) == {**value, "text": "ü".encode()}
 
@@ -126,7 +126,7 @@ def test_an_empty_string_that_is_in_a_vector_very_often_is_refused() -> None:
         decode(bytes(data))
 
 
-def test_changed_bytes_give_nothing_but_format_errors() -> None:
+def test_changed_bytes_raise_only_format_errors() -> None:
     data = encode(VALUES[-1] | {"4": bytes(20), "list": [1, 2.5, b"abc", True, None]})
     rng = random.Random(1)
     refused = 0

@@ -47,7 +47,7 @@ def test_a_real_graph_takes_other_weights(golden: ModelFolder) -> None:
         ("y/weights", np.full((2, 3), np.nan), "values that int8 can hold"),
     ],
 )
-def test_what_does_not_fit_is_refused(tensor: str, values: Any, message: str) -> None:
+def test_mismatching_arguments_are_refused(tensor: str, values: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         replace_tensor(product([[1, 2, 3], [4, 5, 6]], [7, 8]), tensor, values)
 

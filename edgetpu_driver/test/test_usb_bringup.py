@@ -172,7 +172,7 @@ def test_a_chip_that_sleeps_already_is_only_woken() -> None:
     assert stick.log[-1] == ("W", 0x1A0D8, 1 << 31)
 
 
-def test_a_register_that_does_not_change_as_it_should_is_named() -> None:
+def test_a_register_that_times_out_is_named() -> None:
     with opened(RegisterLog()) as link:
         link.write_register(0x44018, 1)
         with pytest.raises(ProtocolError, match=r"scalarCoreRunControl .* become 0x0 .* 0x1"):

@@ -103,7 +103,7 @@ def test_two_sticks_are_told_apart_by_their_ports_after_both_came_back(
         assert (first.info().bus_path, second.info().bus_path) == ("2-1", "2-2")
 
 
-def test_another_stick_in_the_same_port_is_not_taken_for_the_one_asked_for() -> None:
+def test_a_different_stick_in_the_same_port_is_not_used() -> None:
     bus = two_sticks()
     with EdgeTpu.open(usb_backend=bus, serial="first") as tpu:
         bus.swap(0, VirtualEdgeTpu(bus=2, ports=(3,), serial="third"))

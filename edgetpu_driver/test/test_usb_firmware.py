@@ -66,7 +66,7 @@ def test_the_image_goes_down_block_by_block_is_closed_by_an_empty_block_and_read
     ]
 
 
-def test_the_stick_comes_back_in_the_same_port_with_its_other_identity() -> None:
+def test_the_stick_returns_in_the_same_port_with_its_other_identity() -> None:
     stick = VirtualEdgeTpu(boot_mode=True, bus=3, ports=(1, 4))
     with EdgeTpu.open(usb_backend=stick, firmware=IMAGE) as tpu:
         assert tpu.info().bus_path == "3-1.4"
@@ -96,14 +96,14 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         EdgeTpu.open(usb_backend=VirtualEdgeTpu(boot_mode=True), firmware=tmp_path / "absent.bin")
 
 
-def test_a_stick_that_holds_something_else_than_was_sent_is_not_started() -> None:
+def test_a_stick_with_corrupted_firmware_is_not_started() -> None:
     stick = DfuLog()
     stick.spoil = b"wrong"
     with pytest.raises(FirmwareError, match="read back from the stick differs"):
         EdgeTpu.open(usb_backend=stick, firmware=IMAGE)
 
 
-def test_a_stick_left_half_way_by_an_earlier_attempt_takes_the_image() -> None:
+def test_a_stick_interrupted_during_loading_accepts_the_image() -> None:
     stick = DfuLog()
     (device,) = stick.enumerate_devices()
     handle = stick.open_device(device)

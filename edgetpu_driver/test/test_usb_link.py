@@ -71,7 +71,7 @@ def test_an_error_of_pyusb_becomes_one_of_ours(code: int | None, kind: type[Devi
     assert type(caught.value) is kind
 
 
-def test_no_access_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_access_names_the_udev_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     stick = VirtualEdgeTpu()
 
     def refuse(_: Any) -> None:

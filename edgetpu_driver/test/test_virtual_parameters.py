@@ -101,7 +101,7 @@ def test_a_matrix_of_another_dtype_is_refused(dense: Real) -> None:
         tpu.upload(dense.model, np.zeros((256, 256)))  # type: ignore[arg-type]
 
 
-def test_a_matrix_for_a_model_that_is_no_dense_one_is_refused(golden: ModelFolder) -> None:
+def test_a_matrix_for_a_model_that_is_not_dense_is_refused(golden: ModelFolder) -> None:
     real = Real(golden, "gabor_64x64_p4")
     refused = pytest.raises(ModelUnsupportedError, match="expected a Dense model")
     with EdgeTpu.open(usb_backend=real.stick) as tpu, refused:
@@ -155,7 +155,7 @@ def test_a_program_is_known_whatever_addresses_the_host_put_into_it(dense: Real)
     np.testing.assert_array_equal(result, dense.on_the_cpu(dense.graph, x))
 
 
-def test_a_model_taught_again_takes_the_place_of_itself(dense: Real) -> None:
+def test_registering_a_model_again_replaces_it(dense: Real) -> None:
     assert dense.model.caching is not None
     other = replace_tensor(dense.graph, dense.weights("FULLY_CONNECTED")[0], np.zeros((256, 256), np.int8))
     for graph in (dense.graph, other, dense.graph):

@@ -87,7 +87,7 @@ def test_a_transfer_of_more_than_a_mebibyte_makes_it_hang(stick: VirtualEdgeTpu,
     assert stick.hang_reason.endswith("at most 1048576 are taken")
 
 
-def test_credits_say_what_it_would_take(link: UsbLink, instructions: Frame) -> None:
+def test_credits_show_the_accepted_transfers(link: UsbLink, instructions: Frame) -> None:
     assert credit(link) == [CREDIT_MASK, 0, 0]
     link.send(instructions)
     assert credit(link) == [0, 2, 0]
@@ -110,7 +110,7 @@ def test_events_are_sent_of_the_transfers_that_the_host_asked_for(link: UsbLink,
     ]
 
 
-def test_no_interrupt_comes_where_none_is_enabled(stick: VirtualEdgeTpu, link: UsbLink) -> None:
+def test_disabled_interrupts_are_not_sent(stick: VirtualEdgeTpu, link: UsbLink) -> None:
     link.write_register(Register.top_level_int_3_control, 0)
     stick.warn_of_heat()
     assert link.poll_interrupt(1) is None

@@ -81,7 +81,7 @@ def test_real_models_are_within_one_step_of_their_source_graphs(golden: ModelFol
 
 
 @pytest.mark.filterwarnings("ignore:.*experimental_preserve_all_tensors")
-def test_a_model_whose_last_operators_stay_on_the_cpu_gives_what_is_inside_its_source_graph(
+def test_a_model_with_a_cpu_tail_gives_the_inner_tensors_of_its_graph(
     golden: ModelFolder,
 ) -> None:
     name = "deeplabv3_mnv2_pascal_quant"
@@ -198,9 +198,7 @@ def test_a_chip_that_was_not_brought_up_takes_no_frames(stick: VirtualEdgeTpu, m
     assert stick.hang_reason == "a frame came before the chip was brought up"
 
 
-def test_reading_more_than_there_is_takes_the_whole_timeout_of_simulated_time(
-    stick: VirtualEdgeTpu, link: UsbLink
-) -> None:
+def test_reading_too_much_takes_the_whole_simulated_timeout(stick: VirtualEdgeTpu, link: UsbLink) -> None:
     before = stick.clock.monotonic()
     with pytest.raises(TransferTimeoutError):
         link.receive(Reception(8))

@@ -54,7 +54,7 @@ def test_a_device_found_before_it_was_plugged_in_again_is_gone() -> None:
         device.ctrl_transfer(0xC0, 1, 0xA318, 0x1, 4)
 
 
-def test_sleep_takes_the_64_bit_registers_out_of_reach_and_clears_them() -> None:
+def test_sleep_disables_and_clears_the_64_bit_registers() -> None:
     registers = RegisterFile(celsius=40.0)
     registers.write(Register.scalarCoreRunControl, 1)
     registers.write(Register.scu_ctrl_3, 3 << 22)

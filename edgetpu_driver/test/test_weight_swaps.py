@@ -144,7 +144,7 @@ def test_a_smaller_matrix_is_padded_with_zeros(engine: SwappableEngine) -> None:
     assert not y[2:].any()
 
 
-def test_a_swap_tells_what_was_lost(engine: SwappableEngine) -> None:
+def test_a_swap_reports_quantisation_errors(engine: SwappableEngine) -> None:
     scale = np.float32(dense.weight_scales(SIZE)[0])
     swap = engine.set_weights(WeightRequest(np.array([[0.0, 10.25 * scale, -3.0 * scale]], np.float32)))
     assert swap.worst_error == pytest.approx(0.25 * scale, rel=1e-4)
@@ -164,7 +164,7 @@ def test_values_out_of_range_are_refused_or_clipped_and_counted(engine: Swappabl
     assert swap.worst_error == pytest.approx(1.0, rel=1e-3)
 
 
-def test_what_was_lost_of_values_close_to_the_largest_is_told_too(engine: SwappableEngine) -> None:
+def test_errors_of_values_close_to_the_largest_are_reported_too(engine: SwappableEngine) -> None:
     weights = np.array([[3e38, 0.0, 0.0, 0.0]], np.float32)
     with pytest.raises(ClippingError, match=r"1 of 4 are beyond, by up to 3e\+38"):
         engine.set_weights(WeightRequest(weights))
@@ -192,7 +192,7 @@ def test_rescaled_rows_use_all_of_int8_whatever_their_size(engine: SwappableEngi
         (np.zeros((SIZE, SIZE), complex), "got complex128"),
     ],
 )
-def test_what_are_no_weights_is_refused_and_changes_nothing(
+def test_invalid_weights_are_refused_and_change_nothing(
     engine: SwappableEngine, weights: NDArray[np.float32], message: str
 ) -> None:
     x = np.full((1, SIZE), 200, np.uint8)
@@ -222,7 +222,7 @@ def test_engines_of_one_model_on_one_stick_keep_their_own_weights(graph: bytes) 
             np.testing.assert_array_equal(results[2], untouched)
 
 
-def test_a_packed_model_whose_graph_is_another_one_is_refused(graph: bytes) -> None:
+def test_a_packed_model_with_a_different_graph_is_refused(graph: bytes) -> None:
     other = dense.build(100)
     with stick_for(other, packed(other)) as tpu:
         engine = StickEngine(tpu, packed(other), SidecarFiles(graph))

@@ -81,6 +81,6 @@ def test_what_is_no_finite_vector_is_refused(eight_bits: Any, vector: Any) -> No
         eight_bits(np.eye(2)).multiply(vector)
 
 
-def test_what_is_no_matrix_is_refused(eight_bits: Any) -> None:
+def test_weights_that_are_not_a_matrix_are_refused(eight_bits: Any) -> None:
     with pytest.raises(InputError, match="expected a matrix"):
         eight_bits(np.ones(3))
