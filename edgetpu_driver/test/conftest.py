@@ -1,4 +1,4 @@
-"""What the tests of this package share."""
+"""Shared fixtures of this package's tests."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Plug = Callable[[Any], None]
 
 @pytest.fixture
 def plug(monkeypatch: pytest.MonkeyPatch) -> Plug:
-    """A function that makes a pyusb backend the system's."""
+    """A function that installs a pyusb backend as the system default."""
 
     def make(backend: Any) -> None:
         monkeypatch.setattr("edgetpu_driver.usb.libusb.default_backend", lambda: backend)
@@ -29,7 +29,7 @@ def plug(monkeypatch: pytest.MonkeyPatch) -> Plug:
 
 
 def refusing(code: int) -> VirtualEdgeTpu:
-    """A stick that the system does not let us open."""
+    """A stick that the system refuses to open."""
 
     class Refusing(VirtualEdgeTpu):
         def open_device(self, dev: Any) -> Any:  # noqa: ARG002

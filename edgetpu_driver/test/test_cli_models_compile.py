@@ -25,7 +25,7 @@ from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.toolchain.edgetpu_compiler import compile_graphs, find_compiler, parse_report
 from edgetpu_driver.toolchain.model_files import ModelFiles
 
-# Options, text and files as those of the real one; it writes what stands under `compiled` beside it.
+# Options, text and files as of the real compiler; it copies models from the folder `compiled` next to it.
 FAKE = """#!{python}
 import pathlib, subprocess, sys, time
 
@@ -88,7 +88,7 @@ def models(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make_compiler(tmp_path: Path) -> MakeCompiler:
-    """A function that writes the program; what it "compiles" shares a caching token and names Google."""
+    """A function that writes the program; its models share a caching token and name Google's compiler."""
 
     def make(rows: str = MAPPED, mishap: str = "", *, together: bool = True) -> Path:
         program = tmp_path / "bin" / "edgetpu_compiler"
@@ -115,7 +115,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int,
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process runs; one that is dead and not yet collected does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:

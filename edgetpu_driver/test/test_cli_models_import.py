@@ -1,4 +1,4 @@
-"""`edgetpu models import`: what somebody else compiled, recognised or refused with the reason."""
+"""`edgetpu models import`: compiled models are recognised, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def source(tmp_path: Path) -> Path:
 def take_over(
     capsys: pytest.CaptureFixture[str], source: Path, output: Path, *options: str
 ) -> tuple[int, dict[str, dict[str, Any]]]:
-    """Exit code and what was said of each model."""
+    """Exit code and the result of each model."""
     code = main(["models", "import", str(source), "--output", str(output), "--json", *options])
     return code, {row["name"]: row for row in json.loads(capsys.readouterr().out)["models"]}
 

@@ -1,4 +1,4 @@
-"""The CPU engine: results, names, threads, and what it says when something is wrong."""
+"""The CPU engine: results, names, threads and errors."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def random_wire(layer: Layer) -> NDArray[np.uint8]:
 
 
 def shuffled_layer(data_type: DataType, channels: int, pitch: int) -> Layer:
-    """5 x 7 pixels in a 2 x 3 grid whose tiles are sent in another order than they lie."""
+    """5 x 7 pixels in a 2 x 3 grid whose tiles are sent in a permuted order."""
     rows, columns = (3, 2), (3, 3, 1)
     order = (4, 0, 5, 2, 1, 3)
     offsets, position = [0] * 6, 0
@@ -109,7 +109,7 @@ def test_scatter_is_the_inverse_with_zeros_as_padding(layer: Layer) -> None:
     wire = tiles.scatter(values)
     np.testing.assert_array_equal(tiles.gather(wire), values, strict=True)
     assert wire.shape == (layer.size_bytes,)
-    # All bits of every element set: what is still zero is padding.
+    # All bits of every element are set, so remaining zeros are padding.
     ones = np.full(layer.shape, -1, np.int64).astype(layer.data_type.dtype)
     flip_sign(ones, layer.data_type)
     assert np.count_nonzero(tiles.scatter(ones)) == layer.element_count * layer.data_type.size

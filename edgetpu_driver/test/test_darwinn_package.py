@@ -1,4 +1,4 @@
-"""The DarwiNN package: what it says of real compiled models, that it survives writing, and malformed ones."""
+"""The DarwiNN package: real compiled models, round trips, and malformed packages."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def packed(golden: ModelFolder, model: str) -> bytes:
 
 
 def sample() -> Package:
-    """A package that uses everything the format has."""
+    """A package that uses every feature of the format."""
     layout = OutputLayout((0, 1), (0, 0), (0, 8), (0, 4), (0, 0), (8, 8))
     bits = InstructionBitstream(
         bytes(range(64)),
@@ -294,7 +294,7 @@ def test_anything_else_is_refused(data: bytes) -> None:
 
 
 def refusal(data: bytes) -> str | None:
-    """The message with which a package is refused, None if it is taken; other exceptions fail the test."""
+    """The message with which a package is refused, None if it is accepted; other exceptions fail the test."""
     try:
         parse_package(data)
     except (ModelFormatError, ModelUnsupportedError) as error:

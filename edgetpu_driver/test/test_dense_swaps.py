@@ -1,4 +1,4 @@
-"""Any weights on a compiled Dense model: where each byte goes, and that LiteRT gives the same with them."""
+"""Arbitrary weights on a compiled Dense model: the location of each byte, and agreement with LiteRT."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from testdata import ModelFolder
 StickOf = Callable[..., tuple[StickEngine, list[bytes]]]
 INPUTS = 3
 SATURATING = 255.0
-"""A multiplier from which on every sum but 0 saturates; LiteRT takes no 256."""
+"""A multiplier with which every nonzero sum saturates; LiteRT accepts less than 256."""
 
 RNG = np.random.default_rng(0)
 CASES: dict[str, Callable[[int, float], NDArray[np.float64]]] = {
@@ -70,12 +70,12 @@ TRAINED = {
     512: ((0.00784308, 127), (0.0188786, 127), (0.0764, 0.9918, 1.0016)),
     1024: ((0.00784311, 128), (0.0208383, 128), (0.0541, 0.9946, 1.0006)),
 }
-"""Layers that TensorFlow trained and Google's compiler took: scale and zero point of inputs and of outputs,
-range of the weights, and the finest and coarsest scale of a row in terms of the first."""
+"""Layers trained with TensorFlow and accepted by Google's compiler: scale and zero point of inputs and of
+outputs, range of the weights, and the finest and coarsest scale of a row in terms of the first."""
 
 
 def trained(size: int) -> bytes:
-    """A graph that is quantised as such a layer, with weights of its own."""
+    """A graph quantised like such a layer, with its own weights."""
     source, result, (limit, finest, coarsest) = TRAINED[size]
     scales = limit / 127 * np.random.default_rng(size).uniform(finest, coarsest, size)
     weights = np.random.default_rng(1).integers(-127, 128, (size, size), np.int8)
@@ -123,7 +123,7 @@ def in_pieces(model: CompiledModel) -> CompiledModel:
 
 @pytest.fixture
 def stick_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[StickOf]:
-    """Engines on virtual sticks, and what they upload."""
+    """Engines on virtual sticks, with their uploads."""
     opened: list[EdgeTpu] = []
 
     def make(compiled: Dense, sidecars: SidecarFiles) -> tuple[StickEngine, list[bytes]]:
@@ -213,7 +213,7 @@ def test_any_weights_change_only_their_bytes_and_give_what_litert_gives(
 def test_multipliers_that_differ_in_their_last_bit_are_still_those_of_the_graph(
     golden: ModelFolder, change: float, name: str
 ) -> None:
-    """Otherwise the headers alone say what the scales are, and the matrix has no name."""
+    """Otherwise only the headers define the scales, and the matrix has no name."""
     model = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
     assert model.caching is not None
     blob = np.frombuffer(model.caching.parameters, np.uint8).copy()

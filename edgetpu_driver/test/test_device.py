@@ -1,4 +1,4 @@
-"""One stick in use: results, residency, faults and what the device says of itself."""
+"""One stick in use: results, residency, faults and device information."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from edgetpu_driver.virtual.graph_packer import pack
 
 
 class Dense:
-    """A packed model with the graph it was made of."""
+    """A packed model and its graph."""
 
     def __init__(self, graph: bytes) -> None:
         self.graph = graph

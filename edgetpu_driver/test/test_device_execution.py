@@ -1,4 +1,4 @@
-"""From DMA hints to transfers: scratch, split inputs and outputs, and hints that are not enough."""
+"""From DMA hints to transfers: scratch, split inputs and outputs, and incomplete hints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from edgetpu_driver.usb.link import Reception, UsbLink
 
 
 class FakeLink:
-    """Logs what is sent; gives bytes counted up from 1; answers every event with one tag."""
+    """Logs sent data; returns bytes counting up from 1; answers every event with one tag."""
 
     def __init__(self, tag: Tag = Tag.INTERRUPT_0) -> None:
         self.log: list[tuple[str, bytes]] = []

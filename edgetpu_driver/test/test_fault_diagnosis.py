@@ -1,4 +1,4 @@
-"""What is made of a fault: the chip's own words for it, and whether reading on is enough to get over it."""
+"""Diagnosis of faults: the chip's own report, and whether draining suffices."""
 
 from __future__ import annotations
 

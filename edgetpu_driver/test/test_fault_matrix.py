@@ -1,8 +1,8 @@
-"""Every fault in every phase: a thousand inferences follow, all right, from one thread and from four.
+"""Every fault in every phase, followed by a thousand correct inferences from one thread and from four.
 
-A fault strikes where it can: a wrong event needs an event, a bit error in a register a control transfer.
-Waits are simulated. A fault is over, and the two seconds to be back at work begin, when the transfer that it
-struck has timed out or when the stick is on the bus again.
+Faults apply where they can occur: a wrong event needs an event, a bit error in a register needs a control
+transfer. Waits are simulated. A fault ends when its transfer has timed out or the stick is on the bus again;
+the two seconds for recovery start then.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ THREADS = 4
 BACK_AT_WORK_SECONDS = 2.0
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 
-# The transfers that make up a phase; the number is how many of the kind pass before.
+# The transfers of a phase; the number counts the successful ones of that kind before.
 PHASES: dict[str, tuple[tuple[Transfer, int], ...]] = {
     "bring-up": ((Transfer.CONTROL, 20), (Transfer.RESET, 0)),
     "upload": ((Transfer.BULK_OUT, 1), (Transfer.EVENT, 0)),
@@ -50,7 +50,7 @@ MATRIX = [
 
 
 class Watch(SimulatedClock):
-    """Tells how much of the time went by in transfers that timed out."""
+    """Measures the time spent in transfers that timed out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Watch(SimulatedClock):
 
 @dataclass(frozen=True)
 class Task:
-    """A model with inputs and what must come out for each."""
+    """A model with inputs and their expected outputs."""
 
     model: CompiledModel
     graph: bytes
@@ -86,7 +86,7 @@ def task() -> Callable[[Callable[[int], bytes]], Task]:
 
 
 class Robot:
-    """Somebody who uses a stick, tries again when told of an error, and plugs it in when it is gone."""
+    """A user of a stick who retries after errors and plugs the stick in when it is gone."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -122,7 +122,7 @@ class Robot:
 
 
 def disturb(robot: Robot, fault: Fault, phase: str, on: Transfer, after: int) -> EdgeTpu:
-    """Open the stick, let the fault strike in the phase, stop after the first good result."""
+    """Open the stick, inject the fault in the phase, stop after the first correct result."""
     if phase == "bring-up":
         robot.stick.fail(fault, on, after)
     start, earlier = robot.watch.monotonic(), robot.watch.timed_out

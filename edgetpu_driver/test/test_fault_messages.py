@@ -1,4 +1,4 @@
-"""What a user is told when a stick cannot be used: what is wrong, and what to do."""
+"""Messages for sticks that cannot be used: the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 
 
 class Stubborn(VirtualEdgeTpu):
-    """Takes its firmware and stays in boot mode all the same."""
+    """Accepts its firmware but stays in boot mode."""
 
     def reset_device(self, dev_handle: Any) -> None:  # noqa: ARG002
         raise USBError("Entity not found", errno=errno.ENOENT)

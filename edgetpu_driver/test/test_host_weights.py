@@ -1,4 +1,4 @@
-"""Other weights for a loaded model: never a mixture, in force until the next swap whatever happens."""
+"""New weights for a loaded model: never mixed, and effective until the next swap whatever happens."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SetWeights = Callable[[], WeightResult]
 def around_set_weights(
     monkeypatch: pytest.MonkeyPatch, replaced: Callable[[SetWeights], WeightResult]
 ) -> None:
-    """Have engines of either kind set weights by calling `replaced` with the call it stands for."""
+    """Let engines of either kind set weights through `replaced`, which gets the original call."""
     for kind in (CpuEngine, StickEngine):
 
         def set_weights(engine: Any, request: WeightRequest, original: Any = kind.set_weights) -> Any:
@@ -65,7 +65,7 @@ def corner(value: float) -> WeightRequest:
 
 
 def effective(inference: InferenceResult) -> float:
-    """The value that a result was made with, to the model's resolution."""
+    """The weight value that a result was computed with, to the model's resolution."""
     return float((int(inference.outputs["y"][0, 0]) - 128) * dense.output_scale(SIZE))
 
 
@@ -235,7 +235,7 @@ def test_an_inference_after_a_failed_swap_has_the_old_weights(
     def lose_the_device(set_weights: SetWeights) -> WeightResult:
         result = set_weights()
         asking.start()
-        time.sleep(0.1)  # it waits by then
+        time.sleep(0.1)  # it is waiting by then
         host.reset()
         return result
 

@@ -1,4 +1,4 @@
-"""The frame of programs, the builder, and the transfers that golden programs ask for."""
+"""The frame of programs, the builder, and the transfers requested by golden programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INTERRUPT_TAG = 4
 
 
 def golden_executables(golden: ModelFolder) -> list[Executable]:
-    """Of every golden model whose transfers are fully described."""
+    """Programs of every golden model whose transfers are fully described."""
     found = []
     for path in golden.models("_edgetpu.tflite"):
         model = CompiledModel.load(path)
@@ -90,7 +90,7 @@ def test_every_golden_bitstream_has_the_frame_of_a_program(golden: ModelFolder) 
 
 
 def test_golden_programs_ask_for_the_transfers_of_their_hints(golden: ModelFolder) -> None:
-    """Tags, sizes and offsets read off the code; it may move an output in several pieces."""
+    """Tags, sizes and offsets read from the code, which may split an output."""
     for executable in golden_executables(golden):
         pieces = [
             each for bitstream in executable.bitstreams for each in transfers(disassemble(bitstream.data))

@@ -1,4 +1,4 @@
-"""The scalar core: each documented operation, predication, and what is refused."""
+"""The scalar core: each documented operation, predication, and refused programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text form of programs: what it looks like, and what it refuses to read."""
+"""The text form of programs: its format, and malformed text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instruction words: fields and bits, alone and in bulk, on made-up words and on every golden bitstream."""
+"""Instruction words: fields and bits, singly and in bulk, constructed and from every golden bitstream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real matrices on Dense models: padding, tiles, scales, clipping, passes, and how exact the result is."""
+"""Real matrices on Dense models: padding, tiles, scales, clipping, passes, and accuracy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def relative_error(outputs: NDArray[Any], expected: NDArray[Any]) -> float:
 def ideal_error(matrix: NDArray[np.float64], vectors: NDArray[np.float64]) -> float:
     """With symmetric 8-bit weights, inputs and outputs, and the best static scale for each.
 
-    Which are one for all inputs, one for all outputs, and one for the weights of each row.
+    Scales: one for all inputs, one for all outputs, one per row of weights.
     """
 
     def quantised(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -76,7 +76,7 @@ def on_stick(stick: VirtualEdgeTpu) -> Iterator[MatMul]:
 
 @pytest.fixture(params=["cpu", "stick"])
 def product(request: pytest.FixtureRequest) -> MatMul:
-    """With the model's own weights."""
+    """A MatMul with the model's own weights."""
     if request.param == "cpu":
         return MatMul(size=SIZE)
     matmul: MatMul = request.getfixturevalue("on_stick")
@@ -173,13 +173,13 @@ def test_outputs_that_saturate_are_told(on_cpu: MatMul) -> None:
         on_cpu.multiply(np.ones(SIZE), input_scale=1 / dense.INT8_MAX)
     accepted = on_cpu.multiply(np.ones(SIZE), input_scale=1 / dense.INT8_MAX, accept_clipping=True)
     assert (accepted.clipped, accepted.saturated) == (0, 1)
-    # A scale that holds the output leaves three steps for each input; passes make up for it.
+    # A scale that fits the output leaves three steps per input; passes compensate.
     assert on_cpu.multiply(np.ones(SIZE), passes=8).outputs[0] == pytest.approx(SIZE, rel=0.02)
 
 
 def test_a_given_scale_holds_what_it_would_for_weights_as_they_are(product: MatMul) -> None:
     product.set_weights(np.full((1, 16), 8 / dense.INT8_MAX))
-    # Twelve times larger weights would use their range better, and have outputs of three times theirs.
+    # Twelve times larger weights would use their range better but exceed the output range threefold.
     result = product.multiply(np.ones(16), input_scale=1 / dense.INT8_MAX)
     assert result.outputs[0] == pytest.approx(16 * 8 / dense.INT8_MAX, abs=0.02)
     assert (result.saturated, result.weights_version) == (0, 1)

@@ -34,7 +34,7 @@ ONES = {"input": np.ones((1, 4), np.uint8)}
 
 
 class PlusOneEngine:
-    """Adds one; fails once with what `failure` holds."""
+    """Adds one; raises `failure` once if set."""
 
     inputs = (INPUT,)
     outputs = (OUTPUT,)
@@ -50,7 +50,7 @@ class PlusOneEngine:
 
 
 class FakeBackend:
-    """A device whose presence and failures the test decides."""
+    """A device whose presence and failures are set by the test."""
 
     name = "fake"
     compiled = True

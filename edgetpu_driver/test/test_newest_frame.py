@@ -10,7 +10,7 @@ from edgetpu_driver.node_kit.newest_frame import PATIENCE, Backlog, NewestFrame
 
 
 class Work:
-    """Remembers what was begun; refuses while not ready."""
+    """Records started frames; refuses while not ready."""
 
     def __init__(self) -> None:
         self.begun: list[int] = []

@@ -1,4 +1,4 @@
-"""The packer: uncompiled graphs in the compiler's container, and the layouts and programs it writes."""
+"""The packer: uncompiled graphs in the compiler's container, with their layouts and programs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def packed(source: bytes) -> CompiledModel:
 
 
 def programs(model: CompiledModel) -> tuple[bytes, bytes]:
-    """Instructions of the execution and of the caching program."""
+    """The instructions of the execution and caching programs."""
     assert model.caching is not None
     return model.execution.bitstreams[0].data, model.caching.bitstreams[0].data
 

@@ -1,4 +1,4 @@
-"""Whole parameter blobs: from the graph's weights to the bytes that Google's compiler wrote, and back."""
+"""Whole parameter blobs: from the graph's weights to the bytes of Google's compiler, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host lacks for a stick, and the commands that provide it."""
+"""Requirements of a stick that a host lacks, and the commands that provide them."""
 
 from __future__ import annotations
 

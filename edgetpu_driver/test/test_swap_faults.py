@@ -1,4 +1,4 @@
-"""Faults in every transfer of a swap: it is completed or it fails, results tell which, never a mixture."""
+"""Faults in every transfer of a swap: it completes or fails, results show which, weights never mix."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OLD_TILES, NEW_TILES = (np.tile(matrix, (2, 2)) for matrix in (OLD, NEW))
 FAULTS = DeviceError, UnavailableError
 PATIENCE = 30.0
 TRANSFERS = {Transfer.BULK_OUT: 2, Transfer.EVENT: 1}
-"""Of an upload: instructions and parameters, and the event that they are in place."""
+"""The transfers of an upload: instructions, parameters, and the completion event."""
 STRIKES = [
     (fault, on) for on in (Transfer.BULK_OUT, Transfer.EVENT) for fault in Fault if can_strike(fault, on)
 ]
@@ -53,7 +53,7 @@ STRIKES = [
 
 @pytest.fixture(scope="module")
 def expected() -> list[NDArray[Any]]:
-    """What the model gives for X with the old weights and with the new ones."""
+    """Outputs of the model for X with the old and the new weights."""
     engine, results = CpuEngine(GRAPH), []
     for weights in (OLD, NEW):
         engine.set_weights(WeightRequest(weights))
@@ -70,7 +70,7 @@ def stick() -> VirtualEdgeTpu:
 
 @pytest.fixture
 def make_host(stick: VirtualEdgeTpu, tmp_path: Path) -> Callable[..., ModelHost]:
-    """A driver whose stick mends itself in a call, or that opens it anew."""
+    """A driver whose stick recovers within a call, or that reopens it."""
     (tmp_path / "dense.tflite").write_bytes(GRAPH)
 
     def make(*, resets: bool) -> ModelHost:
@@ -88,7 +88,7 @@ def make_host(stick: VirtualEdgeTpu, tmp_path: Path) -> Callable[..., ModelHost]
 
 
 def mend(host: ModelHost, stick: VirtualEdgeTpu) -> None:
-    """What the driver's thread and somebody at the port do."""
+    """The work of the reconnector thread and of a user at the port."""
     for _ in range(20):
         if host.state is State.READY:
             return
@@ -100,7 +100,7 @@ def mend(host: ModelHost, stick: VirtualEdgeTpu) -> None:
 
 
 def persistently(host: ModelHost, stick: VirtualEdgeTpu, work: Callable[[], Any]) -> Any:
-    """Do the work once the stick is there; a fault that is left over may strike it too."""
+    """Do the work once the stick is present; a pending fault may affect it too."""
     for _ in range(20):
         mend(host, stick)
         try:
@@ -182,7 +182,7 @@ def test_results_carry_the_weights_version_through_failed_swaps_and_lost_sticks(
         stick.fail(fault, on, int(RNG.integers(6)))
         new = bool(number % 2)
         version = host.weights_version("dense")
-        effective[version + 1] = new  # unless it fails: then the next one has that number
+        effective[version + 1] = new  # unless it fails: then the next swap has that number
         if not swapped(host, WeightRequest(NEW if new else OLD)):
             assert host.weights_version("dense") == version
         inferences.append(persistently(host, stick, lambda: host.invoke("dense", X)))
@@ -250,7 +250,7 @@ def test_a_device_that_was_opened_anew_since_the_request_has_the_old_weights(
 def test_a_model_whose_weights_cannot_be_put_back_does_not_run_with_others(
     make_host: Any, tmp_path: Path, golden: ModelFolder
 ) -> None:
-    """Its place was known from the graph beside it, which is gone when the device is opened anew."""
+    """Its location was known from the graph next to it, which is gone when the device is reopened."""
     host = make_host(resets=False)
     for name in ("looming_64x64_3x3.tflite", "looming_64x64_3x3_edgetpu.tflite"):
         shutil.copy(golden.model(name), tmp_path)

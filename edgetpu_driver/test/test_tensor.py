@@ -1,4 +1,4 @@
-"""What the specification of a tensor tells about its values."""
+"""Tensor specifications and the values they allow."""
 
 from __future__ import annotations
 

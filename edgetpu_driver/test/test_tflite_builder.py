@@ -1,4 +1,4 @@
-"""Building quantised graphs: what is written can be read back, and what does not fit is refused."""
+"""Building quantised graphs: round trips, and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting a part out of a .tflite file."""
+"""Extracting a subgraph from a .tflite file."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_every_truncated_file_is_refused_or_complete() -> None:
             part = parse_model(file[:size]).subgraphs[0]
         except ModelFormatError:
             continue
-        # What is missing can only be bytes that nothing refers to.
+        # The missing bytes can only be unreferenced ones.
         assert repr(part) == repr(whole)
 
 

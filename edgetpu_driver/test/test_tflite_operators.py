@@ -1,7 +1,7 @@
-"""Every operator the builder writes computes, in LiteRT, what its definition says on real values.
+"""In LiteRT, every operator of the builder computes its definition on real values.
 
 Each test states the operator in NumPy on the dequantised inputs; the quantised result must be the nearest
-there is to that, and at a tie either of the two nearest.
+value, or either of the two nearest at a tie.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def padded(image: Real, kernel: int, stride: int, padding: str, fill: float = 0.
 
 
 def windows(image: Real, kernel: int, stride: int) -> Real:
-    """[1, rows, columns, channels, kernel, kernel]: what the operator sees at each place."""
+    """[1, rows, columns, channels, kernel, kernel]: the window of the operator at each position."""
     view = np.lib.stride_tricks.sliding_window_view(image, (kernel, kernel), axis=(1, 2))
     return np.asarray(view[:, ::stride, ::stride])
 

@@ -1,4 +1,4 @@
-"""Which stick is taken, of those on the bus."""
+"""Selection of a stick on the bus."""
 
 from __future__ import annotations
 

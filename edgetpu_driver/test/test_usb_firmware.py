@@ -21,7 +21,7 @@ DOWNLOAD, UPLOAD, GET_STATUS = (0x21, 1), (0xA1, 2), (0xA1, 3)
 
 
 class DfuLog(VirtualEdgeTpu):
-    """A stick in boot mode that logs the requests it gets: (type, request, value, bytes)."""
+    """A stick in boot mode that logs its requests: (type, request, value, bytes)."""
 
     def __init__(self) -> None:
         super().__init__(boot_mode=True)

@@ -1,4 +1,4 @@
-"""Failures of USB transfers as typed exceptions, and reads that come in pieces."""
+"""Failures of USB transfers as typed exceptions, and reads in several packets."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from edgetpu_driver.usb.registers import (
 )
 
 BUS_MONITOR_MASKS = {"slv_err_resp_isr_mask", "mst_err_resp_isr_mask"}
-"""The list does not have them."""
+"""Registers that the list lacks."""
 
 COMPARED_REGISTERS = "e9cac30ce7113059456705a3fbec9d8044c7726d8262bbea889bf598591d68cd"
 """SHA-256 of "address,name" lines, each of which the vendor's register list has."""

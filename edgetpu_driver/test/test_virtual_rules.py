@@ -1,4 +1,4 @@
-"""What a virtual stick insists on, as the silicon does: order, sizes, credits, and which events it sends."""
+"""Rules that a virtual stick enforces like the silicon: order, sizes, credits and events."""
 
 from __future__ import annotations
 

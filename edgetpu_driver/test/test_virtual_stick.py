@@ -1,4 +1,4 @@
-"""The virtual Edge TPU computes what the model's graph does, from what crosses the bus and nothing else."""
+"""The virtual Edge TPU computes the model's graph, using only data that crossed the bus."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def random_inputs(engine: CpuEngine, rng: np.random.Generator) -> list[NDArray[A
 
 
 def largest_difference(tpu: EdgeTpu, model: CompiledModel, cpu: CpuEngine, inputs: list[NDArray[Any]]) -> int:
-    """Between what the stick and what the graph make of the inputs, in steps of the output."""
+    """Difference between the stick's and the graph's outputs, in output steps."""
     ours = tpu.run(model, dict(zip([spec.name for spec in model.inputs], inputs, strict=True)))
     theirs = cpu.run(dict(zip([spec.name for spec in cpu.inputs], inputs, strict=True)))
     pairs = zip(ours.values(), theirs.values(), strict=True)

@@ -1,4 +1,4 @@
-"""The simulated time that transfers and computing take on a virtual stick."""
+"""The simulated time of transfers and computation on a virtual stick."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def inference_time(
     preset: ClockPreset = ClockPreset.HIGH,
     runs: int = 2,
 ) -> float:
-    """Seconds that the last of some inferences took."""
+    """Duration of the last of several inferences, seconds."""
     source = golden.model(f"{name}.tflite")
     model = CompiledModel.load(golden.model(f"{name}_edgetpu.tflite"))
     stick = VirtualEdgeTpu(speed=speed).register_model(model, source)
@@ -48,7 +48,7 @@ def test_an_upload_is_no_part_of_the_inference_but_takes_time_of_its_own(golden:
         tpu.run(model, inputs)
         first = stick.clock.monotonic() - start
         alone = stick.last_inference_time
-    # Three transfers and 68 680 bytes at 210 MB/s come on top.
+    # Plus three transfers and 68 680 bytes at 210 MB/s.
     assert first - alone == pytest.approx(3 * 60e-6 + 68_680 / 210e6, rel=1e-3)
 
 

@@ -1,4 +1,4 @@
-"""Other weights for a model in use: the same on the stick and on the CPU, exact about what is lost."""
+"""New weights for a model in use: the same on the stick and on the CPU, with exact error reports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tensor_of(graph: bytes, name: str = "") -> WeightTensor:
 
 
 def real_weights(tensor: WeightTensor, share: float = 1.0) -> NDArray[np.float32]:
-    """Gaussian values that use that share of the range."""
+    """Gaussian values that use a given share of the range."""
     values = RNG.standard_normal(tensor.shape)
     return (values * (127 * share * tensor.scales.min() / np.abs(values).max())).astype(np.float32)
 
@@ -106,7 +106,7 @@ def test_only_weights_and_when_asked_for_multipliers_of_a_real_blob_change(
     with stick_for(graph, model) as tpu:
         upload = tpu.upload
         monkeypatch.setattr(tpu, "upload", lambda m, blob: (uploaded.append(bytes(blob)), upload(m, blob)))
-        engine = StickEngine(tpu, model, SidecarFiles())  # nothing known but the model itself
+        engine = StickEngine(tpu, model, SidecarFiles())  # nothing is known except the model itself
         engine.set_weights(WeightRequest(weights, rescale_rows=True))
         swap = engine.set_weights(WeightRequest(weights, rescale_rows=rescale_rows))
     blob = np.frombuffer(uploaded[-1], np.uint8)
@@ -120,7 +120,7 @@ def test_only_weights_and_when_asked_for_multipliers_of_a_real_blob_change(
 
 @pytest.fixture
 def graph() -> bytes:
-    """A suite's own matrix of 64 x 64 that takes -1 to 1."""
+    """The suite's own 64 x 64 matrix for weights from -1 to 1."""
     return dense.build(SIZE)
 
 
@@ -231,7 +231,7 @@ def test_a_packed_model_with_a_different_graph_is_refused(graph: bytes) -> None:
 
 
 def test_a_sidecar_tells_where_a_kernel_is(golden: ModelFolder, tmp_path: Path) -> None:
-    """For pattern trackers, of whose layout only that is known; here the parameters lie in reverse order."""
+    """Locations as in sidecars of pattern trackers; here the parameters are in reverse order."""
     graph = golden.model("pattern_64x64_8x8_1ch.tflite").read_bytes()
     sidecar = json.loads(golden.model("pattern_64x64_8x8_1ch_edgetpu.json").read_text())
     model = packed(graph)

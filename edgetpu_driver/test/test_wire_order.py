@@ -1,4 +1,4 @@
-"""What EdgeTpu puts on and takes off the wire for real compiled models, in which order."""
+"""The transfers of EdgeTpu for real compiled models, in order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MODELS = (
 
 
 class RecordingStick(VirtualEdgeTpu):
-    """Comes up like a stick; takes any frame, gives outputs of the sizes listed and an event when asked."""
+    """Starts like a stick; accepts any frame, returns outputs of the listed sizes and events on request."""
 
     def __init__(self, output_sizes: list[int]) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ def an_image() -> bytes:
 def test_first_run_of_a_packed_graph_is_as_recorded(
     make_dense: Callable[[int], bytes], kind: str, transfers: list[tuple[int, int]], sha256: str
 ) -> None:
-    """What a change of the wire shows in without any compiled model at hand."""
+    """Detects changes of the wire without any compiled model."""
     model = CompiledModel.parse(pack(make_dense(1) if kind == "dense" else an_image(), name=kind))
     stick = RecordingStick([hint.size for hint in model.execution.hints if is_output(hint)])
     with EdgeTpu.open(usb_backend=stick) as tpu:
