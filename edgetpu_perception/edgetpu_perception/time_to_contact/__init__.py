@@ -1,1 +1,1 @@
-"""Looming: time to contact with surfaces the camera approaches."""
+"""Looming: time to contact with the surfaces that the camera approaches."""

@@ -1,6 +1,6 @@
-"""Aligns an image with an earlier one of the same plane: Gauss-Newton over the parameters of a homography.
+"""Alignment of an image with a keyframe of the same plane: Gauss-Newton over a homography.
 
-A warp is a 3x3 matrix that takes a direction (x, y, 1) of the present image to that of the same point in the
+A warp is a 3x3 matrix that maps a direction (x, y, 1) of the present image to that of the same point in the
 keyframe; x and y are in units of the focal length, x right and y down. Its parameters, in this order, are
 
     shift right, shift down, growth, turn, stretch, shear, tilt right, tilt down
@@ -21,29 +21,41 @@ Matrix = NDArray[np.float64]
 Map = NDArray[np.float32]
 
 PARAMETERS = 8
+"""Number of parameters of a homography."""
+
 GROWTH = 2
+"""Index of the growth."""
+
 TURN = 3
+"""Index of the turn."""
+
 STRETCH = 4
+"""Index of the stretch; the shear follows."""
+
 TILT = 6
+"""Index of the tilt right; the tilt down follows."""
 
-_RESIDUAL = PARAMETERS + 2
-_ROWS = 12
-"""Rows of what is multiplied with itself, and which one the residual is."""
+_RESIDUAL_ROW = PARAMETERS + 2
+"""Row of the design that holds the residual, after the parameters, offset and gain."""
 
-_SMALL_STEP = np.array([0.004, 0.004, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02])
-"""Steps that are so small are taken without another look."""
+_DESIGN_ROWS = 12
+"""Rows of the design. Derived: 8 parameters, offset, gain and residual are 11, and BLAS is faster with 12."""
 
-_LEAST_SIGNAL = 0.05
-"""Share of the square of slopes that is taken for more than noise, at least."""
+_CONVERGED_STEP = np.array([0.004, 0.004, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02])
+"""Steps whose parameters are all smaller than these are the last."""
+
+_MIN_SIGNAL_SHARE = 0.05
+"""Smallest share of the squared slopes that counts as signal."""
 
 _BRIGHTNESS_SIGMAS = 1e3, 0.01
-"""Standard deviations of a change of offset, grey levels, and of gain: else noise would pass for a gain."""
+"""Standard deviations of a change of brightness: offset (grey levels; free) and gain; without the latter
+noise would pass for a gain."""
 
-_MARGIN = 20
-"""Elements of nothing around a keyframe: OpenCV looks up the inside of an image faster than its border."""
+_KEYFRAME_MARGIN = 20
+"""Empty elements around a keyframe: cv2.remap is faster inside an image than at its border."""
 
-_STILL = np.eye(3)
-_ONE = np.eye(PARAMETERS)
+_IDENTITY = np.eye(3)
+_IDENTITY_8 = np.eye(PARAMETERS)
 
 
 def warp_of(parameters: Sequence[float]) -> Matrix:
@@ -66,36 +78,36 @@ def parameters_of(warp: Matrix) -> list[float]:
 
 
 def precision_of(*sigmas: float) -> NDArray[np.float64]:
-    """Inverse variances for an Expectation, from standard deviations of the eight parameters."""
+    """Inverse variances [10] for an ExpectedWarp, from standard deviations of the eight parameters."""
     precision: NDArray[np.float64] = np.array([*sigmas, *_BRIGHTNESS_SIGMAS]) ** -2.0
     return precision
 
 
 def inverse(matrix: Matrix) -> Matrix:
-    """Of a small matrix, several times faster than with numpy.linalg."""
+    """Inverse of a small matrix, several times faster than with numpy.linalg."""
     result: Matrix = cv2.invert(matrix)[1]
     return result
 
 
 class Grid:
-    """The elements of a map as directions of the camera."""
+    """Directions of the elements of a map in the camera's optical frame."""
 
     def __init__(
         self, rows: int, columns: int, focal: tuple[float, float], center: tuple[float, float]
     ) -> None:
-        """`focal`: lengths along x and y; `center`: the optical axis; both in elements of the map."""
+        """`focal`: focal lengths along x and y; `center`: principal point; both in elements of the map."""
         self.shape = rows, columns
         self.focal = focal
         x = ((np.arange(columns) - center[0]) / focal[0]).astype(np.float32)
         y = ((np.arange(rows) - center[1]) / focal[1]).astype(np.float32)
         self.x, self.y = np.meshgrid(x, y)
         self.to_map = np.array([[focal[0], 0, center[0]], [0, focal[1], center[1]], [0, 0, 1.0]])
-        """What takes a direction to a position in the map, elements."""
+        """Camera matrix: from a direction to a position in the map, elements."""
         self.extent = columns / focal[0], rows / focal[1]
         self.power = self._slope_power()
 
     def fill_jacobian(self, slope_x: Map, slope_y: Map, out: NDArray[np.float32]) -> None:
-        """How the brightness changes with each parameter, into float32 [8, rows, columns]."""
+        """Write the derivatives of the brightness with respect to the parameters: [8, rows, columns]."""
         gx = np.multiply(slope_x, self.focal[0], out=out[0])
         gy = np.multiply(slope_y, self.focal[1], out=out[1])
         x_gx, y_gy, x_gy, y_gx = self.x * gx, self.y * gy, self.x * gy, self.y * gx
@@ -107,7 +119,7 @@ class Grid:
         np.multiply(self.y, growth, out=out[TILT + 1])
 
     def _slope_power(self) -> NDArray[np.float32]:
-        """[8, elements]: what slopes of variance 1 add to the square of each row of the Jacobian."""
+        """Mean square of each row of the Jacobian for slopes of variance 1: [8, elements]."""
         x, y, zero, one = self.x, self.y, np.zeros_like(self.x), np.ones_like(self.x)
         from_x = (one, zero, x, y, x, y, x * x, x * y)
         from_y = (zero, one, y, x, y, x, x * y, y * y)
@@ -122,23 +134,23 @@ class Alignment:
     """A warp from an image to the keyframe."""
 
     warp: Matrix
-    """Close to what was expected where the images tell little."""
+    """The warp including the expectation, which prevails where the images tell little."""
     measured: Matrix
-    """The warp without that."""
+    """The warp from the images alone."""
     covariance: Matrix
-    """Of the eight parameters of `measured`."""
+    """Covariance of the eight parameters of `measured`."""
     residual: Map
-    """Keyframe less image, offset and gain removed; 0 outside."""
+    """Keyframe minus image, without offset and gain, grey levels; 0 outside the overlap."""
     inside: NDArray[np.bool_]
-    """What of the image the keyframe has."""
+    """bool: elements of the image that the keyframe has."""
 
 
 @dataclass(frozen=True)
-class Expectation:
-    """What is known before the images are compared."""
+class ExpectedWarp:
+    """Expectation of the warp before the images are compared."""
 
     warp: Matrix
-    """Where to start, and what shifts and growth are expected."""
+    """Start, and expectation of the shifts and the growth."""
     others: Sequence[float]
     """Expected turn, stretch, shear and tilts."""
     precision: NDArray[np.float64]
@@ -146,70 +158,71 @@ class Expectation:
     exposure: float = 1.0
     """Brightness of the image over that of the keyframe."""
 
-    def less(self, warp: Matrix, moved: Matrix) -> NDArray[np.float64]:
-        """How far a warp, which is `moved` from the expected one, and offset and gain 0 are from this."""
+    def difference_to(self, warp: Matrix, moved: Matrix) -> NDArray[np.float64]:
+        """Parameters [10] of the expectation minus those of a warp, which is `moved` from the start."""
         others = [found - other for found, other in zip(parameters_of(warp)[TURN:], self.others, strict=True)]
         return np.array([*parameters_of(moved)[:TURN], *others, 0.0, 1 / self.exposure - 1])
 
 
 class Aligner:
-    """Compares the present image with a keyframe."""
+    """Aligns the present image with a keyframe."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        # Eight parameters, offset and gain of the brightness, room for the residual, and nothing: BLAS
-        # multiplies 12 rows in less time than 11.
-        self._design = np.ones((_ROWS, *grid.shape), np.float32)
-        self._design[_RESIDUAL + 1 :] = 0.0
-        self._weighted = np.zeros((_ROWS, grid.x.size), np.float32)
+        # Eight parameters, offset and gain of the brightness, the residual, and an empty row.
+        self._design = np.ones((_DESIGN_ROWS, *grid.shape), np.float32)
+        self._design[_RESIDUAL_ROW + 1 :] = 0.0
+        self._weighted = np.zeros((_DESIGN_ROWS, grid.x.size), np.float32)
         rows, columns = grid.shape
-        self._keyframe = np.full((rows + 2 * _MARGIN, columns + 2 * _MARGIN), np.nan, np.float32)
-        self._to_keyframe = warp_of([_MARGIN, _MARGIN, 0, 0, 0, 0, 0, 0]) @ grid.to_map
+        self._keyframe = np.full(
+            (rows + 2 * _KEYFRAME_MARGIN, columns + 2 * _KEYFRAME_MARGIN), np.nan, np.float32
+        )
+        self._to_keyframe = warp_of([_KEYFRAME_MARGIN, _KEYFRAME_MARGIN, 0, 0, 0, 0, 0, 0]) @ grid.to_map
         self._directions = np.array([grid.x, grid.y, np.ones_like(grid.x)]).reshape(3, -1)
 
     def set_keyframe(self, brightness: Map) -> None:
-        """Take what images are compared with from now on."""
-        self._keyframe[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN] = brightness
+        """Set the brightness [rows, columns] that images are aligned with from now on."""
+        self._keyframe[_KEYFRAME_MARGIN:-_KEYFRAME_MARGIN, _KEYFRAME_MARGIN:-_KEYFRAME_MARGIN] = brightness
 
     def set_image(self, brightness: Map, slope_x: Map, slope_y: Map) -> None:
-        """Take the image that `align` is about."""
+        """Set the image for `align`: brightness and slopes, [rows, columns]."""
         self._grid.fill_jacobian(slope_x, slope_y, self._design)
         self._design[PARAMETERS + 1] = brightness
 
     @property
     def jacobian(self) -> NDArray[np.float32]:
-        """How the image's brightness changes with each parameter, [8, rows, columns]."""
+        """Derivatives of the image's brightness with respect to the parameters, [8, rows, columns]."""
         return self._design[:PARAMETERS]
 
-    def align(self, weights: Map, expected: Expectation, slope_noise: float, steps: int) -> Alignment:
-        """Find the warp from the image to the keyframe.
+    def align(self, weights: Map, expected: ExpectedWarp, slope_noise: float, steps: int) -> Alignment:
+        """Find the warp from the image to the keyframe in at most `steps` steps.
 
-        `weights`: inverse variance of each element; `slope_noise`: variance of a slope that is noise.
+        `weights`: inverse variance of each element; `slope_noise`: variance of a slope due to noise.
         """
-        warp, moved, prior = expected.warp, _STILL, np.diag(expected.precision)
-        design = self._design.reshape(_ROWS, -1)
+        warp, moved, prior = expected.warp, _IDENTITY, np.diag(expected.precision)
+        design = self._design.reshape(_DESIGN_ROWS, -1)
         for taken in itertools.count(1):
             inside = self._compare(warp)
             if taken == 1:
                 used = (weights * inside).ravel()
-                np.multiply(design[:_RESIDUAL], used, out=self._weighted[:_RESIDUAL])
-                products = (self._weighted @ design.T).astype(np.float64)[:_RESIDUAL, : _RESIDUAL + 1]
-                believed = products[:, :-1] + prior
-            else:  # only the residual is another one
-                products[:, -1] = self._weighted[:_RESIDUAL] @ design[_RESIDUAL]
-            wanted = products[:, -1] + expected.precision * expected.less(warp, moved)
-            found = cv2.solve(believed, wanted, flags=cv2.DECOMP_CHOLESKY)[1].ravel()
+                np.multiply(design[:_RESIDUAL_ROW], used, out=self._weighted[:_RESIDUAL_ROW])
+                products = (self._weighted @ design.T).astype(np.float64)[:_RESIDUAL_ROW, : _RESIDUAL_ROW + 1]
+                normal = products[:, :-1] + prior
+            else:  # only the residual has changed
+                products[:, -1] = self._weighted[:_RESIDUAL_ROW] @ design[_RESIDUAL_ROW]
+            right_side = products[:, -1] + expected.precision * expected.difference_to(warp, moved)
+            found = cv2.solve(normal, right_side, flags=cv2.DECOMP_CHOLESKY)[1].ravel()
             step = found[:PARAMETERS]
             moved = moved @ inverse(warp_of(step.tolist()))
             warp = expected.warp @ moved
-            if taken == steps or (np.abs(step) < _SMALL_STEP).all():
+            if taken == steps or (np.abs(step) < _CONVERGED_STEP).all():
                 break
         prior = prior[:PARAMETERS, :PARAMETERS]
-        information = _without_brightness(believed) - prior
+        information = _without_brightness(normal) - prior
         noise = slope_noise * (self._grid.power @ used)
         signal = _without_noise(information, noise / np.maximum(products.diagonal()[:PARAMETERS], 1e-12))
         measured, covariance = unbiased(np.array(parameters_of(moved)), taken, information, signal, prior)
-        residual = design[_RESIDUAL] - found.astype(np.float32) @ design[:_RESIDUAL]
+        residual = design[_RESIDUAL_ROW] - found.astype(np.float32) @ design[:_RESIDUAL_ROW]
         residual *= inside.ravel()
         return Alignment(
             warp / warp[2, 2],
@@ -220,8 +233,8 @@ class Aligner:
         )
 
     def _compare(self, warp: Matrix) -> NDArray[np.bool_]:
-        """Put the difference of the warped keyframe to the image into the design; tell where there is one."""
-        # Faster than cv2.warpPerspective; and cv2.divide does not mind a 0.
+        """Write warped keyframe minus image into the design; return where the keyframe has the image."""
+        # Faster than cv2.warpPerspective. cv2.divide accepts a divisor of 0.
         positions = (self._to_keyframe @ warp).astype(np.float32) @ self._directions
         x, y, depth = positions.reshape(3, *self._grid.shape)
         warped = cv2.remap(
@@ -232,7 +245,7 @@ class Aligner:
             borderMode=cv2.BORDER_CONSTANT,
             borderValue=math.nan,
         )
-        difference = np.subtract(warped, self._design[PARAMETERS + 1], out=self._design[_RESIDUAL])
+        difference = np.subtract(warped, self._design[PARAMETERS + 1], out=self._design[_RESIDUAL_ROW])
         inside: NDArray[np.bool_] = difference == difference
         cv2.patchNaNs(difference, 0.0)
         return inside
@@ -241,35 +254,35 @@ class Aligner:
 def unbiased(
     moved: NDArray[np.float64], steps: int, information: Matrix, signal: Matrix, prior: Matrix
 ) -> tuple[NDArray[np.float64], Matrix]:
-    """Parameters that the images alone tell, from those found in a number of steps, and their covariance.
+    """Remove the expectation and the bias of noisy slopes from parameters found in `steps` steps.
 
-    Slopes that are noise look like `information` but are not `signal`. They make steps too short, yet turn
-    the noise of the image into steps all the same.
+    Returns the parameters that the images alone give and their covariance. Noise in the slopes is part of
+    `information` but not of `signal`: it makes steps too short, yet turns image noise into steps.
     """
-    believed = information + prior
+    normal = information + prior
     if steps > 1:
-        # One step goes from 0 to (1 - rest) of the way, several to (1 + rest + rest^2 + ..) times that.
-        rest = _ONE - cv2.solve(believed, signal + prior, flags=cv2.DECOMP_CHOLESKY)[1]
-        series = _ONE + rest
+        # One step covers 1 - rest of the way, n steps (1 + rest + ... + rest^(n - 1)) times that.
+        rest = _IDENTITY_8 - cv2.solve(normal, signal + prior, flags=cv2.DECOMP_CHOLESKY)[1]
+        series = _IDENTITY_8 + rest
         for _ in range(steps - 2):
-            series = _ONE + rest @ series
+            series = _IDENTITY_8 + rest @ series
         moved = cv2.solve(series, moved)[1].ravel()
-    # A filter over growth must not take what it expected for a measurement.
+    # The growth is filtered later, so its expectation must not count as a measurement.
     prior = prior.copy()
     prior[GROWTH, GROWTH] = 1.0
     back = cv2.invert(signal + prior, flags=cv2.DECOMP_CHOLESKY)[1]
-    return back @ (believed @ moved), back @ (information + prior) @ back
+    return back @ (normal @ moved), back @ (information + prior) @ back
 
 
 def _without_noise(information: Matrix, noise: NDArray[np.float64]) -> Matrix:
-    """What of normal equations is left when these shares of their diagonal are noise of the slopes."""
-    honest = np.sqrt(np.maximum(1 - noise, _LEAST_SIGNAL))
-    signal: Matrix = information * (honest[:, np.newaxis] * honest)
+    """Normal equations without noise of the slopes; `noise`: its share of each diagonal element."""
+    signal_share = np.sqrt(np.maximum(1 - noise, _MIN_SIGNAL_SHARE))
+    signal: Matrix = information * (signal_share[:, np.newaxis] * signal_share)
     return signal
 
 
 def _without_brightness(products: Matrix) -> Matrix:
-    """Normal equations of the eight parameters, with offset and gain solved for."""
+    """Normal equations of the eight parameters, with offset and gain eliminated."""
     cross = products[:PARAMETERS, PARAMETERS:]
     both = inverse(products[PARAMETERS:, PARAMETERS:])
     information: Matrix = products[:PARAMETERS, :PARAMETERS] - cross @ both @ cross.T

@@ -1,4 +1,4 @@
-"""Where in an image something moves in another way than the rest: a search over squares."""
+"""Search for the part of an image that moves differently from the rest, over overlapping squares."""
 
 from __future__ import annotations
 
@@ -9,27 +9,30 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, Map
 
-CELL = 4
-"""Elements by which the squares are apart."""
+CELL_ELEMENTS = 4
+"""Distance between neighbouring squares, elements; limits the time of a search."""
 
-SIDES = (3, 4, 6, 8)
-"""Cells along a side of the squares."""
+SQUARE_SIDES_CELLS = (3, 4, 6, 8)
+"""Sides of the squares, cells: 12 to 32 of the 60 elements of a map."""
 
-_PRECISION = (0.1**-2, 0.1**-2, 0.1**-2)
-"""Inverse variances of shifts, focal lengths, and growth relative to the rest."""
+_PRIOR_PRECISION = (0.1**-2, 0.1**-2, 0.1**-2)
+"""Inverse variances of shift right, shift down (focal lengths) and growth, relative to the main motion.
+
+Derived: 0.1 each is more than any motion that _MAX_SHIFT_ELEMENTS lets through.
+"""
 
 
 @dataclass(frozen=True)
-class OtherMotion:
-    """The square that is explained the better by a motion of its own."""
+class IndependentMotion:
+    """The square that gains most by a motion of its own."""
 
     evidence: float
-    """By how much, as a chi-square."""
+    """Gain as a chi-square."""
     rows: slice
     columns: slice
-    """Elements of the map."""
+    """Extent of the square, elements of the map."""
     step: tuple[float, float, float]
-    """Shift right and down and growth, in addition to those of the rest."""
+    """Shift right and down (focal lengths) and growth, in addition to the main motion."""
 
 
 class MotionSearch:
@@ -38,28 +41,28 @@ class MotionSearch:
     def __init__(self, rows: int, columns: int) -> None:
         """Size of the maps, elements."""
         self._products = np.empty((9, rows, columns), np.float32)
-        # Sums over all that is above and to the left of a corner of a cell.
+        # Sums over all elements above and to the left of each corner of a cell.
         self._above = _sums_up_to(rows)
         self._left = _sums_up_to(columns).T.copy()
         height, width = len(self._above), self._left.shape[1]
         self._squares = [
-            (row * CELL, column * CELL, side * CELL)
-            for side in SIDES
+            (row * CELL_ELEMENTS, column * CELL_ELEMENTS, side * CELL_ELEMENTS)
+            for side in SQUARE_SIDES_CELLS
             for row in range(height - side)
             for column in range(width - side)
         ]
 
-    def find(self, jacobian: NDArray[np.float32], residual: Map, weights: Map) -> OtherMotion | None:
-        """The best square; None in a map that is smaller than any.
+    def find(self, jacobian: NDArray[np.float32], residual: Map, weights: Map) -> IndependentMotion | None:
+        """Find the best square; None if the map is smaller than any square.
 
-        `jacobian` [parameters, rows, columns]: what each parameter of the rest's warp adds to the residual;
-        `weights`: inverse variances.
+        `jacobian` [parameters, rows, columns]: derivatives of the brightness with respect to the parameters
+        of the main warp. `residual` [rows, columns]: residual of that warp. `weights`: inverse variances.
         """
         if not self._squares:
             return None
         products = self._products
         right, down, growth = jacobian[0], jacobian[1], jacobian[GROWTH]
-        # Rows 6 to 8 are weighted first, then multiplied with all others, and with the residual at last.
+        # Rows 6 to 8 hold the weighted slopes, and at last their products with the residual.
         weighted = products[6:]
         for each, slopes in zip(weighted, (right, down, growth), strict=True):
             np.multiply(weights, slopes, out=each)
@@ -68,26 +71,26 @@ class MotionSearch:
         np.multiply(weighted[2], growth, out=products[5])
         weighted *= residual
         sums = (self._above @ products @ self._left).astype(np.float64)
-        found = np.concatenate([_in_squares(sums, side) for side in SIDES], axis=1)
-        best, evidence = _best(found)
+        found = np.concatenate([_in_squares(sums, side) for side in SQUARE_SIDES_CELLS], axis=1)
+        best, evidence = _most_explained(found)
         row, column, side = self._squares[best]
-        a, b, c, d, e, f, *toward = found[:, best]
-        information = np.array([[a, b, c], [b, d, e], [c, e, f]]) + np.diag(_PRECISION)
-        step = np.linalg.solve(information, np.array(toward)).tolist()
+        a, b, c, d, e, f, *right_side = found[:, best]
+        information = np.array([[a, b, c], [b, d, e], [c, e, f]]) + np.diag(_PRIOR_PRECISION)
+        step = np.linalg.solve(information, np.array(right_side)).tolist()
         square = slice(row, row + side), slice(column, column + side)
-        return OtherMotion(evidence, *square, (step[0], step[1], step[2]))
+        return IndependentMotion(evidence, *square, (step[0], step[1], step[2]))
 
 
 def _in_squares(sums: NDArray[np.float64], side: int) -> NDArray[np.float64]:
-    """Sums over squares of so many cells, row by row, [n, squares], from those up to corners of cells."""
+    """Sums over squares of `side` cells, [n, squares], from cumulative sums [n, rows, columns]."""
     strips = sums[:, side:] - sums[:, :-side]
     return (strips[:, :, side:] - strips[:, :, :-side]).reshape(len(sums), -1)
 
 
-def _best(products: NDArray[np.float64]) -> tuple[int, float]:
-    """Index and chi-square of the set of three normal equations that explains most, by elimination."""
+def _most_explained(products: NDArray[np.float64]) -> tuple[int, float]:
+    """Index and chi-square of the best of many sets of three normal equations, by elimination."""
     a, b, c, d, e, f, right, down, growth = products
-    a, d, f = (each + precision for each, precision in zip((a, d, f), _PRECISION, strict=True))
+    a, d, f = (each + precision for each, precision in zip((a, d, f), _PRIOR_PRECISION, strict=True))
     evidence = right * right / a
     down = down - b * right / a
     growth = growth - c * right / a
@@ -101,5 +104,5 @@ def _best(products: NDArray[np.float64]) -> tuple[int, float]:
 
 def _sums_up_to(size: int) -> NDArray[np.float32]:
     """[cells + 1, size]: ones up to the border of each cell."""
-    borders = np.arange(size // CELL + 1)[:, np.newaxis] * CELL
+    borders = np.arange(size // CELL_ELEMENTS + 1)[:, np.newaxis] * CELL_ELEMENTS
     return (np.arange(size) < borders).astype(np.float32)

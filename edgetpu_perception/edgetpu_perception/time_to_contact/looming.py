@@ -1,4 +1,4 @@
-"""Time to contact with what the camera approaches, and where its image has edges."""
+"""Time to contact with the surface that the camera approaches, and edge energy of the image."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
-from edgetpu_perception.time_to_contact.surface import CLAIM_RATE, Surface
+from edgetpu_perception.time_to_contact.surface import MIN_APPROACH_RATE, Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
-from edgetpu_perception.time_to_contact.zone_edge_energy import ZONES, ZoneEnergy, tau_of, thirds
-from edgetpu_perception.time_to_contact.zone_output_decoder import ZoneModelReader
+from edgetpu_perception.time_to_contact.zone_edge_energy import ZONES, ZoneEnergies, tau_of, third_borders
+from edgetpu_perception.time_to_contact.zone_output_decoder import ZoneOutputDecoder
 
-LONGEST_GAP = 1.0
-"""Seconds between two images from which on they have nothing to do with each other."""
+MAX_GAP_S = 1.0
+"""Interval between two images, s, from which on they are not compared."""
 
-USUAL_FOCAL_LENGTH = 0.7
-"""Focal length over the width of the image where no camera is given; results hardly depend on it."""
+DEFAULT_FOCAL_LENGTH = 0.7
+"""Focal length over the width of the image if no camera is given. Results hardly depend on it."""
 
-SPREAD = 0.85
-"""Standard deviation of the errors over that of the filter over depth, measured at any noise and texture."""
+SIGMA_SCALE = 0.85
+"""Standard deviation of the errors over that of the depth filter, measured over noise and textures."""
 
-DIVISION = 51.0
-"""What is added to it where the image is divided between two surfaces, over the root of the chi-square by
-which two explain it better than one."""
+DIVISION_SIGMA_SCALE = 51.0
+"""Added to it if the image is divided between two surfaces, over the root of the chi-square gained."""
 
-STEEPNESS = 0.2
+SLANT_RATE_ERROR = 0.2
 """Relative error of the rate of a slanted surface, per tangent of the slant."""
 
 _NO_ZONES = (math.nan,) * ZONES
@@ -41,10 +40,10 @@ _NO_ZONES = (math.nan,) * ZONES
 
 @dataclass(frozen=True)
 class LoomingResult:
-    """How soon the camera touches what it looks at.
+    """Time until the camera touches a surface in view.
 
-    Unless `valid`, ttc and expansion rate and their sigmas are NaN; tau and zones come from a single image
-    and are always measured.
+    Unless `valid`, ttc, expansion rate and their sigmas are NaN. Tau and zones come from a single image and
+    are always measured.
     """
 
     stamp: float
@@ -53,29 +52,29 @@ class LoomingResult:
     confidence: float
     """0..1"""
     ttc: float = math.nan
-    """s; +inf when nothing approaches."""
+    """Time to contact, s; +inf if nothing approaches."""
     ttc_sigma: float = math.nan
-    """One standard deviation, s; +inf where ttc is."""
+    """One standard deviation, s; +inf if ttc is."""
     expansion_rate: float = math.nan
     """Relative growth of the image per second, 1/s; negative: receding."""
     expansion_rate_sigma: float = math.nan
+    """One standard deviation, 1/s."""
     tau: float = math.nan
-    """Edge energy of the centre zone over the mean of the other eight; NaN where no zone has any."""
+    """Edge energy of the centre zone over the mean of the other eight; NaN without any edges."""
     zones: tuple[float, ...] = _NO_ZONES
-    """Edge energy of a 3 x 3 grid, row-major from the top left, squared grey levels per px of the model."""
+    """Edge energy of a 3 x 3 grid, row-major from the top left, (grey levels per px of the model)^2."""
 
 
 class Looming(PerceptionAlgorithm[LoomingResult]):
-    """Time to contact from how fast the image grows.
+    """Time to contact from the growth of the image.
 
         looming = Looming()
         result = looming.update(image, stamp)
 
-    The whole image is compared with one of up to a second before. What counts is the nearest in time of at
-    most two surfaces; rotation of the camera, motion to the side, a slant of the surface and a change of
-    brightness are told from growth. `update` runs the model on `engine`; without one the suite's own graph
-    runs on the CPU. Where inference is somebody else's, `bind` tells what model it is, and `preprocess` and
-    `postprocess` are the two halves of `update`.
+    The whole image is compared with one of up to a second ago. Up to two surfaces are followed; the result
+    belongs to the one with the soonest contact. Rotation of the camera, motion to the side, slant of the
+    surface and changes of brightness are told from growth. If inference runs elsewhere, use `bind`,
+    `preprocess` and `postprocess` instead of `update`.
     """
 
     def __init__(
@@ -86,48 +85,49 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         size: int = 64,
         min_confidence: float = 0.1,
     ) -> None:
-        """`camera`: intrinsics of the images, which make rotation and slant more exact.
+        """`engine`: runs the model; None for the suite's own graph on the CPU.
 
-        `size`: width and height of the own graph's input, 16 px or more; 128 sees smaller things and has less
-        noise. Results below `min_confidence` are not valid. Raises ModelUnsupportedError for an engine with
-        another model.
+        `camera`: intrinsics of the images; they make rotation and slant more exact. `size`: width and height
+        of the own graph's input, 16 px or more; 128 sees smaller things and has less noise. Results below
+        `min_confidence`, 0..1, are not valid. Raises ModelUnsupportedError for an engine with an unsuitable
+        model.
         """
         super().__init__(camera, min_confidence)
         self._size = size
         self._slopes: graph.SlopeReader | None = None
-        self._zone_model: ZoneModelReader | None = None
-        self._zones: ZoneEnergy | None = None
+        self._zone_decoder: ZoneOutputDecoder | None = None
+        self._zones: ZoneEnergies | None = None
         self._tracker: SurfaceTracker | None = None
-        self._seen: tuple[object, ...] | None = None
+        self._view: tuple[object, ...] | None = None
         self._stamp = math.nan
         self._use_engine(engine)
 
     @property
     def model(self) -> str:
-        """Name of the suite's own graph; `models.build` makes it."""
+        """Name of the suite's own graph; `graphs.families.build` builds it."""
         return graph.name(self._size, self._size)
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
-        """Understand the suite's own graph, and nine zone energies (the looming models).
+        """Accept the suite's own graph, or a model with nine zone energies as output.
 
-        Nine numbers do not tell a time to contact: results of the latter have zones and tau only.
+        Results of the latter have zones and tau only.
         """
-        self._slopes = self._zone_model = self._zones = self._tracker = self._seen = None
+        self._slopes = self._zone_decoder = self._zones = self._tracker = self._view = None
         if len(outputs) == 1 and math.prod(outputs[0].shape) == ZONES:
-            self._zone_model = ZoneModelReader(outputs[0], image.height, image.width)
+            self._zone_decoder = ZoneOutputDecoder(outputs[0], image.height, image.width)
         else:
             self._slopes = graph.SlopeReader.of(image.height, image.width, outputs)
             layout = self._slopes.layout
-            self._zones = ZoneEnergy(
-                thirds(image.height, layout.first, layout.stride, layout.rows),
-                thirds(image.width, layout.first, layout.stride, layout.columns),
+            self._zones = ZoneEnergies(
+                third_borders(image.height, layout.first, layout.stride, layout.rows),
+                third_borders(image.width, layout.first, layout.stride, layout.columns),
             )
 
     def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> LoomingResult:
-        """Second half of `update`: make the result of a frame and the model's outputs by name."""
+        """Second half of `update`: make the result from a frame and the model's outputs by name."""
         bound = self._bound_input()
-        if self._zone_model is not None:
-            zones = self._zone_model.read(frame.inputs[bound.name], outputs)
+        if self._zone_decoder is not None:
+            zones = self._zone_decoder.read(frame.inputs[bound.name], outputs)
             return LoomingResult(frame.stamp, False, 0.0, tau=tau_of(zones), zones=tuple(zones))
         assert self._slopes is not None
         assert self._zones is not None
@@ -135,7 +135,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         energy = slope_x**2 + slope_y**2
         zones = self._zones.measure(energy)
         tracker = self._tracker_for(frame)
-        if not 0.0 < frame.stamp - self._stamp < LONGEST_GAP:
+        if not 0.0 < frame.stamp - self._stamp < MAX_GAP_S:
             tracker.restart()
         self._stamp = frame.stamp
         surface = tracker.update(brightness, slope_x, slope_y, energy, frame.stamp)
@@ -148,28 +148,28 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         if surface is None:
             return LoomingResult(stamp, False, 0.0, tau=tau, zones=energies)
         rate, sigma = surface.rate, surface.rate_sigma
-        relative = sigma / max(abs(rate), CLAIM_RATE)
+        relative = sigma / max(abs(rate), MIN_APPROACH_RATE)
         confidence = float(max(1.0 - 2.0 * relative, 0.0) * (1 - tracker.unexplained))
         if confidence < self.min_confidence or surface.undecided:
             return LoomingResult(stamp, False, confidence, tau=tau, zones=energies)
-        divided = DIVISION / math.sqrt(tracker.evidence) if tracker.evidence else 0.0
-        slanted = STEEPNESS * surface.slant.steepness * rate
-        spread = math.hypot(SPREAD, divided)
-        sigma = math.hypot(spread * surface.depth.rate_sigma, slanted, tracker.lead_over(surface))
+        divided = DIVISION_SIGMA_SCALE / math.sqrt(tracker.evidence) if tracker.evidence else 0.0
+        slanted = SLANT_RATE_ERROR * surface.slant.steepness * rate
+        spread = math.hypot(SIGMA_SCALE, divided)
+        sigma = math.hypot(spread * surface.depth.rate_sigma, slanted, tracker.rate_lead_of_others(surface))
         ttc, ttc_sigma = (1 / rate, sigma / rate**2) if surface.approaches else (math.inf, math.inf)
         return LoomingResult(stamp, True, confidence, ttc, ttc_sigma, rate, sigma, tau, energies)
 
     def _tracker_for(self, frame: Frame) -> SurfaceTracker:
-        """The tracker for images of this size and this camera."""
+        """The tracker for this image size, region and camera."""
         assert self._input is not None
         assert self._slopes is not None
         camera = frame.camera(self.camera)
-        seen = frame.image_width, frame.image_height, frame.region, camera
-        if self._tracker is None or seen != self._seen:
-            self._seen = seen
+        view = frame.image_width, frame.image_height, frame.region, camera
+        if self._tracker is None or view != self._view:
+            self._view = view
             layout = self._slopes.layout
             if camera is None:
-                focal = USUAL_FOCAL_LENGTH * frame.image_width
+                focal = DEFAULT_FOCAL_LENGTH * frame.image_width
                 width, height = frame.image_width, frame.image_height
                 whole = Pinhole(width, height, focal, focal, (width - 1) / 2, (height - 1) / 2)
                 camera = frame.camera(whole)

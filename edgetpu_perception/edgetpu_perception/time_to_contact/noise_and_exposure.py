@@ -1,4 +1,4 @@
-"""What changes the brightness of an image without any motion: noise, and the exposure of the camera."""
+"""Changes of brightness without motion: image noise, and the exposure of the camera."""
 
 from __future__ import annotations
 
@@ -11,93 +11,99 @@ from numpy.typing import NDArray
 
 Map = NDArray[np.float32]
 
-SMALLEST_NOISE = 0.1
-"""Variance of the difference of two maps, at least: their own quantum, grey levels squared."""
+MIN_VARIANCE = 0.1
+"""Smallest variance of the difference of two maps, grey levels squared.
 
-_FIRST_NOISE = 10.0
-"""The same before it is measured."""
+Rounding of both leaves up to 2 / 12 = 0.17.
+"""
 
-_NEWEST = 0.2
-"""Weight of the newest measurement of noise."""
+_INITIAL_VARIANCE = 10.0
+"""The variance before it is measured."""
 
-_QUARTILE = 0.1015
-"""Lower quartile of the square of a normal variable with variance 1."""
+_NEWEST_WEIGHT = 0.2
+"""Weight of the newest measurement of the variance."""
 
-_HALF_A_LEVEL = 0.25
-"""Square of half a grey level: a difference that is rounded away."""
+_SQUARE_QUARTILE = 0.1015
+"""Lower quartile of the square of a standard normal variable. Derived: 0.3186 squared."""
 
-_MOST_EQUAL = 0.999
-"""Share of differences that are rounded away, at most, from which a variance can be told."""
+_HALF_LEVEL_SQUARED = 0.25
+"""Square of half a grey level; smaller differences are rounded to 0. Derived: 0.5 squared."""
 
-_SPARSE = 3
-"""Of so many elements one is looked at: neighbours tell about the same."""
+_MAX_EQUAL_SHARE = 0.999
+"""Largest share of differences rounded to 0 from which a variance is computed."""
+
+_SAMPLING_STEP = 3
+"""Only one of this many elements is used, as neighbours are alike. Saves time."""
 
 _NORMAL = NormalDist()
 
-_UNCLIPPED = 118.0
-"""Brightness, from the middle, up to which noise is not clipped, grey levels."""
+_MAX_UNCLIPPED_BRIGHTNESS = 118.0
+"""Distance from middle grey, grey levels, up to which noise is not clipped.
+
+Derived: 10 levels from black and white.
+"""
 
 _MIDDLE_GREY = 128.0
-"""What a brightness of 0 stands for, grey levels."""
+"""Grey level of a brightness of 0. Given by the graph's zero point."""
 
-_EXPOSURE_STEP = 0.04
-"""Relative change of the brightness of every quarter of the image, at least, that is not motion."""
+_MIN_EXPOSURE_CHANGE = 0.04
+"""Relative change of brightness in every quarter of the image that is no motion but a change of exposure."""
 
-_DARK = 16.0
-"""Grey level below which a ratio tells nothing."""
+_MIN_RATIO_LEVEL = 16.0
+"""Grey level below which a ratio is not reliable."""
 
 
 class NoiseLevel:
-    """Variance of the difference of two aligned maps, grey levels squared."""
+    """Variance of the difference of two aligned maps, grey levels squared, averaged over frames."""
 
     def __init__(self) -> None:
-        self._variance = _FIRST_NOISE
+        self._variance = _INITIAL_VARIANCE
         self._known = False
 
     @property
     def variance(self) -> float:
-        """Never less than the quantum of the maps makes it."""
-        return max(self._variance, SMALLEST_NOISE)
+        """At least MIN_VARIANCE."""
+        return max(self._variance, MIN_VARIANCE)
 
     def measure(self, squares: Map, brightness: Map, inside: NDArray[np.bool_]) -> None:
-        """Take the squared differences of two maps, in this variance, one of them `brightness`.
+        """Add a measurement: squared differences of two maps over this variance, [rows, columns].
 
-        `inside`: where there are any.
+        `brightness`: one of the maps; `inside`: bool, the elements that both maps have.
         """
-        seen = inside.ravel()[::_SPARSE]
-        middle = seen & (np.abs(brightness.ravel()[::_SPARSE]) < _UNCLIPPED)
-        counted = middle if np.count_nonzero(middle) > 0.1 * middle.size else seen
-        measured = variance_of(squares.ravel()[::_SPARSE][counted] * self.variance)
-        self._variance += (_NEWEST if self._known else 1.0) * (measured - self._variance)
+        valid = inside.ravel()[::_SAMPLING_STEP]
+        middle = valid & (np.abs(brightness.ravel()[::_SAMPLING_STEP]) < _MAX_UNCLIPPED_BRIGHTNESS)
+        counted = middle if np.count_nonzero(middle) > 0.1 * middle.size else valid
+        measured = variance_of(squares.ravel()[::_SAMPLING_STEP][counted] * self.variance)
+        self._variance += (_NEWEST_WEIGHT if self._known else 1.0) * (measured - self._variance)
         self._known = True
 
 
 def variance_of(squares: Map) -> float:
-    """Variance of a normal variable from the lower quartile of its squares [n], or from more of them.
+    """Variance of a normal variable from the lower quartile of its squares [n].
 
-    Whole grey levels that differ by less than half a level are mostly the same, so the quartile itself tells
-    nothing of a small variance.
+    If more than a quarter of the differences are rounded to 0 the quartile is useless; then the variance
+    follows from the share of those.
     """
-    quarter, rounded_away = squares.size // 4, np.count_nonzero(squares < _HALF_A_LEVEL)
+    quarter, rounded_away = squares.size // 4, np.count_nonzero(squares < _HALF_LEVEL_SQUARED)
     if rounded_away <= quarter:
-        return float(np.partition(squares, quarter)[quarter]) / _QUARTILE
+        return float(np.partition(squares, quarter)[quarter]) / _SQUARE_QUARTILE
     share = rounded_away / squares.size
-    return _HALF_A_LEVEL / _NORMAL.inv_cdf((1 + min(share, _MOST_EQUAL)) / 2) ** 2
+    return _HALF_LEVEL_SQUARED / _NORMAL.inv_cdf((1 + min(share, _MAX_EQUAL_SHARE)) / 2) ** 2
 
 
 class Exposure:
-    """Notices when the camera changes its exposure: all quarters of the image change alike."""
+    """Detects changes of the camera's exposure: all quarters of the image change alike."""
 
     def __init__(self) -> None:
         self.ratio = 1.0
-        """Brightness of the present image over that of the keyframe; to be set to 1 at a new one."""
+        """Brightness of the present image over that of the keyframe. Set it to 1 at a new keyframe."""
         self._quarters = [math.nan] * 4
 
-    def follow(self, brightness: Map) -> None:
-        """Take the next image."""
+    def update(self, brightness: Map) -> None:
+        """Add the brightness of the next image, [rows, columns], grey levels minus 128."""
         means = cv2.resize(brightness, (2, 2), interpolation=cv2.INTER_AREA).ravel().tolist()
-        quarters = [max(mean + _MIDDLE_GREY, _DARK) for mean in means]
+        quarters = [max(mean + _MIDDLE_GREY, _MIN_RATIO_LEVEL) for mean in means]
         ratios = [new / old for new, old in zip(quarters, self._quarters, strict=True)]
         self._quarters = quarters
-        if min(ratios) > 1 + _EXPOSURE_STEP or max(ratios) < 1 - _EXPOSURE_STEP:
+        if min(ratios) > 1 + _MIN_EXPOSURE_CHANGE or max(ratios) < 1 - _MIN_EXPOSURE_CHANGE:
             self.ratio *= sum(ratios) / len(ratios)

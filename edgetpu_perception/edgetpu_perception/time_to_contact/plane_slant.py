@@ -1,8 +1,8 @@
-"""The slant of a plane and what it has to do with its distance, from homographies.
+"""Slant of a plane, and its distance corrected for the slant, from homographies.
 
-A camera that moves beside a slanted plane sees it grow, too. What tells this from coming closer is the slant:
-it shows in how the picture is stretched, and follows from an earlier slant by the camera's rotation. Slants
-and motions parallel to the image are complex numbers, right + i down.
+A camera that moves parallel to a slanted plane also sees it grow. To tell this from an approach the slant is
+estimated: it stretches the picture, and it follows from an earlier slant by the camera's rotation. Slants and
+motions parallel to the image are complex numbers, right + i down.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ import numpy as np
 
 from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, STRETCH, TILT, Matrix
 
-USUAL_SLANT = 0.15
-"""Standard deviation of the slant of a plane of which nothing is known yet."""
+INITIAL_SLANT_SIGMA = 0.15
+"""Standard deviation of the slant (a tangent) of an unknown plane."""
 
-DRIFT = 0.01
-"""What a slant loses in certainty from one keyframe to the next."""
+SLANT_DRIFT_SIGMA = 0.01
+"""Standard deviation added to the slant at each new keyframe."""
 
-UNEVENNESS = 0.01
-"""Standard deviation of the stretch that surfaces which are not quite plane show."""
+UNEVENNESS_SIGMA = 0.01
+"""Standard deviation of the stretch of surfaces that are not quite plane."""
 
-STEEPEST = 1.5
-"""Tangent of the largest slant that is believed."""
+MAX_SLANT = 1.5
+"""Largest slant (a tangent) that is accepted: 56 degrees."""
 
-_ONE = np.eye(3)
+_IDENTITY = np.eye(3)
 
 
 class PlaneSlant:
-    """Slant (p, q) of the plane 1 = depth * (p x + q y + 1) * constant, tracked over keyframes."""
+    """Slant (p, q) of the plane 1 = depth * (p x + q y + 1) * constant, followed over keyframes."""
 
     def __init__(self) -> None:
-        self._keyframe, self._keyframe_variance = 0j, USUAL_SLANT**2
+        self._keyframe, self._keyframe_variance = 0j, INITIAL_SLANT_SIGMA**2
         self._slant, self._variance = self._keyframe, self._keyframe_variance
 
     def log_depth(self, warp: Matrix, covariance: Matrix) -> tuple[float, float, float]:
-        """Logarithm of the distance over that at the keyframe, its variance, and the part that persists.
+        """Logarithm of the distance over that at the keyframe, its variance, and its persistent error.
 
         The determinant of the homography between two views of a plane, scaled so that its middle singular
         value is 1, is the ratio of the camera's distances to the plane. With A = log(homography) = rotation +
-        motion * normal^T the logarithm is the trace of A; the image leaves open a multiple of 1, which the
-        slant determines. The last value is the standard deviation that comes from not knowing the slant; it
-        stays alike from frame to frame.
+        motion * normal^T the logarithm is the trace of A. The image determines A up to a multiple of 1,
+        which the slant determines. The last value is the standard deviation due to the unknown slant; it is
+        the same from frame to frame, so averaging does not reduce it.
         """
         generator = _logarithm(warp)
         (a, b, c), (d, e, f), (g, h, i) = generator.tolist()
@@ -61,10 +61,10 @@ class PlaneSlant:
         slope = motion_and_tilt - 2 * forward * slant
         sideways_variance = noises[0] + noises[TILT]
         noise = 2 * (noises[STRETCH] + noises[STRETCH + 1])
-        noise += abs(slant) ** 2 * sideways_variance + UNEVENNESS**2
+        noise += abs(slant) ** 2 * sideways_variance + UNEVENNESS_SIGMA**2
         gain = variance * slope.conjugate() / (variance * abs(slope) ** 2 + noise)
         slant += gain * (2 * stretch - slant * sideways)
-        slant *= min(STEEPEST / max(abs(slant), STEEPEST), 1.0)
+        slant *= min(MAX_SLANT / max(abs(slant), MAX_SLANT), 1.0)
         self._slant, self._variance = slant, variance * max(1 - (gain * slope).real, 0.0)
 
         forward, sideways = _motion(slant, motion_and_tilt, spread)
@@ -81,12 +81,12 @@ class PlaneSlant:
         return abs(self._slant)
 
     def start_keyframe(self) -> None:
-        """Count from the present image on."""
-        self._keyframe, self._keyframe_variance = self._slant, self._variance + DRIFT**2
+        """Make the present image the keyframe."""
+        self._keyframe, self._keyframe_variance = self._slant, self._variance + SLANT_DRIFT_SIGMA**2
 
 
 def _motion(slant: complex, motion_and_tilt: complex, spread: float) -> tuple[float, complex]:
-    """Motion forward and sideways, in units of the depth, of a camera that sees a plane of this slant."""
+    """Motion forward and sideways, in units of the depth, of a camera in front of a plane of this slant."""
     forward, sideways = -spread / 2, motion_and_tilt
     for _ in range(2):
         sideways = motion_and_tilt - forward * slant
@@ -95,8 +95,8 @@ def _motion(slant: complex, motion_and_tilt: complex, spread: float) -> tuple[fl
 
 
 def _logarithm(warp: Matrix) -> Matrix:
-    """Logarithm of a matrix near a multiple of 1, less a multiple of 1."""
-    rest = warp / np.cbrt(cv2.determinant(warp)) - _ONE
-    square = rest @ rest
-    logarithm: Matrix = rest - square / 2 + square @ rest / 3
+    """Logarithm of a matrix near a multiple of 1, up to a multiple of 1."""
+    remainder = warp / np.cbrt(cv2.determinant(warp)) - _IDENTITY
+    square = remainder @ remainder
+    logarithm: Matrix = remainder - square / 2 + square @ remainder / 3
     return logarithm

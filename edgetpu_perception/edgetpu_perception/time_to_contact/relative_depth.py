@@ -1,35 +1,36 @@
-"""How fast something comes closer: a Kalman filter over its depth relative to a keyframe."""
+"""Rate of approach: a Kalman filter over the depth relative to a keyframe."""
 
 from __future__ import annotations
 
 import math
 
-USUAL_CHANGE = 0.03
-"""Expected change of the speed, relative to it, in one second**0.5, while the measurements fit."""
+SPEED_CHANGE_SIGMA = 0.03
+"""Expected relative change of the speed within 1 s, one standard deviation, while measurements fit."""
 
-SLOWEST = 0.5
-"""Rate, 1/s, from which on the change counts relative to the rate itself."""
+MIN_RATE_SCALE = 0.5
+"""Rate, 1/s, below which changes of speed count as if relative to this rate."""
 
-SURPRISE = 6.0
-"""Squared innovation, in its variance, from which on a change of speed is assumed ..."""
+SURPRISE_THRESHOLD = 6.0
+"""Mean squared innovation, in its variance, from which on a change of speed is assumed."""
 
-LARGEST_BOOST = 400.0
-"""... and how much that may raise the variance of the change."""
+MAX_VARIANCE_BOOST = 400.0
+"""Largest factor by which a surprise raises the variance of the change of speed."""
 
-SLOPE_DOUBT = 0.1
-"""Relative standard deviation of a rate that was taken for constant."""
+CONSTANT_RATE_SIGMA = 0.1
+"""Relative standard deviation of a rate computed as if it had been constant."""
 
-_MEMORY = 0.25
+_SURPRISE_WEIGHT = 0.25
+"""Weight of the newest squared innovation."""
 
 
 class RelativeDepth:
-    """State: logarithm of depth over depth at the keyframe, and the rate = speed / depth, 1/s.
+    """Filter with the state: log(depth / depth at the keyframe), and rate = speed / depth, 1/s.
 
-    At constant speed depth falls linearly, so that the rate grows by its own square.
+    At constant speed depth falls linearly, so the rate grows by its own square.
     """
 
     def __init__(self, rate: float = 0.0, log_depth: float = 0.0, log_depth_sigma: float = 0.0) -> None:
-        """Start somewhere, with a standard deviation of 1/s for the rate."""
+        """Start with this state; the standard deviation of the rate is 1/s."""
         self.rate = rate
         self._log_depth = log_depth
         self._variance = (log_depth_sigma**2, 0.0, 1.0)
@@ -42,14 +43,14 @@ class RelativeDepth:
         return math.sqrt(self._variance[2])
 
     def predict(self, seconds: float) -> None:
-        """Let time go by."""
+        """Predict the state after this time."""
         left = max(1.0 - self.rate * seconds, 0.2)
         self._log_depth += math.log(left)
         self.rate /= left
         depth, cross, rate = self._variance
         a, b = -seconds / left, 1.0 / left**2
-        boost = min(self._surprise**2, LARGEST_BOOST) if self.surprised else 1.0
-        change = boost * (USUAL_CHANGE**2) * (SLOWEST**2 + self.rate**2) * seconds
+        boost = min(self._surprise**2, MAX_VARIANCE_BOOST) if self.surprised else 1.0
+        change = boost * (SPEED_CHANGE_SIGMA**2) * (MIN_RATE_SCALE**2 + self.rate**2) * seconds
         self._variance = (
             depth + 2 * a * cross + a * a * rate + change * seconds**2 / 3,
             b * (cross + a * rate) - change * seconds / 2,
@@ -57,33 +58,33 @@ class RelativeDepth:
         )
 
     def update(self, log_depth: float, variance: float) -> None:
-        """Take a measurement between the present image and the keyframe; each has half of the variance."""
+        """Add a measurement; the present image and the keyframe contribute half of its variance each."""
         noise = variance / 2
         depth, cross, rate = self._variance
         if math.isnan(self._keyframe_variance):
             depth += noise
         self._keyframe_variance = noise
         innovation, total = log_depth - self._log_depth, depth + noise
-        self._surprise += _MEMORY * (innovation**2 / total - self._surprise)
+        self._surprise += _SURPRISE_WEIGHT * (innovation**2 / total - self._surprise)
         self._log_depth += depth / total * innovation
         self.rate += cross / total * innovation
         self._variance = (depth * noise / total, cross * noise / total, rate - cross * cross / total)
 
     @property
     def surprised(self) -> bool:
-        """Whether the measurements do not fit a constant speed."""
-        return self._surprise > SURPRISE
+        """Whether recent measurements contradict a constant speed."""
+        return self._surprise > SURPRISE_THRESHOLD
 
     def start_over(self, log_depth: float, variance: float, seconds: float) -> None:
-        """Believe only the present measurement and that the speed has been constant since the keyframe."""
+        """Restart from one measurement, as if the speed had been constant since the keyframe."""
         grown = math.exp(-log_depth)
         self._log_depth, self.rate = log_depth, (grown - 1) / seconds
         depth, slope = variance / 2, -grown / seconds
-        self._variance = (depth, slope * depth, 2 * slope**2 * depth + (SLOPE_DOUBT * self.rate) ** 2)
+        self._variance = (depth, slope * depth, 2 * slope**2 * depth + (CONSTANT_RATE_SIGMA * self.rate) ** 2)
         self._surprise = 1.0
 
     def start_keyframe(self) -> None:
-        """Count depth from the present image on."""
+        """Make the present image the keyframe."""
         self._log_depth = 0.0
         if not math.isnan(self._keyframe_variance):
             self._variance = (self._keyframe_variance, 0.0, self._variance[2])

@@ -1,31 +1,34 @@
-"""How far the stamps of a camera's images are from the times they were taken, from their intervals."""
+"""Jitter of image stamps, estimated from their intervals."""
 
 from __future__ import annotations
 
 import math
 
-_MEMORY = 0.1
+_NEWEST_WEIGHT = 0.1
 """Weight of the newest interval."""
 
-_FASTER = 0.6
-"""An interval below that share of the period shows that images had been lost when the period was taken."""
+_SHORTER_PERIOD_SHARE = 0.6
+"""An interval below this share of the period shows that images were lost when the period was measured.
+
+Derived: between 1/2, one lost image, and 1.
+"""
 
 
 class StampJitter:
-    """Takes the intervals of images that were taken at a constant rate, some of which may have been lost."""
+    """Jitter of the stamps of images taken at a constant rate, some of which may be lost."""
 
     def __init__(self) -> None:
         self._period = math.inf
         self.variance = 0.0
-        """Of a stamp, s^2."""
+        """Variance of a stamp, s^2."""
 
     def take(self, interval: float) -> None:
-        """Take the stamp of an image less that of the one before, s."""
-        if interval < _FASTER * self._period:
+        """Add the interval between two successive stamps, s."""
+        if interval < _SHORTER_PERIOD_SHARE * self._period:
             self._period = interval
             return
         taken = max(round(interval / self._period), 1)
         error = interval - taken * self._period
-        self._period += _MEMORY * error / taken
+        self._period += _NEWEST_WEIGHT * error / taken
         # Both ends of an interval have an error.
-        self.variance += _MEMORY * (error**2 / 2 - self.variance)
+        self.variance += _NEWEST_WEIGHT * (error**2 / 2 - self.variance)

@@ -1,4 +1,4 @@
-"""One surface in view: a plane that moves for itself, and whether it comes closer."""
+"""One surface in view: a plane with a motion of its own, and its rate of approach."""
 
 from __future__ import annotations
 
@@ -11,53 +11,60 @@ from edgetpu_perception.time_to_contact.homography_alignment import Map, Matrix,
 from edgetpu_perception.time_to_contact.plane_slant import PlaneSlant
 from edgetpu_perception.time_to_contact.relative_depth import RelativeDepth
 
-CLAIM_RATE = 0.15
-"""A surface comes closer when its rate, 1/s, is above this ..."""
+MIN_APPROACH_RATE = 0.15
+"""Rate, 1/s, above which a surface may count as approaching: contact within 6.7 s."""
 
-CLAIM_SIGMAS = 4.5
-"""... and that many standard deviations above zero ..."""
+APPROACH_SIGMAS = 4.5
+"""Standard deviations above zero from which on a surface certainly approaches."""
 
-DOUBT_SIGMAS = 2.0
-"""... and may come closer when it is above this many."""
+UNDECIDED_SIGMAS = 2.0
+"""Standard deviations above zero from which on a surface may approach; no claim is made then."""
 
-_FOLLOW = 0.5
-"""Share of the newest frame in the motion that is expected for the next one. The slope of fine textures is
-too small by up to a third, which makes steps too long; a motion that followed at once could swing up."""
+_NEWEST_MOTION_WEIGHT = 0.5
+"""Weight of the newest frame in the motion expected for the next one.
 
-_LONGEST_REACH = 5.0
-"""How many times longer than between the last two images a motion is believed to go on: the closer they were,
-the noisier it is."""
+Slopes of fine textures are too small by up to a third, which makes steps too long; with a weight of 1 the
+motion could oscillate.
+"""
 
-_LARGEST_RISE = 0.4
-"""Share by which the growth may be expected to rise: noise must not swing up either."""
+_MAX_EXTRAPOLATION = 5.0
+"""Longest time, in intervals between the last two images, for which a motion is extrapolated; motion measured
+over a short interval is noisy."""
 
-_STILL = np.eye(3)
+_MAX_GROWTH_RISE = 0.4
+"""Largest relative change of the growth that is expected, so that noise does not build up."""
+
+_IDENTITY = np.eye(3)
 
 
 @dataclass
 class Surface:
-    """What is known about one surface."""
+    """State of one surface."""
 
-    part: Map
-    """Share 0..1 to which each element belongs to it."""
+    membership: Map
+    """Weight 0..1 with which each element of the map belongs to it."""
     warp: Matrix = field(default_factory=lambda: np.eye(3))
     """From the present image to the keyframe."""
     motion: Matrix = field(default_factory=lambda: np.zeros((3, 3)))
-    """What the last frames added to the warp, per second ..."""
+    """Average change of the warp over the last frames, per second."""
     seconds: float = 1.0
-    """... of which the last one took so many."""
+    """Time between the last two frames, s."""
     depth: RelativeDepth = field(default_factory=RelativeDepth)
     slant: PlaneSlant = field(default_factory=PlaneSlant)
     log_depth: float = 0.0
+    """Logarithm of the depth over that at the keyframe, as measured last."""
     slant_error: float = 0.0
-    """Standard deviation of the rate, 1/s, that comes from the slant."""
+    """Standard deviation of the rate, 1/s, due to the unknown slant."""
     overlap: float = 1.0
+    """Share of the map that is in the keyframe."""
     evidence: float = 0.0
-    """By how much it explains the image better than the main surface, as a chi-square."""
+    """Gain over explaining its part by the main surface, as a chi-square."""
     established: bool = False
+    """Whether the evidence is sufficient."""
     frames: int = 0
+    """Number of frames in which it was aligned."""
     nearest: bool = False
-    """Whether it was found to come closer sooner than the main one."""
+    """Whether its contact was found to be sooner than that of the main surface."""
 
     @property
     def rate(self) -> float:
@@ -66,34 +73,34 @@ class Surface:
 
     @property
     def rate_sigma(self) -> float:
-        """One standard deviation."""
+        """One standard deviation of the rate, 1/s."""
         return math.hypot(self.depth.rate_sigma, self.slant_error)
 
     @property
     def approaches(self) -> bool:
-        """Whether it certainly comes closer."""
-        return self.rate > max(CLAIM_RATE, CLAIM_SIGMAS * self.rate_sigma)
+        """Whether it certainly approaches."""
+        return self.rate > max(MIN_APPROACH_RATE, APPROACH_SIGMAS * self.rate_sigma)
 
     @property
     def undecided(self) -> bool:
-        """Whether it may come closer, but not certainly."""
-        return not self.approaches and self.rate > max(CLAIM_RATE, DOUBT_SIGMAS * self.rate_sigma)
+        """Whether it may approach, but not certainly."""
+        return not self.approaches and self.rate > max(MIN_APPROACH_RATE, UNDECIDED_SIGMAS * self.rate_sigma)
 
     def next_step(self, seconds: float) -> Matrix:
-        """What is expected to be added to the warp: the same motion, and a growth that rises like the rate.
+        """Expected change of the warp: the same motion, with a growth that rises like the rate.
 
-        The motion is an average, 1 / _FOLLOW frames old in the middle of the coming one.
+        The motion is an average; it is 1 / _NEWEST_MOTION_WEIGHT frames old in the middle of the next frame.
         """
-        seconds = min(seconds, _LONGEST_REACH * self.seconds)
-        step: Matrix = _STILL + seconds * self.motion
-        rise = min(max(self.rate * seconds / _FOLLOW, -_LARGEST_RISE), _LARGEST_RISE)
+        seconds = min(seconds, _MAX_EXTRAPOLATION * self.seconds)
+        step: Matrix = _IDENTITY + seconds * self.motion
+        rise = min(max(self.rate * seconds / _NEWEST_MOTION_WEIGHT, -_MAX_GROWTH_RISE), _MAX_GROWTH_RISE)
         growth = rise * seconds * (self.motion[0, 0] + self.motion[1, 1]) / 2
         step[0, 0] += growth
         step[1, 1] += growth
         return step
 
     def move(self, warp: Matrix, seconds: float) -> None:
-        """Take the warp that was found so many seconds after the last one."""
+        """Set the warp found `seconds` after the last one."""
         step = inverse(self.warp) @ warp
-        self.motion += _FOLLOW * ((step / step[2, 2] - _STILL) / seconds - self.motion)
+        self.motion += _NEWEST_MOTION_WEIGHT * ((step / step[2, 2] - _IDENTITY) / seconds - self.motion)
         self.warp, self.seconds = warp, seconds

@@ -1,4 +1,4 @@
-"""Zone energies of models that give nothing else (the looming models of LibrEdgeTPU)."""
+"""Zone energies from models with no other output (the looming models of LibrEdgeTPU)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from numpy.typing import NDArray
 from edgetpu_driver.tensor import TensorSpec
 
 _ACROSS = 3
+"""Zones along each axis. Given by the models."""
+
 _SMOOTH = np.array([1, 2, 1])
+"""Smoothing part of the 3x3 Sobel filter. Given by the models."""
 
 
-class ZoneModelReader:
-    """Decodes the mean of gx^2 + gy^2 (3x3 Sobel / 8) of each third by third of an image.
+class ZoneOutputDecoder:
+    """Decodes the mean of gx^2 + gy^2 (3x3 Sobel / 8) of each of the nine zones.
 
-    The models pad the image with black, so that its first row and column look like edges; what that adds
-    follows from the model's input and is taken off. (The last row and column belong to no zone.) A step of
-    the output is about 72 squared grey levels: energies below half of that read as 0.
+    The models pad the image with black, so its first row and column look like edges. That part is computed
+    from the model's input and subtracted. (The last row and column belong to no zone.) A step of the output
+    is about 72 squared grey levels: energies below half of that read as 0.
     """
 
     def __init__(self, output: TensorSpec, height: int, width: int) -> None:
@@ -42,13 +45,13 @@ class ZoneModelReader:
         sums[0] -= top.reshape(_ACROSS, -1).sum(axis=1)
         sums[:, 0] -= left.reshape(_ACROSS, -1).sum(axis=1)
         sums[0, 0] += top[0]
-        # What rounding leaves of the border is less than 3/4 of a step of the output.
+        # Rounding of the border leaves less than 3/4 of a step of the output.
         inside = np.where(sums < 0.75 * self._output.scale * self._inner, 0.0, sums / self._inner)
         zones: list[float] = inside.ravel().tolist()
         return zones
 
     def _first_line(self, lines: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Energy of the first of two lines of an image in black, as far as the model can show it."""
+        """Energy of the first of two lines [2, n] next to black, clipped as in the output: [n]."""
         above, first, second = np.pad(lines, ((1, 0), (1, 1)))
         along = _SMOOTH @ np.array([above, first, second])
         along = (along[2:] - along[:-2]) / 8
