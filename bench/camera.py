@@ -1,7 +1,7 @@
 """A camera in a process of its own: `python -m bench.camera` publishes a moving scene when it is told to.
 
-It reads lines "rate seconds" from its standard input, publishes so many images a second for so long, stamped
-when they are published, and answers each line with the number of images it has published for it.
+It reads lines "namespace rate seconds" from its standard input, publishes so many images a second for so long
+in that namespace, stamped when they are published, and answers each line with the number of those images.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import array
 import math
 import sys
 import time
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 import rclpy
 from numpy.typing import NDArray
+from rclpy.node import Node
+from rclpy.publisher import Publisher
 from rclpy.qos import qos_profile_sensor_data
 from sensor_msgs.msg import CameraInfo, Image
 
@@ -23,26 +26,45 @@ FOCAL_LENGTH = 520.0
 FRAMES = 120
 """Images of one turn of the scene, after which it begins again."""
 
-TOPIC = "/bench/image"
-_INFO_TOPIC = "/bench/camera_info"
+
+class Part(NamedTuple):
+    """A square part of an image, px."""
+
+    x: int
+    y: int
+    side: int
+
+    def of(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """A copy of this part of an image."""
+        return np.ascontiguousarray(image[self.y : self.y + self.side, self.x : self.x + self.side])
+
+
+TEMPLATE = Part(100, 100, 160)
+"""What the pattern tracker looks for, in the first image of the scene."""
+
 _AMPLITUDE = 40
-_SPOT = (330, 250), 9
+_SPOT_CENTRE, _SPOT_RADIUS = (330, 250), 20
+_TEXTURE_MEAN, _TEXTURE_DEVIATION, _TEXTURE_MOST = 100, 30, 180  # grey levels
 
 
 def scene() -> list[NDArray[np.uint8]]:
-    """A texture that goes round in a circle, with a bright spot in front of it: uint8 [480, 640] each."""
+    """A texture that goes round in a circle behind a bright spot, in which all five nodes find something.
+
+    uint8 [480, 640] each.
+    """
     rng = np.random.default_rng(0)
     size = HEIGHT + 2 * _AMPLITUDE, WIDTH + 2 * _AMPLITUDE
     noise = sum(
         cv2.GaussianBlur(rng.normal(size=size), (0, 0), sigma) * sigma for sigma in (2.0, 4.0, 8.0, 16.0)
     )
-    texture = np.clip(110 + 30 * noise / np.std(noise), 0, 220).astype(np.uint8)
+    texture = _TEXTURE_MEAN + _TEXTURE_DEVIATION * noise / np.std(noise)
+    texture = np.clip(texture, 0, _TEXTURE_MOST).astype(np.uint8)
     frames = []
     for angle in np.linspace(0, 2 * math.pi, FRAMES, endpoint=False):
         x = _AMPLITUDE + round(_AMPLITUDE * math.sin(angle))
         y = _AMPLITUDE + round(_AMPLITUDE * math.cos(angle))
         frame = np.ascontiguousarray(texture[y : y + HEIGHT, x : x + WIDTH])
-        cv2.circle(frame, _SPOT[0], _SPOT[1], 255, -1, cv2.LINE_AA)
+        cv2.circle(frame, _SPOT_CENTRE, _SPOT_RADIUS, 255, -1, cv2.LINE_AA)
         frames.append(frame)
     return frames
 
@@ -63,33 +85,48 @@ def camera_info() -> CameraInfo:
     return message
 
 
-def main() -> int:
-    """Publish as told by standard input, until that ends."""
-    rclpy.init()
-    node = rclpy.create_node("bench_camera")
-    images = node.create_publisher(Image, TOPIC, qos_profile_sensor_data)
-    infos = node.create_publisher(CameraInfo, _INFO_TOPIC, qos_profile_sensor_data)
-    messages = [image_message(frame) for frame in scene()]
-    info = camera_info()
+class Camera(Node):
+    """Publishes the scene with its CameraInfo in the namespaces it is asked for."""
 
-    def publish(index: int) -> None:
-        message = messages[index % FRAMES]
-        now = time.time_ns()
-        message.header.stamp.sec, message.header.stamp.nanosec = divmod(now, 10**9)
-        info.header.stamp = message.header.stamp
-        images.publish(message)
-        infos.publish(info)
+    def __init__(self) -> None:
+        super().__init__("bench_camera")
+        self._messages = [image_message(frame) for frame in scene()]
+        self._info = camera_info()
+        self._publishers_in: dict[str, tuple[Publisher, Publisher]] = {}
 
-    print("ready", flush=True)
-    for line in sys.stdin:
-        rate, seconds = map(float, line.split())
+    def show(self, namespace: str, rate: float, seconds: float) -> int:
+        """Publish for so many seconds; the number of images."""
+        if namespace not in self._publishers_in:
+            self._publishers_in[namespace] = (
+                self.create_publisher(Image, f"{namespace}/image", qos_profile_sensor_data),
+                self.create_publisher(CameraInfo, f"{namespace}/camera_info", qos_profile_sensor_data),
+            )
         count = round(rate * seconds)
         start = time.monotonic()
         for index in range(count):
             time.sleep(max(start + index / rate - time.monotonic(), 0.0))
-            publish(index)
-        print(count, flush=True)
-    node.destroy_node()
+            self._publish(namespace, index)
+        return count
+
+    def _publish(self, namespace: str, index: int) -> None:
+        images, infos = self._publishers_in[namespace]
+        message = self._messages[index % FRAMES]
+        now = time.time_ns()
+        message.header.stamp.sec, message.header.stamp.nanosec = divmod(now, 10**9)
+        self._info.header.stamp = message.header.stamp
+        images.publish(message)
+        infos.publish(self._info)
+
+
+def main() -> int:
+    """Publish as told by standard input, until that ends."""
+    rclpy.init()
+    camera = Camera()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        namespace, rate, seconds = line.split()
+        print(camera.show(namespace, float(rate), float(seconds)), flush=True)
+    camera.destroy_node()
     rclpy.shutdown()
     return 0
 

@@ -1,235 +1,181 @@
-"""The five nodes in a running graph: what they lose of a 640x480 camera in another process, and how late."""
+"""The five nodes in a running graph beside the plain graph that a user would write (bench/plain_graph.py).
+
+Both get the same 640x480 images from a camera in another process, in turns. A graph holds a rate when every
+node has published a result for every image.
+"""
 
 from __future__ import annotations
 
-import importlib
 import os
-import signal
-import struct
-import subprocess
+import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
-import numpy as np
-
+from bench.instructions import counting
+from bench.results import RESULTS
+from bench.running_graph import Graph, Session, Turn
 from demo.graph import find_executable, isolate
 from measured_figures.row import Row
 
 AREA = "graph"
-_NAMESPACE = "/bench"
-_RESULTS = {
-    "looming": ("TimeToContact", "time_to_contact"),
-    "optical_flow": ("Flow", "flow"),
-    "pattern_tracker": ("PatternMatch", "match"),
-    "spot_tracker": ("ServoError", "servo_error"),
-    "visual_compass": ("Heading", "heading"),
-}
-_PATIENCE = 30.0
-_SETTLE = 1.0
-"""Seconds after the last image until all results have come."""
-_RATES = (150, 200, 225, 250, 275, 300, 350, 400)
-_RATE_WITHOUT_SHARING = 60
-"""Hz that five plain subscriptions with resize and inference inline hold on two cores."""
-_STAMP = struct.Struct("<4xiI")
-"""Seconds and nanoseconds of the header that a serialised message begins with, after its encoding."""
+_SUITE, _PLAIN = "/suite", "/plain"
+_RATES = (30, 45, 60, 75, 90, 100, 110, 120, 135, 150, 165, 180, 200, 220, 240, 260, 280, 300, 330, 360, 400)
+_TURN_SECONDS, _QUICK_TURN_SECONDS = 8.0, 3.0
+_ATTEMPTS = 2
+"""Turns that a graph has at each rate: another process may have stopped it for a moment in the first."""
+_PAIRS = 10
+_PAIR_SECONDS = 2.0
+_WARM_UP = 60, 3.0  # Hz, s
+_PROCESSES_RATE = 30.0
+"""Hz shown to nodes in processes of their own, which two slow cores hold."""
+
+Measured = tuple[Turn, Turn]
+"""Turns of the suite and of the plain graph."""
 
 
 def rows(quick: bool = False) -> Iterator[Row]:
-    """Measure, for a minute each, or for a few seconds."""
+    """Measure, which takes ten minutes, or two if `quick`."""
     os.environ.update(isolate())
-    seconds = 6.0 if quick else 60.0
-    yield from _one_process(seconds, 4.0 if quick else 10.0)
-    yield from _six_processes(seconds)
+    seconds = _QUICK_TURN_SECONDS if quick else _TURN_SECONDS
+    pairs = 3 if quick else _PAIRS
+    with tempfile.TemporaryDirectory() as models:
+        yield from _one_process(Path(models), seconds, pairs)
+        yield from _a_process_each(Path(models), pairs)
 
 
-def _one_process(seconds: float, step_seconds: float) -> Iterator[Row]:
-    case = f"five nodes in one process, 200 Hz for {seconds:g} s"
-    with _Graph(single_process=True) as graph:
-        lost, p99 = graph.measure(200, seconds)
-        yield Row(AREA, case, "lost", lost, "", 0, "lower")
-        yield Row(AREA, case, "p99, stamp to result", p99, "ms", 10.0, "lower")
-        highest = 0
-        for rate in _RATES:
-            lost, _ = graph.measure(rate, step_seconds)
-            if lost:
-                break
-            highest = rate
-        case = "five nodes in one process, rate that holds"
-        yield Row(
-            AREA,
-            case,
-            f"none lost in {step_seconds:g} s",
-            highest,
-            "Hz",
-            200,
-            "higher",
-            _RATE_WITHOUT_SHARING,
-        )
+def _one_process(models: Path, seconds: float, pairs: int) -> Iterator[Row]:
+    case = "five nodes in one process"
+    with Session() as session:
+        suite = session.start(_SUITE, [_single_process(models)])
+        plain = session.start(_PLAIN, [_plain_process(RESULTS)])
+        session.set_template(suite)
+        for graph in (suite, plain):
+            session.measure(graph, *_WARM_UP)
+        held = _highest_rates(session, (suite, plain), seconds)
+        ratio = held[0] / held[1] if held[1] else float("inf")
+        name = f"{case}, rate without loss"
+        yield Row(AREA, name, "rate / plain graph", ratio, "x", 1.2, "higher", held[1], baseline_unit="Hz")
+        rate = held[1] / 2 or _RATES[0]
+        yield from _pairs(session, suite, plain, case, rate, pairs)
 
 
-def _six_processes(seconds: float) -> Iterator[Row]:
-    case = f"six processes, 60 Hz for {seconds:g} s"
-    with _Graph(single_process=False) as graph:
-        lost, p99 = graph.measure(60, seconds)
-        yield Row(AREA, case, "lost", lost, "", 0, "lower")
-        yield Row(AREA, case, "p99, stamp to result", p99, "ms", 20.0, "lower")
+def _a_process_each(models: Path, pairs: int) -> Iterator[Row]:
+    case = "a process for each node"
+    with Session() as session:
+        suite = session.start(_SUITE, _node_processes(models))
+        plain = session.start(_PLAIN, [_plain_process([name]) for name in RESULTS])
+        session.set_template(suite)
+        for graph in (suite, plain):
+            session.measure(graph, _PROCESSES_RATE, _WARM_UP[1])
+        yield from _pairs(session, suite, plain, case, _PROCESSES_RATE, pairs, reach=None)
 
 
-class _Graph:
-    """A driver with the CPU backend, the five nodes, a camera, and a subscriber to all results here."""
-
-    def __init__(self, single_process: bool) -> None:
-        self._single_process = single_process
-        self._processes: list[subprocess.Popen[str]] = []
-        self._camera: subprocess.Popen[str] | None = None
-        self._models = tempfile.TemporaryDirectory()
-        self._latencies: dict[str, list[float]] = {name: [] for name in _RESULTS}
-
-    def __enter__(self) -> _Graph:
-        try:
-            for command in self._commands():
-                self._start(command)
-            self._camera = self._start([sys.executable, "-m", "bench.camera"])
-            self._listen()
-            self._warm_up()
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop()
-
-    def measure(self, rate: float, seconds: float) -> tuple[int, float]:
-        """Images that the node which lost most lost, and the largest 99th percentile of delays, ms."""
-        for latencies in self._latencies.values():
-            latencies.clear()
-        published = self._show(rate, seconds)
-        lost = published - min(map(len, self._latencies.values()))
-        p99 = max(
-            float(np.percentile(latencies, 99)) if latencies else float("inf")
-            for latencies in self._latencies.values()
-        )
-        return lost, 1e3 * p99
-
-    def _commands(self) -> Iterator[Sequence[str]]:
-        models = self._models.name
-        ros = ("--ros-args", "-r", f"__ns:={_NAMESPACE}", "--log-level", "warn")
-        driver = ("-p", "backend:=cpu", "-p", f"model_dirs:=['{models}']")
-        eye = ("-p", f"model_dir:={models}")
-        if self._single_process:
-            nodes = ("--", "--nodes", ",".join(_RESULTS))
-            path = find_executable("edgetpu_perception", "single_process")
-            yield [str(path), *ros, *driver, *eye, *nodes]
-            return
-        yield [str(find_executable("edgetpu_driver", "edgetpu_node")), *ros, *driver]
-        for name in _RESULTS:
-            yield [str(find_executable("edgetpu_perception", name)), *ros, *eye]
-
-    def _start(self, command: Sequence[str]) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            command,
-            cwd=Path(__file__).parents[1],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE if "bench.camera" in command else None,
-            text=True,
-        )
-        self._processes.append(process)
-        return process
-
-    def _listen(self) -> None:
-        import rclpy
-        from rclpy.executors import SingleThreadedExecutor
-        from rclpy.qos import QoSProfile
-
-        messages: Any = importlib.import_module("edgetpu_msgs.msg")
-        rclpy.init()
-        self._node = rclpy.create_node("bench")
-        self._executor = SingleThreadedExecutor()
-        self._executor.add_node(self._node)
-        for name, (kind, topic) in _RESULTS.items():
-
-            def receive(message: bytes, info: Any, latencies: list[float] = self._latencies[name]) -> None:
-                seconds, nanoseconds = _STAMP.unpack_from(message)
-                # When the middleware had it: this process must not add to the delay.
-                latencies.append(1e-9 * (info["received_timestamp"] - nanoseconds) - seconds)
-
-            self._node.create_subscription(
-                getattr(messages, kind),
-                f"{_NAMESPACE}/{name}/{topic}",
-                receive,
-                QoSProfile(depth=5000),
-                raw=True,
-            )
-
-    def _warm_up(self) -> None:
-        """Show images until all nodes answer, and give the pattern tracker something to look for."""
-        from bench.camera import image_message, scene
-
-        services: Any = importlib.import_module("edgetpu_msgs.srv")
-        self._line()
-        end = time.monotonic() + _PATIENCE
-        while not all(self._latencies.values()):
-            if time.monotonic() > end:
-                raise TimeoutError("the nodes do not answer")
-            self._show(20, 0.5)
-        client = self._node.create_client(services.SetTemplate, f"{_NAMESPACE}/pattern_tracker/set_template")
-        client.wait_for_service(_PATIENCE)
-        view = scene()[0]
-        patch = np.ascontiguousarray(view[100:260, 100:260])
-        request = services.SetTemplate.Request(patch=image_message(patch), view=image_message(view))
-        answer = client.call_async(request)
-        self._executor.spin_until_future_complete(answer, _PATIENCE)
-        if answer.result() is None or not answer.result().success:
-            raise RuntimeError(f"no template: {answer.result()}")
-        self._show(60, 3.0)
-
-    def _show(self, rate: float, seconds: float) -> int:
-        """Have the camera publish, and receive results; the number of images."""
-        assert self._camera is not None
-        assert self._camera.stdin is not None
-        self._camera.stdin.write(f"{rate} {seconds}\n")
-        self._camera.stdin.flush()
-        self._spin(seconds + _SETTLE)
-        return int(self._line())
-
-    def _spin(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self._executor.spin_once(left)
-
-    def _line(self) -> str:
-        assert self._camera is not None
-        assert self._camera.stdout is not None
-        return self._camera.stdout.readline()
-
-    def _stop(self) -> None:
-        import rclpy
-
-        if hasattr(self, "_node"):
-            self._executor.shutdown()
-            self._node.destroy_node()
-            rclpy.shutdown()
-        for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.close()  # which ends the camera
-            if process is not self._camera:
-                process.send_signal(signal.SIGINT)
-        for process in self._processes:
-            _end(process)
-        self._models.cleanup()
+def _highest_rates(session: Session, graphs: tuple[Graph, Graph], seconds: float) -> list[int]:
+    """The highest of _RATES that each graph held, in turns at each rate; 0 where it held none."""
+    highest = [0, 0]
+    active = {0, 1}
+    for rate in _RATES:
+        for index in sorted(active):
+            turns = (session.measure(graphs[index], rate, seconds) for _ in range(_ATTEMPTS))
+            if any(turn.lost == 0 for turn in turns):
+                highest[index] = rate
+            else:
+                active.remove(index)
+        if not active:
+            break
+    return highest
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    try:
-        process.wait(5.0)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def _pairs(
+    session: Session,
+    suite: Graph,
+    plain: Graph,
+    case: str,
+    rate: float,
+    count: int,
+    reach: float | None = 1.0,
+) -> Iterator[Row]:
+    """Lost images, delays and processor time at a rate that both hold. `reach`: of the ratios."""
+    case = f"{case}, {rate:g} Hz"
+    measured: list[Measured] = []
+    for _ in range(count):
+        turns = [session.measure(graph, rate, _PAIR_SECONDS) for graph in (suite, plain)]
+        measured.append((turns[0], turns[1]))
+    lost = [sum(turn.lost for turn in turns) for turns in zip(*measured, strict=True)]
+    yield Row(AREA, case, "lost images", lost[0], "", 0, "lower", lost[1])
+    delays = [(mine.p99, its.p99) for mine, its in measured]
+    yield _ratio_row(case, "p99 from stamp to result / plain graph", delays, 1e3, "ms", reach)
+    times = [(mine.cpu_seconds / mine.published, its.cpu_seconds / its.published) for mine, its in measured]
+    instructions = _instructions_of_image(session, suite, rate)
+    yield _ratio_row(case, "processor time / plain graph", times, 1e3, "ms", reach, instructions)
+    if instructions is not None:
+        its = _instructions_of_image(session, plain, rate)
+        metric = "instructions of an image"
+        limit = None if reach is None else 22.0
+        yield Row(AREA, case, metric, instructions, "M", limit, "lower", its, instructions=instructions)
+
+
+def _ratio_row(
+    case: str,
+    metric: str,
+    pairs: Sequence[tuple[float, float]],
+    factor: float,
+    unit: str,
+    reach: float | None,
+    instructions: float | None = None,
+) -> Row:
+    """The median ratio of pairs, the suite's figure and the plain graph's; `factor` brings that to `unit`."""
+    return Row(
+        AREA,
+        case,
+        metric,
+        statistics.median(mine / its for mine, its in pairs),
+        "x",
+        reach,
+        "lower",
+        factor * statistics.median(its for _, its in pairs),
+        baseline_unit=unit,
+        instructions=instructions,
+    )
+
+
+def _instructions_of_image(session: Session, graph: Graph, rate: float) -> float | None:
+    """Million instructions of all processes of the graph for an image; None where they are not counted."""
+    with counting(graph.pids) as counter:
+        turn = session.measure(graph, rate, _PAIR_SECONDS)
+    return None if counter.value is None else 1e-6 * counter.value / turn.published
+
+
+def _single_process(models: Path) -> list[str]:
+    """The driver and the five nodes in one process."""
+    path = find_executable("edgetpu_perception", "single_process")
+    nodes = ",".join(RESULTS)
+    return [str(path), "--nodes", nodes, *_ros({"backend": "cpu", **_directories(models)})]
+
+
+def _node_processes(models: Path) -> list[list[str]]:
+    """The driver and the five nodes in six processes."""
+    directories = _directories(models)
+    driver = {"backend": "cpu", "model_dirs": directories["model_dirs"]}
+    commands = [[str(find_executable("edgetpu_driver", "edgetpu_node")), *_ros(driver)]]
+    for name in RESULTS:
+        path = find_executable("edgetpu_perception", name)
+        commands.append([str(path), *_ros({"model_dir": directories["model_dir"]})])
+    return commands
+
+
+def _plain_process(names: Sequence[str] | Mapping[str, object]) -> list[str]:
+    return [sys.executable, "-m", "bench.plain_graph", *names]
+
+
+def _directories(models: Path) -> dict[str, str]:
+    """Where the nodes put their models, and where the driver looks for them."""
+    return {"model_dirs": f"['{models}']", "model_dir": str(models)}
+
+
+def _ros(parameters: Mapping[str, str]) -> list[str]:
+    """Parameters as ROS arguments."""
+    settings = [argument for name, value in parameters.items() for argument in ("-p", f"{name}:={value}")]
+    return ["--ros-args", *settings, "--"]

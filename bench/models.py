@@ -1,4 +1,4 @@
-"""The models that are measured: real ones where they are at hand, packed ones of the same size otherwise."""
+"""The models that are measured: compiled ones if present, otherwise packed ones of the same size."""
 
 from __future__ import annotations
 

@@ -1,94 +1,137 @@
-"""The host's part of perception: camera pixels to model input, and a model's outputs to a result.
+"""The host's part of a perception algorithm for a frame of a 640x480 camera: all but the inference.
 
-An image is of the model's size here, as resizing has figures of its own, and the outputs are there already.
-Baseline: a copy of the same bytes by NumPy.
+That is resizing the frame to the model's input and making a result of the model's outputs, which are there
+already. Baseline: the OpenCV call that a user would write for the same task on the same frames.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.timing import milliseconds
+from bench.camera import FOCAL_LENGTH, FRAMES, HEIGHT, TEMPLATE, WIDTH, scene
+from bench.timing import Work, compare
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_perception import Looming, OpticalFlow, PatternTracker, Pinhole, SpotTracker, VisualCompass
 from edgetpu_perception.algorithm import PerceptionAlgorithm
-from edgetpu_perception.graphs import families as models
-from edgetpu_perception.graphs import pattern_correlation as pattern
+from edgetpu_perception.graphs import families, pattern_correlation
 from edgetpu_perception.images.resizing import resize
 from measured_figures.row import Row
 
 AREA = "perception"
 _SIZE = 64
-_FRAMES = 48
 _PERIOD = 1 / 60  # s between two frames
-_ORBIT = 24  # px of the texture, of which an image is 4 * _SIZE
+_CORNERS, _CORNER_QUALITY, _CORNER_DISTANCE = 200, 0.01, 8
+"""Arguments of cv2.goodFeaturesToTrack as tutorials have them."""
+_SPOT_THRESHOLD = 230  # grey levels
+
+Frames = list[NDArray[np.uint8]]
 
 
 def rows() -> Iterator[Row]:
-    """Measure."""
-    for name, shape, reach in (("mono", (480, 640), 0.1), ("RGB", (480, 640, 3), 0.25)):
-        image = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-        value, baseline = milliseconds(functools.partial(resize, image, _SIZE, _SIZE), image.copy)
-        yield Row(AREA, f"resize 640x480 to 64x64, {name}", "time", value, "ms", reach, "lower", baseline)
-    camera = Pinhole(_SIZE, _SIZE, 52, 52, 31.5, 31.5)
-    frames = _scene()
+    """Measure; OpenCV with one thread, as in the nodes."""
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield from _rows(scene())
+    finally:
+        cv2.setNumThreads(threads)
+
+
+def _rows(frames: Frames) -> Iterator[Row]:
+    for name, image in (("mono", frames[0]), ("RGB", cv2.cvtColor(frames[0], cv2.COLOR_GRAY2RGB))):
+        suite, opencv = partial(resize, image, _SIZE, _SIZE), partial(_area, image)
+        case = f"resize 640x480 to 64x64, {name}"
+        yield compare(suite, opencv).row(AREA, case, "cv2.resize INTER_AREA", 1.0)
+    camera = Pinhole(WIDTH, HEIGHT, FOCAL_LENGTH, FOCAL_LENGTH, (WIDTH - 1) / 2, (HEIGHT - 1) / 2)
     tracker = PatternTracker()
-    tracker.set_template(frames[0][20:36, 30:46], view=frames[0])
-    eyes: tuple[tuple[str, PerceptionAlgorithm[Any], float], ...] = (
-        ("flow", OpticalFlow(), 350),
-        ("looming", Looming(), 350),
-        ("compass", VisualCompass(camera=camera), 300),
-        ("pattern", tracker, 150),
-        ("spot", SpotTracker(camera=camera), 50),
+    tracker.set_template(TEMPLATE.of(frames[0]), view=frames[0])
+    algorithms: tuple[tuple[str, PerceptionAlgorithm[Any], str, Work], ...] = (
+        ("flow", OpticalFlow(), "cv2.phaseCorrelate", _phase_correlation(frames)),
+        ("looming", Looming(), "LK and affine", _lucas_kanade(frames)),
+        ("compass", VisualCompass(camera=camera), "cv2.phaseCorrelate", _phase_correlation(frames)),
+        ("pattern", tracker, "cv2.matchTemplate", _template_matching(frames)),
+        ("spot", SpotTracker(camera=camera), "cv2.moments", _moments(frames)),
     )
-    for name, eye, reach in eyes:
-        value, baseline = milliseconds(*_host(eye, frames))
-        yield Row(
-            AREA, f"{name}, one frame on the host", "time", 1e3 * value, "us", reach, "lower", 1e3 * baseline
-        )
+    for name, algorithm, baseline, work in algorithms:
+        comparison = compare(_host_part(algorithm, frames), work)
+        yield comparison.row(AREA, f"{name}, a frame on the host", baseline, 1.0)
 
 
-def _scene() -> list[NDArray[np.uint8]]:
-    """A texture that goes round in a circle behind a bright spot: uint8 [64, 64] each."""
-    rng = np.random.default_rng(0)
-    side = 4 * _SIZE + 2 * _ORBIT
-    noise = sum(cv2.GaussianBlur(rng.normal(size=(side, side)), (0, 0), s) * s for s in (4.0, 8.0, 16.0))
-    texture = np.clip(100 + 30 * noise / np.std(noise), 0, 200).astype(np.uint8)
-    frames = []
-    for angle in np.linspace(0, 2 * math.pi, _FRAMES, endpoint=False):
-        x, y = (round(_ORBIT * (1 + turn(angle))) for turn in (math.sin, math.cos))
-        frame = resize(np.ascontiguousarray(texture[y : y + 4 * _SIZE, x : x + 4 * _SIZE]), _SIZE, _SIZE)
-        cv2.circle(frame, (20, 44), 3, 255, -1)
-        frames.append(frame)
-    return frames
-
-
-def _host(
-    eye: PerceptionAlgorithm[Any], frames: list[NDArray[np.uint8]]
-) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """One frame after the other through both halves of an eye, and a copy of the bytes that go through it."""
-    graph = models.build(eye.model)
-    if isinstance(eye, PatternTracker):
-        graph = pattern.build((_SIZE, _SIZE), (16, 16), eye.weights)
+def _host_part(algorithm: PerceptionAlgorithm[Any], frames: Frames) -> Work:
+    """One frame after the other through both halves of an algorithm."""
+    graph = families.build(algorithm.model)
+    if isinstance(algorithm, PatternTracker):
+        graph = pattern_correlation.build((_SIZE, _SIZE), (16, 16), algorithm.weights)
     engine = CpuEngine(graph)
-    eye.bind(engine.inputs, engine.outputs)
-    outputs = [engine.run(eye.preprocess(frame, 0.0).inputs) for frame in frames]
+    algorithm.bind(engine.inputs, engine.outputs)
+    outputs = [engine.run(algorithm.preprocess(frame, 0.0).inputs) for frame in frames]
     count = itertools.count()
 
-    def host() -> Any:
+    def work() -> object:
         number = next(count)
-        index = number % _FRAMES
-        return eye.postprocess(eye.preprocess(frames[index], number * _PERIOD), outputs[index])
+        index = number % FRAMES
+        return algorithm.postprocess(algorithm.preprocess(frames[index], number * _PERIOD), outputs[index])
 
-    def copy() -> Any:
-        return frames[0].copy(), [output.copy() for output in outputs[0].values()]
+    return work
 
-    return host, copy
+
+def _area(image: NDArray[np.uint8]) -> object:
+    return cv2.resize(image, (_SIZE, _SIZE), interpolation=cv2.INTER_AREA)
+
+
+def _in_turn(frames: Frames, work: Callable[[NDArray[np.uint8], NDArray[np.uint8]], object]) -> Work:
+    """Do the work on a frame and the one before it, then on the next two, and so on."""
+    pairs = itertools.cycle(zip([frames[-1], *frames[:-1]], frames, strict=True))
+
+    def next_pair() -> object:
+        return work(*next(pairs))
+
+    return next_pair
+
+
+def _phase_correlation(frames: Frames) -> Work:
+    """The shift between two frames; each is made float32 once."""
+    reals: list[NDArray[np.float32]] = [frames[-1].astype(np.float32)]
+
+    def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
+        reals[:] = [*reals[-1:], frame.astype(np.float32)]
+        return cv2.phaseCorrelate(*reals)
+
+    return _in_turn(frames, work)
+
+
+def _lucas_kanade(frames: Frames) -> Work:
+    """Corners of a frame, followed into the next, and the similarity that moves them."""
+
+    def work(previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
+        corners = cv2.goodFeaturesToTrack(previous, _CORNERS, _CORNER_QUALITY, _CORNER_DISTANCE)
+        moved, status, _ = cv2.calcOpticalFlowPyrLK(previous, frame, corners, None)
+        found = status.ravel() == 1
+        return cv2.estimateAffinePartial2D(corners[found], moved[found])
+
+    return _in_turn(frames, work)
+
+
+def _template_matching(frames: Frames) -> Work:
+    template = TEMPLATE.of(frames[0])
+
+    def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
+        return cv2.minMaxLoc(cv2.matchTemplate(frame, template, cv2.TM_CCOEFF_NORMED))
+
+    return _in_turn(frames, work)
+
+
+def _moments(frames: Frames) -> Work:
+    """The centre of everything that is bright."""
+
+    def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
+        return cv2.moments(cv2.threshold(frame, _SPOT_THRESHOLD, 255, cv2.THRESH_BINARY)[1])
+
+    return _in_turn(frames, work)

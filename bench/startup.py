@@ -1,8 +1,12 @@
-"""What it takes to get going: imports, and the control transfers that bring up a running stick."""
+"""What it takes to get going: imports, and the control transfers that bring up a running stick.
+
+Baseline of the imports: the import of NumPy in the same process.
+"""
 
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -13,42 +17,38 @@ from edgetpu_driver import EdgeTpu, VirtualEdgeTpu
 from measured_figures.row import Row
 
 AREA = "startup"
-_REPEATS = 7
-_REPEATS_UNCACHED = 2
+_REPEATS = 11
+_REPEATS_UNCACHED = 3
 _VENDOR_TRANSFERS = 56
-"""The vendor's table where clock gating is off and nobody sleeps; each poll succeeds at once."""
+"""The vendor's register writes and polls without clock gating and sleep; each poll succeeds at once."""
 _PEER_TRANSFERS = 54
 _VENDOR_REQUESTS = (0x40, 0xC0)
 _PLAIN = "import edgetpu_driver"
 _COMPLETE = "import edgetpu_driver; edgetpu_driver.EdgeTpu, edgetpu_driver.CompiledModel"
 _IMPORT = """
 import time
-start = time.perf_counter()
+start = time.process_time()
 import numpy
-middle = time.perf_counter()
+middle = time.process_time()
 {}
-print(1e3 * (middle - start), 1e3 * (time.perf_counter() - middle))
+print(1e6 * (middle - start), 1e6 * (time.process_time() - middle))
 """
 
 
 def rows() -> Iterator[Row]:
     """Measure."""
     with tempfile.TemporaryDirectory() as folder:
-        numpy, driver = _best(_REPEATS_UNCACHED, _COMPLETE, folder, "-B")
-        uncached = Row(
-            AREA, "with both and without cached bytecode", "time", driver, "ms", None, "lower", numpy
+        uncached = _import(
+            "the same without cached bytecode", None, _REPEATS_UNCACHED, _COMPLETE, folder, "-B"
         )
-        numpy, driver = _best(_REPEATS, _PLAIN, folder)
-        yield Row(AREA, "import edgetpu_driver, beyond NumPy", "time", driver, "ms", 40.0, "lower", numpy)
-        numpy, driver = _best(_REPEATS, _COMPLETE, folder)
-        yield Row(AREA, "the same with EdgeTpu and CompiledModel", "time", driver, "ms", 40.0, "lower", numpy)
+        yield _import("import edgetpu_driver", 0.1, _REPEATS, _PLAIN, folder)
+        yield _import("the same with EdgeTpu and CompiledModel", 0.6, _REPEATS, _COMPLETE, folder)
         yield uncached
-    count = _control_transfers()
     yield Row(
         AREA,
         "bring up a running stick",
         "control transfers",
-        count,
+        _control_transfers(),
         "",
         _VENDOR_TRANSFERS,
         "lower",
@@ -56,19 +56,28 @@ def rows() -> Iterator[Row]:
     )
 
 
-def _best(repeats: int, statement: str, cache: str, *flags: str) -> tuple[float, float]:
-    """Milliseconds to import NumPy, and for the statement after it: the best of some fresh processes.
+def _import(case: str, reach: float | None, repeats: int, statement: str, cache: str, *flags: str) -> Row:
+    """The time of a statement after the import of NumPy / the time of that, in fresh processes: the median.
 
-    cache: the folder of the bytecode, so that it does not matter what is cached already or may not be.
+    cache: the folder of the bytecode, so that it does not matter what is cached elsewhere.
     """
     command = [sys.executable, *flags, "-X", f"pycache_prefix={cache}", "-c", _IMPORT.format(statement)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    outputs = [
-        subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-        for _ in range(repeats)
-    ]
-    times = [tuple(map(float, output.split())) for output in outputs]
-    return min(first for first, _ in times), min(second for _, second in times)
+    times = []
+    for _ in range(repeats):
+        result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        times.append(tuple(map(float, result.stdout.split())))
+    return Row(
+        AREA,
+        case,
+        "time / import numpy",
+        statistics.median(driver / numpy for numpy, driver in times),
+        "x",
+        reach,
+        "lower",
+        baseline=statistics.median(numpy for numpy, _ in times),
+        baseline_unit="us",
+    )
 
 
 class _CountingStick(VirtualEdgeTpu):

@@ -1,36 +1,77 @@
-"""How long a function takes, so that two of them can be compared on a machine that does other things too."""
+"""Ratios of the time of some work to that of its baseline, measured in turns on a busy machine."""
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-_SECONDS = 0.6
-_ROUNDS = 30
+from bench.instructions import instructions_of_call
+from measured_figures.row import Row
+
+Work = Callable[[], object]
+
+PAIRS = 21
+_SECONDS_PER_TURN = 0.02
 
 
-def milliseconds(*functions: Callable[[], object]) -> list[float]:
-    """The best time of one call of each function, measured in turns.
+@dataclass(frozen=True)
+class Comparison:
+    """Some work and its baseline, measured in turns."""
 
-    Each turn calls a function as often as takes a few milliseconds and counts the mean; the best of the turns
-    is what the machine can do when it is left alone.
+    ratio: float
+    """The median of the ratios of all pairs."""
+    baseline_us: float
+    """The median time of the baseline, us of processor time."""
+    instructions: float | None
+    """Million instructions of a call of the work; None where perf does not count them."""
+
+    def row(self, area: str, case: str, baseline: str, reach: float | None) -> Row:
+        """A row with the ratio. `baseline`: what the baseline is; `reach`: the largest ratio wanted."""
+        return Row(
+            area,
+            case,
+            f"time / {baseline}",
+            self.ratio,
+            "x",
+            reach,
+            "lower",
+            baseline=self.baseline_us,
+            baseline_unit="us",
+            instructions=self.instructions,
+        )
+
+
+def compare(work: Work, baseline: Work) -> Comparison:
+    """Measure both in pairs of turns, each as many calls as take 20 ms, in alternating order.
+
+    Processor time is counted, not elapsed time: what other processes do in the meantime does not belong to
+    either. Caches and clock rates, which others do change, change for both.
     """
-    calls = [_calls(function) for function in functions]
-    best = [float("inf")] * len(functions)
-    for _ in range(_ROUNDS):
-        for index, function in enumerate(functions):
-            best[index] = min(best[index], _mean(function, calls[index]))
-    return [1e3 * seconds for seconds in best]
+    works = work, baseline
+    calls = [_calls(each) for each in works]
+    pairs = []
+    for pair in range(PAIRS):
+        times = [0.0, 0.0]
+        for index in (0, 1) if pair % 2 else (1, 0):
+            times[index] = _seconds_per_call(works[index], calls[index])
+        pairs.append(times)
+    return Comparison(
+        statistics.median(mine / its for mine, its in pairs),
+        1e6 * statistics.median(its for _, its in pairs),
+        instructions_of_call(work, calls[0]),
+    )
 
 
-def _calls(function: Callable[[], object]) -> int:
-    function()
-    once = max(_mean(function, 1), 1e-7)
-    return max(1, int(_SECONDS / _ROUNDS / once))
+def _calls(work: Work) -> int:
+    work()  # what is made once is made now
+    once = max(_seconds_per_call(work, 1), 1e-7)
+    return max(1, int(_SECONDS_PER_TURN / once))
 
 
-def _mean(function: Callable[[], object], calls: int) -> float:
-    begin = time.perf_counter()
+def _seconds_per_call(work: Work, calls: int) -> float:
+    begin = time.process_time()
     for _ in range(calls):
-        function()
-    return (time.perf_counter() - begin) / calls
+        work()
+    return (time.process_time() - begin) / calls

@@ -1,14 +1,16 @@
-"""Weights at run time: how exact products are, and what a swap costs the host. Baseline: ideal 8 bits.
+"""Weights at run time: how exact products are, and what a swap costs the host.
 
-Ideal are symmetric 8-bit weights, inputs and outputs with the best static scales: one for all inputs, one for
-all outputs, and for the weights one for each row or, which is easier to reach, one for all.
+Products are compared with ideal 8 bits: symmetric 8-bit weights, inputs and outputs with the best static
+scales, one for all inputs, one for all outputs, and for the weights one for each row or, which is easier to
+reach, one for all. A swap is compared with the least that a user would write: quantisation with NumPy, and
+the same transfers by pyusb.
 """
 
 from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.link import InstantStick
-from bench.timing import milliseconds
+from bench.ideal_8_bits import ideally_rounded, relative_error
+from bench.link import InstantStick, bare_transfers
+from bench.timing import compare
 from edgetpu_driver import CompiledModel, EdgeTpu, MatMul, VirtualEdgeTpu
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.stick import StickEngine
@@ -31,17 +34,16 @@ AREA = "weights"
 _SWAPS = 2000
 _TILE = 256
 _VECTORS = 30
-_SWAP_REACH = {256: 1.5, 512: None, 1024: 4.0}  # ms
-_KNOWN_SWAP = {256: 0.94, 512: None, 1024: 22.9}
-"""ms that the best known library needs for the swap alone."""
+_SWAP_REACH = {256: (6.0, 15.0), 512: (6.0, 12.0), 1024: (5.0, 7.0)}
+"""Times of the plain swap that a swap may take, by matrix size: through an engine, through MatMul."""
 
 
 def rows() -> Iterator[Row]:
     """Measure random Gaussian matrices and vectors, seed 0."""
     for size in _SWAP_REACH:
         yield from _exactness(size)
-    for size, reach in _SWAP_REACH.items():
-        yield from _swap(size, reach)
+    for size in _SWAP_REACH:
+        yield from _swap(size)
     yield _tiles()
     yield _swaps_in_a_row()
 
@@ -50,37 +52,30 @@ def _exactness(size: int) -> Iterator[Row]:
     """On the CPU; the virtual stick gives the same within one step of the output."""
     rng = np.random.default_rng(0)
     matrix, vectors = rng.standard_normal((size, size)), rng.standard_normal((_VECTORS, size))
-    by_row = _ideal_error(matrix, vectors, np.array([_ideally_rounded(row) for row in matrix]))
-    by_matrix = _ideal_error(matrix, vectors, _ideally_rounded(matrix))
+    by_row = _ideal_error(matrix, vectors, np.array([ideally_rounded(row) for row in matrix]))
+    by_matrix = _ideal_error(matrix, vectors, ideally_rounded(matrix))
     product = MatMul(size=size)
     case = f"product, N = {size}"
     for rescale, form in ((False, "scales as compiled"), (True, "rows rescaled")):
         used = matrix if rescale else matrix / np.abs(matrix).max()
         product.set_weights(used, rescale_rows=rescale)
-        error = _error(product.multiply(vectors).outputs, vectors @ used.T)
-        for ideal, metric in ((by_row, "error to ideal"), (by_matrix, "error to ideal, one weight scale")):
-            yield Row(AREA, f"{case}, {form}", metric, error / ideal, "", 1.2, "lower", 1.0)
+        error = relative_error(product.multiply(vectors).outputs, vectors @ used.T)
+        for ideal, metric in ((by_row, "error / ideal"), (by_matrix, "error / ideal, one weight scale")):
+            yield Row(
+                AREA, f"{case}, {form}", metric, error / ideal, "x", 1.2, "lower", ideal, baseline_unit=""
+            )
     for passes in (2, 4, 8):
-        error = _error(product.multiply(vectors, passes=passes).outputs, vectors @ matrix.T)
-        yield Row(AREA, f"{case}, {passes} passes", "error to ideal", error / by_row, "", None, "lower", 1.0)
+        error = relative_error(product.multiply(vectors, passes=passes).outputs, vectors @ matrix.T)
+        name = f"{case}, {passes} passes"
+        yield Row(AREA, name, "error / ideal", error / by_row, "x", None, "lower", by_row, baseline_unit="")
 
 
 def _ideal_error(
     matrix: NDArray[np.float64], vectors: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> float:
     """Of weights as they were rounded; inputs and outputs each at the static scale that is best for them."""
-    outputs = _ideally_rounded(_ideally_rounded(vectors) @ weights.T)
-    return _error(outputs, vectors @ matrix.T)
-
-
-def _ideally_rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    scales = values.std() / 127 * np.arange(2.0, 5.5, 0.1)
-    rounded = (np.clip(np.rint(values / scale), -127, 127) * scale for scale in scales)
-    return min(rounded, key=lambda each: float(np.mean((each - values) ** 2)))
-
-
-def _error(outputs: NDArray[Any], expected: NDArray[Any]) -> float:
-    return float(np.sqrt(np.mean((outputs - expected) ** 2) / np.mean(expected**2)))
+    outputs = ideally_rounded(ideally_rounded(vectors) @ weights.T)
+    return relative_error(outputs, vectors @ matrix.T)
 
 
 class _ZerosStick(InstantStick):
@@ -92,13 +87,14 @@ class _ZerosStick(InstantStick):
         return super().bulk_read(dev_handle, ep, intf, buff, timeout)
 
 
-def _swap(size: int, reach: float | None) -> Iterator[Row]:
-    """From real weights to the first result, over a backend that answers at once."""
+def _swap(size: int) -> Iterator[Row]:
+    """From real weights to the first result, on a stick that answers at once."""
     graph = dense.build(size)
     model = CompiledModel.parse(pack(graph, name="dense"), "dense")
     weights = np.random.default_rng(0).uniform(-1, 1, (size, size)).astype(np.float32)
     inputs = {"x": np.zeros((1, size), np.uint8)}
-    with EdgeTpu.open(usb_backend=_ZerosStick(model.output_layers[0].size_bytes)) as tpu:
+    stick = _ZerosStick(model.output_layers[0].size_bytes)
+    with EdgeTpu.open(usb_backend=stick) as tpu:
         engine = StickEngine(tpu, model, SidecarFiles(graph))
         product, vector = MatMul(engine), np.linspace(-1, 1, size)
 
@@ -110,28 +106,44 @@ def _swap(size: int, reach: float | None) -> Iterator[Row]:
             product.set_weights(weights)
             product.multiply(vector)
 
-        for how, work in (("", swap), (" in real numbers", swap_matrix)):
+        swap()
+        plain = _plain_swap(weights, stick.recorded(swap))
+        for how, work, reach in zip(
+            ("", " in real numbers"), (swap, swap_matrix), _SWAP_REACH[size], strict=True
+        ):
             case = f"swap to first result{how}, N = {size}"
-            (value,) = milliseconds(work)
-            yield Row(AREA, case, "time", value, "ms", reach, "lower", _KNOWN_SWAP[size])
+            yield compare(work, plain).row(AREA, case, "plain swap", reach)
+
+
+def _plain_swap(weights: NDArray[np.float32], transfers: list[tuple[int, int]]) -> Callable[[], None]:
+    """Quantise the weights with NumPy and make the transfers with pyusb, in no particular layout."""
+    transfer = bare_transfers(transfers)
+
+    def swap() -> None:
+        scale = np.abs(weights).max() / dense.INT8_MAX
+        np.clip(np.rint(weights / scale), -dense.INT8_MAX, dense.INT8_MAX).astype(np.int8)
+        transfer()
+
+    return swap
 
 
 def _tiles() -> Row:
-    """A matrix in tiles that stay in memory; baseline: uploaded in turn."""
+    """A matrix in tiles that stay in memory; baseline: uploaded in turn. In simulated time of the stick."""
     case = f"product, 16 tiles of {_TILE} x {_TILE}, one vector"
-    value, baseline = _tiled_product(own_places=True), _tiled_product(own_places=False)
-    return Row(AREA, case, "simulated time", value, "ms", None, "lower", baseline)
+    resident, uploaded = _tiled_product(resident=True), _tiled_product(resident=False)
+    ratio = resident / uploaded
+    return Row(AREA, case, "time / uploaded", ratio, "x", 0.5, "lower", 1e6 * uploaded, baseline_unit="us")
 
 
-def _tiled_product(*, own_places: bool) -> float:
-    """Simulated milliseconds on a USB 3 port."""
+def _tiled_product(*, resident: bool) -> float:
+    """Simulated seconds on a USB 3 port."""
     stick = VirtualEdgeTpu()
     tpu = EdgeTpu.open(stick)
     backend = VirtualStickBackend(lambda _: tpu, stick.register_model, pack)
     backend.open()
     model = backend.parse(Path("dense.tflite"), dense.build(_TILE))
     shared = partial(StickEngine, tpu, model.source, model.sidecars)
-    attach = partial(backend.attach, model) if own_places else shared
+    attach = partial(backend.attach, model) if resident else shared
     product = MatMul(attach(), engine_factory=attach)
     product.set_weights(np.ones((4 * _TILE, 4 * _TILE)), rescale_rows=True)
     for _ in range(2):  # the second finds in memory what the first left there
@@ -139,11 +151,11 @@ def _tiled_product(*, own_places: bool) -> float:
         product.multiply(np.ones(4 * _TILE), input_scale=1.0, accept_clipping=True)
         elapsed = stick.clock.monotonic() - start
     backend.close()
-    return 1e3 * elapsed
+    return elapsed
 
 
 def _swaps_in_a_row() -> Row:
-    """Results not of the weights they were asked with, while another model runs in a thread."""
+    """Results of other weights than those just set, while another model runs in a thread."""
     size = 64
     graph, other = dense.build(size), dense.build(2 * size)
     stick = VirtualEdgeTpu()
@@ -155,14 +167,14 @@ def _swaps_in_a_row() -> Row:
     done = threading.Event()
     wrong = np.zeros(2, int)
     with EdgeTpu.open(usb_backend=stick) as tpu:
-        engine, beside = StickEngine(tpu, models[0], SidecarFiles(graph)), StickEngine(tpu, models[1])
-        constant = beside.run(z)["y"]
+        engine, other_engine = StickEngine(tpu, models[0], SidecarFiles(graph)), StickEngine(tpu, models[1])
+        constant = other_engine.run(z)["y"]
 
-        def run_beside() -> None:
+        def run_other() -> None:
             while not done.is_set():
-                wrong[1] += not np.array_equal(beside.run(z)["y"], constant)
+                wrong[1] += not np.array_equal(other_engine.run(z)["y"], constant)
 
-        thread = threading.Thread(target=run_beside)
+        thread = threading.Thread(target=run_other)
         thread.start()
         for steps in np.random.default_rng(0).integers(-127, 128, _SWAPS):
             engine.set_weights(WeightRequest(np.array([[steps / dense.INT8_MAX]], np.float32)))
@@ -170,5 +182,5 @@ def _swaps_in_a_row() -> Row:
             wrong[0] += abs(result - steps / dense.INT8_MAX / dense.output_scale(size)) > 1
         done.set()
         thread.join()
-    case = f"{_SWAPS} swaps, another model beside"
+    case = f"{_SWAPS} swaps, another model running"
     return Row(AREA, case, "wrong results", int(wrong.sum()), "", 0, "lower", 0)

@@ -1,4 +1,4 @@
-"""One measured figure, and a list of them on the terminal and in a file."""
+"""One measured figure, and how figures are written to the terminal and to a JSON file."""
 
 from __future__ import annotations
 
@@ -19,46 +19,63 @@ class Row:
     case: str
     """The protocol, in a few words."""
     metric: str
-    """What was computed: "rmse", "within 0.25", "time", ..."""
+    """What was computed: "rmse", "within 0.25", "time / cv2.moments", ..."""
     value: float
     unit: str
+    """Of the value: "px", "%", ..., "x" for a ratio to the baseline, empty for a count."""
     reach: float | None
-    """What the figure is to be; None where it is shown for information."""
+    """The least, or the most, that the value should be; None where the row is for information."""
     better: Literal["lower", "higher"]
     baseline: float | None = None
-    """The best known library on the same task, or a plain method in the same run."""
+    """The best known library on the same task, or a plain method measured in the same run."""
     bound: float | None = None
     """The same method in float64, unquantised."""
+    baseline_unit: str | None = None
+    """Of the baseline, where the value is a ratio to it; None: the value's own unit."""
+    instructions: float | None = None
+    """Million instructions of the work, where the processor counts them."""
 
     @property
     def reached(self) -> bool:
-        """Whether the figure is as good as it is to be; true where nothing is asked."""
+        """Whether the value is as good as it should be; true where `reach` is None."""
         if self.reach is None:
             return True
         return self.value <= self.reach if self.better == "lower" else self.value >= self.reach
 
 
+_OPTIONAL = ("bound", "baseline_unit", "instructions")
+"""Fields that the file leaves out where they are None."""
+
+
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write a JSON list of objects; `bound` only where there is one, null for figures that are not finite."""
+    """Write a JSON list of objects with the fields of `Row`; null for figures that are not finite."""
     path.parent.mkdir(parents=True, exist_ok=True)
     objects = [
-        {key: _finite(value) for key, value in asdict(row).items() if key != "bound" or value is not None}
+        {
+            key: _finite(value)
+            for key, value in asdict(row).items()
+            if key not in _OPTIONAL or value is not None
+        }
         for row in rows
     ]
     path.write_text(json.dumps(objects, indent=1, allow_nan=False) + "\n")
 
 
 def _finite(value: object) -> object:
-    """JSON knows no infinity."""
+    """The value, or None for infinity and NaN, which JSON does not have."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def line(row: Row) -> str:
-    """The figure on one line."""
-    reach = "" if row.reach is None else f"{'<=' if row.better == 'lower' else '>='} {row.reach:g}"
+    """The row as a line of the table on the terminal."""
+    reach = "" if row.reach is None else f"{'<=' if row.better == 'lower' else '>='} {row.reach:.4g}"
     verdict = "" if row.reach is None else "reached" if row.reached else "MISSED"
-    baseline = "" if row.baseline is None else f"baseline {row.baseline:.4g}"
+    baseline = ""
+    if row.baseline is not None:
+        baseline = f"baseline {row.baseline:.4g} {row.baseline_unit or ''}".rstrip()
+    instructions = "" if row.instructions is None else f"{row.instructions:.3g} M instructions"
     case = f"{row.case}, {row.metric}"
     return (
-        f"{row.area:<13}{case:<54}{row.value:>10.4g} {row.unit:<6}{reach:<10}{verdict:<9}{baseline}".rstrip()
-    )
+        f"{row.area:<13}{case:<70} {row.value:>9.4g} {row.unit:<6}{reach:<11}{verdict:<9}{baseline:<21} "
+        f"{instructions}"
+    ).rstrip()

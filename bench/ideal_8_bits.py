@@ -1,0 +1,24 @@
+"""What a product of 8-bit numbers reaches at best, with the best static scale for each operand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LARGEST = 127
+_DEVIATIONS_AT_LARGEST = np.arange(2.0, 5.5, 0.1)
+"""The scales that are tried: so many standard deviations of the values are the largest number."""
+
+
+def ideally_rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round to 255 symmetric steps of the one scale with the least mean square error; in the values' unit."""
+    scales = values.std() / _LARGEST * _DEVIATIONS_AT_LARGEST
+    rounded = (np.clip(np.rint(values / scale), -_LARGEST, _LARGEST) * scale for scale in scales)
+    return min(rounded, key=lambda each: float(np.mean((each - values) ** 2)))
+
+
+def relative_error(outputs: NDArray[Any], expected: NDArray[Any]) -> float:
+    """Root mean square error / root mean square of what is expected."""
+    return float(np.sqrt(np.mean((outputs - expected) ** 2) / np.mean(expected**2)))
