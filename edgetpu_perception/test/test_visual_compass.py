@@ -16,7 +16,7 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.graphs import spot_evidence as spot
 from edgetpu_perception.images.pinhole import CameraError, Pinhole
-from edgetpu_perception.visual_compass.heading_filter_state import Sighting
+from edgetpu_perception.visual_compass.heading_filter_state import PossibleReturn
 from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from testdata import DATA, ModelFolder
@@ -239,7 +239,7 @@ def test_a_known_view_that_was_discarded_while_it_was_being_recognised_does_no_h
     heading = compass._filter
     assert heading is not None
     discarded = replace(heading._keyframes.first)
-    heading._sighting = Sighting(discarded, np.eye(3), witnesses=4)
+    heading._possible_return = PossibleReturn(discarded, np.eye(3), agreeing_views=4)
     result = compass.update(world.image(3), 50 * FRAME)
     assert math.degrees(result.yaw) == pytest.approx(3, abs=0.1)
 

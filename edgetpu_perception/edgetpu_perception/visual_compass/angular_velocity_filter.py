@@ -1,46 +1,52 @@
-"""Angular velocity by a measured turn, and by what the velocity was before."""
+"""Filtered angular velocity, from a measured turn and the previous velocity."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from edgetpu_perception.visual_compass.heading_filter_state import Fix
+from edgetpu_perception.visual_compass.heading_filter_state import TrackedPose
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, trace
 
-ACCELERATION = 1.0
-"""One sigma of the angular acceleration, rad/s^2, of a camera that turns evenly."""
+ACCELERATION_SIGMA = 1.0
+"""Standard deviation of the angular acceleration, rad/s^2, of a camera that turns evenly."""
 
-SURPRISE = 4.0
-"""A change by more sigmas is taken as measured: what happened was not to be expected."""
+MAX_CHANGE_SIGMAS = 4.0
+"""Change of velocity, in standard deviations, from which on the measured velocity is used unfiltered."""
 
-MEMORY = 0.1
-"""Seconds over which the changes are averaged that tell how much more a camera accelerates."""
+ACCELERATION_MEMORY_S = 0.1
+"""Time, s, over which the additional variance of the acceleration is averaged."""
 
-_UNITY = np.eye(3)
+_IDENTITY = np.eye(3)
 
 
-def combined(
-    last: Fix, velocity: Vector, covariance: Matrix, interval: float
+def filtered_velocity(
+    last: TrackedPose, velocity: Vector, covariance: Matrix, interval: float
 ) -> tuple[Vector, Matrix, float]:
-    """A measured angular velocity and what is to be expected after the one before, by their covariances.
+    """Combine a measured angular velocity, rad/s, with the one expected after the last, by covariances.
 
-    The third number is the variance of the acceleration beyond ACCELERATION, (rad/s^2)^2: by how much changes
-    have been larger lately than explained. Without it the velocity would lag behind, the more so the more
-    images come per second.
+    Returns velocity, covariance and the variance of the acceleration beyond ACCELERATION_SIGMA, (rad/s^2)^2:
+    how much larger recent changes were than explained. Without it the velocity would lag behind, most so at
+    high frame rates.
     """
     before = last.heading
     if before is None:
         return velocity, covariance, 0.0
-    expected = before.velocity_covariance + (ACCELERATION * interval) ** 2 * _UNITY
+    expected = before.velocity_covariance + (ACCELERATION_SIGMA * interval) ** 2 * _IDENTITY
     prior, own, change = trace(expected), trace(covariance), velocity - before.velocity
     square, explained = float(change.dot(change)), prior + own
-    if square > SURPRISE**2 * explained:
-        return velocity, covariance, before.unrest
-    weight = min(interval / MEMORY, 1.0)
-    unrest = before.unrest + weight * ((square - explained) / interval**2 - before.unrest)
-    if unrest > 0.0 and square > 0.0:
-        added = unrest * interval**2
+    if square > MAX_CHANGE_SIGMAS**2 * explained:
+        return velocity, covariance, before.acceleration_variance
+    weight = min(interval / ACCELERATION_MEMORY_S, 1.0)
+    acceleration_variance = before.acceleration_variance + weight * (
+        (square - explained) / interval**2 - before.acceleration_variance
+    )
+    if acceleration_variance > 0.0 and square > 0.0:
+        added = acceleration_variance * interval**2
         prior += added
         expected += added / square * change * change[:, np.newaxis]
     gain = prior / (prior + own)
-    return before.velocity + gain * change, (1.0 - gain) ** 2 * expected + gain**2 * covariance, unrest
+    return (
+        before.velocity + gain * change,
+        (1.0 - gain) ** 2 * expected + gain**2 * covariance,
+        acceleration_variance,
+    )

@@ -1,4 +1,4 @@
-"""What the compass makes of a model's output, for the suite's own features and for Gabor energy maps."""
+"""Decoding of a model's output for the compass: the suite's own features, and Gabor energy maps."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Where a model has its features."""
+class FeatureGrid:
+    """Layout of a model's features on its input."""
 
     rows: int
     columns: int
     first: float
-    """Place of the first one, px of the model's input, the same along both axes."""
+    """Position of the first one along both axes, px of the model's input."""
     cell: float
     """Distance between neighbours, px of the model's input."""
     blur: float
-    """Effect of their own extent on how they move, cells^2: see `projection`."""
+    """Effect of their own extent on their motion, cells^2: see `ray_projection`."""
     floor: float
-    """Standard deviation of the image motion between perfect frames, cells."""
+    """Standard deviation of the image motion between noise-free frames, cells."""
 
 
 class CompassFeatures(Protocol):
-    """Reads one kind of model."""
+    """Decodes the outputs of one kind of model."""
 
-    grid: Grid
+    grid: FeatureGrid
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> Floats:
         """Features and their derivatives to x and y, per cell: [3, channels, rows * columns]."""
@@ -44,18 +44,22 @@ class CompassFeatures(Protocol):
 
 
 def compass_features(image: ImageInput, outputs: Sequence[TensorSpec]) -> CompassFeatures:
-    """Recognise a model by the shape of its output; ModelUnsupportedError when it has no such features."""
+    """Recognise a model by the shape of its output; ModelUnsupportedError if it gives no features."""
     flow = flow_features(image, outputs)
-    return Energies(flow, image) if isinstance(flow, GaborMaps) else BandPass(image, outputs)
+    return (
+        GaborCompassFeatures(flow, image)
+        if isinstance(flow, GaborMaps)
+        else BandPassCompassFeatures(image, outputs)
+    )
 
 
-class BandPass:
-    """The graph of graphs.features: one map with its exact derivatives."""
+class BandPassCompassFeatures:
+    """Decodes graphs.band_pass_features: one map with its exact derivatives."""
 
     def __init__(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         self._reader = FeatureReader.of(image.height, image.width, outputs)
         _, rows, columns, _ = outputs[0].shape
-        self.grid = Grid(rows, columns, BORDER, 1.0, blur=1.2, floor=0.002)
+        self.grid = FeatureGrid(rows, columns, BORDER, 1.0, blur=1.2, floor=0.002)
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> Floats:
         """Features and their derivatives to x and y, per cell: [3, 1, rows * columns]."""
@@ -63,14 +67,14 @@ class BandPass:
         return channels.reshape(3, 1, -1).astype(np.float32, copy=False)
 
 
-class Energies:
-    """Rectified outputs of an oriented filter bank, as optical flow reads them."""
+class GaborCompassFeatures:
+    """Decodes rectified outputs of an oriented filter bank, like optical flow."""
 
     def __init__(self, maps: GaborMaps, image: ImageInput) -> None:
         self._maps = maps
         rows, columns = maps.shape
         first = (image.width - columns * maps.cell) / 2 + (maps.cell - 1) / 2
-        self.grid = Grid(rows, columns, first, maps.cell, blur=0.5 / maps.cell, floor=maps.floor)
+        self.grid = FeatureGrid(rows, columns, first, maps.cell, blur=0.5 / maps.cell, floor=maps.floor)
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> Floats:
         """Features and their derivatives to x and y, per cell: [3, filters, rows * columns]."""

@@ -1,4 +1,4 @@
-"""What the heading filter knows at a time, and what it tells."""
+"""Records of the heading filter: its state between views, and its result."""
 
 from __future__ import annotations
 
@@ -13,29 +13,32 @@ from edgetpu_perception.visual_compass.rotations import Matrix, Vector
 
 @dataclass(frozen=True)
 class Heading:
-    """What one view tells."""
+    """Result for one view."""
 
     confidence: float
     previous_stamp: float
-    """When the view was taken since which the rates are means, s."""
+    """Time of the previous view, s; the rates are means since then."""
     yaw: float
     """rad, unwrapped, counter-clockwise seen from above."""
     yaw_sigma: float
+    """rad"""
     yaw_rate: float
     """rad/s"""
     yaw_rate_sigma: float
+    """rad/s"""
     velocity: Vector
     """Angular velocity in the optical frame, rad/s."""
     velocity_covariance: Matrix
-    turning: Vector
-    """The angular velocity by this view and the one before alone."""
-    unrest: float
-    """Variance of the angular acceleration lately, beyond that of an even turn, (rad/s^2)^2."""
+    """rad^2/s^2"""
+    measured_velocity: Vector
+    """The angular velocity from this view and the previous one alone, rad/s."""
+    acceleration_variance: float
+    """Recent variance of the angular acceleration beyond that of an even turn, (rad/s^2)^2."""
 
 
 @dataclass(frozen=True)
 class Pose:
-    """The camera's orientation at one view, as measured against one keyframe."""
+    """Orientation of the camera at one view, measured against one keyframe."""
 
     stamp: float
     orientation: Matrix
@@ -44,41 +47,42 @@ class Pose:
     turn: Vector
     """Since the keyframe, about the world's axes, rad."""
     influence: NDArray[np.float64]
-    """By how much each block of residuals has turned it about the world's axes, rad: [3, blocks]."""
+    """Contribution of each block of residuals to the turn, rad: [3, blocks]."""
     similarity: float
-    """Of the view and the keyframe."""
+    """Similarity of view and keyframe, -1..1."""
 
 
 @dataclass(frozen=True)
-class Fix:
-    """A pose, how the camera turns there, and what was told of it."""
+class TrackedPose:
+    """A pose with its angular velocity and its result."""
 
     pose: Pose
     yaw: float
     """rad, unwrapped"""
-    turning: Vector
-    """Angular velocity in the optical frame by this view and the one before alone, rad/s."""
+    measured_velocity: Vector
+    """Angular velocity in the optical frame from this view and the previous one alone, rad/s."""
     heading: Heading | None = None
-    """None where the view was compared with none before."""
+    """None if there was no earlier view to compare with."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """How the camera was lost."""
+    """The state when the camera was lost."""
 
     stamp: float
-    """Of the last view that was known, s."""
+    """Time of the last known view, s."""
     chain: int
-    """The latest one when it was lost; later ones are not believed yet."""
-    left_behind: bool
-    """Whether the keyframe went out of view, so that what comes into view is the scene's next part."""
+    """The last chain of keyframes before the loss; later chains are not accepted yet."""
+    out_of_view: bool
+    """Whether the keyframe went out of view, so that new views are the adjacent part of the scene."""
 
 
 @dataclass(frozen=True)
-class Sighting:
-    """A view from before that seems to be there again."""
+class PossibleReturn:
+    """A keyframe that seems to be in view again."""
 
     known: Keyframe
     correction: Matrix
-    """What it makes of the present orientation, in the world."""
-    witnesses: int
+    """Rotation from the present orientation to the one measured against it, in the world."""
+    agreeing_views: int
+    """Number of successive views with the same correction."""

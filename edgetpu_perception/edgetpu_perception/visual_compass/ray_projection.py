@@ -1,4 +1,4 @@
-"""Where in a model's features a direction is seen, as a camera's geometry has it."""
+"""Projection of directions to positions in a model's feature map, and back, by the camera's geometry."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.images.pinhole import Pinhole
-from edgetpu_perception.visual_compass.compass_features import Grid
+from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.rotations import Matrix
 
 Floats = NDArray[np.float32]
 
 
 class Projection:
-    """From directions to features, numbered from 0 by column and row, and back."""
+    """Projection from directions to features, numbered from 0 by column and row, and back."""
 
-    def __init__(self, camera: Pinhole, height: int, width: int, grid: Grid) -> None:
+    def __init__(self, camera: Pinhole, height: int, width: int, grid: FeatureGrid) -> None:
         """`height`, `width`: size of the model's input, px, which shows the whole image of the camera."""
         self._camera = camera
         # Cells per px of the image, and the image's px (-0.5, -0.5) in cells.
@@ -30,16 +30,16 @@ class Projection:
         self._matrix = _camera_matrix(_widened(focal, grid.blur), center)
         self._camera_matrix = _camera_matrix(focal, center)
         self._distortion = np.array(camera.distortion)
-        self._plain = not self._distortion.any()
+        self._undistorted = not self._distortion.any()
         right, bottom = np.array([camera.width, camera.height]) * self._scale + self._origin
-        # Not the corners alone: they may lie where the lens model says nothing.
+        # More than the corners, as these may be outside the range of the lens model.
         x, y = np.meshgrid(np.linspace(self._origin, right, 13), np.linspace(self._origin, bottom, 13))
         self._reach = 1.1 * float(np.nanmax((self.rays(x.ravel(), y.ravel())[:2] ** 2).sum(axis=0)))
 
     def rays(self, x: NDArray[Any], y: NDArray[Any]) -> Floats:
         """Directions of features, columns x and rows y, in the optical frame with z = 1: [3, n].
 
-        NaN where the lens model says nothing.
+        NaN outside the range of the lens model.
         """
         u = (x - self._origin) / self._scale[0] - 0.5
         v = (y - self._origin) / self._scale[1] - 0.5
@@ -50,31 +50,31 @@ class Projection:
     def cells(
         self, rotation: Matrix, rays: Floats, dtype: type[np.float32] | type[np.float64] = np.float32
     ) -> Floats:
-        """Columns and rows, with fractions, where turned rays [3, n] meet the features: [2, n]."""
-        matrix: NDArray[Any] = (self._matrix.dot(rotation) if self._plain else rotation).astype(dtype)
+        """Columns and rows, with fractions, of rotated rays [3, n] in the feature map: [2, n]."""
+        matrix: NDArray[Any] = (self._matrix.dot(rotation) if self._undistorted else rotation).astype(dtype)
         turned: Floats = matrix.dot(rays)
         plane, depth = turned[:2], turned[2]
-        np.maximum(depth, 0.1, out=depth)  # a ray that points backwards does not meet them
+        np.maximum(depth, 0.1, out=depth)  # rays that point backwards
         plane /= depth
-        if self._plain:
+        if self._undistorted:
             return plane
         x, y = plane * self._widening[:, np.newaxis].astype(dtype)
         far = x * x + y * y > self._reach
-        places = np.stack(self._distorted(x, y))
-        places[0, far] = -1.0e3  # far out of view distortion can fold back into it
-        return places
+        cells_xy = np.stack(self._distorted(x, y))
+        cells_xy[0, far] = -1.0e3  # distortion can fold far rays back into view
+        return cells_xy
 
     def _distorted(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
         """Columns and rows of points of the plane z = 1, through the lens as OpenCV models it."""
         (fx, _, cx), (_, fy, cy), _ = self._camera_matrix.tolist()
-        if len(self._distortion) > len(_PLAIN):
+        if len(self._distortion) > len(_NO_DISTORTION):
             plane = np.stack([x, y, np.ones_like(x)], axis=1).astype(np.float64)
             nothing = np.zeros(3)
             points = cv2.projectPoints(plane, nothing, nothing, self._camera_matrix, self._distortion)[0]
             x, y = points[:, 0].T.astype(x.dtype)
             return x, y
-        # The same for up to eight coefficients, ten times as fast.
-        k1, k2, p1, p2, k3, k4, k5, k6 = (*self._distortion.tolist(), *_PLAIN)[:8]
+        # The same for up to eight coefficients, in a tenth of the time.
+        k1, k2, p1, p2, k3, k4, k5, k6 = (*self._distortion.tolist(), *_NO_DISTORTION)[:8]
         xx, xy, yy = x * x, x * y, y * y
         r = xx + yy
         radial = ((k3 * r + k2) * r + k1) * r + 1.0
@@ -85,8 +85,8 @@ class Projection:
         return column, row
 
 
-_PLAIN = (0.0,) * 8
-"""Coefficients k1 k2 p1 p2 k3 k4 k5 k6 of no distortion."""
+_NO_DISTORTION = (0.0,) * 8
+"""Coefficients k1 k2 p1 p2 k3 k4 k5 k6 of a lens without distortion. Given by OpenCV."""
 
 
 def _camera_matrix(focal: NDArray[np.float64], center: NDArray[np.float64]) -> Matrix:
@@ -96,10 +96,10 @@ def _camera_matrix(focal: NDArray[np.float64], center: NDArray[np.float64]) -> M
 def _widened(focal: NDArray[np.float64], blur: float) -> NDArray[np.float64]:
     """Focal lengths, px, that describe how *features* move.
 
-    A turn stretches the picture towards its border. A feature is a mean over some px; of a picture that is
-    stretched on one side of it, this mean lies off the true place, by sigma^2 times the second derivative of
-    the motion (half of it from the place, half from the contrast that grows with the stretch). That is
-    2 sigma^2 / f^2 of the turn, about 0.2 %, always ahead, and as if the focal length were 2 sigma^2 / f
-    longer. What counts as sigma^2 depends on the pictures; it was taken from rendered turns.
+    A turn stretches the picture towards its border. A feature is a mean over some px. If the picture is
+    stretched on one side of it, this mean is off the true position by sigma^2 times the second derivative of
+    the motion (half of it due to the position, half to the contrast, which grows with the stretch). That is
+    2 sigma^2 / f^2 of the turn, about 0.2 %, always ahead, as if the focal length were longer by
+    2 sigma^2 / f. The effective sigma^2 depends on the pictures; it was measured on rendered turns.
     """
     return focal + 2.0 * blur / focal

@@ -1,6 +1,6 @@
-"""Rotation between two views from their features: robust least squares with the camera's own geometry.
+"""Rotation between two views from their features: robust least squares with the camera's geometry.
 
-Products of arrays this small take half the time as `dot` of what they take as `@`.
+Products use `dot`, which takes half the time of `@` for arrays this small.
 """
 
 from __future__ import annotations
@@ -15,56 +15,62 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.images.pinhole import Pinhole
-from edgetpu_perception.visual_compass.compass_features import Grid
+from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.ray_projection import Projection
 from edgetpu_perception.visual_compass.rotations import Matrix, to_matrix
 
 Floats = NDArray[np.float32]
 
-POINTS = 52
-"""Features along the shorter side; every second one is looked at, as the black fields of a chess board. The
-others are so alike that they would add little."""
+POINTS_PER_SIDE = 52
+"""Features along the shorter side of which every second one is used, as on a chess board.
 
-BLOCKS = 4
-"""Blocks of residuals along each side that are taken as independent; features reach 13 px."""
+Derived: all of the 52 features of a 64x64 input; others are so alike that they add little.
+"""
 
-OUTLIER = (3.0, 1.1)
-"""Residuals of so many deviations count a quarter (Geman and McClure): the first number where they are those
-of noise, the second where some are far larger. When the camera is carried along, much of the picture is near
-and moves otherwise than in a rotation: that must count as good as nothing."""
+BLOCKS_PER_SIDE = 4
+"""Blocks of residuals along each side that count as independent.
 
-TAIL = (1.2, 1.6)
-"""Standard deviation of residuals over what their median tells of it: just noise up to the first, with parts
-that move otherwise from the second on. About 1.1 where a camera only turns, 2 where a person carries it."""
+Derived: 52 / 4 = 13 px, the extent of a feature.
+"""
+
+OUTLIER_DEVIATIONS = (3.0, 1.1)
+"""Residual, in deviations, that has a quarter of the weight (Geman and McClure): the first number if all
+residuals look like noise, the second if some are far larger. When the camera is carried along, near parts
+of the picture do not move like a rotation and must have almost no weight."""
+
+TAIL_RANGE = (1.2, 1.6)
+"""Standard deviation of residuals over the one that their median implies: only noise up to the first, parts
+with another motion from the second on. About 1.1 if the camera only turns, 2 if a person carries it."""
 
 MAX_ITERATIONS = 8
+"""Largest number of steps of one alignment; limits the time."""
 
-REACH = 2.0
-"""An alignment finds the way from a guess that is wrong by so much, cells of image motion."""
+MAX_GUESS_ERROR_CELLS = 2.0
+"""Error of a guess, cells of image motion, from which an alignment still converges."""
 
-CONVERGED = 0.03
-"""Step, px, after which the next one would be too small to matter."""
+CONVERGED_CELLS = 0.03
+"""An alignment ends after a step smaller than this, cells."""
 
-LEVERAGE = 0.9
-"""The fit bends to a block's residuals by the share that the block has in what is known. Those of a block
-that alone tells everything would vanish; they count ten times then."""
+LEVERAGE_SHARE = 0.9
+"""A fit adapts to a block's residuals by the block's share of the information; they are enlarged accordingly.
+Derived: with 0.9 those of a block with all information count ten times, not infinitely."""
 
-LEAST_SIMILARITY = 0.2
-"""Below, similarity is no measure of how much of a view is noise."""
+MIN_NOISE_SIMILARITY = 0.2
+"""Smallest similarity that is used as a measure of the noise of a view."""
 
-RIDGE = 1e-3
-"""Share of the strongest axis that is added to all: one that the picture tells nothing of stays put."""
+RIDGE_SHARE = 1e-3
+"""Share of the strongest axis added to all axes, so that axes without information stay at their guess."""
 
-NEAR = 0.25
-"""Step, px, after which the next one is a Newton step."""
+NEWTON_STEP_CELLS = 0.25
+"""After a step smaller than this, cells, Newton steps follow."""
 
 _MAD = 1.4826
-"""From the median of absolute residuals to their standard deviation."""
+"""Ratio of standard deviation to median absolute deviation of a normal variable. Derived: 1 / 0.6745."""
 
 
 @dataclass(frozen=True)
 class View:
-    """One image's features, ready to be aligned to a key."""
+    """Features of one image, prepared for alignment to a key."""
 
     planes: Floats
     """Every feature and its derivatives to x and y: [3, channels, rows * columns]."""
@@ -82,88 +88,90 @@ class Key:
 
     view: View
     points: Floats
-    """The same where they are looked at: [3, channels, points]."""
+    """The same at the used points: [3, channels, points]."""
     jacobian: Floats
-    """By how much features at the points change when the view turns by 1 rad about x, y and z, and when the
-    contrast falls to nothing: [4, channels * points]."""
+    """Derivatives of the features at the points with respect to a turn about x, y and z, rad, and to a loss
+    of contrast: [4, channels * points]."""
     leverage: Floats
-    """By how much residuals of each block are larger than the fit leaves them: [4, blocks]."""
+    """Factor on the residuals of each block, which the fit has reduced: [4, blocks]."""
     contrast: float
-    """Sum of the squares of all features at the points."""
+    """Sum of squares of all features at the points."""
     spread: float
-    """How evenly contrast is spread over the blocks of points, 0..1: the share that would hold it all."""
+    """Evenness of the contrast, 0..1: share of the blocks that would hold all of it."""
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """How the camera is turned in one view relative to another, the key."""
+    """Rotation of the camera between a key and a view."""
 
     rotation: Matrix
     """From the key's optical frame to the view's."""
     influence: NDArray[np.float64]
-    """By how much each block of residuals has turned the result, rad about the axes of the key's optical
+    """Contribution of each block of residuals to the rotation, rad about the axes of the key's optical
     frame: [3, blocks]. Blocks are independent."""
     similarity: float
-    """Normalised correlation of what both views show, -1..1."""
+    """Normalised correlation over the overlap, -1..1."""
     overlap: float
     """Share of the key that is in view, 0..1."""
     contrast: float
-    """Share of the key's contrast, squared, that is in view, 0..1."""
+    """Share of the key's squared contrast that is in view, 0..1."""
     converged: bool
 
 
 class RotationAligner:
-    """Aligns views of one camera through one size of model input."""
+    """Aligns views of one camera, with one model."""
 
-    def __init__(self, camera: Pinhole, height: int, width: int, grid: Grid) -> None:
+    def __init__(self, camera: Pinhole, height: int, width: int, grid: FeatureGrid) -> None:
         """`height`, `width`: size of the model's input, px, which shows the whole image of the camera."""
         self._rows, self._columns = grid.rows, grid.columns
         self._strides = np.array([1, grid.columns], np.float32)
         self._projection = Projection(camera, height, width, grid)
-        step = max(round(min(self._rows, self._columns) / POINTS), 1)
+        step = max(round(min(self._rows, self._columns) / POINTS_PER_SIDE), 1)
         y, x = np.mgrid[: self._rows : step, : self._columns : step]
         y, x = ((each[(x + y) // step % 2 == 0]) for each in (y, x))
         known = np.isfinite(self._projection.rays(x, y)).all(axis=0)
         y, x = y[known], x[known]
         # Block by block, so that a block is a slice.
-        block = (y * BLOCKS // self._rows) * BLOCKS + x * BLOCKS // self._columns
+        block = (y * BLOCKS_PER_SIDE // self._rows) * BLOCKS_PER_SIDE + x * BLOCKS_PER_SIDE // self._columns
         order = np.argsort(block, kind="stable")
         y, x, block = y[order], x[order], block[order]
         self._index = y * self._columns + x
         self._starts = np.flatnonzero(np.diff(block, prepend=-1))
         self._rays = self._projection.rays(x, y)
         self._motion = self._motion_of_rays()
-        # As long as the points: NumPy compares such arrays in a third of the time.
+        # One column for each point: NumPy compares arrays of equal shape in a third of the time.
         self._ends = np.repeat(np.array([[grid.columns], [grid.rows]], np.float32), len(x), axis=1)
         self.blocks = len(self._starts)
-        """Blocks of residuals that are taken as independent."""
+        """Number of blocks of residuals."""
         left, right = self._rays[:, [np.argmin(self._rays[0]), np.argmax(self._rays[0])]].T
         self.field_of_view = math.atan(float(right[0])) - math.atan(float(left[0]))
         """Horizontal angle that the points cover, rad."""
         self.cells_per_radian = float(np.abs(self._motion[1, 0]).mean())
-        """Image motion of a turn about y, cells."""
+        """Mean image motion of a turn about y, cells/rad."""
         self.floor = (grid.floor / self.cells_per_radian) ** 2
-        """Variance of a turn between perfect frames, rad^2."""
+        """Variance of a turn between noise-free frames, rad^2."""
         self._floors = np.eye(3) * self.floor
 
     def covariance(self, influence: NDArray[np.float64]) -> Matrix:
-        """Covariance of a turn with these influences, [3, blocks], rad^2."""
+        """Covariance of a turn, rad^2, from the contributions of blocks [3, blocks]."""
         covariance: Matrix = influence.dot(influence.T) + self._floors
         return covariance
 
     def key(self, view: View) -> Key:
-        """Make a view ready to have others aligned to it."""
+        """Prepare a view for others to be aligned to it."""
         points = view.planes[..., self._index]
         jacobian = np.empty((4, *points.shape[1:]), np.float32)
         np.multiply(self._motion[:, 0], points[1], out=jacobian[:3])
         jacobian[:3] += self._motion[:, 1] * points[2]
         np.negative(points[0], out=jacobian[3])
         jacobian = jacobian.reshape(4, -1)
-        told = self._by_block(jacobian * jacobian, len(points[0]))
-        leverage = 1.0 / (1.0 - LEVERAGE * told / (told.sum(axis=1, keepdims=True) + np.float32(1e-9)))
-        told = told[3]
-        contrast = float(told.sum()) + 1e-9
-        spread = max(contrast**2 / (float(told @ told) * self.blocks + 1e-9), 1.0 / self.blocks)
+        information = self._by_block(jacobian * jacobian, len(points[0]))
+        leverage = 1.0 / (
+            1.0 - LEVERAGE_SHARE * information / (information.sum(axis=1, keepdims=True) + np.float32(1e-9))
+        )
+        information = information[3]
+        contrast = float(information.sum()) + 1e-9
+        spread = max(contrast**2 / (float(information @ information) * self.blocks + 1e-9), 1.0 / self.blocks)
         return Key(view, points, jacobian, leverage, contrast, spread)
 
     def _by_block(self, values: Floats, channels: int) -> Floats:
@@ -172,10 +180,10 @@ class RotationAligner:
         return sums.sum(axis=1) if channels > 1 else sums[:, 0]
 
     def search(self, key: Key, view: View) -> Matrix:
-        """Guess the rotation from the key's optical frame to the view's where nothing is known of it.
+        """Guess the rotation from the key's optical frame to the view's without prior knowledge.
 
-        Halves of the key (left, middle and right) are looked for all over the view, so that a motion by half
-        of the picture is found.
+        The left, middle and right half of the key are searched for all over the view, so that motions by up
+        to half of the picture are found.
         """
         before, after = (
             each.planes[0].sum(axis=0).reshape(self._rows, self._columns) for each in (key.view, view)
@@ -196,7 +204,7 @@ class RotationAligner:
         return to_matrix(axis * (math.asin(min(sine, 1.0)) / sine)) if sine else np.eye(3)
 
     def contrast_in_view(self, key: Key, rotation: Matrix) -> float:
-        """Share of a key's contrast, squared, that is in a view turned like this, 0..1."""
+        """Share of a key's squared contrast that is in a view with this rotation, 0..1."""
         inside = self._inside(np.rint(self._projection.cells(rotation, self._rays)))
         contrast = (key.points[0] ** 2).sum(axis=0)
         return float(contrast[inside].sum()) / key.contrast
@@ -204,38 +212,38 @@ class RotationAligner:
     def align(self, key: Key, view: View, guess: Matrix) -> Alignment:
         """Find the rotation from the key's optical frame to the view's, starting from a guess.
 
-        A guess wrong by up to REACH will do. Each point is compared with the feature next to where it should
-        be, by an expansion with the mean of both gradients, which is exact to second order (Benhimane and
-        Malis 2004), so that nothing has to be interpolated.
+        The guess may be wrong by up to MAX_GUESS_ERROR_CELLS. Each point is compared with the feature nearest
+        to its projection, by an expansion with the mean of both gradients. That is exact to second order
+        (Benhimane and Malis 2004) and needs no interpolation.
         """
         rotation, gain, near, converged = guess, np.float32(1.0), False, False
         for _ in range(MAX_ITERATIONS):
             seen, value = self._compare(key, view, rotation)
             pull, stiffness = _robust(gain * key.points[0] - value, seen, near)
-            normal = _steadied((key.jacobian * stiffness).dot(key.jacobian.T))
+            normal = _regularised((key.jacobian * stiffness).dot(key.jacobian.T))
             # For four unknowns OpenCV takes a fifth of the time of NumPy's solve.
             step = cv2.solve(normal, key.jacobian.dot(pull).astype(np.float64))[1].ravel()
             rotation = rotation.dot(to_matrix(step[:3]))
             x, y, z, change = step.tolist()
             gain += np.float32(change)
             size = max(abs(x), abs(y), abs(z)) * self.cells_per_radian
-            converged = near and size < CONVERGED
+            converged = near and size < CONVERGED_CELLS
             if converged:
                 break
-            near = size < NEAR
+            near = size < NEWTON_STEP_CELLS
         blocks = self._by_block(key.jacobian * pull, len(value)) * key.leverage
         influence = cv2.solve(normal, blocks.astype(np.float64))[1][:3]
         similarity, overlap, contrast = _similarity(key, value, seen)
-        # Noise of the key's gradients, too, makes them look steeper than they are.
-        influence /= max(similarity, LEAST_SIMILARITY)
+        # Noise of the key's gradients makes them look steeper than they are.
+        influence /= max(similarity, MIN_NOISE_SIMILARITY)
         return Alignment(rotation, influence, similarity, overlap, contrast, converged)
 
     def _compare(self, key: Key, view: View, rotation: Matrix) -> tuple[Floats, Floats]:
-        """Which points of the key are seen in the view, 1 or 0, and the view's features there."""
+        """Whether the view has each point of the key, 1 or 0: [points]; and the view's features there."""
         offset = self._projection.cells(rotation, self._rays)
-        place = np.rint(offset)
-        offset -= place
-        index = self._strides.dot(place).astype(np.intp)
+        cell = np.rint(offset)
+        offset -= cell
+        index = self._strides.dot(cell).astype(np.intp)
         there = view.planes.take(index, axis=2, mode="clip")  # clipping is faster than checking
         change = there[1:]
         change += key.points[1:]
@@ -243,19 +251,18 @@ class RotationAligner:
         value = change[0] + change[1]
         value *= np.float32(0.5)
         value += there[0]
-        return self._inside(place).astype(np.float32), value
+        return self._inside(cell).astype(np.float32), value
 
-    def _inside(self, place: Floats) -> NDArray[np.bool_]:
+    def _inside(self, cell: Floats) -> NDArray[np.bool_]:
         """Whether columns and rows, whole numbers [2, n], are those of a feature."""
-        within = (place >= 0) & (place < self._ends)
+        within = (cell >= 0) & (cell < self._ends)
         inside: NDArray[np.bool_] = within[0] & within[1]
         return inside
 
     def _motion_of_rays(self) -> Floats:
-        """Image motion of each point when the view turns about x, y and z, cells/rad: [3, 2, 1, points].
+        """Image motion of each point for a turn about x, y and z, cells/rad: [3, 2, 1, points].
 
-        Turning the rays by +w about an axis; differences of the projection itself, so that they hold with
-        distortion.
+        Numerical derivatives of the projection, which include the distortion.
         """
         small = 1e-3
         motion = np.empty((3, 2, 1, self._rays.shape[1]), np.float32)
@@ -267,23 +274,24 @@ class RotationAligner:
 
 
 def _robust(residual: Floats, seen: Floats, near: bool) -> tuple[Floats, Floats]:
-    """How much each residual pulls, psi(r) of Geman and McClure, and how stiffly; 0 where it is not seen.
+    """Pull psi(r) of each residual (Geman and McClure) and its stiffness; 0 for points out of view.
 
-    The stiffness is psi'(r), kept from being negative, for Newton steps near the solution; else psi(r) / r,
-    which converges slowly but from anywhere. The scale is the median absolute residual. `residual` is
-    overwritten.
+    Near the solution the stiffness is psi'(r), at least 0, for Newton steps; elsewhere psi(r) / r, which
+    converges slowly but from any start. The scale is the median absolute residual. `residual` is overwritten.
     """
     residual *= seen
     size = np.abs(residual).ravel()
     count = int(seen.dot(seen)) * len(residual)
     middle = tail = 0.0
     if count:
-        # What is not seen is 0 and comes before all others.
-        place = size.size - count + count // 2
-        size.partition(place)
-        middle = _MAD * float(size[place])
+        # Points out of view are 0 and come first.
+        index = size.size - count + count // 2
+        size.partition(index)
+        middle = _MAD * float(size[index])
         tail = math.sqrt(float(size.dot(size)) / count) / (middle + 1e-3)
-    outlier = OUTLIER[0] + (OUTLIER[1] - OUTLIER[0]) * ramp(tail, *TAIL)
+    outlier = OUTLIER_DEVIATIONS[0] + (OUTLIER_DEVIATIONS[1] - OUTLIER_DEVIATIONS[0]) * ramp(
+        tail, *TAIL_RANGE
+    )
     reach = residual * np.float32(1.0 / (outlier * middle + 1e-3))
     reach *= reach
     reach += np.float32(1.0)
@@ -299,17 +307,17 @@ def _robust(residual: Floats, seen: Floats, near: bool) -> tuple[Floats, Floats]
     return pull.ravel(), stiffness.ravel()
 
 
-def _steadied(normal: NDArray[Any]) -> Matrix:
-    """Normal equations that keep an axis which nothing tells of from running away."""
-    steadied = normal.astype(np.float64)
+def _regularised(normal: NDArray[Any]) -> Matrix:
+    """Normal equations with a ridge, so that axes without information do not diverge."""
+    regularised = normal.astype(np.float64)
     strongest = max(normal[0, 0], normal[1, 1], normal[2, 2])
-    steadied.reshape(-1)[:12:5] += RIDGE * (1.0 + strongest)
-    steadied[3, 3] += 1.0
-    return steadied
+    regularised.reshape(-1)[:12:5] += RIDGE_SHARE * (1.0 + strongest)
+    regularised[3, 3] += 1.0
+    return regularised
 
 
 def _similarity(key: Key, value: Floats, seen: Floats) -> tuple[float, float, float]:
-    """Normalised correlation over what is seen, and the shares of points and of contrast that are."""
+    """Normalised correlation over the overlap, and its shares of the points and of squared contrast."""
     here, there = (key.points[0] * seen).ravel(), (value * seen).ravel()
     contrast = float(here.dot(here))
     energy = contrast * float(there.dot(there))

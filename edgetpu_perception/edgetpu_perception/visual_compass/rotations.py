@@ -25,7 +25,7 @@ def to_vector(matrix: Matrix) -> Vector:
 
 
 def orthonormal(matrix: Matrix) -> Matrix:
-    """The rotation nearest to an almost orthonormal matrix; products of rotations need it now and then."""
+    """The rotation nearest to an almost orthonormal matrix, against rounding errors of products."""
     return to_matrix(to_vector(matrix))
 
 
@@ -35,13 +35,13 @@ def trace(matrix: Matrix) -> float:
 
 
 def angle_between(a: Matrix, b: Matrix) -> float:
-    """Angle of the rotation that leads from one orientation to the other, rad."""
+    """Angle of the rotation from one orientation to the other, rad."""
     cosine = (float(np.vdot(a, b)) - 1.0) / 2.0
     return math.acos(min(max(cosine, -1.0), 1.0))
 
 
 def twist_angle(matrix: Matrix, axis: Vector) -> float:
-    """Angle of a rotation's part about a unit axis, -pi..pi: what remains turns about an axis across it."""
+    """Angle of a rotation's twist about a unit axis, -pi..pi; the rest is about perpendicular axes."""
     x, y, z = (
         float(matrix[2, 1] - matrix[1, 2]),
         float(matrix[0, 2] - matrix[2, 0]),

@@ -26,7 +26,7 @@ _NO_MATRIX = (math.nan,) * 9
 
 @dataclass(frozen=True)
 class HeadingResult:
-    """How the camera is turned, counter-clockwise positive seen from above (REP-103).
+    """Heading of the camera, counter-clockwise positive seen from above (REP-103).
 
     All numbers but the stamps and the confidence are NaN unless `valid`.
     """
@@ -37,15 +37,17 @@ class HeadingResult:
     confidence: float
     """0..1"""
     reference_stamp: float = math.nan
-    """Time of the image at which yaw was last set to zero, s."""
+    """Time of the image at which yaw was set to zero, s."""
     previous_stamp: float = math.nan
-    """Time of the image since which the rates are means, s."""
+    """Time of the previous image, s; the rates are means since then."""
     yaw: float = math.nan
-    """Since the reference, unwrapped: a full turn to the left is 2 pi, rad."""
+    """Yaw since the reference, rad, unwrapped: a full turn to the left is 2 pi."""
     yaw_sigma: float = math.nan
+    """One standard deviation, rad."""
     yaw_rate: float = math.nan
     """Mean since the previous image, rad/s."""
     yaw_rate_sigma: float = math.nan
+    """One standard deviation, rad/s."""
     angular_velocity: tuple[float, ...] = _NO_VECTOR
     """Mean since the previous image, about x (right), y (down), z (forward) of the optical frame, rad/s."""
     angular_velocity_covariance: tuple[float, ...] = _NO_MATRIX
@@ -53,19 +55,17 @@ class HeadingResult:
 
 
 class VisualCompass(PerceptionAlgorithm[HeadingResult]):
-    """Yaw and angular velocity of a camera, as odometry: it drifts while new views come (REP-105).
+    """Yaw and angular velocity of a camera, as odometry that drifts while new views appear (REP-105).
 
         compass = VisualCompass(camera=Pinhole(width, height, fx, fy, cx, cy))
         result = compass.update(image, stamp)
 
-    Each view is aligned to a stored one, a keyframe, by the rotation that explains the image motion; so the
-    heading does not drift while the camera looks where it looked before, and when the first view comes back
-    what went wrong since is taken out. When the camera is carried along, only what is far away tells its
-    rotation; that has to be in view.
+    Each view is aligned to a keyframe by the rotation that explains the image motion. The heading therefore
+    does not drift in a part of the scene that was seen before, and recognising the first view corrects the
+    drift since. If the camera is also moved, distant things must be in view, as only these show its rotation.
 
-    `update` runs the model on `engine`; without one the suite's own graph runs on the CPU. Where inference is
-    somebody else's, `bind` tells what model it is, and `preprocess` and `postprocess` are the two halves of
-    `update`. The first image only sets the reference, so its result is not valid.
+    The first image only sets the reference; its result is not valid. If inference runs elsewhere, use `bind`,
+    `preprocess` and `postprocess` instead of `update`.
     """
 
     def __init__(
@@ -76,11 +76,12 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         up: tuple[float, float, float] = (0.0, -1.0, 0.0),
         min_confidence: float = 0.2,
     ) -> None:
-        """`camera`: intrinsics of the images; it may be set, and changed, later.
+        """`engine`: runs the model; None for the suite's own graph on the CPU.
 
-        `up`: the vertical in the optical frame of the first image, for a camera that is mounted at a tilt.
-        Results below `min_confidence` are not valid. Raises ModelUnsupportedError for an engine with another
-        model, and CameraError for an `up` without a direction.
+        `camera`: intrinsics of the images; may be set or changed later. `up`: the vertical in the optical
+        frame of the first image, for a tilted camera. Results below `min_confidence`, 0..1, are not valid.
+        Raises ModelUnsupportedError for an engine with an unsuitable model, and CameraError for an `up`
+        without a direction.
         """
         length = math.hypot(*up)
         if not (math.isfinite(length) and length > 0):
@@ -95,11 +96,11 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
 
     @property
     def model(self) -> str:
-        """Name of the suite's own graph for it; the same as of OpticalFlow."""
+        """Name of the suite's own graph; optical flow uses the same one."""
         return features.name()
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
-        """Understand the suite's own features and the maps of the gabor models."""
+        """Accept the suite's own features and the maps of Gabor models."""
         self._features = compass_features(image, outputs)
         self._aligned_camera = None
         self._filter = None
@@ -111,17 +112,17 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
     def update(self, image: ImageLike, stamp: float = 0.0) -> HeadingResult:
         """Measure the heading in an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
 
-        Raises what PerceptionAlgorithm.update does, and CameraError without a camera of the image's size.
+        Raises the errors of PerceptionAlgorithm.update, and CameraError without intrinsics of this size.
         """
         checked = camera_image(image)
         self._check_camera(checked.width, checked.height)
         return super().update(checked, stamp)
 
     def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> HeadingResult:
-        """Second half of `update`: the result, from what `preprocess` gave and the model's outputs by name.
+        """Second half of `update`: make the result from a frame and the model's outputs by name.
 
-        Without a camera of the image's size the result is not valid; here this is no error, as intrinsics may
-        come later than images.
+        Without intrinsics of the image's size the result is not valid. That is no error here, as intrinsics
+        may arrive later than images.
         """
         bound = self._bound_input()
         assert self._features is not None
@@ -151,9 +152,9 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
     def _aligner_for(
         self, frame: Frame, image: ImageInput, reader: CompassFeatures
     ) -> RotationAligner | None:
-        """The aligner for the present camera, if the frame is of its size; another camera starts afresh.
+        """The aligner for the present camera; None if the intrinsics are missing or for another image size.
 
-        So does another region.
+        Another camera or region restarts the filter.
         """
         camera = frame.camera(self.camera)
         if camera is None:

@@ -1,0 +1,98 @@
+"""Limits that the heading filter applies: keyframes, recognition of views, and their uncertainty."""
+
+from __future__ import annotations
+
+import math
+
+KEYFRAME_SPAN_SHARE = 0.11
+"""Turn since a keyframe, as a share of the field of view, at which a new one is taken."""
+
+MIN_SPAN_CELLS = 4.0
+"""Smallest such turn, as image motion in cells: with large cells each new keyframe costs more accuracy."""
+
+SIMILARITY_RANGE = (0.5, 0.8)
+"""Similarity (normalised correlation) of two views: another scene up to the first, the same one for certain
+from the second on."""
+
+TYPICAL_SIMILARITY = 0.95
+"""Similarity of two successive views, assumed until one is measured."""
+
+WORN_SIMILARITY_SHARE = 0.75
+"""A keyframe is replaced if the similarity of views to it falls below this share of the initial one."""
+
+SUDDEN_SIMILARITY_SHARE = 0.85
+"""Share of the last view's similarity to the keyframe below which the camera has turned differently from the
+extrapolation, and other guesses are tried."""
+
+KNOWN_SIMILARITY_SHARE = 0.85
+"""Share of a keyframe's initial similarity from which on a view is recognised where the camera is expected to
+see it."""
+
+CERTAIN_SIMILARITY_SHARE = 0.97
+"""The same if the heading is too uncertain to expect any view: other parts of the scene may look alike."""
+
+RETRY_INTERVAL_S = 0.2
+"""Shortest time between two attempts to recognise a keyframe, s; limits the time spent."""
+
+TRIES_WHEN_LOST = 3
+"""Keyframes compared with each view while the camera is lost; limits the time spent."""
+
+MIN_TEXTURE = 0.5
+"""Root mean square of the features, grey levels, below which a view is ignored.
+
+White noise of 2 grey levels leaves a third of that (feature_kernel).
+"""
+
+OVERLAP_RANGE = (0.2, 0.4)
+"""Share of the keyframe in view: too little up to the first, full confidence from the second on."""
+
+SIGMA_RANGE_CELLS = (0.05, 0.3)
+"""Standard deviation of an alignment, cells: full confidence up to the first, none from the second on."""
+
+SYSTEMATIC_TURN_ERROR = 0.0037
+"""Standard deviation of a turn between two views as a share of it, in addition to that of the residuals:
+focal length and `FeatureGrid.blur` are not known better."""
+
+EVEN_SPREAD = 0.5
+"""Spread of contrast (see Key.spread) below which the systematic error grows, as errors of different parts of
+the picture no longer cancel."""
+
+LOST_AFTER_S = 1.0
+"""Time since the last known view, s, after which the views seen meanwhile are accepted as the scene."""
+
+MAX_EXTRAPOLATION_S = 2.0
+"""Longest time, s, for which a turn is extrapolated without known views."""
+
+YAW_RATE_MEMORY_S = 0.2
+"""Time, s, over which the extrapolated yaw rate is averaged; the last rate before a loss is often wrong."""
+
+LOST_RATE_SIGMA = 1.0
+"""Standard deviation of the angular velocity while lost, rad/s.
+
+Derived: robots rarely turn faster than 1 rad/s.
+"""
+
+MIN_CONTRAST_SHARE = 0.35
+"""Share of the keyframe's squared contrast in view below which a new keyframe is taken."""
+
+OUT_OF_VIEW_CONTRAST_SHARE = 0.6
+"""Share of the keyframe's squared contrast in the extrapolated view below which a lost keyframe went out of
+view. Above it the scene has changed, and the turn since is unknown."""
+
+UNCERTAIN_SIGMA = math.radians(10.0)
+"""Standard deviation of the rotation to a keyframe, rad, from which on one similar view is no proof."""
+
+MIN_UNAMBIGUOUS_SPREAD = 0.4
+"""Spread of contrast below which this is so: a single corner may look like many others."""
+
+MIN_AGREEING_VIEWS = 5
+"""Views that must then agree."""
+
+SAME_ORIENTATION = math.radians(2.0)
+"""Two orientations closer than this, rad, are the same."""
+
+MAX_CORRECTION_SIGMAS = 4.0
+"""A recognised keyframe may correct the heading by this many standard deviations plus SAME_ORIENTATION."""
+
+MAX_LATE_VIEWS = 5
+"""Number of successive late views, in order among themselves, that show that the clock was set back."""
