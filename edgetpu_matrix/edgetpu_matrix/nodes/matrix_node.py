@@ -67,8 +67,8 @@ class MatrixNode(Node):
         self.counters, self._reported = Counters(), Counters()
         self._kinds_reported: set[str] = set()
         self._ending = False
-        self.received = 0
-        """When the middleware got the message that is being handled, ns; 0: it does not tell."""
+        self.published_at = 0
+        """Time at which the message being handled was published, ns; 0 if the middleware does not tell."""
         try:
             own = {setting.name for setting in settings}
             common = (setting for setting in matrix_settings.SETTINGS if setting.name not in own)
@@ -124,9 +124,9 @@ class MatrixNode(Node):
         reader = SignalReader(kind, self.values[f"{prefix}_fields"], self.values.get(f"{prefix}_format", ""))
         counts = prefix == "input"
 
-        def on_message(message: Any, received: int = 0) -> None:
+        def on_message(message: Any, published_at: int = 0) -> None:
             self.counters.messages += counts
-            self.received = received
+            self.published_at = published_at
             try:
                 values(reader.header(message, self.get_clock()), reader.values(message))
             except ValueError as error:  # InputError is one
@@ -136,7 +136,7 @@ class MatrixNode(Node):
         qos = QoSProfile(depth=self.values["qos_depth"], reliability=reliability)
 
         def with_info(message: Any, info: Any) -> None:
-            on_message(message, info["received_timestamp"])
+            on_message(message, info["source_timestamp"])
 
         self.create_subscription(kind, topic, with_info if _HAS_MESSAGE_INFO else on_message, qos)
         return reader

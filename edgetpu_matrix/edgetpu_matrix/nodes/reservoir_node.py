@@ -90,7 +90,7 @@ class _Step:
 
     header: Header
     inputs: NDArray[np.float64]
-    received: int = 0
+    published_at: int = 0
     """See MatrixNode."""
     number: int = 0
     features: NDArray[np.float64] | None = None
@@ -159,7 +159,7 @@ class ReservoirNode(MatrixNode):
             self.get_logger().info("time went back; the reservoir begins anew")
             self._begin_anew()
         self._last_stamp = stamp
-        step = _Step(header, inputs, self.received, target=self._early.pop(stamp, None))
+        step = _Step(header, inputs, self.published_at, target=self._early.pop(stamp, None))
         self._recent.append(step)
         self._queue.offer(step)
         self.counters.dropped = self._queue.dropped
@@ -180,8 +180,9 @@ class ReservoirNode(MatrixNode):
                     self._early.popitem(last=False)
                 return
         else:
-            # Later ones may have been handled before it, when both topics had messages waiting.
-            before = (each for each in reversed(self._recent) if each.received <= self.received)
+            # Samples published after it may have been received before it: the middleware keeps no order
+            # between topics, and delivers late to a subscription that is still being discovered.
+            before = (each for each in reversed(self._recent) if each.published_at <= self.published_at)
             step = next(before, None)
         if step is not None:
             step.target = target
