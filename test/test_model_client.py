@@ -32,6 +32,9 @@ from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_driver.weights.replacement import WeightResult
 from edgetpu_msgs.srv import UnloadModel
 
+REQUEST_TIMEOUT = 5.0
+"""Seconds; a busy machine answers within it."""
+
 NUMBERS = {"numbers": np.array([[5, 6, -7, 8]], np.int8)}
 SUMS = [[5 + 3, 12 + 3]]
 
@@ -42,14 +45,15 @@ def sums(result: InferenceResult) -> list[list[int]]:
 
 
 @pytest.fixture
-def start_driver(start_node: Any, model_dir: Path) -> Iterator[Callable[[], Any]]:
-    """Starts the driver in a process of its own; what still runs in the end must stop cleanly."""
+def start_driver(graph: Any, start_node: Any, model_dir: Path) -> Iterator[Callable[[], Any]]:
+    """Starts the driver in a process of its own, with its device ready; it must stop cleanly."""
     processes = []
 
     def start() -> Any:
         processes.append(
             start_node("edgetpu_driver", "edgetpu_node", backend="cpu", model_dirs=f"[{model_dir}]")
         )
+        graph.await_device()
         return processes[-1]
 
     yield start
@@ -63,7 +67,7 @@ def make_client(graph: Any) -> Iterator[Callable[..., ModelClient]]:
     clients = []
 
     def make(model: str = "sums", **options: Any) -> ModelClient:
-        clients.append(ModelClient(graph.node, model, request_timeout=1.0, **options))
+        clients.append(ModelClient(graph.node, model, request_timeout=REQUEST_TIMEOUT, **options))
         return clients[-1]
 
     yield make
@@ -76,6 +80,7 @@ def make_driver(graph: Any, model_dir: Path) -> DriverNode:
     parameters = {"backend": "cpu", "model_dirs": [str(model_dir)]}
     driver = DriverNode(parameter_overrides=[Parameter(n, value=v) for n, v in parameters.items()])
     graph.add_node(driver)
+    graph.await_device()
     return driver
 
 
