@@ -1,8 +1,8 @@
-"""From a measured quantity to a confidence."""
+"""Conversion of measured quantities to confidences."""
 
 from __future__ import annotations
 
 
 def ramp(value: float, low: float, high: float) -> float:
-    """0 up to `low`, 1 from `high` on, a straight line between."""
+    """0 up to `low`, 1 from `high` on, linear in between."""
     return min(max((value - low) / (high - low), 0.0), 1.0)

@@ -1,4 +1,4 @@
-"""One inference for several eyes that look at the same frame with the same model."""
+"""One inference for several algorithms with the same model and the same frame."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from edgetpu_driver.tensor import TensorSpec
 
 
 class SharedEngine:
-    """An engine that answers the input it has just run from memory.
+    """An engine that keeps its last answer and returns it again for equal inputs.
 
-        engine = SharedEngine(CpuEngine(features.build()))
+        engine = SharedEngine(CpuEngine(band_pass_features.build()))
         flow, compass = OpticalFlow(engine), VisualCompass(engine, camera)
 
-    The second of two eyes that look at a frame finds its features made. The arrays it returns are shared:
-    they are read-only.
+    The second of two algorithms that get the same frame costs no inference. The returned arrays are shared
+    and therefore read-only.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -31,7 +31,7 @@ class SharedEngine:
         self._last: tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]] | None = None
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Run the model, or give the last answer again when the inputs are equal to the last ones."""
+        """Run the model, or return the last outputs if the inputs equal the last ones."""
         with self._lock:
             if self._last is None or not _equal(inputs, self._last[0]):
                 outputs = self._engine.run(inputs)

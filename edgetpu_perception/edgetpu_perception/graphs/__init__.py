@@ -1,1 +1,1 @@
-"""Builders of the suite's own quantised graphs, one module a family."""
+"""The suite's own graphs: quantised TFLite models, built from Python."""

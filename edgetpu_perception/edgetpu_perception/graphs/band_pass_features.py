@@ -1,13 +1,12 @@
-"""Band-pass features of an image with their exact derivatives, the graph under flow, compass and looming.
+"""Band-pass features of an image with exact derivatives: the graph of optical flow and the compass.
 
-Two 7x7 depthwise convolutions, both without padding, so that no border is made up and every feature moves
-with the image:
+Two 7x7 depthwise convolutions without padding, so that every feature moves with the image:
 
-1. the binomial kernel minus the 7x7 mean: brightness goes, details of about 3 to 15 px stay (grey levels);
-2. a cubic B-spline stretched by 2, and the derivatives of that spline. What comes out are samples of one
-   smooth function D(x, y) and of *its* derivatives, not finite differences: D(x + e) = D + e Dx + e^2/2 Dxx.
+1. the binomial kernel minus the 7x7 mean, which removes brightness and keeps details of about 3 to 15 px;
+2. a cubic B-spline stretched by 2, and its derivatives. The outputs are samples of one smooth function
+   D(x, y) and of *its* derivatives, not finite differences: D(x + e) = D + e Dx + e^2/2 Dxx.
 
-All channels share one scale on the way out, so each is multiplied by a gain that lets it use its eight bits.
+All channels of the output share one scale; a gain for each channel makes use of its eight bits.
 """
 
 from __future__ import annotations
@@ -24,28 +23,43 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 
 BORDER = 6
-"""Input px on each side for which there are no features."""
+"""Px on each side of the input without features. Derived: 3 for each of two 7x7 convolutions."""
 
 CHANNELS = ("D", "Dx", "Dy", "Dxx", "Dxy", "Dyy")
-"""x to the right, y down; per px of the model's input. The first three make order 1, all six order 2."""
+"""D, and derivatives per px of the model's input, x right and y down. Order 1 has three, order 2 all six."""
 
 GAINS = (1.0, 2.0, 2.0, 2.0, 4.0, 2.0)
-"""What each channel is multiplied with in the graph."""
+"""Factor on each channel in the graph.
+
+Derived: powers of two that bring photographs to a similar range in all channels.
+"""
 
 BAND_SCALE = 0.25
-"""Grey levels per step after the first convolution; photographs deviate by 5 to 16 grey levels here."""
+"""Grey levels per step after the first convolution.
+
+Photographs have a standard deviation of 5 to 16 grey levels here, a quarter of the range of +-32.
+"""
 
 SCALE = 0.1875
-"""Grey levels per step of D on the way out: +-24 grey levels, where photographs deviate by 1 to 10."""
+"""Grey levels per step of D in the output: a range of +-24 grey levels.
+
+Photographs have a standard deviation of 1 to 10.
+"""
 
 ROUGHNESS = 0.42
-"""Variance of Dx, or Dy, per variance of D when the image is white noise (from `kernels`)."""
+"""Variance of Dx, or Dy, over the variance of D for white image noise. Derived from `kernels`."""
 
 _BINOMIAL = np.array([1, 6, 15, 20, 15, 6, 1]) / 64
-# The cubic B-spline stretched by 2 and its derivatives, at whole pixels.
+"""Binomial kernel of 7 taps."""
+
 _SPLINE = np.array([1, 8, 23, 32, 23, 8, 1]) / 96
+"""Cubic B-spline stretched by 2, at whole px."""
+
 _SLOPE = np.array([-1, -4, -5, 0, 5, 4, 1]) / 32
+"""Its derivative."""
+
 _CURVATURE = np.array([1, 2, -1, -4, -1, 2, 1]) / 16
+"""Its second derivative."""
 
 
 def name(height: int = 64, width: int = 64, order: int = 1) -> str:
@@ -88,7 +102,7 @@ class FeatureMap:
     channels: NDArray[np.float32]
     """[3 or 6, rows, columns] in the order of CHANNELS: grey levels, per px and per px^2."""
     inside: NDArray[np.bool_]
-    """[rows, columns]: no channel is at the end of its range, where it is clipped."""
+    """bool [rows, columns]: no channel is clipped."""
 
     @property
     def d(self) -> NDArray[np.float32]:
@@ -109,18 +123,18 @@ class FeatureMap:
 
 @dataclass(frozen=True)
 class FeatureReader:
-    """Makes feature maps of a model's output; recognise the model with `of`."""
+    """Decodes a model's output to feature maps; `of` recognises the model."""
 
     output: TensorSpec
     order: int
     factors: NDArray[np.float32]
-    """Value of a step of each channel."""
+    """Value of one step of each channel."""
 
     @classmethod
     def of(cls, height: int, width: int, outputs: Sequence[TensorSpec]) -> FeatureReader:
         """Recognise the outputs of a model whose input is height x width px.
 
-        Raises ModelUnsupportedError when they are not features.
+        Raises ModelUnsupportedError if they are no such features.
         """
         if len(outputs) == 1 and outputs[0].dtype == np.int8:
             for order, channels in ((1, 3), (2, 6)):
@@ -133,13 +147,13 @@ class FeatureReader:
         )
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> FeatureMap:
-        """Features of one image, from the model's outputs by name."""
+        """Decode the features of one image from the model's outputs by name."""
         steps = self._steps(outputs)
         inside: NDArray[np.bool_] = np.logical_and.reduce((steps < 127) & (steps > -127), axis=0)
         return FeatureMap(self._values(steps), inside)
 
     def channels(self, outputs: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        """FeatureMap.channels alone, for those who do not ask where they are clipped."""
+        """FeatureMap.channels alone, without the check for clipping: float32 [3 or 6, rows, columns]."""
         return self._values(self._steps(outputs))
 
     def _steps(self, outputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
@@ -153,7 +167,7 @@ class FeatureReader:
 
 
 def kernels(order: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Both convolutions before rounding: [7, 7], and [3 or 6, 7, 7] without gains. For comparisons."""
+    """Both convolutions before quantisation: [7, 7], and [3 or 6, 7, 7] without gains. For comparisons."""
     band = np.outer(_BINOMIAL, _BINOMIAL) - 1 / 49
     along = (_SPLINE, _SLOPE, _CURVATURE)
     powers = [(x, n - x) for n in range(order + 1) for x in range(n, -1, -1)]
@@ -161,7 +175,7 @@ def kernels(order: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def feature_kernel() -> NDArray[np.float64]:
-    """Weights of the 13x13 px around a feature D: both convolutions in one, without rounding."""
+    """Weights [13, 13] of the px around a feature D: both convolutions in one, before quantisation."""
     band = np.pad(np.outer(_BINOMIAL, _BINOMIAL) - 1 / 49, BORDER)
     windows = np.lib.stride_tricks.sliding_window_view(band, (7, 7))
     weights: NDArray[np.float64] = windows @ _SPLINE @ _SPLINE
@@ -169,7 +183,7 @@ def feature_kernel() -> NDArray[np.float64]:
 
 
 def _band_weights() -> tuple[NDArray[np.int8], float]:
-    """Weights that add up to nothing, exactly, and their scale."""
+    """Quantised weights with a sum of exactly 0, and their scale."""
     band, _ = kernels()
     scale = band.max() / 127
     steps = np.rint(band / scale).astype(int)

@@ -1,8 +1,7 @@
-"""Smoothed brightness of an image and its slopes, the graph under time to contact.
+"""Smoothed brightness of an image and its slopes: the graph of the time to contact.
 
-One convolution without padding, so that no border is made up. The band-pass features of `features` would not
-do: seen from close by, a surface has little but low frequencies, and those they take away (measured: with
-them the error of the time to contact is five times as large).
+One convolution without padding. The features of `band_pass_features` are unsuitable: nearby surfaces have
+mostly low frequencies, which they remove (measured: the error of the time to contact is five times larger).
 """
 
 from __future__ import annotations
@@ -19,11 +18,20 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 
 CELLS = 64
-"""Images from twice this size on are smoothed more and sampled at every second px."""
+"""Images of at least twice this size are smoothed more and sampled at every second px.
 
-# Smoothing along one axis by stride, and the derivative.
+Derived: maps of about 64x64 elements keep the time of the CPU part.
+"""
+
 _SMOOTH = {1: np.array([1, 4, 1]), 2: np.array([1, 4, 6, 4, 1])}
+"""Smoothing taps along one axis by stride.
+
+Derived: the cubic B-spline, and for stride 2 the binomial of 5 taps, which passes little above the new
+sampling limit.
+"""
+
 _DIFFERENCE = np.array([-1, 0, 1])
+"""Central difference over two px."""
 
 
 def name(height: int = 64, width: int = 64) -> str:
@@ -46,7 +54,7 @@ def build(height: int = 64, width: int = 64) -> bytes:
     graph = GraphBuilder(name(height, width))
     image = graph.input("image", (1, height, width, 1), np.uint8, scale=1.0, zero_point=0)
     grey = graph.quantize(image, np.int8, scale=1.0, zero_point=-128)
-    # The brightness that comes out is that of int8 grey, which has 128 where its zero point has nothing.
+    # Brightness is relative to 128, while the int8 zero point stands for 0.
     bias = np.array([-128 * weights[0].sum(), 0, 0])
     slopes = graph.conv_2d(
         grey,
@@ -64,15 +72,15 @@ def build(height: int = 64, width: int = 64) -> bytes:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of the output lie in the input."""
+    """Layout of the output's elements on the input."""
 
     rows: int
     columns: int
     stride: int
     first: int
-    """Input px, right and down, to which the first element belongs."""
+    """Row and column, px of the input, of the first element."""
     noise: float
-    """Standard deviation of a slope per standard deviation of the smoothed image, for white noise."""
+    """Standard deviation of a slope over that of the smoothed image, for white noise."""
 
     @classmethod
     def of_size(cls, height: int, width: int) -> Layout:
@@ -92,14 +100,14 @@ class Layout:
 
 @dataclass(frozen=True)
 class SlopeReader:
-    """Takes the output of the graph apart; recognise the model with `of`."""
+    """Decodes the output of the graph; `of` recognises the model."""
 
     output: TensorSpec
     layout: Layout
 
     @classmethod
     def of(cls, height: int, width: int, outputs: Sequence[TensorSpec]) -> SlopeReader:
-        """For the outputs of a model whose input is height x width px; ModelUnsupportedError for others."""
+        """Recognise the outputs of a model for height x width px; ModelUnsupportedError for others."""
         if min(height, width) >= 16 and len(outputs) == 1:
             layout = Layout.of_size(height, width)
             if outputs[0].shape == (1, layout.rows, layout.columns, 3):
@@ -117,13 +125,13 @@ class SlopeReader:
 
 
 def kernels(stride: int = 1) -> NDArray[np.float64]:
-    """What the graph multiplies an image with, exactly: [3, size, size]. For comparisons."""
+    """The convolution kernels of the graph, [3, size, size]. For comparisons."""
     weights, scales = _weights(stride)
     return weights * scales[:, np.newaxis, np.newaxis]
 
 
 def _weights(stride: int) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
-    """Three kernels [3, size, size] of whole numbers, and what to multiply each with."""
+    """Three kernels [3, size, size] of whole numbers, and the scale of each."""
     smooth = _SMOOTH[stride]
     slope = np.convolve(smooth, _DIFFERENCE)
     padded = np.pad(smooth, 1)

@@ -1,6 +1,6 @@
 """The suite's own graphs by name: quantised TFLite models of operators that Google's compiler maps.
 
-A name says everything about a graph, so that a node can ask a driver for it.
+A name determines a graph completely, so a node can request it from a driver.
 """
 
 from __future__ import annotations
@@ -66,22 +66,22 @@ FAMILIES = (
         (pattern.name(),),
     ),
 )
-"""What `edgetpu models build` offers of this package."""
+"""The graph families that `edgetpu models build` offers from this package."""
 
 
 def build(name: str) -> bytes:
-    """Build the graph of that name, always the same bytes.
+    """Build the graph with this name; the bytes are always the same.
 
-    Raises ModelNameError for any other name, and for sizes without a graph.
+    Raises ModelNameError for unknown names and for sizes without a graph.
     """
     return build_graph(name, FAMILIES)
 
 
 def write_model(name: str, directory: Path, data: bytes | None = None) -> Path:
-    """Put a graph under that name into a directory, made when absent, and return the file's path.
+    """Write a graph to `directory`/`name`.tflite and return the path; the directory is created if absent.
 
-    `data`: the graph; without it the suite's own one of that name. A file with these bytes is left alone; any
-    other is replaced in one step. Raises ModelNameError, and OSError when the directory cannot be written.
+    `data`: the graph; None for the suite's own graph with this name. A file with the same bytes is kept, any
+    other is replaced atomically. Raises ModelNameError, and OSError if the directory is not writable.
     """
     path = directory / f"{name}.tflite"
     write_file(path, build(name) if data is None else data)

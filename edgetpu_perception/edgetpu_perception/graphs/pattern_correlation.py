@@ -1,7 +1,7 @@
-"""Cross-correlation of an image with a template, the graph of the pattern tracker: one convolution.
+"""Cross-correlation of an image with a template: the graph of the pattern tracker, one convolution.
 
-The template is the constant WEIGHTS, so that another can be put into a loaded or compiled model. The scale of
-the output cannot change with it: it is chosen for weak templates, and strong ones take smaller weights.
+The template is the constant WEIGHTS and can be replaced in a loaded or compiled model. The scale of the
+output cannot change with it: it fits templates of low contrast, and others get smaller weights.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ WEIGHTS = "response/weights"
 """Name of the constant that holds the template: int8 [1, height, width, 1]."""
 
 LARGEST_KERNEL = 16
-"""Height and width of the largest convolution; with a larger template image and template are pooled."""
+"""Height and width of the largest convolution; image and template are pooled for larger ones."""
 
 CONTRAST = 5.0
-"""Standard deviation of a template, grey levels, up to which its weights use all of int8."""
+"""Standard deviation of a template, grey levels, up to which its weights use the full range of int8."""
 
 HEADROOM = 1.6
-"""The output's range over the response of the template to itself."""
+"""Range of the output over the response of the template to itself; brighter copies of it respond more."""
 
-_PEAK = 2.5  # of a patch's largest deviation from its mean to its standard deviation, as in photographs
+_PEAK_OVER_SIGMA = 2.5
+"""Largest deviation of a patch from its mean over its standard deviation, as in photographs."""
+
 _NAME = re.compile(r"pattern_(\d+)x(\d+)_(\d+)x(\d+)")
 
 
@@ -54,15 +56,15 @@ def parse(graph_name: str) -> tuple[Size, Size] | None:
 
 
 def pooling(template: Size) -> int:
-    """How many px apart, in each direction, the cells are that the convolution sees."""
+    """Distance of neighbouring cells of the convolution along each axis, px."""
     return max(1, -(-max(template) // LARGEST_KERNEL))
 
 
 def cells(image: NDArray[_Pixel], pool: int) -> NDArray[_Pixel]:
-    """What the graph makes of an image [H, W] before the convolution.
+    """The cells of an image [H, W] that the graph convolves: [H, W], or with pooling fewer.
 
-    With pooling a cell is the average of 2 * pool px in each direction, half of them shared with the next
-    cell, so that cells change little when a pattern moves by less than a cell.
+    With pooling a cell is the average of 2 * pool px along each axis. Neighbouring cells share half of them,
+    so that cells change little if a pattern moves by less than a cell.
     """
     if pool == 1:
         return image
@@ -76,7 +78,7 @@ def _cell_count(size: int, pool: int) -> int:
 
 
 def kernel_size(search: Size, template: Size) -> Size:
-    """Size of the convolution; GraphError where no graph can be built for these sizes."""
+    """Height and width of the convolution, cells; GraphError for sizes without a graph."""
     pool = pooling(template)
     label = name(search, template)
     if min(template) < 2 or template[0] > search[0] or template[1] > search[1]:
@@ -87,12 +89,12 @@ def kernel_size(search: Size, template: Size) -> Size:
 
 
 def image(search: Size) -> TensorSpec:
-    """What the graph takes: see `build`."""
+    """The input of the graph: see `build`."""
     return TensorSpec("image", (1, *search, 1), np.dtype(np.uint8), 1.0, 0)
 
 
 def response(search: Size, template: Size) -> TensorSpec:
-    """What the graph gives: see `build`."""
+    """The output of the graph: see `build`."""
     pool = pooling(template)
     height, width = kernel_size(search, template)
     shape = (1, _cell_count(search[0], pool) - height + 1, _cell_count(search[1], pool) - width + 1, 1)
@@ -101,16 +103,16 @@ def response(search: Size, template: Size) -> TensorSpec:
 
 def response_scale(kernel: Size) -> float:
     """Response per step of the output, in products of weight and grey level, for a kernel of this size."""
-    return HEADROOM * CONTRAST / _PEAK * math.prod(kernel)
+    return HEADROOM * CONTRAST / _PEAK_OVER_SIGMA * math.prod(kernel)
 
 
 def build(
     search: Size = (64, 64), template: Size = (16, 16), weights: NDArray[np.int8] | None = None
 ) -> bytes:
-    """Graph of the responses to a template; without weights it looks for a checkerboard.
+    """Graph of the responses to a template; by default to a checkerboard.
 
     Input "image": uint8 [1, height, width, 1], grey. Output "response": int8, zero point 0, one cell for each
-    place where all of the template is inside the image: [1, (H - h) / p + 1, (W - w) / p + 1, 1], H x W being
+    position of the template inside the image: [1, (H - h) / p + 1, (W - w) / p + 1, 1], H x W being
     the image, h x w the template, p the `pooling`. `weights`: int8 of the `kernel_size`, their sum 0.
     Raises GraphError when p does not divide the sizes or the template is larger than the image.
     """
@@ -145,8 +147,8 @@ def quantise(
 ) -> NDArray[np.int8]:
     """Weights, int8 [h, w], for a patch of grey levels: proportional to it inside the mask, 0 outside.
 
-    Their sum is exactly 0, so that brightness has no influence. They use all of int8, or less where the
-    patch's response to itself, times HEADROOM, would be more than `largest_response`. All are 0 for a patch
+    Their sum is exactly 0, so that brightness has no influence. They use the full range of int8, or less if
+    the patch's response to itself, times HEADROOM, would exceed `largest_response`. All are 0 for a patch
     without contrast.
     """
     deviation = np.where(mask, patch - patch[mask].mean(dtype=np.float64), 0.0)
@@ -157,7 +159,7 @@ def quantise(
     weights = np.rint(ideal)
     excess = int(weights.sum())
     if excess:
-        # Change those by one that were rounded the farthest the wrong way.
+        # Correct the sum by changing the weights with the largest rounding error by one.
         error = np.where(mask & (np.abs(weights - np.sign(excess)) <= 127), weights - ideal, 0.0)
         order = np.argsort(-np.sign(excess) * error, axis=None, kind="stable")
         weights.flat[order[: abs(excess)]] -= np.sign(excess)

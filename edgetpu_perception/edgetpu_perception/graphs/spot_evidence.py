@@ -1,6 +1,6 @@
-"""Where an image is bright, or has a colour: the graphs of the spot tracker.
+"""Evidence map of bright or coloured spots: the graphs of the spot tracker.
 
-A name says everything about a graph: "spot_bright_64x64" (height x width), "spot_color_7ec1c1_64x64" (the
+A name determines a graph: "spot_bright_64x64" (height x width), "spot_color_7ec1c1_64x64" (the
 three 1x1 filter weights as int8 in hexadecimal).
 """
 
@@ -24,14 +24,19 @@ COLORS: dict[str, tuple[float, float, float]] = {
     "magenta": (0.5, -1.0, 0.5),
     "white": (1 / 3, 1 / 3, 1 / 3),
 }
-"""Weights of red, green and blue for each preset: the channels the colour has, minus those it has not."""
+"""Weights of red, green and blue for each preset. Derived: channels of the colour minus the others.
 
-# 126 steps make 1, 1/2 and 1/3 whole numbers, so that a grey pixel cancels exactly. All colours have the same
-# steps: the graph of one becomes that of another by a change of its three weights.
+The sum of all but white is 0, so that grey pixels cancel.
+"""
+
 WEIGHT_STEPS = 126
+"""Largest quantised weight. Derived: with 126 steps 1, 1/2 and 1/3 are whole numbers, so grey pixels cancel.
 
-# One grey level per step on the int8 side.
+All colours have the same steps, so one graph becomes another by a change of its three weights.
+"""
+
 _ZERO_POINT = -128
+"""Zero point of int8 tensors. Derived: one step is one grey level, and black is the lowest value."""
 
 
 class ColorError(EdgeTpuError, ValueError):
@@ -42,7 +47,7 @@ def color_weights(color: str | Sequence[float]) -> tuple[int, int, int]:
     """Quantise a colour, a preset's name or three weights for red, green and blue, to its filter weights.
 
     Only the proportions of the weights count: the positive ones together become 126 steps, or less where a
-    negative one would be beyond -126. Raises ColorError for an unknown preset, for anything but three finite
+    negative one would be below -126. Raises ColorError for an unknown preset, for anything but three finite
     numbers, and when no weight is positive.
     """
     if isinstance(color, str) and color not in COLORS:
@@ -69,11 +74,11 @@ def name(color: str | Sequence[float] | None = None, height: int = 64, width: in
 
 
 def build(weights: tuple[int, int, int] | None = None, height: int = 64, width: int = 64) -> bytes:
-    """Graph that shows where an image is bright, or with `color_weights`, where it has that colour.
+    """Graph of the brightness of an image, or with `color_weights` of its amount of a colour.
 
     Input "image": uint8 [1, height, width, 1], grey, or with weights [1, height, width, 3], RGB. Output
     "evidence": uint8 [1, height, width, 1], the grey image or the positive part of the weighted sum of the
-    channels, at most 255; without single hot pixels, averaged over 3x3 px.
+    channels, at most 255; single hot pixels are removed, and 3x3 px averaged.
     Raises GraphError when no weight is positive.
     """
     graph = GraphBuilder(_label(weights, height, width))
@@ -108,15 +113,15 @@ def _weighted_sum(graph: GraphBuilder, pixels: TensorSpec, weights: NDArray[np.i
 def _evidence(graph: GraphBuilder, grey: TensorSpec) -> bytes:
     """Finish a spot graph: remove hot pixels, average over 3x3 px, out as uint8.
 
-    A pixel is limited to the largest value within reach that a whole 2x2 block has (an opening, dilated to
-    the neighbours): what is one pixel wide on its own goes, while the tips of a round spot, one pixel wide
-    as well, stay. The minimum of a block comes as the maximum of its negative.
+    A pixel is limited to the largest minimum of the 2x2 blocks near it (an opening, dilated to the
+    neighbours). This removes isolated structures one pixel wide, and keeps the tips of round spots, which are
+    one pixel wide as well. The minimum of a block is computed as the maximum of its negative.
     """
     minus_one = np.full((1, 1, 1, 1), -1, np.int8)
     negative = graph.depthwise_conv_2d(grey, minus_one, 1.0, scale=1.0, zero_point=127, name="negative")
     ahead = graph.max_pool_2d(negative, 2, stride=1, padding="SAME", name="negative_of_block_ahead")
-    # A pool of size 2 looks ahead only. Moved by one pixel, its picture tells of the block behind; what moves
-    # in is black, so that no block reaches beyond the image.
+    # A pool of size 2 covers the px to the right and below. Moved by one px it covers those to the left and
+    # above; black moves in, so that no block extends beyond the image.
     negate_and_move = np.zeros((1, 3, 3, 1), np.int8)
     negate_and_move[0, 0, 0, 0] = -1
     block = graph.depthwise_conv_2d(

@@ -1,1 +1,1 @@
-"""Camera images: encodings, resizing, camera geometry and debug drawings."""
+"""Camera images: decoding, conversion and resizing for models, and the camera's geometry."""

@@ -1,4 +1,4 @@
-"""An image on its way to several models: converted, cropped and resized once for all that want the same."""
+"""Crops, converts and resizes an image once for all models that need the same input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgetpu_perception.images.resizing import resize
 
 
 class Region(NamedTuple):
-    """A rectangle of an image, px; a width or height of 0 reaches to the right or lower edge."""
+    """A rectangle of an image, px. A width or height of 0 extends to the right or lower edge."""
 
     x_offset: int = 0
     y_offset: int = 0
@@ -27,7 +27,7 @@ class Region(NamedTuple):
     height: int = 0
 
     def within(self, width: int, height: int) -> Region:
-        """The same in an image of this size, its own size filled in; ImageError where it sticks out."""
+        """The region with its size filled in for an image of this size; ImageError if it exceeds that."""
         own_width = self.width or width - self.x_offset
         own_height = self.height or height - self.y_offset
         fits = (
@@ -44,28 +44,30 @@ class Region(NamedTuple):
 
 
 WHOLE = Region()
+"""The whole image, whatever its size."""
 
 
 class CameraImage:
-    """Pixels, and what has been made of them so far.
+    """An image with the model inputs made from it so far.
 
         image = CameraImage(pixels)
         flow.update(image, stamp), compass.update(image, stamp)
 
-    The second of two eyes whose models have the same input finds it made.
+    The second of two algorithms whose models have the same input costs no conversion.
     """
 
     def __init__(self, pixels: NDArray[np.uint8]) -> None:
-        """`pixels`: uint8 [H, W] or [H, W, 3] RGB, not to be changed any more. ImageError for others."""
+        """`pixels`: uint8 [H, W] or [H, W, 3] RGB, not to be changed afterwards; ImageError for others."""
         self.pixels: Pixels = check_image(pixels)
         self.height, self.width = self.pixels.shape[:2]
         self._converted: dict[tuple[Region, int], Pixels] = {}
         self._filled: dict[tuple[Region, int, int, int], Pixels] = {}
 
     def fill(self, region: Region, height: int, width: int, channels: int) -> Pixels:
-        """The input of a model: uint8 [1, height, width, 1 (grey) or 3 (RGB)], read-only.
+        """A model's input: uint8 [1, height, width, 1 (grey) or 3 (RGB)], read-only.
 
-        `region`: the part of the image to show it. The same array for the same arguments.
+        `region`: the part of the image, as `Region.within` returns it. The same arguments return the same
+        array.
         """
         key = region, height, width, channels
         filled = self._filled.get(key)

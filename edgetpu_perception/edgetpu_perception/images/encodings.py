@@ -1,7 +1,7 @@
-"""Camera pixels to model input: decoding of the ROS image encodings, grey, and resizing.
+"""Decoding of ROS image encodings and compressed images to grey or RGB pixels.
 
-The pixels are those of cv_bridge's conversion to "mono8" or "rgb8": colour codes of cv::cvtColor, 16 bits to
-8 by 255/65535 with rounding.
+The result equals cv_bridge's conversion to "mono8" or "rgb8": colour codes of cv::cvtColor, and 16 to 8 bits
+by a factor of 255/65535 with rounding.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import EdgeTpuError
 
 Pixels = NDArray[np.uint8]
+"""Grey [H, W] or RGB [H, W, 3]."""
 
 
 class ImageFault(enum.Enum):
-    """What is wrong with an image."""
+    """The kind of fault of an image."""
 
     EMPTY = "empty"
     ENCODING = "unknown encoding"
@@ -31,7 +32,7 @@ class ImageFault(enum.Enum):
 
 
 class ImageError(EdgeTpuError, ValueError):
-    """A malformed image; the message says what was expected and what came, `fault` which kind it is."""
+    """A malformed image. The message says what was expected and what came, `fault` the kind."""
 
     def __init__(self, fault: ImageFault, message: str) -> None:
         super().__init__(f"{fault.value}: {message}")
@@ -40,7 +41,7 @@ class ImageError(EdgeTpuError, ValueError):
 
 @dataclass(frozen=True)
 class _Encoding:
-    """How the pixels of one encoding lie in memory, and the OpenCV code that makes them grey or RGB."""
+    """Memory layout of one encoding, and the OpenCV code of its conversion to grey or RGB."""
 
     dtype: type[np.uint8] | type[np.uint16]
     channels: int
@@ -48,7 +49,7 @@ class _Encoding:
     even_width: bool = False
 
 
-_ENCODINGS = {
+_ENCODINGS = {  # by name in sensor_msgs/image_encodings.hpp
     "mono8": _Encoding(np.uint8, 1),
     "mono16": _Encoding(np.uint16, 1),
     "rgb8": _Encoding(np.uint8, 3),
@@ -59,8 +60,8 @@ _ENCODINGS = {
     "rgba16": _Encoding(np.uint16, 4, cv2.COLOR_RGBA2RGB),
     "bgra8": _Encoding(np.uint8, 4, cv2.COLOR_BGRA2RGB),
     "bgra16": _Encoding(np.uint16, 4, cv2.COLOR_BGRA2RGB),
-    # OpenCV names a Bayer pattern by its second row, second and third column; ROS by the first two pixels
-    # of the first two rows.
+    # OpenCV names a Bayer pattern after the second and third pixel of its second row, ROS after the first two
+    # pixels of its first two rows.
     "bayer_rggb8": _Encoding(np.uint8, 1, cv2.COLOR_BayerBG2RGB),
     "bayer_bggr8": _Encoding(np.uint8, 1, cv2.COLOR_BayerRG2RGB),
     "bayer_gbrg8": _Encoding(np.uint8, 1, cv2.COLOR_BayerGR2RGB),
@@ -69,12 +70,12 @@ _ENCODINGS = {
     "bayer_bggr16": _Encoding(np.uint16, 1, cv2.COLOR_BayerRG2RGB),
     "bayer_gbrg16": _Encoding(np.uint16, 1, cv2.COLOR_BayerGR2RGB),
     "bayer_grbg16": _Encoding(np.uint16, 1, cv2.COLOR_BayerGB2RGB),
-    # The first name of each pair is the one sensor_msgs has deprecated.
+    # The first name of each pair is deprecated in sensor_msgs.
     "yuv422": _Encoding(np.uint8, 2, cv2.COLOR_YUV2RGB_UYVY, even_width=True),
     "uyvy": _Encoding(np.uint8, 2, cv2.COLOR_YUV2RGB_UYVY, even_width=True),
     "yuv422_yuy2": _Encoding(np.uint8, 2, cv2.COLOR_YUV2RGB_YUY2, even_width=True),
     "yuyv": _Encoding(np.uint8, 2, cv2.COLOR_YUV2RGB_YUY2, even_width=True),
-    # What cv_bridge calls arrays that it is told no encoding of: OpenCV's images are BGR.
+    # Names that cv_bridge gives to arrays without an encoding. OpenCV's images are BGR.
     "8UC1": _Encoding(np.uint8, 1),
     "8UC3": _Encoding(np.uint8, 3, cv2.COLOR_BGR2RGB),
 }
@@ -82,12 +83,12 @@ ENCODINGS = tuple(_ENCODINGS)
 
 
 def is_grey(encoding: str) -> bool:
-    """Whether an encoding holds one brightness per pixel, so that `decode` gives an image without colour."""
+    """Whether `decode` returns a grey image [H, W] for this encoding."""
     return encoding in ("mono8", "mono16", "8UC1")
 
 
 def row_bytes(encoding: str, width: int) -> int:
-    """Bytes of one row without padding. Raises ImageError for an unknown encoding."""
+    """Bytes of one row of `width` px without padding. Raises ImageError for an unknown encoding."""
     layout = _ENCODINGS.get(encoding)
     if layout is None:
         raise ImageError(ImageFault.ENCODING, f"expected one of {', '.join(ENCODINGS)}; got '{encoding}'")
@@ -95,7 +96,7 @@ def row_bytes(encoding: str, width: int) -> int:
 
 
 def check_layout(encoding: str, height: int, width: int, step: int, length: int) -> None:
-    """Raise ImageError unless `length` bytes with `step` bytes a row can be an image of this size."""
+    """Raise ImageError unless `length` bytes, `step` bytes a row, fit an image of this size and encoding."""
     if height <= 0 or width <= 0:
         raise ImageError(ImageFault.EMPTY, f"expected at least one pixel; got {width}x{height}")
     row = row_bytes(encoding, width)
@@ -112,9 +113,9 @@ def check_layout(encoding: str, height: int, width: int, step: int, length: int)
 def decode(encoding: str, height: int, width: int, step: int, data: Any, bigendian: bool = False) -> Pixels:
     """Decode the fields of a sensor_msgs/Image.
 
-    `data` is a buffer of height * step bytes; `bigendian` matters to 16-bit encodings only. Returns uint8
-    [height, width] for mono8, mono16 and 8UC1, uint8 [height, width, 3] RGB for everything else; the array
-    may share memory with `data`. Raises ImageError.
+    `data` is a buffer of height * step bytes; `bigendian` matters for 16-bit encodings only. Returns uint8
+    [height, width] for mono8, mono16 and 8UC1, otherwise uint8 [height, width, 3] RGB. The array may share
+    memory with `data`. Raises ImageError.
     """
     raw = np.frombuffer(data, np.uint8)
     check_layout(encoding, height, width, step, raw.size)
@@ -132,12 +133,12 @@ def decode(encoding: str, height: int, width: int, step: int, data: Any, bigendi
 def decode_compressed(data: Any, format_: str = "") -> Pixels:
     """Decode the data of a sensor_msgs/CompressedImage (JPEG, PNG or another format OpenCV reads).
 
-    Returns uint8 [height, width] for a grey image, [height, width, 3] RGB otherwise. `format_` is the
-    message's field, for the error message only: the data itself says what it is. Raises ImageError.
+    Returns uint8 [height, width] for a grey image, otherwise [height, width, 3] RGB. `format_` is the
+    message's field and used in the error message only. Raises ImageError.
     """
     raw = np.frombuffer(data, np.uint8)
     try:
-        # Unchanged, as cv_bridge reads it: no conversion to grey inside the decoder, no EXIF rotation.
+        # IMREAD_UNCHANGED like cv_bridge: no conversion to grey in the decoder and no EXIF rotation.
         pixels = cv2.imdecode(raw, cv2.IMREAD_UNCHANGED) if raw.size else None
     except cv2.error:
         pixels = None
@@ -152,17 +153,17 @@ def decode_compressed(data: Any, format_: str = "") -> Pixels:
 
 
 def to_grey(image: Pixels) -> Pixels:
-    """[H, W] as it is; [H, W, 3] RGB as luma (0.299 R + 0.587 G + 0.114 B, rounded)."""
+    """Convert uint8 [H, W, 3] RGB to luma [H, W] (0.299 R + 0.587 G + 0.114 B, rounded); keep [H, W]."""
     return image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
 
 
 def to_rgb(image: Pixels) -> Pixels:
-    """[H, W, 3] as it is; [H, W] with its brightness in every channel."""
+    """Convert uint8 [H, W] to [H, W, 3] with three equal channels; keep [H, W, 3]."""
     return image if image.ndim == 3 else cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
 
 
 def check_image(image: Any) -> Pixels:
-    """Raise ImageError unless `image` is uint8 [H, W] or [H, W, 3] with at least one pixel; return it."""
+    """Return `image` if it is uint8 [H, W] or [H, W, 3] with at least one pixel; else raise ImageError."""
     array = np.asarray(image)
     if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)):
         raise ImageError(

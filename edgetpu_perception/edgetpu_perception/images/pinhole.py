@@ -1,4 +1,4 @@
-"""A pinhole camera: from pixels to directions in its optical frame."""
+"""A pinhole camera with lens distortion: intrinsics, and bearings of pixels."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ import numpy as np
 
 from edgetpu_driver.errors import EdgeTpuError
 
-# Distortion model of sensor_msgs/CameraInfo -> the numbers of coefficients OpenCV takes for it.
 _COEFFICIENTS = {"plumb_bob": (4, 5), "rational_polynomial": (8, 12, 14)}
+"""Numbers of coefficients of each distortion model of sensor_msgs/CameraInfo. Given by OpenCV."""
 
-# A direction counts as that of a pixel when it is seen within so many px of it.
 _REPROJECTION_ERROR = 0.1
+"""Largest distance, px, between a pixel and the projection of its direction.
+
+Derived: far above the 1e-9 px of a converged iteration, far below the error of a pixel whose distortion folds
+back.
+"""
 
 
 class CameraError(EdgeTpuError, ValueError):
-    """A calibration that is missing, inconsistent or of a kind that is not supported."""
+    """A missing, inconsistent or unsupported camera calibration."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Pinhole:
     """Intrinsics of an image of width x height px; (0, 0) is the centre of the first pixel.
 
     `fx`, `fy`, `cx`, `cy` are in px; `distortion` holds OpenCV's coefficients, k1 k2 p1 p2 [k3 [k4 k5 k6]],
-    or nothing for a rectified image.
+    or nothing for a rectified image. Raises CameraError for values that are not finite or not positive.
     """
 
     width: int
@@ -59,11 +63,11 @@ class Pinhole:
         binning: tuple[int, int] = (1, 1),
         roi: tuple[int, int, int, int] = (0, 0, 0, 0),
     ) -> Pinhole:
-        """Intrinsics of the image that a camera delivers, from the fields of sensor_msgs/CameraInfo.
+        """Intrinsics of a camera's images from the fields of sensor_msgs/CameraInfo.
 
-        `k` is the row-major 3x3 matrix at full resolution, `binning` (x, y) with 0 meaning 1, `roi`
-        (x_offset, y_offset, width, height) at full resolution with width and height 0 meaning all of it. The
-        principal point moves with them as in image_geometry. Raises CameraError for an uncalibrated camera
+        `k`: row-major 3x3 matrix at full resolution. `binning`: (x, y), 0 means 1. `roi`: (x_offset,
+        y_offset, width, height) at full resolution, a size of 0 means the whole image. The principal point
+        moves with them as in image_geometry. Raises CameraError for an uncalibrated camera
         (K[0] is 0) and for a distortion model other than plumb_bob and rational_polynomial.
         """
         if len(k) != 9 or not k[0] > 0:
@@ -81,7 +85,7 @@ class Pinhole:
         )
 
     def cropped(self, x_offset: int, y_offset: int, width: int, height: int) -> Pinhole:
-        """Intrinsics of a part of the image, whose first pixel is (x_offset, y_offset) of it."""
+        """Intrinsics of a part of the image; px."""
         if (x_offset, y_offset, width, height) == (0, 0, self.width, self.height):
             return self
         cx, cy = self.cx - x_offset, self.cy - y_offset
@@ -90,8 +94,8 @@ class Pinhole:
     def bearing(self, u: float, v: float) -> tuple[float, float]:
         """Direction of pixel (u, v): atan2(x, z) right positive and atan2(y, z) down positive, rad.
 
-        Both are NaN for a pixel that the lens model gives no direction: distortion polynomials describe a
-        lens as far out as it was calibrated, and beyond that may turn back.
+        Both are NaN for a pixel without a direction in the lens model: beyond the calibrated range a
+        distortion polynomial may fold back.
         """
         ((x, y),) = self._normalised([(u, v)])
         return math.atan(x), math.atan(y)
@@ -101,7 +105,7 @@ class Pinhole:
     ) -> tuple[float, float, float, float]:
         """Direction of pixel (u, v) and its standard deviations, rad, from those of the pixel, px.
 
-        All four are NaN where the lens model gives the pixel, or its neighbours half a px away, no direction.
+        All four are NaN if the pixel, or one half a px away, has no direction in the lens model.
         """
         if not any(self.distortion):
             x, x_half, y, y_half = (
@@ -128,7 +132,7 @@ class Pinhole:
         )
 
     def _normalised(self, pixels: list[tuple[float, float]]) -> list[tuple[float, float]]:
-        """Pixels as points of the plane z = 1, distortion undone; NaN where that is not possible."""
+        """Undistorted pixels as points of the plane z = 1; NaN for pixels without a direction."""
         if not any(self.distortion):
             return [((u - self.cx) / self.fx, (v - self.cy) / self.fy) for u, v in pixels]
         points = np.array(pixels, np.float64)[:, np.newaxis]

@@ -20,10 +20,10 @@ Exact sums take a fifth to four fifths of the time of INTER_AREA up to here (gre
 
 
 def resize(image: Pixels, height: int, width: int) -> Pixels:
-    """Resize uint8 [H, W] or [H, W, 3]: average over the area of each new pixel, rounded to nearest (even).
+    """Resize uint8 [H, W] or [H, W, 3] by averages over the area of each new pixel, rounded to nearest even.
 
-    Directions that grow are interpolated linearly. Cell c of n covers the pixels from c * W / n on, so that
-    its centre is at pixel (c + 0.5) * W / n - 0.5.
+    If the image grows along an axis it is interpolated linearly. New pixel c of n covers the old ones from
+    c * W / n on; its centre is at old pixel (c + 0.5) * W / n - 0.5.
     """
     rows, columns = image.shape[:2]
     if (rows, columns) == (height, width):
@@ -43,8 +43,8 @@ def resize(image: Pixels, height: int, width: int) -> Pixels:
 def _sum_rows(image: NDArray[Any], cells: int) -> tuple[NDArray[Any], int]:
     """Exact weighted sums of rows, [H, W] or [H, W, 3] -> [cells, W(, 3)], and their common weight.
 
-    H / cells = p / q in lowest terms: each block of p rows makes q cells. A row counts q times, or a part of
-    that where two cells share it, so that the weights of a cell add up to p.
+    With H / cells = p / q in lowest terms, each block of p rows makes q cells. A row counts q times, divided
+    among the cells that share it, so that the weights of a cell add up to p.
     """
     block = len(image) // math.gcd(len(image), cells)  # p
     parts = cells // math.gcd(len(image), cells)  # q
