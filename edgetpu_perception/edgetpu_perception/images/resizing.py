@@ -18,6 +18,9 @@ Exact sums take a fifth to four fifths of the time of INTER_AREA up to here (gre
 1920x1080 px to 64x64 and 128x128); 1080 rows to 64 have 8 new rows to a block.
 """
 
+MAX_GREY = 255
+"""Largest value of a pixel."""
+
 
 def resize(image: Pixels, height: int, width: int) -> Pixels:
     """Resize uint8 [H, W] or [H, W, 3] by averages over the area of each new pixel, rounded to nearest even.
@@ -34,21 +37,23 @@ def resize(image: Pixels, height: int, width: int) -> Pixels:
     if max(height // math.gcd(rows, height), width // math.gcd(columns, width)) > MAX_CELLS_PER_BLOCK:
         averaged: Pixels = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
         return averaged
-    sums, row_weight = _sum_rows(image, height)
-    sums, column_weight = _sum_rows(cv2.transpose(sums), width)
+    sums, row_weight = _sum_rows(image, height, MAX_GREY)
+    sums, column_weight = _sum_rows(cv2.transpose(sums), width, MAX_GREY * row_weight)
     means: Pixels = np.rint(cv2.transpose(sums) / (row_weight * column_weight)).astype(np.uint8)
     return means
 
 
-def _sum_rows(image: NDArray[Any], cells: int) -> tuple[NDArray[Any], int]:
+def _sum_rows(image: NDArray[Any], cells: int, largest: int) -> tuple[NDArray[Any], int]:
     """Exact weighted sums of rows, [H, W] or [H, W, 3] -> [cells, W(, 3)], and their common weight.
+
+    `largest`: no value of the image is larger; the sums are uint16 if theirs fit, else float64.
 
     With H / cells = p / q in lowest terms, each block of p rows makes q cells. A row counts q times, divided
     among the cells that share it, so that the weights of a cell add up to p.
     """
     block = len(image) // math.gcd(len(image), cells)  # p
     parts = cells // math.gcd(len(image), cells)  # q
-    dtype = np.uint16 if image.dtype == np.uint8 and 255 * block < 2**16 else np.float64
+    dtype = np.uint16 if largest * block < 2**16 else np.float64
     blocks = image.reshape(-1, block, *image.shape[1:])
     sums = np.empty((len(blocks), parts, *image.shape[1:]), dtype)
     for cell in range(parts):
@@ -59,7 +64,12 @@ def _sum_rows(image: NDArray[Any], cells: int) -> tuple[NDArray[Any], int]:
         if parts > 1:
             total *= parts
         if start % parts:
-            total += blocks[:, first - 1] * dtype(parts - start % parts)
+            _add_rows(total, blocks[:, first - 1], parts - start % parts)
         if end % parts:
-            total += blocks[:, last] * dtype(end % parts)
+            _add_rows(total, blocks[:, last], end % parts)
     return sums.reshape(cells, *image.shape[1:]), block
+
+
+def _add_rows(total: NDArray[Any], rows: NDArray[Any], weight: int) -> None:
+    """Add rows to a total in place, so many times."""
+    total += rows if weight == 1 else rows * total.dtype.type(weight)
