@@ -11,7 +11,7 @@ from typing import Any
 
 from edgetpu_driver.darwinn.executable import Executable, ExecutableType, Layer, Package
 from edgetpu_driver.darwinn.package_reader import parse_package
-from edgetpu_driver.errors import InputError, ModelFormatError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, parse_model
@@ -155,27 +155,6 @@ class CompiledModel:
             if applies:
                 raise ModelUnsupportedError(f"cannot run '{self.name}' over USB: {reason}")
 
-    def with_parameters(
-        self, *, caching: bytes | memoryview | None = None, execution: bytes | memoryview | None = None
-    ) -> CompiledModel:
-        """The same model with other parameter bytes, of the same sizes; InputError otherwise.
-
-        caching: for those kept on the chip; execution: for those sent with every inference. New cached
-        parameters come with a new caching token, since they cannot be resident together with the old ones.
-        """
-        model = self
-        if execution is not None:
-            _check_size("sent with every inference", execution, self.execution)
-            model = replace(model, execution=replace(model.execution, parameters=execution))
-        if caching is not None:
-            _check_size("kept on the chip", caching, self.caching)
-            token = caching_token(self.sha256.encode() + bytes(caching))
-            model = replace(model, execution=replace(model.execution, parameter_caching_token=token))
-            if self.caching is not None:
-                filler = replace(self.caching, parameters=caching, parameter_caching_token=token)
-                model = replace(model, caching=filler)
-        return model
-
 
 def caching_token(content: bytes) -> int:
     """A 64-bit parameter caching token for given content; never 0, which means "always upload"."""
@@ -187,12 +166,6 @@ def sha256(content: bytes) -> bytes:
     import hashlib  # 3 ms, for it loads OpenSSL
 
     return hashlib.sha256(content).digest()
-
-
-def _check_size(place: str, parameters: bytes | memoryview, executable: Executable | None) -> None:
-    expected = len(executable.parameters) if executable else 0
-    if len(parameters) != expected:
-        raise InputError(f"expected {expected} parameter bytes {place}, got {len(parameters)}")
 
 
 def _edge_tpu_operator(graph: Subgraph) -> Operator:

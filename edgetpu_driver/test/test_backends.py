@@ -16,8 +16,8 @@ from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import DeviceLostError, ModelUnsupportedError, TransferError, UnavailableError
+from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.records import State
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.usb.firmware import FirmwareImage
@@ -103,10 +103,10 @@ def test_a_graph_added_later_is_found_by_loading_again(models: Path) -> None:
     host = ModelHost(make_backend("virtual"), [models])
     host.connect()
     host.load("sums")
-    assert "there is no" in host.problem("sums")
+    assert "there is no" in host.model("sums").unsupported_reason
     (models / "sums.tflite").write_bytes(graph)
     host.load("sums")
-    assert host.problem("sums") == ""
+    assert host.model("sums").unsupported_reason == ""
     assert host.invoke("sums", NUMBERS).outputs["sums"].tolist() == [[5, 12]]
     host.close()
 
@@ -132,11 +132,11 @@ def test_a_real_model_that_cannot_run_over_usb_says_so_without_a_stick(golden: M
 
 def test_a_stick_reports_resident_models_and_their_size(stick_host: ModelHost) -> None:
     sums = stick_host.model("sums")
-    assert not stick_host.is_resident(sums)
+    assert not sums.resident
     stick_host.invoke("sums", NUMBERS)
     stick_host.refresh()
     readings = stick_host.status().readings
-    assert stick_host.is_resident(sums)
+    assert sums.resident
     assert (readings.sram_used, readings.sram_total) == (sums.parsed.parameter_bytes, SRAM_BYTES)
     assert (readings.uploads, readings.bus_path, readings.clock_preset) == (1, "2-1", "high")
 
@@ -189,7 +189,7 @@ def test_slow_phases_are_shown_as_the_state(stick: VirtualEdgeTpu, models: Path)
     backend = VirtualStickBackend(
         lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, on_phase=on_phase), stick.register_model, pack
     )
-    host = ModelHost(backend, [models], lambda: seen.append((host.state, host.message)))
+    host = ModelHost(backend, [models], lambda: seen.append((host.state, host.status_message)))
     host.connect()
     assert seen == [
         (State.STARTING, "looking for the device"),

@@ -161,7 +161,7 @@ def test_the_driver_finds_compiled_models(
     make_compiler()
     answer(capsys, models / "dense_64.tflite")
     path = ModelFiles([models], compiled=True, uncompiled=False).find("dense_64")
-    assert make_backend("usb").parse(path, path.read_bytes()).problem == ""
+    assert make_backend("usb").parse(path, path.read_bytes()).unsupported_reason == ""
 
 
 def test_unmapped_operators_are_named_with_the_reason(
@@ -353,8 +353,8 @@ def test_without_a_compiler_graphs_are_packed_and_it_is_said(
     assert "no edgetpu_compiler in PATH: packed for the virtual stick only" in capsys.readouterr().out
     path = models / "dense_64_edgetpu.tflite"
     assert CompiledModel.load(path).compiler == VIRTUAL_COMPILER
-    assert make_backend("virtual").parse(path, path.read_bytes()).problem == ""
-    assert "a real one cannot run it" in make_backend("usb").parse(path, path.read_bytes()).problem
+    assert make_backend("virtual").parse(path, path.read_bytes()).unsupported_reason == ""
+    assert "a real one cannot run it" in make_backend("usb").parse(path, path.read_bytes()).unsupported_reason
 
 
 def test_models_of_the_real_compiler_are_not_replaced(

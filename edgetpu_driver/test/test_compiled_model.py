@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.darwinn.executable import (
     DataType,
     Description,
@@ -24,7 +24,7 @@ from edgetpu_driver.darwinn.executable import (
     Package,
 )
 from edgetpu_driver.darwinn.package_writer import write_package
-from edgetpu_driver.errors import InputError, ModelFormatError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -278,29 +278,10 @@ def test_a_batch_cannot_run_over_usb() -> None:
         model.check_runnable()
 
 
-def test_other_cached_parameters_get_a_new_token() -> None:
-    model = compiled(EXECUTION, CACHING)
-    other, again = (model.with_parameters(caching=b"WEIGHTS!") for _ in range(2))
-    assert other.caching is not None
-    assert other.caching.parameters == b"WEIGHTS!"
-    assert other.caching.parameter_caching_token == other.execution.parameter_caching_token
-    assert other.parameter_caching_token == again.parameter_caching_token
-    assert other.parameter_caching_token not in (0, 77)
-    assert replace(other.execution, parameter_caching_token=77) == EXECUTION
-    assert model.caching == CACHING
-
-
-def test_other_streamed_parameters_keep_the_token() -> None:
-    model = compiled(replace(EXECUTION, parameters=b"1234"), CACHING)
-    other = model.with_parameters(execution=b"4321")
-    assert other.execution.parameters == b"4321"
-    assert (other.parameter_caching_token, other.caching) == (77, CACHING)
-
-
-@pytest.mark.parametrize("parameters", [{"caching": b"short"}, {"execution": b"unexpected"}])
-def test_other_parameters_must_have_the_same_size(parameters: dict[str, bytes]) -> None:
-    with pytest.raises(InputError, match=r"expected \d parameter bytes .*, got \d"):
-        compiled(EXECUTION, CACHING).with_parameters(**parameters)
+def test_parameters_are_those_of_both_executables() -> None:
+    assert compiled(EXECUTION, CACHING).parameters == Parameters(cached=CACHING.parameters, streamed=b"")
+    streaming = replace(EXECUTION, parameters=b"1234")
+    assert compiled(streaming).parameters == Parameters(cached=b"", streamed=b"1234")
 
 
 def test_the_digest_is_that_of_the_file() -> None:

@@ -19,6 +19,7 @@ from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.stick.loaded_model import LoadedModel
 from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensor
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import parse_model
@@ -130,9 +131,9 @@ def stick_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[StickOf]:
         stick = VirtualEdgeTpu().register_model(compiled.model, compiled.graph)
         opened.append(EdgeTpu.open(usb_backend=stick))
         uploaded: list[bytes] = []
-        upload = opened[-1].upload
+        upload = LoadedModel.upload
         monkeypatch.setattr(
-            opened[-1], "upload", lambda model, blob: (uploaded.append(bytes(blob)), upload(model, blob))
+            LoadedModel, "upload", lambda loaded, blob: (uploaded.append(bytes(blob)), upload(loaded, blob))
         )
         return StickEngine(opened[-1], compiled.model, sidecars), uploaded
 
@@ -221,5 +222,6 @@ def test_multipliers_that_differ_in_their_last_bit_are_still_those_of_the_graph(
     multipliers[7] *= np.float32(change)
     DenseLayout(256).encode_multipliers(multipliers, blob)
     sidecars = SidecarFiles(golden.model("dense_256.tflite").read_bytes())
-    (place,) = weight_locations(model.with_parameters(caching=blob.tobytes()), sidecars)
-    assert place.tensor.name == name
+    changed = replace(model, caching=replace(model.caching, parameters=blob.tobytes()))
+    (location,) = weight_locations(changed, sidecars)
+    assert location.tensor.name == name

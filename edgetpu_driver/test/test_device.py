@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import math
 import threading
 import weakref
 from collections.abc import Callable
@@ -93,10 +94,11 @@ def test_parameters_are_uploaded_once(stick: VirtualEdgeTpu, dense: Dense) -> No
 
 def test_two_models_take_turns(stick: VirtualEdgeTpu, dense: Dense, other: Dense) -> None:
     with EdgeTpu.open(usb_backend=stick) as tpu:
+        ours, theirs = tpu.load(dense.model), tpu.load(other.model)
         for start in range(3):
-            assert run(tpu, dense, ramp(start)) == dense.expected(ramp(start))
-            assert run(tpu, other, ramp(start)) == other.expected(ramp(start))
-            assert (tpu.is_resident(dense.model), tpu.is_resident(other.model)) == (False, True)
+            assert list(ours.run({"x": ramp(start)})["y"][0]) == dense.expected(ramp(start))
+            assert list(theirs.run({"x": ramp(start)})["y"][0]) == other.expected(ramp(start))
+            assert (ours.resident, theirs.resident) == (False, True)
         assert tpu.info().uploads == 6
 
 
@@ -104,9 +106,11 @@ def test_upload_puts_the_parameters_into_memory_ahead_of_the_first_run(
     stick: VirtualEdgeTpu, dense: Dense
 ) -> None:
     with EdgeTpu.open(usb_backend=stick) as tpu:
-        tpu.upload(dense.model)
-        assert tpu.is_resident(dense.model)
-        run(tpu, dense, ramp())
+        loaded = tpu.load(dense.model)
+        assert not loaded.resident
+        loaded.upload()
+        assert loaded.resident
+        loaded.run({"x": ramp()})
         assert tpu.info().uploads == 1
 
 
@@ -124,12 +128,67 @@ def test_weights_of_another_size_are_refused(stick: VirtualEdgeTpu, dense: Dense
         tpu.upload(dense.model, b"abc")
 
 
-def test_a_forgotten_model_is_not_resident(stick: VirtualEdgeTpu, dense: Dense) -> None:
+def test_loaded_models_of_one_file_each_have_their_own_weights(
+    stick: VirtualEdgeTpu, dense: Dense, other: Dense
+) -> None:
+    assert other.model.caching is not None
     with EdgeTpu.open(usb_backend=stick) as tpu:
-        run(tpu, dense, ramp())
-        tpu.forget(dense.model)
-        assert not tpu.is_resident(dense.model)
+        untouched, changed = tpu.load(dense.model), tpu.load(dense.model)
+        changed.upload(other.model.caching.parameters)
+        for _ in range(2):
+            assert list(untouched.run({"x": ramp()})["y"][0]) == dense.expected(ramp())
+            assert list(changed.run({"x": ramp()})["y"][0]) == other.expected(ramp())
+
+
+def test_weights_that_are_refused_leave_the_ones_before(
+    stick: VirtualEdgeTpu, dense: Dense, other: Dense
+) -> None:
+    assert other.model.caching is not None
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        loaded = tpu.load(dense.model)
+        with pytest.raises(InputError, match="expected 0 streamed parameter bytes, got 3"):
+            loaded.upload(other.model.caching.parameters, streamed=b"abc")
+        assert list(loaded.run({"x": ramp()})["y"][0]) == dense.expected(ramp())
+
+
+def test_a_closed_model_is_not_resident_and_runs_no_more(stick: VirtualEdgeTpu, dense: Dense) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        loaded = tpu.load(dense.model)
+        loaded.run({"x": ramp()})
+        loaded.close()
+        loaded.close()
+        assert not loaded.resident
+        with pytest.raises(DeviceLostError, match="model 'dense' was closed"):
+            loaded.run({"x": ramp()})
         assert run(tpu, dense, ramp()) == dense.expected(ramp())
+
+
+def test_closing_a_model_leaves_equal_parameters_of_another_one_resident(
+    stick: VirtualEdgeTpu, dense: Dense
+) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        first, second = tpu.load(dense.model), tpu.load(dense.model)
+        first.upload()
+        second.close()
+        assert first.resident
+
+
+def test_a_loaded_model_keeps_its_stick_open(stick: VirtualEdgeTpu, dense: Dense) -> None:
+    loaded = EdgeTpu.open(usb_backend=stick).load(dense.model)
+    gc.collect()
+    assert list(loaded.run({"x": ramp()})["y"][0]) == dense.expected(ramp())
+    loaded.close()
+    gc.collect()
+    assert stick._silicon._registers.asleep
+
+
+def test_a_virtual_stick_tells_how_long_an_inference_took_on_it(stick: VirtualEdgeTpu, dense: Dense) -> None:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        loaded = tpu.load(dense.model)
+        assert math.isnan(loaded.device_duration)
+        loaded.run({"x": ramp()})  # uploads the parameters too
+        loaded.run({"x": ramp()})
+        assert loaded.device_duration == pytest.approx(stick.last_inference_time, rel=0.2)
 
 
 def test_an_engine_runs_its_model_on_a_shared_stick(
@@ -209,12 +268,13 @@ def test_an_unplugged_stick_is_lost_and_found_when_it_is_back_in_its_port(
     stick: VirtualEdgeTpu, dense: Dense
 ) -> None:
     with EdgeTpu.open(usb_backend=stick) as tpu:
-        run(tpu, dense, ramp())
+        loaded = tpu.load(dense.model)
+        loaded.run({"x": ramp()})
         stick.unplug()
         for _ in range(2):
             with pytest.raises(DeviceLostError, match="2-1"):
                 run(tpu, dense, ramp())
-        assert not tpu.is_resident(dense.model)
+        assert not loaded.resident
         stick.plug()
         assert run(tpu, dense, ramp()) == dense.expected(ramp())
 

@@ -66,10 +66,11 @@ def test_a_fatal_error_between_inferences_is_found_by_the_next_look(
     stick: VirtualEdgeTpu, model: CompiledModel
 ) -> None:
     with EdgeTpu.open(usb_backend=stick) as tpu:
-        run(tpu, model)
+        loaded = tpu.load(model)
+        loaded.run({"x": X})
         stick.fail(Fault.CHIP_FAULT, Transfer.CONTROL)
         assert tpu.info().recoveries == 1
-        assert not tpu.is_resident(model)
+        assert not loaded.resident
 
 
 def test_error_registers_are_named_even_without_an_interrupt(stick: VirtualEdgeTpu) -> None:

@@ -26,9 +26,9 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     UnavailableError,
 )
+from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.records import State
 from edgetpu_driver.matrix.hosted import ProductRequest
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -115,7 +115,7 @@ def test_results_tell_with_which_weights_they_were_made(host: ModelHost) -> None
     for version, value in ((1, 0.5), (2, -0.25)):
         assert host.set_weights("dense", corner(value)).version == version
         inference = host.invoke("dense", ONES)
-        assert inference.weights_version == host.weights_version("dense") == version
+        assert inference.weights_version == host.model("dense").weights_version == version
         assert effective(inference) == pytest.approx(value, abs=0.02)
 
 
@@ -125,7 +125,7 @@ def test_one_file_under_two_names_has_two_sets_of_weights(host: ModelHost) -> No
     host.set_weights("dense", corner(-0.5))
     assert effective(host.invoke("mine", ONES)) == pytest.approx(0.5, abs=0.02)
     assert effective(host.invoke("dense", ONES)) == pytest.approx(-0.5, abs=0.02)
-    assert host.weights_version("mine") == 1
+    assert host.model("mine").weights_version == 1
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_caller_may_reuse_its_array(host: ModelHost) -> None:
 def test_loading_the_same_file_again_keeps_the_weights_and_unloading_drops_them(host: ModelHost) -> None:
     host.set_weights("dense", corner(0.5))
     host.load("dense")
-    assert host.weights_version("dense") == 1
+    assert host.model("dense").weights_version == 1
     host.unload("dense")
     host.load("dense")
     assert host.invoke("dense", ONES).weights_version == 0
@@ -213,7 +213,7 @@ def test_weights_for_a_model_that_is_unloaded_meanwhile_are_refused(
         return set_weights()
 
     around_set_weights(monkeypatch, unload_first)
-    with pytest.raises(ModelNotFoundError, match="unloaded before its new weights were in force"):
+    with pytest.raises(ModelNotFoundError, match="unloaded before its new weights were in effect"):
         host.set_weights("dense", corner(0.5))
     unloading.join()
 
@@ -284,7 +284,7 @@ class TestProducts:
 
     def error(self, host: ModelHost, matrix: Any, vector: Any) -> float:
         product = host.multiply("dense", ProductRequest(vector, passes=2))
-        assert product.weights_version == host.weights_version("dense")
+        assert product.weights_version == host.model("dense").weights_version
         return float(np.linalg.norm(product.outputs - matrix @ vector) / np.linalg.norm(matrix @ vector))
 
     def test_weights_are_multiplied_by_as_they_are(self, host: ModelHost) -> None:

@@ -23,10 +23,10 @@ from edgetpu_driver.errors import (
     TransferError,
     UnavailableError,
 )
+from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.reconnector import Reconnector
-from edgetpu_driver.host.records import State
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tensor import TensorSpec, check_inputs
 
 INPUT = TensorSpec("input", (1, 4), np.dtype(np.uint8), 0.5, 3)
 OUTPUT = TensorSpec("output", (1, 4), np.dtype(np.uint8), 1.0, 0)
@@ -38,11 +38,18 @@ class PlusOneEngine:
 
     inputs = (INPUT,)
     outputs = (OUTPUT,)
+    resident = True
+    device_duration = 0.25
 
-    def __init__(self, backend: FakeBackend) -> None:
+    def __init__(self, backend: FakeBackend, source: bytes) -> None:
         self._backend = backend
+        self._source = source
+
+    def close(self) -> None:
+        self._backend.closed.append(self._source)
 
     def run(self, inputs: Any) -> dict[str, Any]:
+        check_inputs(self.inputs, inputs)
         failure, self._backend.failure = self._backend.failure, None
         if failure is not None:
             raise failure
@@ -61,7 +68,7 @@ class FakeBackend:
         self.failure: Exception | None = None
         self.opened = 0
         self.parsed = 0
-        self.forgotten: list[bytes] = []
+        self.closed: list[bytes] = []
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         self.parsed += 1
@@ -80,13 +87,7 @@ class FakeBackend:
     def attach(self, model: ParsedModel) -> PlusOneEngine:
         if model.source == b"too large":
             raise ModelUnsupportedError("does not fit")
-        return PlusOneEngine(self)
-
-    def forget(self, model: ParsedModel) -> None:
-        self.forgotten.append(model.source)
-
-    def is_resident(self, model: ParsedModel) -> bool:
-        return model.source not in self.forgotten
+        return PlusOneEngine(self, model.source)
 
     def read(self) -> Readings:
         if self.absence is not None:
@@ -208,7 +209,7 @@ class TestLoading:
     ) -> None:
         (models / "big_edgetpu.tflite").write_bytes(b"too large")
         big = host.load("big")
-        assert (host.models(), host.problem("big")) == ((big,), "does not fit")
+        assert (host.models(), host.model("big").unsupported_reason) == ((big,), "does not fit")
         with pytest.raises(ModelUnsupportedError, match="model 'big' cannot run here: does not fit"):
             host.invoke("big", ONES)
 
@@ -221,7 +222,7 @@ class TestLoading:
         host.load("plus")
         host.load("other")
         host.unload("plus")
-        assert backend.forgotten == [b"plus_edgetpu"]
+        assert backend.closed == [b"plus_edgetpu"]
         with pytest.raises(ModelNotFoundError) as failure:
             host.invoke("plus", ONES)
         assert str(failure.value) == "no model 'plus' is loaded; loaded: other"
@@ -233,6 +234,7 @@ class TestInvoking:
         inference = host.invoke("plus", {"input": np.array([[1, 2, 3, 4]], np.uint8)})
         assert inference.outputs["output"].tolist() == [[2, 3, 4, 5]]
         assert inference.engine_duration > 0
+        assert inference.device_duration == 0.25
 
     def test_a_wrong_shape_names_what_was_expected(self, host: ModelHost) -> None:
         host.load("plus")
@@ -263,7 +265,7 @@ class TestADeviceThatComesAndGoes:
         backend.failure = DeviceLostError("unplugged")
         with pytest.raises(DeviceLostError):
             host.invoke("plus", ONES)
-        assert (host.state, host.message) == (State.ABSENT, "unplugged")
+        assert (host.state, host.status_message) == (State.ABSENT, "unplugged")
         host.connect()
         assert host.invoke("plus", ONES).outputs["output"].tolist() == [[2, 2, 2, 2]]
 
@@ -280,7 +282,7 @@ class TestADeviceThatComesAndGoes:
         backend.absence = DeviceAccessError("install the udev rule")
         host.reset()
         host.connect()
-        assert (host.state, host.message) == (State.FAILED, "install the udev rule")
+        assert (host.state, host.status_message) == (State.FAILED, "install the udev rule")
 
     def test_an_unplugged_stick_is_noticed_while_idle(self, host: ModelHost, backend: FakeBackend) -> None:
         backend.absence = DeviceLostError("gone")

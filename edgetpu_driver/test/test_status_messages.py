@@ -13,7 +13,7 @@ from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus
 
 from edgetpu_driver.backends.backend import Readings
-from edgetpu_driver.host.records import UNCONFIGURED, State
+from edgetpu_driver.host.host_status import UNCONFIGURED, State
 from edgetpu_driver.nodes.status_messages import device_status, diagnostic
 from edgetpu_msgs.msg import DeviceStatus
 
@@ -21,7 +21,7 @@ from edgetpu_msgs.msg import DeviceStatus
 def status(state: State, message: str = "") -> DeviceStatus:
     readings = Readings(serial="S1", thermal_warnings=2)
     return device_status(
-        replace(UNCONFIGURED, state=state, message=message, readings=readings), "usb", Time()
+        replace(UNCONFIGURED, state=state, status_message=message, readings=readings), "usb", Time()
     )
 
 

@@ -20,9 +20,9 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.errors import DeviceError, ModelNotFoundError, ModelUnsupportedError, UnavailableError
+from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.records import State
 from edgetpu_driver.matrix.hosted import ProductRequest, needs_tiles
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.toolchain import dense_graph as dense
@@ -96,7 +96,7 @@ def mend(host: ModelHost, stick: VirtualEdgeTpu) -> None:
             stick.plug()
         host.connect()
         stick.clock.sleep(1.0)
-    pytest.fail(f"the stick did not come back: {host.message}")
+    pytest.fail(f"the stick did not come back: {host.status_message}")
 
 
 def persistently(host: ModelHost, stick: VirtualEdgeTpu, work: Callable[[], Any]) -> Any:
@@ -135,7 +135,7 @@ def test_a_swap_is_completed_or_leaves_the_old_weights(
         version += 1 + completed
         for _ in range(2):
             inference = persistently(host, stick, lambda: host.invoke("dense", X))
-            assert inference.weights_version == host.weights_version("dense") == version
+            assert inference.weights_version == host.model("dense").weights_version == version
             np.testing.assert_array_equal(inference.outputs["y"], expected[completed])
     stick.fail(fault, on, TRANSFERS[on])
     assert swapped(host, WeightRequest(NEW))
@@ -157,7 +157,7 @@ def test_so_is_a_swap_of_a_matrix_in_tiles(
         version += 1 + completed
         matrix = NEW_TILES if completed else OLD_TILES
         product = persistently(host, stick, lambda: host.multiply("dense", ProductRequest(VECTOR, passes=2)))
-        assert product.weights_version == host.weights_version("dense") == version
+        assert product.weights_version == host.model("dense").weights_version == version
         np.testing.assert_allclose(product.outputs, matrix @ VECTOR, atol=0.6)
 
 
@@ -181,10 +181,10 @@ def test_results_carry_the_weights_version_through_failed_swaps_and_lost_sticks(
         fault, on = STRIKES[number % len(STRIKES)]
         stick.fail(fault, on, int(RNG.integers(6)))
         new = bool(number % 2)
-        version = host.weights_version("dense")
+        version = host.model("dense").weights_version
         effective[version + 1] = new  # unless it fails: then the next swap has that number
         if not swapped(host, WeightRequest(NEW if new else OLD)):
-            assert host.weights_version("dense") == version
+            assert host.model("dense").weights_version == version
         inferences.append(persistently(host, stick, lambda: host.invoke("dense", X)))
     done.set()
     for thread in threads:
@@ -210,7 +210,7 @@ def test_weights_for_a_model_being_reloaded_take_effect_or_are_refused(
     loader = threading.Thread(target=keep_loading, daemon=True)
     loader.start()
     end = time.monotonic() + PATIENCE
-    while min(outcomes.count("in force"), outcomes.count("refused")) < 5 and time.monotonic() < end:
+    while min(outcomes.count("in effect"), outcomes.count("refused")) < 5 and time.monotonic() < end:
         try:
             version = host.set_weights("dense", WeightRequest(weights)).version
             inference = host.invoke("dense", X) if weights is NEW else None
@@ -218,12 +218,12 @@ def test_weights_for_a_model_being_reloaded_take_effect_or_are_refused(
             outcomes.append("refused")
             time.sleep(0.001)  # lets the loader run
         else:
-            outcomes.append("in force")
+            outcomes.append("in effect")
             if inference is not None and inference.weights_version == version:
                 np.testing.assert_array_equal(inference.outputs["y"], expected[True])
     done.set()
     loader.join()
-    assert min(outcomes.count("in force"), outcomes.count("refused")) >= 5
+    assert min(outcomes.count("in effect"), outcomes.count("refused")) >= 5
 
 
 @pytest.mark.parametrize("weights", [NEW, NEW_TILES], ids=["one tile", "four tiles"])
@@ -260,7 +260,7 @@ def test_a_model_whose_weights_cannot_be_put_back_does_not_run_with_others(
     (tmp_path / "looming_64x64_3x3.tflite").unlink()
     host.reset()
     host.connect()
-    assert (host.state, host.weights_version("looming")) == (State.READY, 1)
+    assert (host.state, host.model("looming").weights_version) == (State.READY, 1)
     (spec,) = model.inputs
     with pytest.raises(ModelUnsupportedError, match="it is not known where"):
         host.invoke("looming", {spec.name: np.zeros(spec.shape, spec.dtype)})

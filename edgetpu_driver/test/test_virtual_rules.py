@@ -132,12 +132,13 @@ def test_models_compiled_together_stay_in_memory_together(
     )
     stick = VirtualEdgeTpu().register_model(model, make_dense(1)).register_model(together, graph)
     with EdgeTpu.open(usb_backend=stick) as tpu:
+        first, second = tpu.load(model), tpu.load(together)
         for _ in range(3):
-            ours = tpu.run(model, {"x": X})["y"]
-            theirs = tpu.run(together, {"x": np.zeros((1, 8), np.uint8)})["y"]
+            ours = first.run({"x": X})["y"]
+            theirs = second.run({"x": np.zeros((1, 8), np.uint8)})["y"]
         assert tpu.info().uploads == 2
-        assert tpu.is_resident(model)
-        assert tpu.is_resident(together)
+        assert first.resident
+        assert second.resident
     np.testing.assert_array_equal(ours, CpuEngine(make_dense(1)).run({"x": X})["y"])
     np.testing.assert_array_equal(theirs, CpuEngine(graph).run({"x": np.zeros((1, 8), np.uint8)})["y"])
 

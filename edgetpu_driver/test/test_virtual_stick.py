@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import ModelUnsupportedError, TransferTimeoutError
-from edgetpu_driver.stick.prepared_model import PreparedModel
+from edgetpu_driver.stick.prepared_executable import PreparedExecutable
+from edgetpu_driver.stick.prepared_inference import PreparedInference
 from edgetpu_driver.usb.bringup import ClockPreset, bring_up
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import Frame, Tag
@@ -122,29 +123,31 @@ def test_weights_of_packed_models_are_those_that_crossed_the_bus(
     parameters = CompiledModel.parse(pack(other, name="other")).caching
     assert parameters is not None
     with EdgeTpu.open(usb_backend=stick) as tpu:
-        outputs = tpu.run(model.with_parameters(caching=parameters.parameters), {"x": X})
+        tpu.upload(model, parameters.parameters)
+        outputs = tpu.run(model, {"x": X})
     np.testing.assert_array_equal(outputs["y"], CpuEngine(other).run({"x": X})["y"])
 
 
 def test_other_parameters_than_the_files_own_give_noise_for_a_real_model(golden: ModelFolder) -> None:
     compiled = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
     assert compiled.caching is not None
-    changed = compiled.with_parameters(caching=compiled.caching.parameters[::-1])
     stick = VirtualEdgeTpu().register_model(compiled, golden.model("dense_256.tflite"))
     x = {compiled.inputs[0].name: np.zeros(compiled.inputs[0].shape, np.uint8)}
     name = compiled.outputs[0].name
     with EdgeTpu.open(usb_backend=stick) as tpu:
-        good, bad = tpu.run(compiled, x)[name], tpu.run(changed, x)[name]
+        good = tpu.run(compiled, x)[name]
+        tpu.upload(compiled, compiled.caching.parameters[::-1])
+        bad = tpu.run(compiled, x)[name]
     assert np.count_nonzero(good != bad) > 200
 
 
 def test_running_without_parameters_in_memory_gives_wrong_numbers(
     link: UsbLink, model: CompiledModel, graph: bytes
 ) -> None:
-    prepared, expected = PreparedModel(model), CpuEngine(graph).run({"x": X})["y"]
-    assert prepared.caching is not None
+    prepared, expected = PreparedInference(model), CpuEngine(graph).run({"x": X})["y"]
+    assert model.caching is not None
     without = prepared.run(link, {"x": X})["y"]
-    prepared.caching.run(link)
+    PreparedExecutable(model.caching).run(link)
     np.testing.assert_array_equal(prepared.run(link, {"x": X})["y"], expected)
     assert (without != expected).any()
 
@@ -154,13 +157,12 @@ def test_parameters_of_another_token_evict_those_in_memory(
 ) -> None:
     compiled = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
     stick.register_model(compiled, golden.model("dense_256.tflite"))
-    ours, theirs = PreparedModel(model), PreparedModel(compiled)
-    assert ours.caching is not None
-    assert theirs.caching is not None
-    ours.caching.run(link)
-    theirs.caching.run(link)
+    assert model.caching is not None
+    assert compiled.caching is not None
+    PreparedExecutable(model.caching).run(link)
+    PreparedExecutable(compiled.caching).run(link)
     expected = CpuEngine(graph).run({"x": X})["y"]
-    assert (ours.run(link, {"x": X})["y"] != expected).any()
+    assert (PreparedInference(model).run(link, {"x": X})["y"] != expected).any()
 
 
 def test_unknown_instructions_make_it_hang(stick: VirtualEdgeTpu, link: UsbLink) -> None:
@@ -212,15 +214,15 @@ def test_a_frame_may_come_in_any_number_of_transfers(
     graph: bytes,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    prepared = PreparedModel(model)
-    assert prepared.caching is not None
+    prepared = PreparedInference(model)
+    assert model.caching is not None
     write = stick.bulk_write
 
     def write_in_pieces(handle: Any, ep: int, intf: int, data: array[int], timeout: int) -> int:
         return sum(write(handle, ep, intf, data[i : i + 100], timeout) for i in range(0, len(data), 100))
 
     monkeypatch.setattr(stick, "bulk_write", write_in_pieces)
-    prepared.caching.run(link)
+    PreparedExecutable(model.caching).run(link)
     np.testing.assert_array_equal(prepared.run(link, {"x": X})["y"], CpuEngine(graph).run({"x": X})["y"])
 
 

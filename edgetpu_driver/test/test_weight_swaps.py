@@ -18,6 +18,7 @@ from edgetpu_driver.engines.protocol import Engine, SwappableEngine
 from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.stick.loaded_model import LoadedModel
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph as dense
@@ -104,8 +105,10 @@ def test_only_weights_and_when_asked_for_multipliers_of_a_real_blob_change(
     weights = real_weights(tensor)
     uploaded: list[bytes] = []
     with stick_for(graph, model) as tpu:
-        upload = tpu.upload
-        monkeypatch.setattr(tpu, "upload", lambda m, blob: (uploaded.append(bytes(blob)), upload(m, blob)))
+        upload = LoadedModel.upload
+        monkeypatch.setattr(
+            LoadedModel, "upload", lambda loaded, blob: (uploaded.append(bytes(blob)), upload(loaded, blob))
+        )
         engine = StickEngine(tpu, model, SidecarFiles())  # nothing is known except the model itself
         engine.set_weights(WeightRequest(weights, rescale_rows=True))
         swap = engine.set_weights(WeightRequest(weights, rescale_rows=rescale_rows))
@@ -242,7 +245,9 @@ def test_a_sidecar_tells_where_a_kernel_is(golden: ModelFolder, tmp_path: Path) 
     sidecar["conv_weight_offsets"] = list(range(first, first - 64, -1))
     (tmp_path / "pattern_edgetpu.json").write_text(json.dumps(sidecar))
     reversed_model = replace(
-        model.with_parameters(caching=parameters), path=tmp_path / "pattern_edgetpu.tflite"
+        model,
+        caching=replace(model.caching, parameters=parameters),
+        path=tmp_path / "pattern_edgetpu.tflite",
     )
     weights = real_weights(tensor)
     x = RNG.integers(0, 256, model.inputs[0].shape).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The protocol of a backend: one accelerator, present or not, that models are parsed for and attached to."""
+"""The protocol of backends: one accelerator each, which models are parsed for and attached to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edgetpu_driver.engines.protocol import SwappableEngine
+from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
@@ -28,7 +28,7 @@ class Placement(IntEnum):
 
 @dataclass(frozen=True)
 class ParsedModel:
-    """A model as read from its file, before any device is needed."""
+    """A model as read from its file; no device is needed."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -36,16 +36,16 @@ class ParsedModel:
     parameter_bytes: int
     caching_token: int
     source: Any
-    """What the backend that parsed it runs."""
-    problem: str = ""
-    """Why it cannot run on this backend, found in the files alone; empty when nothing speaks against it."""
+    """The backend's own form of the model."""
+    unsupported_reason: str = ""
+    """Why it cannot run on this backend, as far as the files tell; empty if nothing speaks against it."""
     sidecars: SidecarFiles | None = None
-    """What else tells where its weights are; None for what lies beside its file."""
+    """Tell where it keeps its weights; None for the files beside its own."""
 
 
 @dataclass(frozen=True)
 class Readings:
-    """What a backend reads from its device; the defaults say "unknown" or "there is none"."""
+    """The state of a device and its counters; the defaults mean "unknown" or "none"."""
 
     serial: str = ""
     bus_path: str = ""
@@ -60,13 +60,13 @@ class Readings:
     sram_total: int = 0
     """Bytes of parameter memory."""
     uploads: int = 0
-    """Parameter uploads; this and what follows count since the backend was made."""
+    """Parameter uploads since the backend was made, as are the counters that follow."""
     bytes_sent: int = 0
     bytes_received: int = 0
     retries: int = 0
     recoveries: int = 0
     thermal_warnings: int = 0
-    """Readings that found a warning of the chip's temperature since the reading before."""
+    """Readings that found a new temperature warning of the chip."""
     warm: bool = False
     """Whether this reading found one."""
 
@@ -81,47 +81,39 @@ class RegisterValue:
 
 
 class Backend(Protocol):
-    """One accelerator, present or not. Models are parsed without it and attached to it once it is open."""
+    """One accelerator, present or not. Models are parsed without it and attached once it is open."""
 
     name: str
     compiled: bool
-    """Whether it runs what edgetpu_compiler wrote."""
+    """Whether it runs compiled models."""
     uncompiled: bool
     """Whether it runs plain graphs."""
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         """Read a model from its file's bytes; ModelFormatError or ModelUnsupportedError if it cannot be read.
 
-        One that can be read but not run has a `problem`.
+        A model that can be read but not run has an `unsupported_reason`.
         """
         ...
 
     def open(self, on_phase: OnPhase | None = None) -> None:
-        """Find the device and bring it up; may take seconds and tells what takes them. Raises DeviceError."""
+        """Find the device and bring it up, which may take seconds; reports its phases. Raises DeviceError."""
         ...
 
     def close(self) -> None:
-        """Release the device; engines attached before are of no use any more."""
+        """Release the device; engines attached to it become unusable."""
         ...
 
-    def attach(self, model: ParsedModel) -> SwappableEngine:
-        """Make a parsed model ready to run on the open device; ModelUnsupportedError if it cannot run.
+    def attach(self, model: ParsedModel) -> AttachedEngine:
+        """Make an engine that runs a parsed model on the open device; ModelUnsupportedError if it cannot run.
 
-        Called again, it makes another engine, which has weights of its own. These stay in the device's memory
-        beside those of other engines, where that can be done.
+        Each call makes another engine, with its own weights. Where the backend can do so, the parameters of
+        such engines are resident together.
         """
         ...
 
-    def is_resident(self, model: ParsedModel) -> bool:
-        """Whether the model's parameters are on the device now."""
-        ...
-
-    def forget(self, model: ParsedModel) -> None:
-        """Give back what attaching the model took."""
-        ...
-
     def read(self) -> Readings:
-        """Read what is known of the device; the last reading when it is not open. Raises DeviceError."""
+        """Read state and counters; the last readings while the device is not open. Raises DeviceError."""
         ...
 
     def registers(self) -> tuple[RegisterValue, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement, Readings, RegisterValue
-from edgetpu_driver.engines.protocol import SwappableEngine
+from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CpuBackend:
-    """LiteRT on the host's processor: always there."""
+    """LiteRT on the host's processor, which is always available."""
 
     name = "cpu"
     compiled = False
@@ -32,7 +32,7 @@ class CpuBackend:
                 f"{plain_stem(path)}.tflite"
             )
         constants = {t.buffer: len(t.data) for graph in parse_model(data).subgraphs for t in graph.tensors}
-        engine = CpuEngine(data)  # refuses what cannot run
+        engine = CpuEngine(data)  # raises if the graph cannot run
         return ParsedModel(
             inputs=engine.inputs,
             outputs=engine.outputs,
@@ -47,25 +47,18 @@ class CpuBackend:
         from edgetpu_driver.engines import cpu  # noqa: F401
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
-    def attach(self, model: ParsedModel) -> SwappableEngine:
-        """Give an engine for the graph."""
+    def attach(self, model: ParsedModel) -> AttachedEngine:
+        """Make an engine for the graph."""
         from edgetpu_driver.engines.cpu import CpuEngine
 
         return CpuEngine(model.source)
 
-    def is_resident(self, model: ParsedModel) -> bool:  # noqa: ARG002
-        """Every loaded graph is in memory."""
-        return True
-
-    def forget(self, model: ParsedModel) -> None:
-        """The graph goes with the parsed model."""
-
     def read(self) -> Readings:
-        """There is nothing to read."""
+        """Nothing to read."""
         return Readings()
 
     def registers(self) -> tuple[RegisterValue, ...]:
-        """There are none."""
+        """None."""
         return ()

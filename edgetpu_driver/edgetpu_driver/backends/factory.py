@@ -8,7 +8,7 @@ from pathlib import Path
 from edgetpu_driver.backends.backend import Backend
 
 BACKENDS = ("usb", "virtual", "cpu")
-"""Names `make_backend` knows."""
+"""The names of the backends."""
 
 
 def make_backend(

@@ -1,45 +1,39 @@
-"""The backend `usb`: a stick."""
+"""The backend `usb`: a stick on USB."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
+from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from edgetpu_driver.backends.backend import SRAM_BYTES, ParsedModel, Placement, Readings, RegisterValue
-from edgetpu_driver.compiled_model import (
-    VIRTUAL_COMPILER,
-    CompiledModel,
-)
-from edgetpu_driver.engines.protocol import SwappableEngine
+from edgetpu_driver.backends.model_copies import ModelCopies
+from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX, plain_stem
 
 if TYPE_CHECKING:
-    from edgetpu_driver.engines.stick import StickEngine
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
     from edgetpu_driver.usb.connector import OnPhase
 
 
 class StickBackend:
-    """A stick on USB; what `open_device` opens."""
+    """The stick that `open_device` opens."""
 
     name = "usb"
     compiled = True
     uncompiled = False
     simulated = False
-    """Whether it runs what is packed for the virtual stick, whose instructions no chip understands."""
+    """Whether it runs models packed for the virtual stick, which no real chip can run."""
 
     def __init__(self, open_device: Callable[[OnPhase | None], EdgeTpu]) -> None:
         self._open_device = open_device
         self._tpu: EdgeTpu | None = None
-        self._engines: dict[CompiledModel, list[StickEngine]] = {}
-        self._copies: dict[tuple[str, int], CompiledModel] = {}
-        self._places: dict[tuple[str, int], CompiledModel] = {}
-        self._lock = Lock()
+        self._copies: dict[str, ModelCopies] = {}
+        """By the SHA-256 of the model file."""
         self._earlier = Readings()
         self._last = Readings()
 
@@ -53,10 +47,10 @@ class StickBackend:
             parameter_bytes=model.parameter_bytes,
             caching_token=model.parameter_caching_token,
             source=model,
-            problem=error_text(model.check_runnable) or self._packed_problem(model),
+            unsupported_reason=error_text(model.check_runnable) or self._packed_reason(model),
         )
 
-    def _packed_problem(self, model: CompiledModel) -> str:
+    def _packed_reason(self, model: CompiledModel) -> str:
         if self.simulated or model.compiler != VIRTUAL_COMPILER:
             return ""
         return (
@@ -65,47 +59,37 @@ class StickBackend:
         )
 
     def open(self, on_phase: OnPhase | None = None) -> None:
-        """Find the stick and bring it up."""
+        """Find the stick and bring it up. Raises DeviceError."""
         self._tpu = self._open_device(on_phase)
 
     def close(self) -> None:
         """Shut the stick down and release it."""
         tpu, self._tpu = self._tpu, None
-        self._engines.clear()
-        self._places.clear()
+        self._copies.clear()
         if tpu is not None:
             tpu.close()
-        # A stick counts from its opening on; the backend counts from its making on.
+        # A stick counts since it was opened; the backend counts since it was made.
         self._earlier = self._last = replace(self._last, temperature=float("nan"), sram_used=0, warm=False)
 
-    def attach(self, model: ParsedModel) -> SwappableEngine:
+    def attach(self, model: ParsedModel) -> AttachedEngine:
         """Prepare the model's transfers; its parameters are uploaded by the first run that needs them.
 
-        Where the same file is attached already, a copy that was compiled together with it is run, as long as
-        there are any. Such copies stay in the chip's memory side by side; in one place other weights displace
-        the ones before.
+        If the same file is already attached, a copy that was compiled together with it is used, as long as
+        one is left. Such copies are resident together; engines that share a copy displace each other's
+        parameters.
         """
         from edgetpu_driver.engines.stick import StickEngine
 
-        if model.problem:
-            raise ModelUnsupportedError(model.problem)
-        engine = StickEngine(self._opened(), self._take_place(model), model.sidecars)
-        self._engines.setdefault(model.source, []).append(engine)
-        return engine
-
-    def _take_place(self, model: ParsedModel) -> CompiledModel:
-        """The model, or the first copy of it whose place is free; the model again where there are no more."""
-        source: CompiledModel = model.source
-        with self._lock:
-            number = next(n for n in count() if (source.sha256, n) not in self._places)
-            key = source.sha256, number
-            copy = self._copies.get(key) or self._find_copy(model, number) if number else source
-            if copy is None:
-                return source
-            self._places[key] = source
-            if number:
-                self._copies[key] = copy
-            return copy
+        if model.unsupported_reason:
+            raise ModelUnsupportedError(model.unsupported_reason)
+        tpu, source = self._opened(), model.source
+        copies = self._copies.setdefault(source.sha256, ModelCopies())
+        copy, release = copies.take(source, partial(self._find_copy, model))
+        try:
+            return StickEngine(tpu, copy, model.sidecars, on_close=release)
+        except BaseException:
+            release()
+            raise
 
     def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
         """The copy of that number, from 1, compiled together with the model from the same graph, if any."""
@@ -120,18 +104,7 @@ class StickBackend:
         ]
         if same[0] != same[1] or not source.parameter_caching_token:
             return None
-        return replace(copy, path=source.path)  # what lies beside that file says where the weights are
-
-    def forget(self, model: ParsedModel) -> None:
-        """Drop the prepared transfers."""
-        with self._lock:
-            self._places = {key: source for key, source in self._places.items() if source is not model.source}
-        for engine in self._engines.pop(model.source, ()):
-            engine.forget()
-
-    def is_resident(self, model: ParsedModel) -> bool:
-        """Whether the model's parameters are in the stick's memory now."""
-        return any(engine.resident for engine in self._engines.get(model.source, ()))
+        return replace(copy, path=source.path)  # the files beside that one tell where the weights are
 
     def read(self) -> Readings:
         """Read thermometer and counters."""
@@ -169,12 +142,12 @@ class StickBackend:
 
 
 def copy_path(path: Path, number: int) -> Path:
-    """Where a copy of a compiled model is: x_copy2_edgetpu.tflite is the first one of x_edgetpu.tflite."""
+    """The path of a copy of a compiled model; copy 1 of x_edgetpu.tflite is x_copy2_edgetpu.tflite."""
     return path.with_name(f"{plain_stem(path)}_copy{number + 1}{COMPILED_SUFFIX}.tflite")
 
 
 def error_text(work: Callable[[], object]) -> str:
-    """Do the work; what an error of ours says against it, or an empty string."""
+    """Call `work`; the text of the EdgeTpuError it raises, or an empty string."""
     try:
         work()
     except EdgeTpuError as error:

@@ -1,4 +1,4 @@
-"""The backend `virtual`: a virtual stick, on which plain graphs run too."""
+"""The backend `virtual`: a virtual stick, which also runs plain graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class VirtualStickBackend(StickBackend):
-    """A virtual stick, which is taught what each model computes; it runs plain graphs too, packed for it."""
+    """A virtual stick: it computes what the graph of each model does, and packs plain graphs to run them."""
 
     name = "virtual"
     uncompiled = True
@@ -37,17 +37,17 @@ class VirtualStickBackend(StickBackend):
         self._pack = pack
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
-        """Read a compiled model, to run as the graph beside it computes, or pack a plain graph."""
+        """Read a compiled model, which computes what the graph beside it does, or pack a plain graph."""
         if not is_compiled(path):
             parsed = super().parse(path, self._pack(data, name=plain_stem(path)))
             self._register(parsed.source, data)
             return replace(parsed, sidecars=SidecarFiles(data))
         parsed = super().parse(path, data)
-        problem = parsed.problem or error_text(lambda: self._register_from(path, parsed.source))
-        return replace(parsed, problem=problem)
+        reason = parsed.unsupported_reason or error_text(lambda: self._register_from(path, parsed.source))
+        return replace(parsed, unsupported_reason=reason)
 
     def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
-        """A packed graph has as many copies as fit into the chip's memory."""
+        """The copy of that number; a packed graph has as many as fit into the chip's memory."""
         source: CompiledModel = model.source
         if model.sidecars is None:
             copy = super()._find_copy(model, number)
@@ -74,9 +74,9 @@ class VirtualStickBackend(StickBackend):
 def pack_for_virtual_stick(
     graphs: Mapping[str, bytes], *, together: bool, beside: Mapping[str, bytes] | None = None
 ) -> dict[str, bytes]:
-    """Compiled models of plain graphs, by name, for the virtual stick.
+    """Pack plain graphs, by name, into compiled models for the virtual stick.
 
-    together: to be in the chip's memory together, and with those of the graphs beside. Raises
+    together: the models can be resident together, and with those of the graphs `beside`. Raises
     ModelFormatError and ModelUnsupportedError.
     """
     from edgetpu_driver.virtual.graph_packer import pack

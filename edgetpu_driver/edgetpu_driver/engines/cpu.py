@@ -70,6 +70,16 @@ class CpuEngine:
         self._version = 0
         self._quantisers: dict[str, WeightQuantiser] = {}
 
+    @property
+    def resident(self) -> bool:
+        """Always true: the graph is in memory."""
+        return True
+
+    @property
+    def device_duration(self) -> float:
+        """NaN: there is no device."""
+        return float("nan")
+
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Run the model once; the arrays returned belong to the caller. Raises InputError."""
         check_inputs(self.inputs, inputs)
@@ -81,6 +91,9 @@ class CpuEngine:
             except (RuntimeError, ValueError) as error:
                 raise ModelUnsupportedError(f"LiteRT cannot run the graph: {_first_line(error)}") from None
             return {name: self._interpreter.get_tensor(index) for name, index in self._outputs}
+
+    def close(self) -> None:
+        """Nothing to release."""
 
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
         """The tensor whose values `set_weights` replaces; see SwappableEngine."""

@@ -54,3 +54,21 @@ class SwappableEngine(Engine, Protocol):
         previous weights stay in effect.
         """
         ...
+
+
+class AttachedEngine(SwappableEngine, Protocol):
+    """An engine attached to the device of a backend."""
+
+    @property
+    def resident(self) -> bool:
+        """Whether its parameters are in the device's memory now; never waits for the device."""
+        ...
+
+    @property
+    def device_duration(self) -> float:
+        """Seconds that the last inference took on the device itself; NaN if the device does not tell."""
+        ...
+
+    def close(self) -> None:
+        """Release what the device holds for this engine; harmless when called again."""
+        ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,17 +22,27 @@ from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor
 
 
 class StickEngine:
-    """One compiled model on one stick; several engines may share a stick, each with weights of its own."""
+    """A compiled model on a stick, whose weights can be replaced by real ones.
 
-    def __init__(self, tpu: EdgeTpu, model: CompiledModel, sidecars: SidecarFiles | None = None) -> None:
-        """sidecars: what is known besides the model; by default the files beside the one it was read from.
+    Several engines may share a stick, and even a model; each has its own weights.
+    """
 
-        ModelUnsupportedError when the model cannot run over USB.
+    def __init__(
+        self,
+        tpu: EdgeTpu,
+        model: CompiledModel,
+        sidecars: SidecarFiles | None = None,
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        """sidecars: tell where the model keeps its weights; by default, the files beside its own.
+
+        on_close: called once when the engine is closed. ModelUnsupportedError if the model cannot run over
+        USB.
         """
-        self.model = replace(model)  # an identity of its own: others may set other weights
-        tpu.prepare(self.model)
-        self._tpu = tpu
+        self.model = model
+        self._loaded = tpu.load(model)
         self._sidecars = sidecars
+        self._on_close = on_close
         self._lock = threading.Lock()
         self._version = 0
         self._locations: tuple[WeightLocation, ...] | None = None
@@ -53,11 +63,16 @@ class StickEngine:
     @property
     def resident(self) -> bool:
         """Whether the parameters are in the stick's memory now."""
-        return self._tpu.is_resident(self.model)
+        return self._loaded.resident
+
+    @property
+    def device_duration(self) -> float:
+        """See LoadedModel.device_duration."""
+        return self._loaded.device_duration
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Run the model once; see EdgeTpu.run."""
-        return self._tpu.run(self.model, inputs)
+        """Run the model once; see LoadedModel.run."""
+        return self._loaded.run(inputs)
 
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
         """The tensor whose values `set_weights` replaces; see SwappableEngine."""
@@ -76,20 +91,23 @@ class StickEngine:
             quantiser = self._quantiser(tensor)
             result = quantiser.quantise(request)
             scales = rescaled_rows(tensor, result, request.row_gains) if request.rescale_rows else None
-            self._put(location, quantiser.values, scales)
+            self._upload(location, quantiser.values, scales)
             self._version += 1
             return replace(result, version=self._version)
 
-    def forget(self) -> None:
-        """Give back what the stick keeps for this engine; it must not be used any more."""
-        self._tpu.forget(self.model)
+    def close(self) -> None:
+        """Release what the stick holds for this engine; harmless when called again."""
+        self._loaded.close()
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
 
     def _quantiser(self, tensor: WeightTensor) -> WeightQuantiser:
         if tensor.name not in self._quantisers:
             self._quantisers[tensor.name] = WeightQuantiser(tensor)
         return self._quantisers[tensor.name]
 
-    def _put(
+    def _upload(
         self, location: WeightLocation, values: NDArray[np.int8], scales: NDArray[np.float32] | None
     ) -> None:
         """Upload the parameters with these values at the location; scales: None for the model's own."""
@@ -102,10 +120,10 @@ class StickEngine:
         if scales is not None:
             location.encode_scales(scales, section)
         if location.streamed:
-            self._tpu.upload(self.model, streamed=parameters.data)
+            self._loaded.upload(streamed=parameters.data)
             self._streamed = parameters
         else:
-            self._tpu.upload(self.model, parameters.data)
+            self._loaded.upload(parameters.data)
             self._cached = parameters
 
     def _location(self, tensor: str) -> WeightLocation:

@@ -1,1 +1,1 @@
-"""What a driver holds: loaded models, the state of the device, statistics, and the thread that reconnects."""
+"""Models by name on one device: loading, running, the state of the device, reconnecting, statistics."""

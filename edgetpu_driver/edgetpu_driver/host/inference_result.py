@@ -21,5 +21,7 @@ class InferenceResult:
     """Seconds from a client's request to its answer; 0 as long as no client has measured them."""
     engine_duration: float = 0.0
     """Seconds of those spent in the driver's engine."""
+    device_duration: float = float("nan")
+    """Seconds that the simulated device took, transfers included; NaN for a device that does not tell."""
     weights_version: int = 0
     """Version of the weights the outputs were computed with; see WeightResult."""

@@ -1,4 +1,4 @@
-"""What a model host counts: results, requests without one, latencies, and the time spent in engines."""
+"""Statistics of a model host: results, dropped requests, latencies, and the time spent in engines."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from dataclasses import dataclass
 import numpy as np
 
 LATENCIES_KEPT = 4096
-"""Inferences of one period whose latencies are remembered."""
+"""Number of latencies kept within one period."""
 
 
 @dataclass(frozen=True)
 class Period:
-    """What happened between two calls of `InferenceStatistics.end_period`."""
+    """Figures of the time between two calls of `InferenceStatistics.end_period`."""
 
     utilisation: float = 0.0
     """Share of the time spent in engines, 0..1."""
     latency_p50: float = float("nan")
     latency_p99: float = float("nan")
-    """Seconds; NaN when nothing ran."""
+    """Seconds; NaN if nothing ran."""
 
 
 class InferenceStatistics:
-    """Counts since it was made; all methods may be called from any thread."""
+    """Counts inferences. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self.inferences = 0
         self.dropped = 0
         """Requests that got no result."""
         self.period = Period()
-        """The last one that was ended."""
+        """The last period that ended."""
         self._lock = threading.Lock()
         self._latencies: deque[float] = deque(maxlen=LATENCIES_KEPT)
         self._busy = 0.0
         self._since = time.monotonic()
 
     def add(self, seconds: float) -> None:
-        """Count a result that took so long."""
+        """Count a result and its latency in seconds."""
         with self._lock:
             self.inferences += 1
             self._busy += seconds
@@ -51,7 +51,7 @@ class InferenceStatistics:
             self.dropped += 1
 
     def end_period(self) -> None:
-        """End the period over which latencies and utilisation are taken, and begin the next one."""
+        """End the period of latencies and utilisation, and begin the next one."""
         now = time.monotonic()
         with self._lock:
             latencies, busy, elapsed = list(self._latencies), self._busy, now - self._since

@@ -1,4 +1,4 @@
-"""The thread that waits for the device: opens it, reads its state, opens it again when it was lost."""
+"""The thread that opens the device, reads its state, and opens it again after it was lost."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import threading
 import time
 from collections.abc import Callable
 
+from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.records import State
 
 RETRY_PERIOD = 1.0
 """Seconds between two attempts to open the device."""
 
 
 class Reconnector:
-    """Keeps a model host connected, so that nobody else ever waits for a device.
+    """Keeps a model host connected to its device from a thread of its own.
 
-    refresh_period: seconds between two readings of the device while it is there.
-    timeout: seconds after which an absent device makes it give up; negative: never. It counts until the
-    device was there once; one that gets lost later is always waited for.
+    timeout: seconds to wait for the device at the start before giving up; negative: for ever. A device that
+    is lost later is always waited for. on_give_up: called by this object's thread when it gives up.
+    refresh_period: seconds between two readings of a ready device.
     """
 
     def __init__(
@@ -36,19 +36,19 @@ class Reconnector:
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reconnector", daemon=True)
         self.gave_up = False
-        """Whether the timeout has passed; `on_give_up` is called, in its own thread, when it does."""
+        """Whether the timeout has passed without a device."""
 
     def start(self) -> None:
-        """Begin to look for the device."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Look at the host's state now; a change that comes from the thread itself is no news to it."""
+        """Check the host's state now; ignored when called by the thread itself."""
         if threading.current_thread() is not self._thread:
             self._wake.set()
 
     def stop(self, timeout: float | None = None) -> None:
-        """End the thread; an attempt to open the device that is under way is finished first."""
+        """End the thread, after an attempt to open the device that is under way."""
         self._stopping = True
         self._wake.set()
         self._thread.join(timeout)

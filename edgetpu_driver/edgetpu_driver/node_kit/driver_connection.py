@@ -240,4 +240,6 @@ def _inference_result(answer: Invoke.Response, duration: float) -> InferenceResu
         outputs = {tensor.name: from_message(tensor) for tensor in answer.outputs}
     except InputError as error:
         return InferenceResult(error=error, duration=duration)
-    return InferenceResult(outputs, None, duration, answer.duration, answer.weights_version)
+    return InferenceResult(
+        outputs, None, duration, answer.duration, answer.device_duration, answer.weights_version
+    )

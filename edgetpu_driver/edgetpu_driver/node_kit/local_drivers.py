@@ -8,15 +8,15 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.records import LoadedModel
 from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 
 
 class LocalDriver(Protocol):
     """A driver that can be called directly, from any thread. All calls raise EdgeTpuError."""
 
-    def load_model(self, model: str, name: str = "") -> LoadedModel:
+    def load_model(self, model: str, name: str = "") -> HostedModel:
         """Load a model, as ~/load_model does."""
         ...
 

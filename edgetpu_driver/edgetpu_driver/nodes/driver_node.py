@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,10 +16,11 @@ from std_srvs.srv import Trigger
 
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.errors import ClippingError, EdgeTpuError, UnavailableError
+from edgetpu_driver.host.host_status import UNCONFIGURED, State
+from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.reconnector import Reconnector
-from edgetpu_driver.host.records import UNCONFIGURED, LoadedModel, State
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.parameters import declare
@@ -35,7 +35,7 @@ from edgetpu_driver.node_kit.weight_messages import (
 from edgetpu_driver.nodes.driver_parameters import SETTINGS, default_firmware
 from edgetpu_driver.nodes.status_messages import device_status, diagnostic, model_info, register_messages
 from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
-from edgetpu_msgs.msg import DeviceStatus, ModelInfo
+from edgetpu_msgs.msg import DeviceStatus
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
 
 DIAGNOSTICS_PERIOD = 1.0
@@ -133,7 +133,7 @@ class DriverNode(LifecycleNode):
             )
             host = ModelHost(backend, values["model_dirs"], self._notify)
             for model in values["models"]:
-                self._warn_of(host, host.load(model))
+                self._warn_of(host.load(model))
         except EdgeTpuError as error:
             self._problem = f"cannot configure: {error}"
             if not self._starting:
@@ -183,11 +183,11 @@ class DriverNode(LifecycleNode):
             host.close()
             self._publish_status()
 
-    def load_model(self, model: str, name: str = "") -> LoadedModel:
+    def load_model(self, model: str, name: str = "") -> HostedModel:
         """Load a model from model_dirs; see ModelHost.load. UnavailableError unless the node is active."""
         host = self._active_host()
         loaded = host.load(model, name)
-        self._warn_of(host, loaded)
+        self._warn_of(loaded)
         self._publish_status()
         return loaded
 
@@ -199,10 +199,10 @@ class DriverNode(LifecycleNode):
         """Replace weights; see ModelHost.set_weights. UnavailableError unless the node is active."""
         return self._active_host().set_weights(name, request)
 
-    def _warn_of(self, host: ModelHost, model: LoadedModel) -> None:
-        problem = host.problem(model.name)
-        if problem:
-            self.get_logger().warning(f"model '{model.name}' is loaded, but it cannot run here: {problem}")
+    def _warn_of(self, model: HostedModel) -> None:
+        reason = model.unsupported_reason
+        if reason:
+            self.get_logger().warning(f"model '{model.name}' is loaded, but it cannot run here: {reason}")
 
     def _active_host(self) -> ModelHost:
         if self._host is None or self._lifecycle != "active":
@@ -213,10 +213,9 @@ class DriverNode(LifecycleNode):
     @_answers
     def _on_load_model(self, request: LoadModel.Request, response: LoadModel.Response) -> None:
         model = self.load_model(request.model, request.name)
-        response.info = self._describe(model)
-        problem = self._active_host().problem(model.name)
-        if problem:
-            response.message = f"loaded, but it cannot run here: {problem}"
+        response.info = model_info(model)
+        if model.unsupported_reason:
+            response.message = f"loaded, but it cannot run here: {model.unsupported_reason}"
 
     @_answers
     def _on_unload_model(self, request: UnloadModel.Request, _response: UnloadModel.Response) -> None:
@@ -227,7 +226,7 @@ class DriverNode(LifecycleNode):
     @_answers
     def _on_list_models(self, _request: ListModels.Request, response: ListModels.Response) -> None:
         host = self._active_host()
-        response.models = [self._describe(model) for model in host.models()]
+        response.models = [model_info(model) for model in host.models()]
         response.available = [str(path) for path in host.files.available()]
 
     @_answers
@@ -238,7 +237,7 @@ class DriverNode(LifecycleNode):
         response.outputs = [to_message(spec, inference.outputs[spec.name]) for spec in model.outputs]
         response.weights_version = inference.weights_version
         response.duration = inference.engine_duration
-        response.device_duration = math.nan  # no backend tells yet
+        response.device_duration = inference.device_duration
 
     @_answers
     def _on_set_weights(self, request: SetWeights.Request, response: SetWeights.Response) -> None:
@@ -269,10 +268,6 @@ class DriverNode(LifecycleNode):
         self._active_host().reset()
         response.message = "the device is being brought up again; ~/status tells when it is ready"
 
-    def _describe(self, model: LoadedModel) -> ModelInfo:
-        host = self._active_host()
-        return model_info(model, host.is_resident(model), host.weights_version(model.name))
-
     def _notify(self) -> None:
         """Called from any thread when the host's state has changed or the reconnector has given up.
 
@@ -293,10 +288,12 @@ class DriverNode(LifecycleNode):
             return
         if reconnector.gave_up:
             timeout = self._values["wait_for_device_timeout"]
-            raise FatalError(f"no device after {timeout:g} s (wait_for_device_timeout): {host.message}")
+            raise FatalError(
+                f"no device after {timeout:g} s (wait_for_device_timeout): {host.status_message}"
+            )
 
     def _log_state(self, host: ModelHost) -> None:
-        state, message = host.state, host.message
+        state, message = host.state, host.status_message
         if (state, message) == self._logged:
             return
         self._logged = (state, message)

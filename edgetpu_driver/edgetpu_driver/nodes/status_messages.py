@@ -8,7 +8,8 @@ from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 from edgetpu_driver.backends.backend import RegisterValue
-from edgetpu_driver.host.records import HostStatus, LoadedModel, State
+from edgetpu_driver.host.host_status import HostStatus, State
+from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.node_kit.tensor_messages import spec_to_message
 from edgetpu_msgs.msg import DeviceStatus, ModelInfo, Register
 
@@ -29,7 +30,7 @@ def device_status(status: HostStatus, backend: str, stamp: Time) -> DeviceStatus
     return DeviceStatus(
         stamp=stamp,
         state=int(status.state),
-        message=status.message,
+        message=status.status_message,
         backend=backend,
         serial=readings.serial,
         bus_path=readings.bus_path,
@@ -88,7 +89,7 @@ def diagnostic(status: DeviceStatus, node_name: str, warnings: Sequence[str] = (
     )
 
 
-def model_info(model: LoadedModel, resident: bool, weights_version: int = 0) -> ModelInfo:
+def model_info(model: HostedModel) -> ModelInfo:
     """Describe a loaded model."""
     parsed = model.parsed
     return ModelInfo(
@@ -98,8 +99,8 @@ def model_info(model: LoadedModel, resident: bool, weights_version: int = 0) -> 
         placement=int(parsed.placement),
         parameter_bytes=parsed.parameter_bytes,
         caching_token=parsed.caching_token,
-        weights_version=weights_version,
-        resident=resident,
+        weights_version=model.weights_version,
+        resident=model.resident,
         inputs=[spec_to_message(spec) for spec in parsed.inputs],
         outputs=[spec_to_message(spec) for spec in parsed.outputs],
     )

@@ -1,10 +1,9 @@
-"""One Edge TPU on USB: opened, given work, recovered after faults, closed."""
+"""An open Edge TPU on USB: models are loaded on it and run."""
 
 from __future__ import annotations
 
 import atexit
 import logging
-import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.stick.prepared_model import PreparedModel
-from edgetpu_driver.stick.recovery import ResilientLink
-from edgetpu_driver.tensor import check_inputs
+from edgetpu_driver.stick.loaded_model import LoadedModel
+from edgetpu_driver.stick.session import StickSession
 from edgetpu_driver.usb.bringup import ClockPreset
 from edgetpu_driver.usb.connector import OnPhase, StickConnector
 from edgetpu_driver.usb.discovery import UsbStick
@@ -27,61 +25,61 @@ from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.libusb import default_backend
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import DIAGNOSTIC_REGISTERS, Register, celsius
-from edgetpu_driver.weights.dense_layer import dense_parameters
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What is known of an open device."""
+    """The state of an open device and its counters."""
 
     serial: str
-    """USB serial number; empty when it has none, which is usual."""
+    """USB serial number; usually empty."""
     bus_path: str
     """<bus>-<port>[.<port>...]."""
     link_speed: float
     """Mbit/s."""
     firmware: str
-    """Release number that the running firmware reports, such as "1.00"."""
+    """Release number reported by the running firmware, such as "1.00"."""
     clock_preset: ClockPreset
     temperature: float
-    """Of the die, degrees Celsius; NaN while the chip's thermometer is off."""
+    """Of the die, in degrees Celsius; NaN while the chip's thermometer is off."""
     parameter_bytes: int
-    """Bytes of parameters now in the chip's memory."""
+    """Bytes of parameters in the chip's memory now."""
     inferences: int
-    """This and what follows count from `EdgeTpu.open` on."""
+    """Inferences since `EdgeTpu.open`, as are the counters that follow."""
     uploads: int
     bytes_sent: int
     bytes_received: int
     retries: int
-    """Operations run a second time after a fault."""
+    """Operations repeated after a fault."""
     recoveries: int
     """Times the device was reset and brought up again."""
     thermal_warnings: int
-    """Times `info` found that the chip had warned of its temperature."""
+    """Calls of `info` that found a temperature warning of the chip."""
 
 
 class EdgeTpu:
     """An Edge TPU on USB. All methods may be called from any thread; calls are serialised.
 
-    After a failed transfer the device is drained, or reset and brought up again, and the operation run a
-    second time. When that fails too its exception reaches the caller, and the next call starts by bringing
-    the device up once more; so does a call after DeviceLostError, once the stick is back in its port.
+        with EdgeTpu.open() as tpu:
+            loaded = tpu.load(CompiledModel.load("x_edgetpu.tflite"))
+            outputs = loaded.run({"input": array})
+
+    After a failed transfer the device is drained, or reset and brought up again, and the operation is
+    retried once. If that fails too, its exception is raised, and the next call starts by bringing the device
+    up again; so does a call after DeviceLostError, once the stick is back in its port.
     """
 
     def __init__(self, connector: StickConnector, *, resets: bool = True) -> None:
         """Connect at once; use `EdgeTpu.open`."""
-        self._connector = connector
-        self._lock = threading.RLock()
-        self._prepared: dict[CompiledModel, PreparedModel] = {}
-        self._resident: dict[bytes, PreparedModel] = {}
-        self._token = 0
-        self._inferences = self._uploads = self._thermal_warnings = 0
-        self._link = ResilientLink(connector, self._resident.clear, resets=resets)
-        # It knows the link but not this object, which it would keep from being collected. Registered by
-        # hand, to run before what pyusb has collected at the end: weakref runs all of its own in one go.
-        self._release = weakref.finalize(self, _close, self._lock, self._link)
+        self._session = StickSession(connector, resets=resets)
+        self._models: dict[CompiledModel, LoadedModel] = {}
+        """What `run` and `upload` have loaded."""
+        self._thermal_warnings = 0
+        # The session does not refer to this object, which can therefore be collected. Registered by hand, to
+        # run before pyusb's objects are finalised: weakref runs all of its own finalisers in one go.
+        self._release = weakref.finalize(self, self._session.close)
         self._release.atexit = False
         atexit.register(self._release)
 
@@ -101,11 +99,11 @@ class EdgeTpu:
 
         usb_backend: any pyusb IBackend, by default libusb 1.0. serial, bus_path: which stick; any by default.
         firmware: path of the vendor's image, needed for a stick in boot mode.
-        resets: whether a call may take the seconds that resetting a failed device needs; if not, such a fault
-        is raised at once and the device must be closed and opened again. on_phase: told, in the thread that
-        waits for it, what takes its time whenever a stick is made ready.
+        resets: whether a call may reset a failed device, which takes seconds; if not, such a fault is raised
+        at once and the device must be closed and opened again. on_phase: called, in the calling thread, with
+        each phase of bringing a stick up.
         Raises DependencyMissingError, DeviceNotFoundError, DeviceAccessError, DeviceBusyError, FirmwareError,
-        or another DeviceError when the stick does not come up.
+        or another DeviceError if the stick does not come up.
         """
         backend = default_backend() if usb_backend is None else usb_backend
         return cls(StickConnector(backend, serial, bus_path, firmware, preset, on_phase), resets=resets)
@@ -120,29 +118,24 @@ class EdgeTpu:
 
     def close(self) -> None:
         """Halt the chip, put it to sleep, release it; harmless when called again."""
-        with self._lock:
+        with self._session.lock:
             atexit.unregister(self._release)
             self._release()
 
-    def run(self, model: CompiledModel, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Run a model once, after uploading its parameters where they are not in the chip's memory.
+    def load(self, model: CompiledModel) -> LoadedModel:
+        """Prepare a model for this stick; nothing is sent before its first run or upload.
 
-        inputs: every input by name, of the model's shape and dtype. Returns every output by name, in the
-        model's shape and dtype; the arrays belong to the caller. Raises InputError, ModelUnsupportedError for
-        a model that cannot run over USB, DeviceLostError when the stick is gone, or the DeviceError that it
-        did not recover from.
+        Each call gives another loaded model, with its own parameters. ModelUnsupportedError if the model
+        cannot run over USB.
         """
-        check_inputs(model.inputs, inputs)
+        return LoadedModel(model, self._session, owner=self)
 
-        def infer(link: UsbLink) -> dict[str, NDArray[Any]]:
-            self._make_resident(link, prepared)
-            return prepared.run(link, inputs)
+    def run(self, model: CompiledModel, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Run a model once, loading it on first use; see LoadedModel.run.
 
-        with self._lock:
-            prepared = self._prepare(model)
-            outputs = self._link.attempt(infer)
-            self._inferences += 1
-            return outputs
+        Raises ModelUnsupportedError for a model that cannot run over USB.
+        """
+        return self._loaded(model).run(inputs)
 
     def upload(
         self,
@@ -151,73 +144,33 @@ class EdgeTpu:
         *,
         streamed: bytes | memoryview | None = None,
     ) -> None:
-        """Put a model's cached parameters into the chip's memory now; harmless for a model without any.
-
-        weights: used from now on instead of the model's own; parameter bytes of the same size and layout, or
-        the weight matrix of a Dense model, int8[outputs, inputs] at the scales of the model. streamed: the
-        same for the parameter bytes that are sent with every inference. When it fails, those used before stay
-        in use. Raises InputError for another size or dtype, ModelUnsupportedError for a matrix where the
-        model is not a Dense one or a model that cannot run over USB, DeviceError.
-        """
-
-        def put(link: UsbLink) -> None:
-            self._resident.pop(prepared.place, None)
-            self._make_resident(link, prepared)
-
-        with self._lock:
-            before = prepared = self._prepare(model)
-            if weights is not None:
-                if isinstance(weights, np.ndarray):
-                    weights = dense_parameters(model, weights)
-                prepared = prepared.with_cached(bytes(weights))
-            if streamed is not None:
-                prepared = prepared.with_streamed(bytes(streamed))
-            self._prepared[model] = prepared
-            try:
-                self._link.attempt(put)
-            except BaseException:
-                self._prepared[model] = before
-                raise
-
-    def prepare(self, model: CompiledModel) -> None:
-        """Make everything that can be made before the first run; ModelUnsupportedError if it cannot run."""
-        self._prepare(model)
-
-    def forget(self, model: CompiledModel) -> None:
-        """Drop what was prepared for a model that will not run again."""
-        with self._lock:
-            prepared = self._prepared.pop(model, None)
-            if prepared is not None and self._resident.get(prepared.place) is prepared:
-                del self._resident[prepared.place]
-
-    def is_resident(self, model: CompiledModel) -> bool:
-        """Whether the model's cached parameters are in the chip's memory now; never waits for the device."""
-        prepared = self._prepared.get(model)
-        return prepared is not None and self._holds(prepared)
+        """Upload the parameters that `run` uses for a model from now on; see LoadedModel.upload."""
+        self._loaded(model).upload(weights, streamed=streamed)
 
     def info(self) -> DeviceInfo:
-        """Everything known of the device and of the work done. Raises DeviceError."""
-        with self._lock:
-            stick, serial, temperature = self._link.attempt(self._look_at)
-            traffic = self._connector.traffic
+        """Read the state of the device and the counters. Raises DeviceError."""
+        session = self._session
+        with session.lock:
+            stick, serial, temperature = session.link.attempt(self._inspect)
+            traffic = session.connector.traffic
             return DeviceInfo(
                 serial=serial,
                 bus_path=stick.bus_path,
                 link_speed=stick.link_speed,
                 firmware=stick.firmware_release,
-                clock_preset=self._connector.preset,
+                clock_preset=session.connector.preset,
                 temperature=temperature,
-                parameter_bytes=sum(prepared.cached_bytes for prepared in self._resident.values()),
-                inferences=self._inferences,
-                uploads=self._uploads,
+                parameter_bytes=session.memory.size,
+                inferences=session.inferences,
+                uploads=session.memory.uploads,
                 bytes_sent=traffic.sent,
                 bytes_received=traffic.received,
-                retries=self._link.retries,
-                recoveries=self._link.recoveries,
+                retries=session.link.retries,
+                recoveries=session.link.recoveries,
                 thermal_warnings=self._thermal_warnings,
             )
 
-    def _look_at(self, link: UsbLink) -> tuple[UsbStick, str, float]:
+    def _inspect(self, link: UsbLink) -> tuple[UsbStick, str, float]:
         temperature = celsius(link.read_register(Register.omc0_dc))
         if Interrupt.THERMAL_WARNING in take_interrupts(link):
             self._thermal_warnings += 1
@@ -230,34 +183,12 @@ class EdgeTpu:
         def read(link: UsbLink) -> dict[Register, int]:
             return {register: link.read_register(register) for register in DIAGNOSTIC_REGISTERS}
 
-        with self._lock:
-            return self._link.attempt(read)
+        with self._session.lock:
+            return self._session.link.attempt(read)
 
-    def _prepare(self, model: CompiledModel) -> PreparedModel:
-        prepared = self._prepared.get(model)
-        if prepared is None:
-            # No lock: the device may be hanging in another thread's call.
-            prepared = self._prepared.setdefault(model, PreparedModel(model))
-        return prepared
-
-    def _make_resident(self, link: UsbLink, prepared: PreparedModel) -> None:
-        """Only models of one caching token can be in memory together; token 0 is never kept."""
-        if prepared.token == 0 or prepared.token != self._token:
-            self._resident.clear()
-            self._token = prepared.token
-        if prepared.caching is None or self._holds(prepared):
-            return
-        self._resident.pop(prepared.place, None)
-        prepared.caching.run(link)
-        self._resident[prepared.place] = prepared
-        self._uploads += 1
-
-    def _holds(self, prepared: PreparedModel) -> bool:
-        """Whether these parameters are in the chip's memory, be it through another copy of the model."""
-        resident = self._resident.get(prepared.place)
-        return resident is not None and resident.content == prepared.content
-
-
-def _close(lock: threading.RLock, link: ResilientLink) -> None:
-    with lock:
-        link.close()
+    def _loaded(self, model: CompiledModel) -> LoadedModel:
+        loaded = self._models.get(model)
+        if loaded is None:
+            # No lock: the device may hang in another thread's call. No owner: this object owns the model.
+            loaded = self._models.setdefault(model, LoadedModel(model, self._session))
+        return loaded

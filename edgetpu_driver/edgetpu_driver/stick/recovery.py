@@ -1,4 +1,4 @@
-"""The link to one stick, kept working: what fails is understood, got out of the way, and done once more."""
+"""Recovery of the USB link to one stick after faults."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _FAULTS = (TransferError, ProtocolError, ChipFaultError, DeviceLostError)
 
 
 class ResilientLink:
-    """Does work on the link to a stick and recovers it from faults. Not thread-safe.
+    """A USB link that diagnoses faults, recovers and retries once. Not thread-safe.
 
-    A program that came to its end but sent too much is drained; after any other fault the device is reset and
-    brought up again. Either way the work is done a second time. When that fails too its exception is raised,
-    and the next piece of work begins with a reset; so does one after DeviceLostError, once the stick is back
-    in its port.
+    After a program that ended but sent too much, the remaining data are drained; after any other fault the
+    device is reset and brought up again. Then the operation is retried. If it fails again, its exception is
+    raised and the next operation begins with a reset; so does one after DeviceLostError, once the stick is
+    back in its port.
 
-    With `resets` false a fault that takes a reset is raised at once instead, and the link is of no more use:
-    for an owner that cannot wait and opens the stick anew elsewhere.
+    If `resets` is false, a fault that needs a reset is raised at once. The link is unusable afterwards; close
+    it and open the stick again.
     """
 
     def __init__(
         self, connector: StickConnector, on_reset: Callable[[], None], *, resets: bool = True
     ) -> None:
-        """Connect at once. on_reset: called whenever the chip has lost or will lose what is in its memory."""
+        """Connect at once. on_reset: called whenever the content of the chip's memory is lost."""
         self.connector = connector
         self._resets = resets
         self.retries = 0
-        """Pieces of work done a second time after a fault."""
+        """Operations repeated after a fault."""
         self.recoveries = 0
         """Times the device was reset and brought up again."""
         self._on_reset = on_reset
@@ -64,21 +64,21 @@ class ResilientLink:
         finally:
             link.close()
 
-    def attempt(self, work: Callable[[UsbLink], _Result]) -> _Result:
-        """Do the work, twice if need be. Raises the DeviceError it did not recover from."""
+    def attempt(self, operation: Callable[[UsbLink], _Result]) -> _Result:
+        """Run the operation, a second time after a fault. Raises the DeviceError it did not recover from."""
         if self._closed:
             raise DeviceLostError("this EdgeTpu is closed")
         try:
-            return self._twice(self._link or self._recover(None), work)
+            return self._run(self._link or self._recover(None), operation)
         except BaseException:
             self._abandon()
             raise
 
-    def _twice(self, link: UsbLink, work: Callable[[UsbLink], _Result]) -> _Result:
+    def _run(self, link: UsbLink, operation: Callable[[UsbLink], _Result]) -> _Result:
         try:
-            return work(link)
+            return operation(link)
         except _FAULTS as error:
-            fault = self._understand(link, error)
+            fault = self._diagnose(link, error)
         drained = self._drained(link, fault)
         if not drained and not self._resets:
             raise fault
@@ -87,21 +87,21 @@ class ResilientLink:
             link = self._recover(fault)
         self.retries += 1
         try:
-            return work(link)
+            return operation(link)
         except _FAULTS as error:
-            fault = self._understand(link, error)
+            fault = self._diagnose(link, error)
             if fault is error:
                 raise
             raise fault from error
 
-    def _understand(self, link: UsbLink, error: DeviceError) -> DeviceError:
-        """What the chip says of the matter, if it says anything; else the error as it is."""
+    def _diagnose(self, link: UsbLink, error: DeviceError) -> DeviceError:
+        """The chip's own error report if there is one, else the error itself."""
         if isinstance(error, ChipFaultError | DeviceLostError):
             return error
         return chip_fault(link) or error
 
     def _drained(self, link: UsbLink, fault: DeviceError) -> bool:
-        """Whether nothing more than reading is needed before the next request."""
+        """Drain the device; whether that is enough to recover from the fault."""
         if not isinstance(fault, TransferLengthError | ProtocolError):
             return False
         try:
@@ -122,7 +122,7 @@ class ResilientLink:
         return self._link
 
     def _abandon(self) -> None:
-        """Nothing that is still under way may reach a later request: the next one starts with a reset."""
+        """Drop the link, so that no pending transfer reaches a later operation, which starts with a reset."""
         self._on_reset()
         link, self._link = self._link, None
         if link is not None:

@@ -63,6 +63,8 @@ class StickConnector:
         self._firmware = firmware
         self._on_phase = on_phase or (lambda _phase, _bus_path: None)
         self._clock: Clock = clock_of(backend)
+        self.simulated_clock: Clock | None = getattr(backend, "clock", None)
+        """The clock of a virtual device; None for a real one."""
 
     def connect(self) -> UsbLink:
         """Find the stick, load its firmware if needed, reset it and bring up its chip.

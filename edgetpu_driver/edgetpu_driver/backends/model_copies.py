@@ -1,0 +1,37 @@
+"""Copies of one model file that were compiled together, so that their parameters can be resident together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from threading import Lock
+
+from edgetpu_driver.compiled_model import CompiledModel
+
+FindCopy = Callable[[int], CompiledModel | None]
+"""Gives the copy of a number from 1, or None if there is none."""
+
+
+class ModelCopies:
+    """The copies of one model file and which of them are in use. May be used from any thread.
+
+    Copy 0 is the model itself. Each copy has its own SRAM region; engines that share a copy displace each
+    other's parameters.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, CompiledModel] = {}
+        self._used: set[int] = set()
+        self._lock = Lock()
+
+    def take(self, model: CompiledModel, find: FindCopy) -> tuple[CompiledModel, Callable[[], None]]:
+        """The first copy that is not in use, or the model itself if there is none, and how to release it."""
+        with self._lock:
+            number = next(n for n in count() if n not in self._used)
+            copy = self._found.get(number) or (find(number) if number else model)
+            if copy is None:
+                return model, lambda: None
+            if number:
+                self._found[number] = copy
+            self._used.add(number)
+        return copy, lambda: self._used.discard(number)

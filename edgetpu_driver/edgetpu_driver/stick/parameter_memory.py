@@ -1,0 +1,94 @@
+"""Which cached parameters the chip's memory holds, and their upload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import count
+
+from edgetpu_driver.compiled_model import CompiledModel, sha256
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.stick.prepared_executable import PreparedExecutable
+from edgetpu_driver.usb.link import UsbLink
+
+_versions = count()
+
+
+@dataclass(frozen=True, eq=False)
+class CachedParameters:
+    """The cached parameters of a model, prepared for upload."""
+
+    executable: PreparedExecutable | None
+    """The program that uploads them; None if the model has no cached parameters."""
+    token: int
+    """Parameter caching token: only models of the same token are resident together; 0: never resident."""
+    region: bytes
+    """Digest of the SRAM region they are written to. Parameters of one region displace each other."""
+    content: tuple[str, int] | int
+    """Equal for models that put the same bytes there."""
+    size: int
+    """Number of parameter bytes."""
+
+    @classmethod
+    def of(cls, model: CompiledModel) -> CachedParameters:
+        """Those in the model's file; ModelUnsupportedError if their DMA hints are incomplete."""
+        caching, token = model.caching, model.parameter_caching_token
+        bitstreams = caching.bitstreams if caching else ()
+        return cls(
+            executable=None if caching is None else PreparedExecutable(caching),
+            token=token,
+            region=sha256(b"".join(bitstream.data for bitstream in bitstreams)),  # they hold the addresses
+            content=(model.sha256, token),
+            size=0 if caching is None else len(caching.parameters),
+        )
+
+    def replaced(self, model: CompiledModel, parameters: bytes) -> CachedParameters:
+        """Other parameter bytes for the same region; InputError unless they are as many."""
+        if model.caching is None or len(parameters) != self.size:
+            raise InputError(f"expected {self.size} cached parameter bytes, got {len(parameters)}")
+        executable = PreparedExecutable(replace(model.caching, parameters=parameters))
+        return replace(self, executable=executable, content=next(_versions))
+
+
+class ParameterMemory:
+    """The content of the chip's parameter memory, as far as this process has put it there."""
+
+    def __init__(self) -> None:
+        self.uploads = 0
+        """Number of uploads so far."""
+        self._regions: dict[bytes, CachedParameters] = {}
+        self._token = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all resident parameters."""
+        return sum(parameters.size for parameters in self._regions.values())
+
+    def holds(self, parameters: CachedParameters) -> bool:
+        """Whether these bytes are resident, including through another copy of the model."""
+        resident = self._regions.get(parameters.region)
+        return resident is not None and resident.content == parameters.content
+
+    def ensure(self, link: UsbLink, parameters: CachedParameters) -> None:
+        """Upload parameters unless they are resident, evicting those of another token. Raises DeviceError."""
+        if parameters.token == 0 or parameters.token != self._token:
+            self._regions.clear()
+            self._token = parameters.token
+        if parameters.executable is None or self.holds(parameters):
+            return
+        self._regions.pop(parameters.region, None)
+        parameters.executable.run(link)
+        self._regions[parameters.region] = parameters
+        self.uploads += 1
+
+    def evict(self, parameters: CachedParameters) -> None:
+        """Treat the region of these parameters as empty."""
+        self._regions.pop(parameters.region, None)
+
+    def release(self, parameters: CachedParameters) -> None:
+        """Treat the region as empty if these parameters, not another model's equal ones, were uploaded."""
+        if self._regions.get(parameters.region) is parameters:
+            self.evict(parameters)
+
+    def clear(self) -> None:
+        """Treat the whole memory as empty."""
+        self._regions.clear()
