@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,38 +24,49 @@ ROS = (
     "std_srvs",
 )
 
+_BASE = {"errors", "tensor"}
+_MODEL = {*_BASE, "tflite", "compiled_model", "weights"}
+
+# Room or module at the top level of the driver -> the others it may import, at any depth.
+DRIVER_ROOMS: dict[str, set[str]] = {
+    "errors": set(),
+    "flatbuffer": {"errors"},
+    "tensor": {"errors"},
+    "tflite": {*_BASE, "flatbuffer"},
+    "darwinn": {"errors", "flatbuffer"},
+    "usb": {"errors"},
+    "compiled_model": {*_BASE, "tflite", "darwinn"},
+    "weights": {*_BASE, "tflite", "darwinn", "compiled_model"},
+    "stick": {*_MODEL, "darwinn", "usb"},
+    "engines": {*_MODEL, "stick"},
+    "toolchain": {*_MODEL, "darwinn"},
+    "matrix": {*_MODEL, "darwinn", "engines", "toolchain"},
+    "virtual": {*_MODEL, "darwinn", "usb", "engines"},
+    "backends": {*_MODEL, "usb", "stick", "engines", "toolchain", "virtual"},
+    "host": {*_MODEL, "usb", "engines", "toolchain", "matrix", "backends"},
+    "node_kit": {*_MODEL, "matrix", "host"},
+    "nodes": {*_MODEL, "toolchain", "backends", "host", "node_kit"},
+    "cli": {*_MODEL, "darwinn", "usb", "engines", "toolchain", "backends"},
+    "__init__": {*_MODEL, "stick", "engines", "matrix", "virtual"},
+}
+
+LARGEST_MODULE = 400
+"""Lines."""
+MOST_DRIVER_ROOMS = 20
+"""Folders and files at the top level of the driver."""
+
 # part -> what no module of it may import, at any depth
 FORBIDDEN = {
-    DRIVER / "tflite": (
-        "edgetpu_driver.darwinn",
-        "edgetpu_driver.usb",
-        "edgetpu_driver.stick.edge_tpu",
-        "edgetpu_driver.virtual",
-    ),
-    DRIVER / "darwinn": (
-        "edgetpu_driver.tflite",
-        "edgetpu_driver.usb",
-        "edgetpu_driver.stick.edge_tpu",
-        "edgetpu_driver.virtual",
-    ),
-    DRIVER / "usb": (
-        "edgetpu_driver.tflite",
-        "edgetpu_driver.darwinn",
-        "edgetpu_driver.stick.edge_tpu",
-        "edgetpu_driver.virtual",
-    ),
-    DRIVER / "engines": ("edgetpu_driver.nodes", "edgetpu_driver.virtual"),
-    DRIVER / "virtual": ("edgetpu_driver.nodes",),
     PERCEPTION: (
         "edgetpu_driver.usb",
         "edgetpu_driver.darwinn",
-        "edgetpu_driver.stick.edge_tpu",
+        "edgetpu_driver.stick",
         "edgetpu_driver.virtual",
     ),
     MATRIX: (
         "edgetpu_driver.usb",
         "edgetpu_driver.darwinn",
-        "edgetpu_driver.stick.edge_tpu",
+        "edgetpu_driver.stick",
         "edgetpu_driver.virtual",
         "edgetpu_perception",
     ),
@@ -67,6 +79,7 @@ ROS_PARTS = (DRIVER / "nodes", DRIVER / "node_kit", PERCEPTION / "nodes", MATRIX
 VIRTUAL_IMPORTERS = ("__init__.py", "backends/factory.py", "backends/virtual.py")
 
 
+@cache
 def imports(module: Path) -> set[str]:
     """Full names of everything a module imports, inside functions too."""
     names: set[str] = set()
@@ -85,6 +98,95 @@ def offences(part: Path, forbidden: tuple[str, ...]) -> list[str]:
         for name in sorted(imports(module))
         if any(name == other or name.startswith(other + ".") for other in forbidden)
     ]
+
+
+@cache
+def modules(package: Path) -> dict[str, Path]:
+    """Every module of a package by its full name."""
+    return {
+        ".".join((package.name, *path.relative_to(package).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        ): path
+        for path in package.rglob("*.py")
+    }
+
+
+@cache
+def imported_modules(package: Path) -> dict[str, set[str]]:
+    """For each module of a package, the modules of the same package that it imports itself, at any depth."""
+    known = modules(package)
+    graph: dict[str, set[str]] = {}
+    for module, path in known.items():
+        names = {name if name in known else name.rpartition(".")[0] for name in imports(path)}
+        graph[module] = (names & known.keys()) - {module, package.name}
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[str]:
+    """One circle of imports for each module from which one can be reached, if any."""
+    found: list[str] = []
+    done: set[str] = set()
+
+    def visit(module: str, path: list[str]) -> None:
+        if module in path:
+            found.append(" -> ".join([*path[path.index(module) :], module]))
+        elif module not in done:
+            for other in sorted(graph[module]):
+                visit(other, [*path, module])
+            done.add(module)
+
+    for module in graph:
+        visit(module, [])
+    return found
+
+
+def room_of(module: Path) -> str:
+    return module.relative_to(DRIVER).parts[0].removesuffix(".py")
+
+
+def test_every_room_of_the_driver_has_its_imports_listed() -> None:
+    assert {room_of(module) for module in modules(DRIVER).values()} == DRIVER_ROOMS.keys()
+
+
+@pytest.mark.parametrize("room", DRIVER_ROOMS)
+def test_a_room_of_the_driver_imports_only_the_rooms_it_may(room: str) -> None:
+    known = modules(DRIVER)
+    imported = {
+        f"{module} imports {other}"
+        for module, others in imported_modules(DRIVER).items()
+        for other in others
+        if room_of(known[module]) == room and room_of(known[other]) not in {room, *DRIVER_ROOMS[room]}
+    }
+    assert imported == set()
+
+
+def test_the_listed_directions_have_no_circle() -> None:
+    assert circles(DRIVER_ROOMS) == []
+
+
+@pytest.mark.parametrize("package", [DRIVER, PERCEPTION, MATRIX], ids=lambda package: package.name)
+def test_no_modules_import_each_other_in_a_circle(package: Path) -> None:
+    assert circles(imported_modules(package)) == []
+
+
+def test_a_circle_is_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
+    assert circles(graph) == ["b -> c -> b"]
+
+
+def test_the_top_level_of_the_driver_can_be_taken_in_at_a_glance() -> None:
+    rooms = [path.name for path in DRIVER.iterdir() if path.name not in ("__pycache__", "py.typed")]
+    assert len(rooms) <= MOST_DRIVER_ROOMS
+
+
+@pytest.mark.parametrize("package", [DRIVER, PERCEPTION, MATRIX], ids=lambda package: package.name)
+def test_no_module_is_too_long_to_be_read_in_one_go(package: Path) -> None:
+    lengths = {
+        name: len(path.read_text().splitlines())
+        for name, path in modules(package).items()
+        if "schema" not in path.parts  # generated
+    }
+    assert {name: length for name, length in lengths.items() if length > LARGEST_MODULE} == {}
 
 
 @pytest.mark.parametrize("part", FORBIDDEN, ids=lambda part: str(part.relative_to(ROOT)))
