@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
     from edgetpu_driver.tensor import TensorSpec
     from edgetpu_driver.virtual.pyusb_backend import VirtualEdgeTpu
+    from edgetpu_driver.weights.replacement import WeightRequest
 
 __all__ = [
     "CompiledModel",
@@ -26,6 +27,7 @@ __all__ = [
     "ModelFormatError",
     "TensorSpec",
     "VirtualEdgeTpu",
+    "WeightRequest",
 ]
 
 _HOME = {
@@ -37,6 +39,7 @@ _HOME = {
     "ModelFormatError": "errors",
     "TensorSpec": "tensor",
     "VirtualEdgeTpu": "virtual.pyusb_backend",
+    "WeightRequest": "weights.replacement",
 }
 
 

@@ -1,4 +1,4 @@
-"""A compiled model: what the .tflite container says of its tensors joined with what the chip is to run."""
+"""A compiled model: the tensors of the .tflite container and the executables for the chip."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ PACKAGE_KEY = "4"
 FURTHER_PACKAGES_KEY = "7"
 
 VIRTUAL_COMPILER = "edgetpu_driver.virtual"
-"""What models packed for the virtual stick name as their compiler."""
+"""The compiler named by models that were packed for the virtual stick."""
 
 _CHIP = "beagle"
 _SEVERAL_CHIPS = -1
 
 PARAMETER_MEMORY_BYTES = 8_000_000
-"""Of the chip's 8 MiB, about what edgetpu_compiler reports as free for parameters of small models."""
+"""Memory for cached parameters: of the chip's 8 MiB, about what edgetpu_compiler reports for small models."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameter bytes of a model, of its two executables; empty where an executable has none."""
+    """The parameter bytes of a model, cached and streamed; empty if it has none of that kind."""
 
     cached: bytes | memoryview
-    """Loaded into the chip's memory once."""
+    """Uploaded once and kept in the chip's memory."""
     streamed: bytes | memoryview
     """Sent with every inference."""
 
@@ -46,8 +46,8 @@ class Parameters:
 class CompiledModel:
     """The part of a compiled .tflite file that runs on the Edge TPU.
 
-    Where the graph has other operators before or after that part, inputs and outputs are those of the part,
-    not of the graph, and cpu_operators names the rest.
+    If the graph has other operators before or after that part, inputs and outputs are those of the part, not
+    of the graph, and cpu_operators names the other operators.
     """
 
     name: str
@@ -56,19 +56,19 @@ class CompiledModel:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     input_layers: tuple[Layer, ...]
-    """The executable's layer behind each of inputs."""
+    """The executable's layer for each of `inputs`."""
     output_layers: tuple[Layer, ...]
-    """The executable's layer behind each of outputs; execution.outputs may have more (state variables)."""
+    """The executable's layer for each of `outputs`; execution.outputs may have more (state variables)."""
     execution: Executable
-    """What runs for every inference."""
+    """The executable that runs for every inference."""
     caching: Executable | None
-    """What puts the parameters into the chip's memory beforehand; None when there are none to put."""
+    """The executable that uploads the cached parameters; None if there are none."""
     cpu_operators: tuple[str, ...]
     """Names of the operators that do not run on the Edge TPU, in order."""
     file: bytes = field(repr=False)
     """The file's content."""
     compiler: str = ""
-    """What compiled it, as the file says."""
+    """The compiler and its version, as stated in the file."""
 
     @classmethod
     def load(cls, path: str | Path) -> CompiledModel:
@@ -85,7 +85,7 @@ class CompiledModel:
         """Parse the bytes of a .tflite file.
 
         Raises ModelFormatError for anything malformed or not compiled for the Edge TPU; ModelUnsupportedError
-        for a model that is cut into several Edge TPU parts or compiled for several chips.
+        for a model that has several Edge TPU parts or is compiled for several chips.
         """
         graph = parse_model(data).subgraphs[0]
         operator = _edge_tpu_operator(graph)
@@ -111,7 +111,7 @@ class CompiledModel:
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the file, in hexadecimal; computed when first asked for, 0.5 ms for a megabyte."""
+        """SHA-256 of the file, in hexadecimal; computed on first use, 0.5 ms per megabyte."""
         return sha256(self.file).hex()
 
     @property
@@ -121,7 +121,7 @@ class CompiledModel:
 
     @property
     def parameter_caching_token(self) -> int:
-        """Models with the same token may be resident together; 0 means always upload."""
+        """Models with the same token can be resident together; 0: upload for every inference."""
         return self.execution.parameter_caching_token
 
     @property
@@ -131,11 +131,11 @@ class CompiledModel:
 
     @property
     def parameter_bytes(self) -> int:
-        """Bytes of all parameters, those kept on the chip and those sent with every inference."""
+        """Number of all parameter bytes, cached and streamed."""
         return len(self.execution.parameters) + (len(self.caching.parameters) if self.caching else 0)
 
     def check_runnable(self) -> None:
-        """Raise ModelUnsupportedError, with the reason, if no USB Edge TPU can run this model as it is."""
+        """Raise ModelUnsupportedError, with the reason, if no USB Edge TPU can run this model."""
         execution = self.execution
         layers = (*execution.inputs, *execution.outputs)
         executables = [execution] if self.caching is None else [self.caching, execution]
@@ -157,13 +157,13 @@ class CompiledModel:
 
 
 def caching_token(content: bytes) -> int:
-    """A 64-bit parameter caching token for given content; never 0, which means "always upload"."""
+    """A 64-bit parameter caching token for the given content; never 0, which has another meaning."""
     return int.from_bytes(sha256(content)[:8], "little") or 1
 
 
 def sha256(content: bytes) -> bytes:
     """SHA-256 of the content, 32 bytes."""
-    import hashlib  # 3 ms, for it loads OpenSSL
+    import hashlib  # takes 3 ms, as it loads OpenSSL
 
     return hashlib.sha256(content).digest()
 
@@ -197,7 +197,7 @@ def _package(operator: Operator) -> Package:
 
 
 def _executables(package: Package) -> tuple[Executable | None, Executable]:
-    """Which executable fills the chip's memory, if any, and which runs."""
+    """The executable that uploads parameters, if any, and the one that runs."""
     if len(package.executables) == 1:
         return None, package.executables[0]
     by_type = {executable.type: executable for executable in package.executables}
@@ -222,7 +222,7 @@ def _executables(package: Package) -> tuple[Executable | None, Executable]:
 def _match(
     kind: str, tensors: Sequence[TensorSpec], layers: Sequence[Layer], batch_size: int
 ) -> tuple[Layer, ...]:
-    """The layer behind each tensor: the one of its name, or the one at its place where names differ."""
+    """The layer for each tensor: the one of its name or, if names differ, of its position."""
     names = {tensor.name for tensor in tensors}
     if len(names) != len(tensors):
         raise ModelFormatError(f"{kind} tensors of '{CUSTOM_OP}' share a name: {sorted(names)}")

@@ -1,41 +1,41 @@
-"""Everything that can go wrong in the driver, as one hierarchy of exceptions.
+"""The exceptions of the driver.
 
-A message says what was expected and what came; it is shown to users as it stands.
+Messages say what was expected and what was given; they are shown to users as they are.
 """
 
 from __future__ import annotations
 
 
 class EdgeTpuError(Exception):
-    """Base of all errors this package raises on purpose."""
+    """Base class of all errors that this package raises."""
 
 
 class ModelFormatError(EdgeTpuError):
-    """A model file is malformed; the message names the place."""
+    """A model file is malformed; the message names the malformed part."""
 
 
 class ModelUnsupportedError(EdgeTpuError):
-    """A well-formed model that this engine or device cannot run; the message says why."""
+    """A well-formed model cannot run on this engine or device; the message says why."""
 
 
 class GraphError(EdgeTpuError, ValueError):
-    """A graph under construction whose shapes, dtypes or quantisation do not fit."""
+    """Shapes, dtypes or quantisation of a graph under construction do not fit."""
 
 
 class ModelNotFoundError(EdgeTpuError):
-    """No model of that name is loaded, or no such file lies in the model directories."""
+    """No model of that name is loaded, or no such file is in the model directories."""
 
 
 class ModelNameError(EdgeTpuError, ValueError):
-    """A name that is none of the suite's own graphs."""
+    """The name is not that of one of the suite's graphs."""
 
 
 class CompilerError(EdgeTpuError):
-    """edgetpu_compiler is missing, failed or took too long; the message holds what it said."""
+    """edgetpu_compiler is missing, failed or took too long; the message contains its output."""
 
 
 class PathRefusedError(EdgeTpuError):
-    """A model path outside the directories the driver may read."""
+    """The path of a model is outside the directories that the driver may read."""
 
 
 class UnavailableError(EdgeTpuError):
@@ -43,11 +43,11 @@ class UnavailableError(EdgeTpuError):
 
 
 class InputError(EdgeTpuError, ValueError):
-    """An input whose name, shape, dtype or values the model does not take."""
+    """An input has a name, shape, dtype or value that is not accepted."""
 
 
 class ClippingError(InputError):
-    """Values that the quantised range cannot hold, where clipping was not accepted."""
+    """Values are outside the quantised range, and clipping was not accepted."""
 
     def __init__(self, message: str, clipped: int = 0) -> None:
         super().__init__(message)
@@ -56,23 +56,23 @@ class ClippingError(InputError):
 
 
 class DependencyMissingError(EdgeTpuError):
-    """An optional dependency is needed and not installed; the message says how to get it."""
+    """An optional dependency is needed but not installed; the message says how to install it."""
 
 
 class DeviceError(EdgeTpuError):
-    """Base of everything that concerns the device and the USB link to it."""
+    """Base class of errors of the device and the USB link to it."""
 
 
 class DeviceNotFoundError(DeviceError):
-    """No Edge TPU, or not the selected one, is on the bus."""
+    """There is no Edge TPU on the bus, or not the selected one."""
 
 
 class DeviceAccessError(DeviceError):
-    """The device is there but the operating system does not let us use it."""
+    """The device is present, but the operating system denies access to it."""
 
 
 class DeviceBusyError(DeviceError):
-    """Another process holds the device."""
+    """Another process uses the device."""
 
 
 class DeviceLostError(DeviceError):
@@ -80,7 +80,7 @@ class DeviceLostError(DeviceError):
 
 
 class FirmwareError(DeviceError):
-    """The firmware image is missing or wrong, or loading it failed."""
+    """The firmware image is missing or invalid, or loading it failed."""
 
 
 class TransferError(DeviceError):
@@ -92,7 +92,7 @@ class TransferTimeoutError(TransferError):
 
 
 class TransferLengthError(TransferError):
-    """More or fewer bytes came than the model's DMA hints promise."""
+    """A transfer had more or fewer bytes than the model's DMA hints announce."""
 
 
 class TransferStallError(TransferError):
@@ -100,8 +100,8 @@ class TransferStallError(TransferError):
 
 
 class ProtocolError(DeviceError):
-    """The device answered something the protocol does not allow here."""
+    """The device sent something that the protocol does not allow at this point."""
 
 
 class ChipFaultError(DeviceError):
-    """The chip reports a fatal error; the message holds its error registers."""
+    """The chip reports a fatal error; the message lists its error registers."""

@@ -1,4 +1,4 @@
-"""What a model takes and gives: tensor specifications and the check of arrays against them."""
+"""Specifications of a model's inputs and outputs, and the check of arrays against them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from edgetpu_driver.errors import InputError
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One input or output of a model, in the TFLite domain.
+    """Name, shape, dtype and quantisation of one input or output of a model, as in TFLite.
 
-    real value = scale * (quantised value - zero_point); scale 0 means not quantised.
+    real value = scale * (quantised value - zero_point); a scale of 0 means that it is not quantised.
     """
 
     name: str
@@ -27,20 +27,20 @@ class TensorSpec:
 
     @property
     def symmetric_steps(self) -> int:
-        """Quantisation steps on either side of zero; 0 for what is not an 8-bit quantised tensor."""
+        """Quantisation steps available on both sides of zero; 0 unless it is an 8-bit quantised tensor."""
         if self.dtype not in (np.uint8, np.int8) or not self.scale > 0:
             return 0
         limits = np.iinfo(self.dtype)
         return int(max(min(limits.max - self.zero_point, self.zero_point - limits.min), 0))
 
     def quantise(self, real: NDArray[Any]) -> NDArray[Any]:
-        """Real values to this tensor's dtype: round half to even, clamp to the dtype's range."""
+        """Quantise real values to this tensor's dtype: round half to even, clamp to the dtype's range."""
         limits = np.iinfo(self.dtype)
         steps = np.rint(np.asarray(real, np.float64) / self.scale + self.zero_point)
         return np.clip(steps, limits.min, limits.max).astype(self.dtype)
 
     def dequantise(self, quantised: NDArray[Any]) -> NDArray[np.float32]:
-        """Values of this tensor's dtype to real values, float32."""
+        """Convert values of this tensor's dtype to real values, float32."""
         return (quantised.astype(np.float32) - np.float32(self.zero_point)) * np.float32(self.scale)
 
     def __str__(self) -> str:
@@ -48,11 +48,11 @@ class TensorSpec:
 
 
 def check_inputs(specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Raise InputError unless arrays holds exactly the named inputs, each of its shape and dtype."""
+    """Raise InputError unless `arrays` has exactly the specified names, each with its shape and dtype."""
     if arrays.keys() != {spec.name for spec in specs}:
         expected = ", ".join(map(str, specs))
-        came = ", ".join(f"'{name}'" for name in arrays) or "none"
-        raise InputError(f"expected the inputs {expected}; got {came}")
+        given = ", ".join(f"'{name}'" for name in arrays) or "none"
+        raise InputError(f"expected the inputs {expected}; got {given}")
     for spec in specs:
         array = arrays[spec.name]
         if array.shape != spec.shape or array.dtype != spec.dtype:

@@ -1,1 +1,1 @@
-"""What a driver can run models on: a USB stick, a virtual stick, or the CPU, behind one protocol."""
+"""Backends run models on a USB stick, a virtual stick or the CPU, behind one protocol."""

@@ -1,1 +1,1 @@
-"""Engines: named arrays in, named arrays out, on the CPU or on a stick."""
+"""Engines run one model each, on the CPU or on a stick: named arrays in, named arrays out."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.errors import (
-    DependencyMissingError,
-    ModelFormatError,
-    ModelNotFoundError,
-    ModelUnsupportedError,
-)
+from edgetpu_driver.engines.litert import LARGEST_SCALE, first_line, make_interpreter, refuse_fatal_scales
+from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec, check_inputs
 from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensor
 from edgetpu_driver.tflite.model_reader import (
@@ -27,29 +21,23 @@ from edgetpu_driver.tflite.model_reader import (
     EDGETPU_CUSTOM_OP,
     Model,
     Operator,
-    Subgraph,
     parse_model,
 )
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
 from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
 
-_LARGEST_SCALE = 1e30
 _SATURATING_MULTIPLIER = 255.0  # of 8-bit outputs; XNNPACK takes less than 256
-_LARGEST_SUM_RATIO = 2**19  # of input scale to output scale, in LiteRT's ADD and SUB kernels
-_GREETING = b"Created TensorFlow Lite XNNPACK delegate"
-_greeting_lock = threading.Lock()
-_greeted = threading.Event()
 
 
 class CpuEngine:
     """A plain graph (x.tflite, not x_edgetpu.tflite) on one CPU thread.
 
-    `run` may be called from any thread: calls are serialised, and other threads run on meanwhile, as LiteRT
+    `run` may be called from any thread: calls are serialised; other threads continue meanwhile, as LiteRT
     releases the GIL. Results are reproducible on one machine.
 
     model: a file, or the bytes of one. Raises ModelNotFoundError, ModelFormatError, ModelUnsupportedError for
-    a graph that LiteRT cannot run, and DependencyMissingError where ai-edge-litert is not installed.
+    a graph that LiteRT cannot run, and DependencyMissingError if ai-edge-litert is not installed.
     """
 
     def __init__(self, model: str | os.PathLike[str] | bytes) -> None:
@@ -57,12 +45,12 @@ class CpuEngine:
         parsed = parse_model(data)
         _refuse_compiled(name, parsed)
         graph = parsed.subgraphs[0]
-        _refuse_fatal_scales(name, graph)
+        refuse_fatal_scales(name, graph)
         self.inputs: tuple[TensorSpec, ...] = graph.input_specs
         self.outputs: tuple[TensorSpec, ...] = graph.output_specs
         self._inputs = [(spec.name, index) for spec, index in zip(self.inputs, graph.inputs, strict=True)]
         self._outputs = [(spec.name, index) for spec, index in zip(self.outputs, graph.outputs, strict=True)]
-        self._interpreter = _make_interpreter(name, data)
+        self._interpreter = make_interpreter(name, data)
         self._lock = threading.Lock()
         self._name, self._data, self._graph = name, data, parsed
         self._tensors = weight_tensors(parsed)
@@ -89,7 +77,7 @@ class CpuEngine:
                     self._interpreter.set_tensor(index, inputs[name])
                 self._interpreter.invoke()
             except (RuntimeError, ValueError) as error:
-                raise ModelUnsupportedError(f"LiteRT cannot run the graph: {_first_line(error)}") from None
+                raise ModelUnsupportedError(f"LiteRT cannot run the graph: {first_line(error)}") from None
             return {name: self._interpreter.get_tensor(index) for name, index in self._outputs}
 
     def close(self) -> None:
@@ -114,8 +102,8 @@ class CpuEngine:
                 if operator is not None:
                     np.minimum(scales, self._saturating_scale(operator), out=scales)
                 data = replace_scales(data, tensor.name, scales)
-                _refuse_fatal_scales(self._name, parse_model(data).subgraphs[0])
-            interpreter = _make_interpreter(self._name, data)
+                refuse_fatal_scales(self._name, parse_model(data).subgraphs[0])
+            interpreter = make_interpreter(self._name, data)
             with self._lock:
                 self._interpreter, self._data = interpreter, data
                 self._version += 1
@@ -127,7 +115,7 @@ class CpuEngine:
         return self._quantisers[tensor.name]
 
     def _rescalable_user(self, tensor: WeightTensor) -> Operator:
-        """What multiplies by a matrix without a bias, whose scale would depend on that of the weights."""
+        """The operator of a matrix without a bias, whose scale would depend on that of the weights."""
         graph = self._graph.subgraphs[0]
         operator = next(
             each
@@ -143,12 +131,12 @@ class CpuEngine:
         return operator
 
     def _saturating_scale(self, operator: Operator) -> np.float32:
-        """The scale of weights from which on any sum but 0 saturates; LiteRT refuses somewhat larger ones."""
+        """The weight scale above which any sum but 0 saturates; LiteRT refuses somewhat larger ones."""
         tensors = self._graph.subgraphs[0].tensors
         source, result = tensors[operator.inputs[0]].spec, tensors[operator.outputs[0]].spec
-        if not source.scale:  # real inputs do not saturate
-            return np.float32(_LARGEST_SCALE)
-        return np.float32(min(_LARGEST_SCALE, _SATURATING_MULTIPLIER * result.scale / source.scale))
+        if not source.scale:  # float inputs do not saturate
+            return np.float32(LARGEST_SCALE)
+        return np.float32(min(LARGEST_SCALE, _SATURATING_MULTIPLIER * result.scale / source.scale))
 
 
 def _load(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes]:
@@ -168,75 +156,3 @@ def _refuse_compiled(name: str, model: Model) -> None:
             f"{name} is compiled for the Edge TPU: run it on the backend 'usb' or 'virtual', or give the CPU "
             f"the graph it was compiled from (the file without '_edgetpu' in its name)"
         )
-
-
-def _refuse_fatal_scales(name: str, graph: Subgraph) -> None:
-    """Refuse what LiteRT would answer by ending the process."""
-    for tensor in graph.tensors:
-        scales = tensor.quantization.scales
-        if np.any((scales < np.finfo(np.float32).tiny) | (scales > _LARGEST_SCALE)):
-            raise ModelUnsupportedError(f"{name}: LiteRT cannot use the scale of '{tensor.name}'")
-    for operator in graph.operators:
-        if operator.name in ("ADD", "SUB"):
-            largest = max((graph.tensors[index].spec.scale for index in operator.inputs), default=0.0)
-            for result in (graph.tensors[index].spec for index in operator.outputs):
-                if result.scale and largest / result.scale >= _LARGEST_SUM_RATIO:
-                    raise ModelUnsupportedError(
-                        f"{name}: the scale {result.scale:g} of {result} is too small for a sum of inputs "
-                        f"with scale {largest:g}"
-                    )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
-
-
-def _make_interpreter(name: str, data: bytes) -> Any:
-    try:
-        from ai_edge_litert.interpreter import Interpreter
-    except ImportError as error:
-        raise DependencyMissingError(
-            f"running models on the CPU needs LiteRT: pip install ai-edge-litert ({error})"
-        ) from None
-    with _without_greeting():
-        try:
-            # The default operator resolver, that is XNNPACK: 2 to 15 times faster than the reference kernels
-            # (gabor_64x64_p4: 0.09 ms, not 1.5 ms), and it rescales sums by one float32 factor, as the Edge
-            # TPU does. The reference kernels' fixed-point factor differs from that by 1 in < 1 % of values.
-            interpreter = Interpreter(model_content=data, num_threads=1)
-        except ValueError as error:
-            raise ModelFormatError(f"{name}: LiteRT refuses the file: {error}") from None
-        try:
-            interpreter.allocate_tensors()
-        except (RuntimeError, ValueError) as error:
-            raise ModelUnsupportedError(
-                f"{name}: LiteRT cannot run the graph: {_first_line(error)}"
-            ) from None
-    return interpreter
-
-
-@contextmanager
-def _without_greeting() -> Iterator[None]:
-    """Keep the line that LiteRT writes to stderr once per process from the user; nothing else is lost."""
-    with _greeting_lock:
-        if _greeted.is_set():
-            yield
-            return
-        try:
-            stderr = os.dup(2)
-        except OSError:  # a process without stderr
-            yield
-            return
-        with tempfile.TemporaryFile() as captured:
-            os.dup2(captured.fileno(), 2)
-            try:
-                yield
-            finally:
-                os.dup2(stderr, 2)
-                os.close(stderr)
-                captured.seek(0)
-                for line in captured:
-                    if _GREETING in line:
-                        _greeted.set()
-                    else:
-                        os.write(2, line)

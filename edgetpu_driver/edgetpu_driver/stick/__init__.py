@@ -1,1 +1,1 @@
-"""One Edge TPU on USB: opened, loaded, run, recovered after faults, closed."""
+"""One Edge TPU on USB: opening it, loading and running models, recovering from faults."""

@@ -1,1 +1,1 @@
-"""Real weights as int8, where a model keeps its weights, and how they lie in its parameters."""
+"""Quantising real weights, locating weights in a compiled model, and the layouts of its parameters."""

@@ -1,8 +1,8 @@
-"""The weights of a plain graph one after the other as parameter bytes, as the virtual packer stores them.
+"""The packed layout of parameters, which the virtual packer uses: the weights of a graph one after another.
 
-The blob holds, operator by operator in the order they run, the weights and then the bias of every CONV_2D,
-DEPTHWISE_CONV_2D and FULLY_CONNECTED, each as it stands in the graph and padded with zeros to 8 bytes;
-constants that operators share are there once. As on the chip, the sign bit of int8 weights is flipped.
+For every CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED, in execution order, the layout has the weights and
+then the bias, each as stored in the graph and padded with zeros to 8 bytes. Constants that operators share
+are stored once. As on the chip, the sign bit of int8 weights is flipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def parameters_of(graph: bytes) -> bytes:
 
 
 def with_parameters(graph: bytes, parameters: bytes) -> bytes:
-    """The same graph with other weights; InputError unless as many bytes come as `parameters_of` gives."""
+    """The graph with these weights; InputError unless they are as many bytes as `parameters_of` gives."""
     expected = len(parameters_of(graph))
     if len(parameters) != expected:
         raise InputError(f"expected {expected} parameter bytes, got {len(parameters)}")
@@ -45,7 +45,7 @@ def with_parameters(graph: bytes, parameters: bytes) -> bytes:
 
 
 def weight_offsets(graph: bytes) -> dict[str, int]:
-    """Where in the parameter bytes each weight tensor begins, by its name."""
+    """The byte offset of each weight tensor in the parameters, by its name."""
     offsets, position = {}, 0
     for tensor in _weight_tensors(graph):
         offsets[tensor.name] = position
@@ -54,14 +54,14 @@ def weight_offsets(graph: bytes) -> dict[str, int]:
 
 
 def _weights(graph: bytearray) -> Iterator[tuple[NDArray[np.uint8], np.uint8]]:
-    """Writable views of the graph's weights, and what to XOR each byte with."""
+    """Writable views of the graph's weights, and the mask to XOR each byte with."""
     for tensor in _weight_tensors(bytes(graph)):
         sign = _SIGN_BIT if tensor.dtype == np.int8 else np.uint8(0)
         yield np.frombuffer(graph, np.uint8, len(tensor.data), tensor.data_offset), sign
 
 
 def _weight_tensors(graph: bytes) -> list[Tensor]:
-    """The constants that count as weights; parsing has checked every offset that the views rely on."""
+    """The weights and biases; parsing has checked every offset that the views rely on."""
     subgraph = parse_model(graph).subgraphs[0]
     by_buffer: dict[int, Tensor] = {}
     for operator in subgraph.operators:

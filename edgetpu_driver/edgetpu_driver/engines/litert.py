@@ -1,0 +1,98 @@
+"""LiteRT interpreters, made quietly and only for graphs that do not end the process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from edgetpu_driver.errors import DependencyMissingError, ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.tflite.model_reader import Subgraph
+
+LARGEST_SCALE = 1e30
+"""Largest scale that LiteRT is given."""
+
+_LARGEST_SUM_RATIO = 2**19  # of input scale to output scale, in LiteRT's ADD and SUB kernels
+_GREETING = b"Created TensorFlow Lite XNNPACK delegate"
+_greeting_lock = threading.Lock()
+_greeted = threading.Event()
+
+
+def refuse_fatal_scales(name: str, graph: Subgraph) -> None:
+    """Raise ModelUnsupportedError for scales that would make LiteRT end the process."""
+    for tensor in graph.tensors:
+        scales = tensor.quantization.scales
+        if np.any((scales < np.finfo(np.float32).tiny) | (scales > LARGEST_SCALE)):
+            raise ModelUnsupportedError(f"{name}: LiteRT cannot use the scale of '{tensor.name}'")
+    for operator in graph.operators:
+        if operator.name in ("ADD", "SUB"):
+            largest = max((graph.tensors[index].spec.scale for index in operator.inputs), default=0.0)
+            for result in (graph.tensors[index].spec for index in operator.outputs):
+                if result.scale and largest / result.scale >= _LARGEST_SUM_RATIO:
+                    raise ModelUnsupportedError(
+                        f"{name}: the scale {result.scale:g} of {result} is too small for a sum of inputs "
+                        f"with scale {largest:g}"
+                    )
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error of LiteRT, which appends a stack trace."""
+    return str(error).partition("\n")[0]
+
+
+def make_interpreter(name: str, data: bytes) -> Any:
+    """Make an interpreter and allocate its tensors. name: of the model, for messages.
+
+    Raises DependencyMissingError, ModelFormatError, ModelUnsupportedError.
+    """
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError as error:
+        raise DependencyMissingError(
+            f"running models on the CPU needs LiteRT: pip install ai-edge-litert ({error})"
+        ) from None
+    with _without_greeting():
+        try:
+            # The default operator resolver uses XNNPACK: 2 to 15 times faster than the reference kernels
+            # (gabor_64x64_p4: 0.09 ms, not 1.5 ms), and it rescales sums by one float32 factor, as the Edge
+            # TPU does. The reference kernels' fixed-point factor differs from that by 1 in < 1 % of values.
+            interpreter = Interpreter(model_content=data, num_threads=1)
+        except ValueError as error:
+            raise ModelFormatError(f"{name}: LiteRT refuses the file: {error}") from None
+        try:
+            interpreter.allocate_tensors()
+        except (RuntimeError, ValueError) as error:
+            raise ModelUnsupportedError(f"{name}: LiteRT cannot run the graph: {first_line(error)}") from None
+    return interpreter
+
+
+@contextmanager
+def _without_greeting() -> Iterator[None]:
+    """Suppress the line that LiteRT writes to stderr once per process, and nothing else."""
+    with _greeting_lock:
+        if _greeted.is_set():
+            yield
+            return
+        try:
+            stderr = os.dup(2)
+        except OSError:  # the process has no stderr
+            yield
+            return
+        with tempfile.TemporaryFile() as captured:
+            os.dup2(captured.fileno(), 2)
+            try:
+                yield
+            finally:
+                os.dup2(stderr, 2)
+                os.close(stderr)
+                captured.seek(0)
+                for line in captured:
+                    if _GREETING in line:
+                        _greeted.set()
+                    else:
+                        os.write(2, line)
