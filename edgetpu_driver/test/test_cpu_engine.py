@@ -156,8 +156,8 @@ def test_only_litert_s_own_log_line_is_suppressed(tmp_path: Path) -> None:
     file.write_bytes(doubling())
     script = (
         "import os, sys\n"
-        "from edgetpu_driver.engines import cpu\n"
-        "with cpu._without_greeting():\n"
+        "from edgetpu_driver.engines import cpu, litert\n"
+        "with litert._without_greeting():\n"
         "    os.write(2, b'a line of somebody else\\n')\n"
         f"cpu.CpuEngine({str(file)!r})\n"
         f"cpu.CpuEngine({str(file)!r})\n"
