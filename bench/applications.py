@@ -19,8 +19,8 @@ from edgetpu_driver import CpuEngine
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EchoStateNetwork, EngineMatrix, PlaceRecognition, RidgeReadout, SpectrumTransform
 from edgetpu_matrix.reservoir.benchmark_series import mackey_glass, narma10
-from edgetpu_matrix.reservoir.echo_state_network import HEADROOM
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace
+from edgetpu_matrix.spectrum.fourier_transform import HEADROOM
 from measured_figures.row import Row
 
 _SIZE = 256
@@ -54,7 +54,6 @@ def _reservoir() -> Iterator[Row]:
         for rescale_rows, directions in ((False, DIRECTIONS), (True, DIRECTIONS), (False, 0), (True, 0)):
             matrix = EngineMatrix(
                 [CpuEngine(dense.build(_SIZE))],
-                headroom=HEADROOM,
                 rescale_rows=rescale_rows,
                 host_directions=directions,
             )
@@ -82,10 +81,10 @@ class _HostPart:
     """The products if the stick answered with zeros only."""
 
     def __init__(self, matrix: Array) -> None:
-        self._common = HostSubspace(matrix)
+        self._host_subspace = HostSubspace(matrix)
 
     def __call__(self, vector: Array) -> Array:
-        return self._common.split(vector).product
+        return self._host_subspace.split(vector).product
 
 
 def _outputs(matrix: EngineMatrix, vector: Array) -> Array:
@@ -170,7 +169,7 @@ def _spectrum() -> Iterator[Row]:
         (True, 4, {"lines between bins": 43.0, "white noise": 33.0}),
     ):
         transform = SpectrumTransform(_SIZE)
-        matrix = EngineMatrix([CpuEngine(dense.build(_SIZE))], rescale_rows=rescale_rows)
+        matrix = EngineMatrix([CpuEngine(dense.build(_SIZE))], headroom=HEADROOM, rescale_rows=rescale_rows)
         matrix.set(transform.matrix())
         for name, reach in reaches.items():
             case = f"{name}{', rescaled rows' if rescale_rows else ''}{', 4 passes' if passes > 1 else ''}"

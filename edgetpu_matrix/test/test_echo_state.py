@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
 from edgetpu_matrix.reservoir.benchmark_series import mackey_glass, narma10
-from edgetpu_matrix.reservoir.echo_state_network import HEADROOM, EchoStateNetwork, spectral_radius
-from edgetpu_matrix.reservoir.host_subspace import HostSubspace
+from edgetpu_matrix.reservoir.echo_state_network import EchoStateNetwork, spectral_radius
+from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS
 from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
 
 Array = NDArray[np.float64]
@@ -36,9 +36,9 @@ def test_the_spectral_radius_is_the_largest_eigenvalue(matrix: Array) -> None:
 
 @pytest.mark.parametrize("radius", [0.5, 0.9, 1.2])
 @pytest.mark.parametrize("size", [10, 256, 300])
-def test_what_is_multiplied_by_has_the_radius_asked_for(eight_bits: Any, size: int, radius: float) -> None:
+def test_the_effective_matrix_gets_the_radius_asked_for(on_cpu: Any, size: int, radius: float) -> None:
     network = EchoStateNetwork(size, spectral_radius=radius, activation="tanh", input_scaling=0, bias=0)
-    effective = eight_bits(network.matrix, headroom=HEADROOM).tiled.effective
+    effective = on_cpu(network.matrix).effective
     network.bind(effective)
     columns = []
     for axis in np.eye(size):
@@ -153,18 +153,16 @@ TASKS: dict[str, tuple[list[tuple[Array, Array]], float, float, dict[str, float]
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_eight_bits_cost_little(eight_bits: Any, name: str) -> None:
+def test_eight_bits_cost_little(on_cpu: Any, name: str) -> None:
     series, exact_reach, factor, arguments = TASKS[name]
     network = EchoStateNetwork(256, **arguments)
     exact = np.mean([error(network, lambda state: network.matrix @ state, each) for each in series])
-    model = eight_bits(network.matrix, headroom=HEADROOM)
-    network.bind(model.tiled.effective)
-    common = HostSubspace(model.tiled.effective)
+    matrix = on_cpu(network.matrix, host_directions=DIRECTIONS)
+    network.bind(matrix.effective)
 
     def multiply(state: Array) -> Array:
-        split = common.split(state)
-        product: Array = model.multiply(split.rest).outputs + split.product
-        return product
+        outputs: Array = matrix.multiply(state).outputs
+        return outputs
 
     quantised = np.mean([error(network, multiply, each) for each in series])
     print(f"{name}: float64 {exact:.4f}, eight bits {quantised:.4f}")

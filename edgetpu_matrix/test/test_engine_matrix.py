@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -28,7 +30,7 @@ def test_a_matrix_of_four_tiles_on_few_or_many_engines(engines: int) -> None:
     matrix.set(random.normal(size=(100, 128)))
     for vector in random.normal(size=(3, 128)):
         product = matrix.multiply(vector)
-        assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.bound).all()
+        assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.errors.bound).all()
 
 
 @pytest.mark.parametrize("rescale_rows", [False, True], ids=["compiled scales", "rescaled rows"])
@@ -38,19 +40,21 @@ def test_rescaled_rows_stay_within_their_bound_too(rescale_rows: bool) -> None:
     matrix.set(weights)
     assert np.abs(matrix.effective / weights - 1)[np.abs(weights) > 1e-3].mean() < 0.05
     product = matrix.multiply(random.normal(size=64))
-    assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.bound).all()
+    assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.errors.bound).all()
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (20, 100)])
 def test_what_vectors_have_in_common_is_not_rounded(shape: tuple[int, int]) -> None:
-    matrix = EngineMatrix([engine(), engine()], headroom=4.0, host_directions=3)
+    matrix = EngineMatrix([engine(), engine()], host_directions=3)
     matrix.set(random.normal(size=shape))
     basis, mean = random.normal(size=(3, shape[1])), random.normal(size=shape[1])
     errors = []
     for _ in range(2 * PERIOD):
         vector = mean + random.normal(size=3) @ basis + 0.01 * random.normal(size=shape[1])
         product = matrix.multiply(vector)
-        assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.bound + 1e-12).all()
+        assert (
+            np.abs(product.outputs - matrix.effective @ product.inputs) <= product.errors.bound + 1e-12
+        ).all()
         errors.append(np.abs(product.outputs - matrix.effective @ vector).max())
     assert max(errors[PERIOD:]) < 0.05 * np.mean(errors[:PERIOD])
 
@@ -60,7 +64,7 @@ def test_vectors_after_an_outlier_are_rounded_no_more_coarsely() -> None:
     vectors[PERIOD - 1] *= 1e6
     errors = []
     for directions in (0, 3):
-        matrix = EngineMatrix([engine()], headroom=4.0, host_directions=directions)
+        matrix = EngineMatrix([engine()], host_directions=directions)
         matrix.set(weights)
         outputs = [matrix.multiply(vector).outputs for vector in vectors]
         errors.append(np.std((outputs - vectors @ matrix.effective.T)[PERIOD:]))
@@ -68,7 +72,7 @@ def test_vectors_after_an_outlier_are_rounded_no_more_coarsely() -> None:
 
 
 def test_none_of_it_is_on_the_host_unless_asked_for_or_for_states() -> None:
-    plain, asked = EngineMatrix([engine()], headroom=4.0, host_directions=0), EngineMatrix([engine()])
+    plain, asked = EngineMatrix([engine()], host_directions=0), EngineMatrix([engine()])
     weights, vectors = random.normal(size=(64, 64)), np.ones((PERIOD + 1, 64))
     for matrix in (plain, asked):
         matrix.set(weights)
@@ -82,7 +86,7 @@ def test_the_graph_of_a_compiled_model_takes_a_matrix(golden: ModelFolder) -> No
     matrix = EngineMatrix([CpuEngine(golden.model("dense_256.tflite"))])
     matrix.set(random.normal(size=(256, 256)))
     product = matrix.multiply(random.normal(size=256))
-    assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.bound).all()
+    assert (np.abs(product.outputs - matrix.effective @ product.inputs) <= product.errors.bound).all()
 
 
 def test_a_spectrum() -> None:
@@ -113,6 +117,28 @@ def test_a_model_that_is_not_dense_is_refused() -> None:
     graph.output(graph.quantize(pixels, np.int8, scale=1.0, zero_point=-128))
     with pytest.raises(ModelUnsupportedError, match="expected a Dense model"):
         EngineMatrix([CpuEngine(graph.build())])
+
+
+@pytest.mark.parametrize(
+    "options", [{"bias": np.full(8, 100_000)}, {"activation": "RELU"}], ids=["a bias", "an activation"]
+)
+def test_a_layer_with_more_than_a_matrix_is_refused(options: dict[str, Any]) -> None:
+    graph = GraphBuilder("more")
+    x = graph.input("x", (1, 8), np.int8, scale=1 / 127, zero_point=0)
+    weights = np.eye(8, dtype=np.int8)
+    graph.output(graph.fully_connected(x, weights, 1 / 127, scale=0.1, zero_point=0, **options))
+    with pytest.raises(ModelUnsupportedError, match="only multiplies by a matrix"):
+        EngineMatrix([CpuEngine(graph.build())])
+
+
+@pytest.mark.parametrize("size", [256, 512])
+def test_gaussian_products_are_as_exact_as_eight_bits_allow(size: int) -> None:
+    repeatable = np.random.default_rng(0)
+    weights, vectors = repeatable.normal(size=(size, size)), repeatable.normal(size=(20, size))
+    matrix = EngineMatrix([engine(size)])
+    matrix.set(weights)
+    errors = [matrix.multiply(vector).outputs - weights @ vector for vector in vectors]
+    assert np.std(errors) < 0.0165 * np.std(vectors @ weights.T)
 
 
 def test_there_must_be_an_engine() -> None:

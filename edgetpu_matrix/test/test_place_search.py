@@ -8,22 +8,21 @@ import numpy as np
 import pytest
 
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
-from edgetpu_matrix.place_recognition.place_search import Place, PlaceSearch, bounds
+from edgetpu_matrix.place_recognition.place_search import HEADROOM, Place, PlaceSearch, bounds
 
 random = np.random.default_rng(3)
 
 
 @pytest.fixture
-def find(eight_bits: Any) -> Any:
+def find(on_cpu: Any) -> Any:
     """Searches a database on Dense models."""
 
     def find(database: PlaceDatabase, embedding: Any, count: int = 1) -> tuple[Place, ...]:
         search, query = PlaceSearch(database), database.unit_vector(embedding)
-        model = eight_bits(search.rows()[0])
-        product, effective = model.multiply(query), model.tiled.effective
+        matrix = on_cpu(search.rows()[0], headroom=HEADROOM)
+        product, effective = matrix.multiply(query), matrix.effective
         limits = bounds(query, product, np.linalg.norm(effective - database.rows, axis=1))
         assert (np.abs(product.outputs - database.rows @ query) <= limits).all()
-        assert model.clipped == 0
         return search.find(query, product, effective, count)
 
     return find

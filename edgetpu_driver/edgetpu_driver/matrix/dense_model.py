@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
+
+import numpy as np
 
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
@@ -54,22 +57,27 @@ class DenseModel:
             raise ModelUnsupportedError(f"expected a Dense model of one layer; {error}") from None
         return cls.of(engine.inputs, engine.outputs, tensor)
 
-    @property
+    def multiplies_like(self, other: DenseModel) -> bool:
+        """Whether plans for this model hold for the other one."""
+        same_tensors = (self.input, self.output) == (other.input, other.output)
+        return same_tensors and np.array_equal(self.tensor.scales, other.tensor.scales)
+
+    @cached_property
     def rows(self) -> int:
         """Number of outputs."""
         return prod(self.output.shape)
 
-    @property
+    @cached_property
     def columns(self) -> int:
         """Number of inputs."""
         return prod(self.input.shape)
 
-    @property
+    @cached_property
     def input_range(self) -> float:
         """Largest input of either sign, in the unit that the model was built with."""
         return self.input.scale * self.input.symmetric_steps
 
-    @property
+    @cached_property
     def output_range(self) -> float:
         """Largest output of either sign, in the unit that the model was built with."""
         return self.output.scale * self.output.symmetric_steps

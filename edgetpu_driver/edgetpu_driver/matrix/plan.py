@@ -21,6 +21,8 @@ from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM, RowGains
 from edgetpu_driver.weights.quantisation import INT8_MAX, WeightQuantiser
 from edgetpu_driver.weights.replacement import WeightRequest
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 @dataclass(frozen=True)
 class PlanOptions:
@@ -108,6 +110,17 @@ class Tile:
         return np.where(corrected > 0, corrected / self.unit, gains)
 
 
+@dataclass(frozen=True)
+class ColumnBlock:
+    """Columns of one tile, and the input scales that vectors of length 1 need there."""
+
+    columns: slice
+    typical_scale: float
+    """For which outputs with the headroom of the plan fill their range."""
+    safe_scale: float
+    """For which no output leaves its range, by the Cauchy-Schwarz inequality."""
+
+
 @dataclass(frozen=True, eq=False)
 class MatrixPlan:
     """A matrix, float [rows, columns], as tiles; row of tiles by row of tiles."""
@@ -125,10 +138,28 @@ class MatrixPlan:
             whole[tile.rows, tile.columns] = tile.effective
         return whole
 
-    @property
-    def column_blocks(self) -> tuple[slice, ...]:
+    def checked_vector(self, vector: ArrayLike) -> NDArray[np.float64]:
+        """A vector as float64 [columns]; InputError for another shape or what float32 does not hold."""
+        values = np.asarray(vector, np.float64)
+        if values.shape != (self.shape[1],):
+            raise InputError(f"expected a vector of {self.shape[1]} values; got shape {list(values.shape)}")
+        if not np.all(np.abs(values) <= _LARGEST):
+            raise InputError("expected a vector of values that are finite as float32; got others")
+        return values
+
+    @cached_property
+    def column_blocks(self) -> tuple[ColumnBlock, ...]:
         """The columns of each tile of the first row of tiles."""
-        return tuple(tile.columns for tile in self.tiles if tile.rows.start == 0)
+        return tuple(self._column_block(tile.columns) for tile in self.tiles if tile.rows.start == 0)
+
+    def _column_block(self, columns: slice) -> ColumnBlock:
+        dense = self.dense
+        unit = dense.input.scale * max(tile.longest for tile in self.tiles if tile.columns == columns)
+        # One step less than the range: an output at its end counts as saturated.
+        safe = unit / (dense.output_range - dense.output.scale)
+        share = self.options.headroom / sqrt(columns.stop - columns.start)
+        typical = share * unit / dense.output_range if share < 1 else safe
+        return ColumnBlock(columns, typical, safe)
 
 
 def make_plan(
@@ -207,7 +238,7 @@ def _normalised(
     """The rows as float32, and what each was divided by to be in its range: [rows], powers of two."""
     if gains is not RowGains.ANY:
         with np.errstate(over="ignore"):
-            return real.astype(np.float32), np.ones(len(real))
+            return real.astype(np.float32, copy=False), np.ones(len(real))
     if not np.isfinite(real).all():
         raise InputError("expected a matrix of finite numbers; got NaN or infinity")
     exponents = np.frexp(np.abs(real).max(axis=1))[1] - 1

@@ -13,7 +13,7 @@ same order, and returns the products. An executor runs the requests wherever its
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.plan import MatrixPlan, Tile
 
 DITHER = 0.25
@@ -54,17 +55,52 @@ Products: TypeAlias = Generator[Requests, Sequence[NDArray[Any]], "ProductBatch"
 
 
 @dataclass(frozen=True, eq=False)
+class RoundingErrors:
+    """What rounding may have added to the product of one vector."""
+
+    plan: MatrixPlan
+    inputs: Array
+    """[columns]: the vector after rounding."""
+    scales: Array
+    """[column blocks]: real value of one input step in the first pass."""
+    passes: int
+
+    @cached_property
+    def sigma(self) -> Array:
+        """[rows]: one standard deviation, from the rounding of outputs and weights."""
+        variance = np.zeros(self.plan.shape[0])
+        for tile, steps in self._output_steps():
+            variance[tile.rows] += (steps**2).sum(axis=1) / 12 / self.passes**2
+            rounded = self.inputs[tile.columns]
+            variance[tile.rows] += tile.rounding_lengths**2 * np.dot(rounded, rounded) / len(rounded)
+        return np.sqrt(variance)
+
+    @cached_property
+    def bound(self) -> Array:
+        """[rows]: most that the rounding of outputs adds, one step of difference between devices included."""
+        bound = np.zeros(self.plan.shape[0])
+        for tile, steps in self._output_steps():
+            bound[tile.rows] += 1.5 * steps.mean(axis=1)  # half a step of rounding, and a step of difference
+        return bound
+
+    def _output_steps(self) -> Iterator[tuple[Tile, Array]]:
+        """Each tile, and the real values of its output steps, [rows, passes]."""
+        dense = self.plan.dense
+        coarseness = (1 + DITHER * _dither(self.passes)) * dense.output.scale / dense.input.scale
+        for tile in self.plan.tiles:
+            step = self.scales[tile.columns.start // dense.columns] * coarseness
+            yield tile, step / tile.gains[:, np.newaxis]
+
+
+@dataclass(frozen=True, eq=False)
 class RealProduct:
     """The matrix times one vector, in real units."""
 
     outputs: Array
     """[rows]"""
-    sigma: Array
-    """[rows]: one standard deviation of what the rounding of outputs and weights adds."""
-    bound: Array
-    """[rows]: most that the rounding of outputs adds, one step of difference between devices included."""
     inputs: Array
     """[columns]: the vector after rounding."""
+    errors: RoundingErrors
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,28 +121,19 @@ class ProductBatch:
     saturated: NDArray[np.int64]
     """[B]: outputs at the end of their range, in the worst pass."""
 
-    def replace(self, which: NDArray[np.bool_], other: ProductBatch) -> None:
-        """Take those vectors from another batch."""
-        for name in ("outputs", "inputs", "scales", "changes", "clipped", "saturated"):
-            getattr(self, name)[which] = getattr(other, name)
-
-    @cached_property
+    @property
     def only(self) -> RealProduct:
         """The product of a batch of one vector."""
-        dense, passes = self.plan.dense, self.changes.shape[1]
-        output_unit = dense.output.scale / dense.input.scale
-        coarseness = 1 + DITHER * _dither(passes)
-        variance, bound = np.zeros((2, self.plan.shape[0]))
-        for tile in self.plan.tiles:
-            block = tile.columns.start // dense.columns
-            step = output_unit * self.scales[0, block] * coarseness
-            steps = step / tile.gains[:, np.newaxis]  # [rows, passes]
-            variance[tile.rows] += (steps**2).sum(axis=1) / 12 / passes**2
-            rounded = self.inputs[0, tile.columns]
-            variance[tile.rows] += tile.rounding_lengths**2 * np.dot(rounded, rounded) / len(rounded)
-            # Half a step of rounding, and the one step by which two implementations may differ.
-            bound[tile.rows] += 1.5 * steps.mean(axis=1)
-        return RealProduct(self.outputs[0], np.sqrt(variance), bound, self.inputs[0])
+        errors = RoundingErrors(self.plan, self.inputs[0], self.scales[0], self.changes.shape[1])
+        return RealProduct(self.outputs[0], self.inputs[0], errors)
+
+    def replace(self, which: NDArray[np.bool_], other: ProductBatch) -> None:
+        """Take those vectors from another batch."""
+        for name in _BY_VECTOR:
+            getattr(self, name)[which] = getattr(other, name)
+
+
+_BY_VECTOR = ("outputs", "inputs", "scales", "changes", "clipped", "saturated")
 
 
 def multiply(plan: MatrixPlan, batch: Array, passes: int = 1, input_scale: float | None = None) -> Products:
@@ -116,17 +143,15 @@ def multiply(plan: MatrixPlan, batch: Array, passes: int = 1, input_scale: float
     counted then. By default it is chosen for every vector. Raises ModelUnsupportedError for a model whose
     outputs are at the end of their range for any input.
     """
-    blocks = plan.column_blocks
     if input_scale is not None:
-        return (
-            yield from _mean_of_passes(plan, batch, np.full((len(batch), len(blocks)), input_scale), passes)
-        )
+        given = np.full((len(batch), len(plan.column_blocks)), input_scale)
+        return (yield from _mean_of_passes(plan, batch, given, passes))
     scales, safe = _fitting_scales(plan, batch)
     products = yield from _mean_of_passes(plan, batch, scales, passes)
     for _ in range(_ATTEMPTS):
-        again = products.saturated > 0
-        if not again.any():
+        if not products.saturated.any():
             return products
+        again = products.saturated > 0
         coarser = products.scales[again] * _COARSER
         # With the safe scale nothing saturates but by the rounding of weights: then it gets coarser still.
         limit = np.where(products.scales[again] < safe[again], safe[again], np.inf)
@@ -137,117 +162,108 @@ def multiply(plan: MatrixPlan, batch: Array, passes: int = 1, input_scale: float
 
 def _fitting_scales(plan: MatrixPlan, batch: Array) -> tuple[Array, Array]:
     """[B, blocks] each: the finest scales that clip no input and no typical output; those that clip none."""
-    dense, blocks = plan.dense, plan.column_blocks
-    fine, safe = np.zeros((2, len(batch), len(blocks)))
-    # One step less than the range: an output at its end counts as saturated.
-    certain_range = dense.output.scale * (dense.output.symmetric_steps - 1)
-    for index, columns in enumerate(blocks):
-        vectors = batch[:, columns]
-        longest = max(tile.longest for tile in plan.tiles if tile.columns == columns)
-        largest_output = longest * np.linalg.norm(vectors, axis=1) * dense.input.scale  # by Cauchy-Schwarz
-        safe[:, index] = largest_output / certain_range
-        share = plan.options.headroom / sqrt(vectors.shape[1])
-        fine[:, index] = share * largest_output / dense.output_range if share < 1 else safe[:, index]
+    fine, safe = np.empty((2, len(batch), len(plan.column_blocks)))
+    for index, block in enumerate(plan.column_blocks):
+        vectors = batch[:, block.columns]
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         largest = np.abs(vectors).max(axis=1)
-        clipping = largest / dense.input.symmetric_steps
-        np.maximum(fine[:, index], clipping, out=fine[:, index])
-        np.maximum(safe[:, index], clipping, out=safe[:, index])
-        fine[largest == 0.0, index] = safe[largest == 0.0, index] = dense.input.scale
+        holding = largest / plan.dense.input.symmetric_steps
+        fine[:, index] = np.maximum(block.typical_scale * lengths, holding)
+        safe[:, index] = np.maximum(block.safe_scale * lengths, holding)
+        if not largest.all():
+            fine[largest == 0.0, index] = safe[largest == 0.0, index] = plan.dense.input.scale
     return fine, safe
 
 
 def _mean_of_passes(plan: MatrixPlan, batch: Array, scales: Array, passes: int) -> Products:
     """Multiply with these input scales, [B, blocks], whatever saturates."""
-    products = _empty(plan, len(batch), scales, passes)
     at_once = max(1, _ROUND // passes)
+    if len(batch) <= at_once:
+        return (yield from _round(plan, batch, scales, passes))
+    parts = []
     for start in range(0, len(batch), at_once):
         part = slice(start, start + at_once)
-        yield from _round(plan, batch[part], _part(products, part))
-    return products
-
-
-def _empty(plan: MatrixPlan, count: int, scales: Array, passes: int) -> ProductBatch:
-    rows, columns = plan.shape
+        parts.append((yield from _round(plan, batch[part], scales[part], passes)))
     return ProductBatch(
-        plan,
-        np.zeros((count, rows)),
-        np.zeros((count, columns)),
-        scales,
-        np.zeros((count, passes)),
-        np.zeros(count, np.int64),
-        np.zeros(count, np.int64),
+        plan, *(np.concatenate([getattr(part, name) for part in parts]) for name in _BY_VECTOR)
     )
 
 
-def _part(products: ProductBatch, part: slice) -> ProductBatch:
-    """Views of some of the vectors."""
-    return ProductBatch(
-        products.plan,
-        products.outputs[part],
-        products.inputs[part],
-        products.scales[part],
-        products.changes[part],
-        products.clipped[part],
-        products.saturated[part],
-    )
-
-
-def _round(
-    plan: MatrixPlan, batch: Array, products: ProductBatch
-) -> Generator[Requests, Sequence[NDArray[Any]], None]:
-    """Fill in the products of some vectors: all their passes on all tiles in one round of requests."""
-    dense, passes = plan.dense, products.changes.shape[1]
-    steps = products.scales * (1 + DITHER * _dither(passes)[:, np.newaxis, np.newaxis])  # [passes, B, blocks]
+def _round(plan: MatrixPlan, batch: Array, scales: Array, passes: int) -> Products:
+    """Multiply some vectors: all their passes on all tiles in one round of requests."""
+    steps = scales[np.newaxis]  # [passes, B, blocks]
+    if passes > 1:
+        steps = steps * (1 + DITHER * _dither(passes)[:, np.newaxis, np.newaxis])
+    inputs, clipped = np.empty(batch.shape), np.zeros(len(batch), np.int64)
     tensors = []
-    for index, columns in enumerate(plan.column_blocks):
-        rounded = _rounded_inputs(batch[:, columns], steps[..., index], dense.input.symmetric_steps, products)
-        products.inputs[:, columns] = (rounded * steps[..., index, np.newaxis]).mean(axis=0)
-        tensor = np.full((passes * len(batch), dense.columns), dense.input.zero_point, dense.input.dtype)
-        tensor[:, : rounded.shape[2]] = rounded.reshape(len(tensor), -1) + dense.input.zero_point
-        tensors.append(tensor.reshape(-1, *dense.input.shape))
+    for index, block in enumerate(plan.column_blocks):
+        step = steps[..., index, np.newaxis]
+        rounded = _rounded_inputs(batch[:, block.columns], step, plan.dense.input.symmetric_steps, clipped)
+        real = rounded * step
+        inputs[:, block.columns] = real[0] if passes == 1 else real.mean(axis=0)
+        tensors.append(_input_tensors(plan.dense, rounded))
     raw = yield [
-        TileRequest(tile, inputs)
+        TileRequest(tile, tensor)
         for tile in plan.tiles
-        for inputs in tensors[tile.columns.start // dense.columns]
+        for tensor in tensors[tile.columns.start // plan.dense.columns]
     ]
-    outputs = _real_outputs(plan, raw, steps, products)
-    for index, each in enumerate(outputs):
-        change = (each - products.outputs) / (index + 1)
-        np.add(products.outputs, change, out=products.outputs)
-        products.changes[:, index] = np.mean(change**2, axis=1)
+    by_pass, saturated = _real_outputs(plan, raw, steps)
+    outputs, changes = np.zeros(by_pass.shape[1:]), np.empty((len(batch), passes))
+    for index, each in enumerate(by_pass):
+        change = (each - outputs) / (index + 1)
+        outputs += change
+        changes[:, index] = np.einsum("ij,ij->i", change, change) / change.shape[1]
+    return ProductBatch(plan, outputs, inputs, scales, changes, clipped, saturated)
 
 
-def _rounded_inputs(vectors: Array, steps: Array, limit: int, products: ProductBatch) -> Array:
-    """Whole input steps of each pass, [passes, B, columns], each with what those of the one before lacked."""
+def _rounded_inputs(vectors: Array, steps: Array, limit: int, clipped: NDArray[np.int64]) -> Array:
+    """Whole input steps of each pass, [passes, B, columns], each with what those of the one before lacked.
+
+    steps: [passes, B, 1]. clipped: [B], to which the values are added that the first pass does not hold.
+    """
     rounded = np.empty((len(steps), *vectors.shape))
-    lacking = np.zeros_like(vectors)
-    for index, each in enumerate(steps):
-        step = each[:, np.newaxis]
-        target = vectors + lacking
-        np.rint(target / step, out=rounded[index])
-        if index == 0:
-            products.clipped[:] += np.count_nonzero(np.abs(rounded[index]) > limit, axis=1)
-        np.clip(rounded[index], -limit, limit, out=rounded[index])
-        lacking = np.clip(target - rounded[index] * step, -step, step)
+    target = vectors
+    for index, step in enumerate(steps):
+        each = np.rint(target / step, out=rounded[index])
+        if max(each.max(), -each.min()) > limit:
+            if index == 0:
+                clipped += np.count_nonzero(np.abs(each) > limit, axis=1)
+            np.clip(each, -limit, limit, out=each)
+        if index < len(steps) - 1:
+            target = vectors + np.clip(target - each * step, -step, step)
     return rounded
 
 
+def _input_tensors(dense: DenseModel, rounded: Array) -> NDArray[Any]:
+    """The model's input tensors for whole steps, [passes, B, columns], one after the other."""
+    vectors = rounded.reshape(-1, rounded.shape[2]) + dense.input.zero_point
+    tensors = vectors.astype(dense.input.dtype)
+    if vectors.shape[1] < dense.columns:
+        tensors = np.full((len(vectors), dense.columns), dense.input.zero_point, dense.input.dtype)
+        tensors[:, : vectors.shape[1]] = vectors
+    return tensors.reshape(-1, *dense.input.shape)
+
+
 def _real_outputs(
-    plan: MatrixPlan, raw: Sequence[NDArray[Any]], steps: Array, products: ProductBatch
-) -> Array:
-    """Sum what the tiles gave, in real units: [passes, B, rows]; counts the outputs that are saturated."""
-    output, count = plan.dense.output, steps.shape[0] * steps.shape[1]
+    plan: MatrixPlan, raw: Sequence[NDArray[Any]], steps: Array
+) -> tuple[Array, NDArray[np.int64]]:
+    """Sum what the tiles gave, in real units: [passes, B, rows]; and count the saturated outputs, [B]."""
+    output, (passes, vectors) = plan.dense.output, steps.shape[:2]
     units = steps * (output.scale / plan.dense.input.scale)
-    real = np.zeros((*steps.shape[:2], plan.shape[0]))
+    real, saturated = np.zeros((passes, vectors, plan.shape[0])), np.zeros(vectors, np.int64)
+    count = passes * vectors
     for index, tile in enumerate(plan.tiles):
+        arrays = raw[index * count : (index + 1) * count]
         rows = tile.rows.stop - tile.rows.start
-        arrays = [array.reshape(-1)[:rows] for array in raw[index * count : (index + 1) * count]]
-        whole = (np.stack(arrays).astype(np.int32) - output.zero_point).reshape(*steps.shape[:2], rows)
-        at_end = np.count_nonzero(np.abs(whole) >= output.symmetric_steps, axis=2).max(axis=0)
-        products.saturated[:] += at_end
-        block = tile.columns.start // plan.dense.columns
-        real[..., tile.rows] += whole * units[..., block, np.newaxis] / tile.gains
-    return real
+        whole = np.array(arrays).reshape(passes, vectors, -1)[..., :rows].astype(np.float64)
+        whole -= output.zero_point
+        if max(whole.max(), -whole.min()) >= output.symmetric_steps:
+            at_end = np.count_nonzero(np.abs(whole) >= output.symmetric_steps, axis=2)
+            saturated += at_end.max(axis=0)
+        whole *= units[..., tile.columns.start // plan.dense.columns, np.newaxis]
+        whole /= tile.gains
+        real[..., tile.rows] += whole
+    return real, saturated
 
 
 def _dither(passes: int) -> Array:

@@ -1,10 +1,12 @@
-"""A real matrix on the driver, for one node: weights of models of its own, multiplied asynchronously."""
+"""A real matrix on a driver elsewhere, for one node: the executor of plans by asynchronous requests."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,27 +17,44 @@ from rclpy.node import Node
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.matrix import products
+from edgetpu_driver.matrix.dense_model import DenseModel, check_tensors
+from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan
+from edgetpu_driver.matrix.products import Products, RealProduct, TileRequest
+from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.weights.replacement import WeightResult
-from edgetpu_matrix.scaling import DenseModel
-from edgetpu_matrix.tiles import RealProduct, Tile, TiledMatrix, TileRequest
+from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 MOST_TILES = 256
-"""Copies of the model that one matrix may take."""
+"""Copies of the model that one matrix may take: a matrix of 4096 x 4096 on dense_256."""
 
 AT_ONCE = 4
-"""Requests under way at a time: a service queues ten, those of all nodes, and loses what comes then."""
+"""Requests in flight at a time. A service queues ten, from all nodes, and loses further ones."""
 
 RETRY_PERIOD = 1.0
-"""Seconds between two looks at whether weights are still to be set."""
+"""Seconds between two checks whether weights are still to be set."""
 
 
 @dataclass(frozen=True)
 class ProductResult:
-    """The product of one request, or why there is none."""
+    """The product of one request, or the error that prevented it."""
 
     product: RealProduct | None = None
     error: EdgeTpuError | None = None
+
+
+class MatrixState(Enum):
+    """What a MatrixClient is doing."""
+
+    LOADING = "waiting for the driver to load the model"
+    PROBING = "asking for the weight scales of the model"
+    IDLE = "waiting for a matrix"
+    SETTING = "setting the weights of the tiles"
+    READY = "ready to multiply"
+    MULTIPLYING = "multiplying"
+    REFUSED = "the model or the matrix was refused"
+    CLOSED = "closed"
 
 
 @dataclass
@@ -44,14 +63,14 @@ class _Copy:
 
     client: ModelClient
     tile: Tile | None = None
-    """Whose weights are in force."""
-    excused: str = ""
-    """The problem that its client has before it has looked for the driver; the first one has found it."""
+    """Whose weights the driver holds for it."""
+    ignored: str = ""
+    """The problem that its client reports until it has looked for the driver; another copy has found it."""
 
     @property
     def problem(self) -> str:
-        """What keeps the model from running; empty when nothing is known to."""
-        return "" if self.client.problem == self.excused else self.client.problem
+        """Why the model cannot run; empty if nothing is known to prevent it."""
+        return "" if self.client.problem == self.ignored else self.client.problem
 
     def holds(self, tile: Tile) -> bool:
         """Whether it is ready to multiply by this tile."""
@@ -59,26 +78,43 @@ class _Copy:
 
 
 @dataclass
+class _Change:
+    """A matrix that is still to be planned."""
+
+    matrix: NDArray[np.floating]
+    rows: set[int] | None
+    """Rows that differ from the planned matrix; None for all."""
+
+
+@dataclass
 class _Product:
-    requests: list[TileRequest]
+    """A product in progress: a round of requests at a time."""
+
+    computation: Products
     done: Callable[[ProductResult], None]
-    begun: int = 0
-    """Requests that were sent."""
+    requests: Sequence[TileRequest]
+    sent: int = 0
+    answered: int = 0
     outputs: dict[int, NDArray[Any]] = field(default_factory=dict)
-    """By the places of the requests."""
-    errors: list[EdgeTpuError] = field(default_factory=list)
+    """By the index of the request."""
+    error: EdgeTpuError | None = None
 
     @property
-    def under_way(self) -> int:
-        """Requests that are not answered yet."""
-        return self.begun - len(self.outputs) - len(self.errors)
+    def in_flight(self) -> int:
+        """Requests without an answer."""
+        return self.sent - self.answered
 
-    @property
-    def next(self) -> TileRequest | None:
-        """The request to send next; None when there is none, or no sense in it."""
-        if self.errors or self.begun == len(self.requests):
-            return None
-        return self.requests[self.begun]
+    def next_round(self) -> RealProduct | None:
+        """Hand over the outputs of a round; the product if that was the last one."""
+        outputs = [self.outputs[index] for index in range(len(self.requests))]
+        try:
+            self.requests = self.computation.send(outputs)
+        except StopIteration as finished:
+            product: RealProduct = finished.value.only
+            return product
+        self.sent = self.answered = 0
+        self.outputs = {}
+        return None
 
 
 class MatrixClient:
@@ -87,9 +123,9 @@ class MatrixClient:
     Whenever the driver lost the models, they are loaded and set again; nothing here ever blocks. All calls
     and callbacks belong to the thread of the node's executor.
 
-    model: what ~/load_model takes. name: what the copies are called there, each with its number behind it.
-    headroom: see `scaling.fit`. passes: see `TiledMatrix.requests`. on_ready: called each time the matrix has
-    come into force.
+    model: what ~/load_model takes. name: what the copies are called there, each followed by its number.
+    headroom: see `matrix.scaling`. passes: repetitions that average out rounding. on_ready: called each time
+    the matrix has been set.
     """
 
     def __init__(
@@ -99,81 +135,135 @@ class MatrixClient:
         *,
         name: str,
         driver: str = "edgetpu",
-        headroom: float | None = None,
+        headroom: float = OUTPUT_HEADROOM,
         rescale_rows: bool = False,
         passes: int = 1,
         on_ready: Callable[[], None] | None = None,
     ) -> None:
         self._node, self._model, self._name, self._driver = node, model, name, driver
-        self._crest, self._rescale_rows, self._passes = headroom, rescale_rows, passes
+        self._options, self._passes = PlanOptions(rescale_rows, headroom=headroom), passes
         self._on_ready = on_ready
+        self.state = MatrixState.LOADING
+        self._dense: DenseModel | None = None
+        self._probed = False
+        """Whether the scales have been asked for since the first copy was loaded."""
+        self._plan: MatrixPlan | None = None
+        self._change: _Change | None = None
         self._matrix: NDArray[np.floating] | None = None
-        self._assigned = False
-        self._stale: set[int] | None = None
-        self._row_scales: NDArray[np.floating] | None = None
-        self._tiled: TiledMatrix | None = None
         self._product: _Product | None = None
+        self._finished: Callable[[], None] | None = None
+        """Tells the caller the result of a product that has just ended."""
         self._refusal = ""
-        self._settling = self._announced = self._pumping = False
+        self._stepping = False
         self._copies: list[_Copy] = []
         self._add_copy()
-        # A device that is gone for a moment is a matter of real time.
+        # Simulated time may stand still; a lost device is a matter of real time.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = node.create_timer(RETRY_PERIOD, self._settle, clock=steady)
+        self._timer = node.create_timer(RETRY_PERIOD, self._step, clock=steady)
 
     @property
     def ready(self) -> bool:
-        """Whether the matrix is in force, as far as known, and no product is under way."""
-        return self._settled() and self._product is None
+        """Whether the matrix is set, as far as known, and no product is in progress."""
+        return self.state is MatrixState.READY and self._next_state() is MatrixState.READY
 
     @property
     def problem(self) -> str:
-        """Why the matrix cannot come into force now; one line, else empty."""
+        """Why the matrix cannot be set at present, in one line; else empty."""
         return self._refusal or next((copy.problem for copy in self._copies if copy.problem), "")
 
     @property
     def effective(self) -> NDArray[np.float64]:
-        """The matrix as it was rounded; empty until the model is known."""
-        return self._tiled.effective if self._tiled is not None else np.zeros((0, 0))
+        """The matrix after rounding; empty until it has been planned for the model."""
+        return self._plan.effective if self._plan is not None else np.zeros((0, 0))
 
     def set_matrix(self, matrix: NDArray[np.floating], changed: Collection[int] | None = None) -> None:
-        """Multiply by this matrix, float [rows, columns], as soon as it is in force.
+        """Multiply by this matrix, float [rows, columns], as soon as it is set.
 
-        changed: the rows that differ from the matrix before; None for all.
+        changed: the rows that differ from the previous matrix; None for all.
         """
-        self._matrix, self._assigned = matrix, False
-        if self._tiled is not None:
+        rows = None if changed is None else set(changed)
+        if self._change is not None:
+            rows = None if rows is None or self._change.rows is None else rows | self._change.rows
+        self._matrix, self._change = matrix, _Change(matrix, rows)
+        if self._dense is not None:
             self._refusal = ""
-        if changed is None:
-            self._stale = None
-        elif self._stale is not None:
-            self._stale |= {*changed}
-        self._settle()
+        self._step()
 
     def multiply(self, vector: ArrayLike, done: Callable[[ProductResult], None]) -> bool:
         """Multiply the matrix by a vector, float [columns]; `done` gets the product or the error, once.
 
-        Returns False, and never calls `done`, when a product is under way or the matrix is not in force.
-        With a driver in the same process `done` is called before this method returns. Raises InputError for
-        what is no vector of finite numbers.
+        Returns False, and never calls `done`, unless the client is `ready`. With a driver in the same process
+        `done` is called before this method returns. Raises InputError for anything but a vector of finite
+        numbers.
         """
-        if not self.ready or self._tiled is None:
+        if not self.ready or self._plan is None:
             return False
-        self._product = _Product(self._tiled.requests(vector, self._passes), done)
-        self._pump()
+        values = self._plan.checked_vector(vector)
+        computation = products.multiply(self._plan, values[np.newaxis], self._passes)
+        self._product = _Product(computation, done, next(computation))
+        self._step()
         return True
 
     def close(self) -> None:
-        """Stop looking for the driver; a product under way ends with an error."""
+        """Stop looking for the driver; a product in progress ends with an error."""
+        if self.state is MatrixState.CLOSED:
+            return
         self._node.destroy_timer(self._timer)
         for copy in self._copies:
             copy.client.close()
+        self.state = MatrixState.CLOSED
 
-    def _settled(self) -> bool:
-        """Whether every tile is in force on a driver that is there."""
-        if not self._assigned or self._tiled is None:
+    def _step(self) -> None:
+        """Act on the present state until nothing more can be done, and make the callbacks that are due."""
+        while not self._stepping and (callback := self._advance()) is not None:
+            callback()
+
+    def _advance(self) -> Callable[[], None] | None:
+        """Enter the state that follows from what is known, and act in it, over and over.
+
+        Returns at the first callback that is due, which may then call this client again, or with None.
+        """
+        actions = {
+            MatrixState.PROBING: self._probe,
+            MatrixState.SETTING: self._set_tiles,
+            MatrixState.MULTIPLYING: self._send_requests,
+        }
+        self._stepping = True
+        try:
+            while True:
+                previous, self.state = self.state, self._next_state()
+                if self._finished is not None:
+                    finished, self._finished = self._finished, None
+                    return finished
+                ready_again = previous not in (MatrixState.READY, MatrixState.MULTIPLYING)
+                if self.state is MatrixState.READY and ready_again and self._on_ready is not None:
+                    return self._on_ready
+                acted = actions[self.state]() if self.state in actions else False
+                if not acted and self._next_state() is self.state:
+                    return None
+        finally:
+            self._stepping = False
+
+    def _next_state(self) -> MatrixState:
+        if self.state is MatrixState.CLOSED:
+            return MatrixState.CLOSED
+        if self._product is not None:
+            return MatrixState.MULTIPLYING
+        if self._refusal:
+            return MatrixState.REFUSED
+        if not self._copies[0].client.ready:
+            return MatrixState.LOADING
+        if not self._probed:
+            return MatrixState.PROBING
+        if self._matrix is None:
+            return MatrixState.IDLE
+        return MatrixState.READY if self._all_set() else MatrixState.SETTING
+
+    def _all_set(self) -> bool:
+        """Whether every tile is set, on a driver that is there."""
+        if self._change is not None or self._plan is None:
             return False
-        tiles = self._tiled.tiles
+        tiles = self._plan.tiles
         return len(tiles) <= len(self._copies) and all(self._copies[tile.index].holds(tile) for tile in tiles)
 
     def _add_copy(self) -> None:
@@ -185,128 +275,136 @@ class MatrixClient:
             driver=self._driver,
             on_ready=functools.partial(self._on_loaded, index),
         )
-        self._copies.append(_Copy(client, excused=client.problem if index else ""))
+        self._copies.append(_Copy(client, ignored=client.problem if index else ""))
 
     def _on_loaded(self, index: int) -> None:
-        """Learn what the model of a tile spans; whatever weights it had may be gone."""
+        """A model has been loaded, perhaps again; whatever weights it had may be gone."""
         copy = self._copies[index]
         copy.tile = None
-        self._announced = False
         if index == 0:
+            self._refusal, self._probed = "", False
             try:
-                dense = DenseModel.of(copy.client.inputs, copy.client.outputs)
+                check_tensors(copy.client.inputs, copy.client.outputs)
             except ModelUnsupportedError as error:
-                self._refusal = f"model '{self._model}': {error}"
-                return
-            self._refusal = ""
-            if self._tiled is None or dense != self._tiled.dense:
-                self._tiled = TiledMatrix(dense, self._crest)
-                self._row_scales, self._stale, self._assigned = None, None, False
-        self._settle()
+                self._refuse(f"model '{self._model}': {error}")
+        self._step()
 
-    def _settle(self) -> None:
-        """Do what is still to be done to have every tile in force; tell when it is."""
-        if self._settling or self._product is not None:
-            return  # the loop below, or the end of the product, looks at everything anyway
-        self._settling = True
+    def _probe(self) -> bool:
+        """Set zeros on the first copy, only to learn from the answer what its weights are worth."""
+        client = self._copies[0].client
+        weights = np.zeros((prod(client.outputs[0].shape), 1), np.float32)
+        client.set_weights(weights, self._on_probed)
+        return False
+
+    def _on_probed(self, result: WeightResult | EdgeTpuError) -> None:
+        copy = self._copies[0]
+        copy.tile = None
+        if isinstance(result, EdgeTpuError):
+            self._on_error(copy, result)
+            return
+        tensor = WeightTensor(
+            "", "FULLY_CONNECTED", result.shape, result.row_scales, is_pure_matmul=result.is_pure_matmul
+        )
         try:
-            while self._send():
-                pass
-        finally:
-            self._settling = False
-        if self._settled() and not self._announced:
-            self._announced = True
-            if self._on_ready is not None:
-                self._on_ready()
+            dense = DenseModel.of(copy.client.inputs, copy.client.outputs, tensor)
+        except ModelUnsupportedError as error:
+            self._refuse(f"model '{self._model}': {error}")
+            return
+        if self._dense is None or not self._dense.multiplies_like(dense):
+            self._dense, self._plan = dense, None
+            if self._matrix is not None:
+                self._change = _Change(self._matrix, None)
+        self._probed = True
+        self._step()
 
-    def _send(self) -> bool:
-        """Send one request for weights, if one is to be sent; whether to look again at once."""
-        if self._tiled is None or self._matrix is None or self._refusal:
+    def _set_tiles(self) -> bool:
+        """Plan a matrix that is new, and send the weights of one tile; whether there may be more to send."""
+        if self._change is not None and not self._make_plan(self._change):
             return False
-        if self._row_scales is None and not self._rescale_rows:
-            client, weights = self._copies[0].client, self._tiled.dense.any_weights
-            return client.set_weights(weights, self._on_row_scales) and not client.busy
-        if not self._assigned:
-            self._assign(self._tiled, self._matrix)
-        if len(self._copies) < len(self._tiled.tiles):
-            loading = sum(not copy.client.ready for copy in self._copies)
-            if loading < AT_ONCE:
-                self._add_copy()
-                return True
-        for tile in self._tiled.tiles[: len(self._copies)]:
+        assert self._plan is not None
+        tiles = self._plan.tiles
+        if len(self._copies) < len(tiles) and sum(not copy.client.ready for copy in self._copies) < AT_ONCE:
+            self._add_copy()
+            return True
+        for tile in tiles[: len(self._copies)]:
             copy = self._copies[tile.index]
             if sum(each.client.busy for each in self._copies) >= AT_ONCE:
                 return False
             if copy.holds(tile) or copy.client.busy:
                 continue
             answered = functools.partial(self._on_weights, copy, tile)
-            if copy.client.set_weights(tile.fitted.weights, answered, rescale_rows=self._rescale_rows):
-                return True
+            rescale_rows = self._options.rescale_rows
+            if copy.client.set_weights(tile.model_weights, answered, rescale_rows=rescale_rows):
+                return copy.holds(tile) or copy.client.busy
         return False
 
-    def _assign(self, tiled: TiledMatrix, matrix: NDArray[np.floating]) -> None:
-        tiled.assign(matrix, self._row_scales, self._stale)
-        self._stale, self._assigned, self._announced = set(), True, False
-        if len(tiled.tiles) > MOST_TILES:
-            self._refusal = (
-                f"expected a matrix of at most {MOST_TILES} tiles of the size of model '{self._model}', "
-                f"{tiled.dense.rows} x {tiled.dense.columns}; got {matrix.shape[0]} x {matrix.shape[1]}"
-            )
-
-    def _on_row_scales(self, result: WeightResult | EdgeTpuError) -> None:
-        if isinstance(result, EdgeTpuError):
-            self._on_refused(self._copies[0], result)
-        else:
-            self._row_scales = result.row_scales
-            self._settle()
+    def _make_plan(self, change: _Change) -> bool:
+        assert self._dense is not None
+        try:
+            plan = make_plan(change.matrix, self._dense, self._options, self._plan, change.rows)
+            if len(plan.tiles) > MOST_TILES:
+                raise InputError(
+                    f"expected a matrix of at most {MOST_TILES} tiles of the size of model '{self._model}', "
+                    f"{self._dense.rows} x {self._dense.columns}; got {plan.shape[0]} x {plan.shape[1]}"
+                )
+        except InputError as error:
+            self._refuse(str(error))
+            return False
+        self._plan, self._change = plan, None
+        return True
 
     def _on_weights(self, copy: _Copy, tile: Tile, result: WeightResult | EdgeTpuError) -> None:
         if isinstance(result, EdgeTpuError):
-            self._on_refused(copy, result)
+            copy.tile = None
+            self._on_error(copy, result)
         else:
             copy.tile = tile
-            self._settle()
+            self._step()
 
-    def _on_refused(self, copy: _Copy, error: EdgeTpuError) -> None:
-        """Try again when the model has been loaded anew, or after a while; what is refused stays so."""
+    def _on_error(self, copy: _Copy, error: EdgeTpuError) -> None:
+        """Give up what would be refused again; other errors are tried again later."""
         if copy.client.ready and isinstance(error, (InputError, ModelUnsupportedError)):
-            self._refusal = str(error)
-            self._node.get_logger().error(f"the matrix cannot be set: {error}")
+            self._refuse(str(error))
 
-    def _pump(self) -> None:
-        """Send what may be sent of the product under way; end it when all is answered."""
+    def _refuse(self, reason: str) -> None:
+        self._refusal = reason
+        self._node.get_logger().error(f"the matrix cannot be set: {reason}")
+
+    def _send_requests(self) -> bool:
+        """Send requests of the product in progress; whether a round or all of it has come to its end."""
         product = self._product
-        if product is None or self._pumping:
-            return  # the loop below looks at everything anyway
-        self._pumping = True
-        while product.under_way < AT_ONCE and (request := product.next) is not None:
-            client = self._copies[request.tile].client
-            if client.busy:
-                break  # with the pass before
-            answered = functools.partial(self._on_answer, product, product.begun)
-            product.begun += 1
-            inputs = {spec.name: request.tensor(spec) for spec in client.inputs}
-            if not client.ready or not client.invoke(inputs, answered):
-                answered(InferenceResult(error=UnavailableError(client.problem)))
-        self._pumping = False
-        if product.under_way or product.next is not None:
-            return
-        self._product = None
-        assert self._tiled is not None
-        if product.errors:
-            product.done(ProductResult(error=product.errors[0]))
-        else:
-            outputs = [product.outputs[place] for place in range(len(product.requests))]
-            product.done(ProductResult(self._tiled.combine(product.requests, outputs)))
-        self._settle()
+        assert product is not None
+        while not product.error and product.in_flight < AT_ONCE and product.sent < len(product.requests):
+            request = product.requests[product.sent]
+            copy = self._copies[request.tile.index]
+            if copy.client.busy:
+                break  # with another request of this round
+            answered = functools.partial(self._on_output, product, product.sent, request)
+            product.sent += 1
+            inputs = {request.tile.dense.input.name: request.inputs}
+            if not copy.holds(request.tile) or not copy.client.invoke(inputs, answered):
+                answered(
+                    InferenceResult(error=UnavailableError(copy.client.problem or "the weights are lost"))
+                )
+        if product.in_flight or (not product.error and product.sent < len(product.requests)):
+            return False
+        try:
+            result = ProductResult(error=product.error) if product.error else None
+            if result is None and (real := product.next_round()) is not None:
+                result = ProductResult(real)
+        except EdgeTpuError as error:
+            result = ProductResult(error=error)
+        if result is not None:
+            self._product = None
+            self._finished = functools.partial(product.done, result)
+        return True
 
-    def _on_answer(self, product: _Product, place: int, result: InferenceResult) -> None:
-        request = product.requests[place]
-        client = self._copies[request.tile].client
+    def _on_output(
+        self, product: _Product, index: int, request: TileRequest, result: InferenceResult
+    ) -> None:
+        product.answered += 1
         if result.error is not None:
-            product.errors.append(result.error)
+            product.error = product.error or result.error
         else:
-            output = client.outputs[0]
-            array = result.outputs[output.name]
-            product.outputs[place] = request.outputs(array, client.inputs[0], output)
-        self._pump()
+            product.outputs[index] = result.outputs[request.tile.dense.output.name]
+        self._step()

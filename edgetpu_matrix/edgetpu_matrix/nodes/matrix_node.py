@@ -19,6 +19,7 @@ from rclpy.subscription import Subscription
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.parameters import Setting, declare
 from edgetpu_matrix.nodes import matrix_parameters as matrix_settings
@@ -101,7 +102,7 @@ class MatrixNode(Node):
             self.client.close()
         super().destroy_node()
 
-    def make_client(self, headroom: float | None = None) -> MatrixClient:
+    def make_client(self, headroom: float = OUTPUT_HEADROOM) -> MatrixClient:
         """Give the matrix a place on the driver; the model's own weights stay as they are."""
         model = self.values["model"]
         matrix_settings.provide_model(model, self.values["model_dir"])

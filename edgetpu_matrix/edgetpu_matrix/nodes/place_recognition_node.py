@@ -20,7 +20,7 @@ from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode, answer
 from edgetpu_matrix.nodes.matrix_parameters import directory_setting
 from edgetpu_matrix.nodes.request_queue import WorkQueue
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
-from edgetpu_matrix.place_recognition.place_search import Place, PlaceSearch
+from edgetpu_matrix.place_recognition.place_search import HEADROOM, Place, PlaceSearch
 from edgetpu_msgs.msg import PlaceMatch
 from edgetpu_msgs.srv import AddPlace, FindPlace, ListPlaces, LoadFile, RemovePlace, SaveFile
 
@@ -80,7 +80,7 @@ class PlaceRecognitionNode(MatrixNode):
         self.create_service(FindPlace, "~/find_place", self._on_find, callback_group=ReentrantCallbackGroup())
         self.create_service(SaveFile, "~/save_places", self._on_save)
         self.create_service(LoadFile, "~/load_places", self._on_load)
-        self.client = self.make_client()
+        self.client = self.make_client(HEADROOM)
         self.subscribe("embedding", self._on_embedding)
 
     def on_ready(self) -> None:

@@ -23,7 +23,7 @@ from edgetpu_matrix.nodes.matrix_client import ProductResult
 from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode, answer
 from edgetpu_matrix.nodes.matrix_parameters import directory_setting
 from edgetpu_matrix.nodes.request_queue import WorkQueue
-from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, HEADROOM, LARGEST_SIZE, EchoStateNetwork
+from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, LARGEST_SIZE, EchoStateNetwork
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split
 from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
 from edgetpu_msgs.msg import Prediction
@@ -132,8 +132,8 @@ class ReservoirNode(MatrixNode):
         self.create_service(SaveFile, "~/save_readout", self._on_save)
         self.create_service(LoadFile, "~/load_readout", self._on_load)
         self.create_service(Trigger, "~/reset", self._on_reset)
-        self._common: HostSubspace | None = None
-        self.client = self.make_client(HEADROOM)
+        self._host_subspace: HostSubspace | None = None
+        self.client = self.make_client()
         self.client.set_matrix(self._network.matrix)
         self.subscribe("signal", self._on_input)
         if not values["horizon"]:
@@ -144,7 +144,7 @@ class ReservoirNode(MatrixNode):
         assert self.client is not None
         self._network.bind(self.client.effective)
         directions = self.values["host_directions"]
-        self._common = HostSubspace(self.client.effective, directions) if directions else None
+        self._host_subspace = HostSubspace(self.client.effective, directions) if directions else None
         self._queue.resume()
 
     def problems(self) -> list[str]:
@@ -191,8 +191,10 @@ class ReservoirNode(MatrixNode):
     def _start(self, _step: _Step) -> bool:
         assert self.client is not None
         state = self._network.state
-        split = self._common.split(state) if self._common else Split(state, np.zeros(len(state)))
-        return self.client.multiply(split.rest, functools.partial(self._on_product, state, split))
+        split = (
+            self._host_subspace.split(state) if self._host_subspace else Split(state, np.zeros(len(state)))
+        )
+        return self.client.multiply(split.residual, functools.partial(self._on_product, state, split))
 
     def _on_product(self, state: NDArray[np.float64], split: Split, result: ProductResult) -> None:
         assert self.client is not None

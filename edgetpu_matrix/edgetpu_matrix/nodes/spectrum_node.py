@@ -18,6 +18,7 @@ from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode
 from edgetpu_matrix.nodes.request_queue import WorkQueue
 from edgetpu_matrix.nodes.signal_messages import SAMPLE_FORMATS
 from edgetpu_matrix.spectrum.fourier_transform import (
+    HEADROOM,
     LARGEST_LENGTH,
     WINDOWS,
     AmplitudeSpectrum,
@@ -77,7 +78,7 @@ class SpectrumNode(MatrixNode):
             raise FatalError(str(error)) from None
         self._queue = WorkQueue[_Work](self._start, WAITING_BLOCKS)
         self._spectra = self.create_publisher(Spectrum, "~/spectrum", QOS_RESULTS)
-        self.client = self.make_client()
+        self.client = self.make_client(HEADROOM)
         self.client.set_matrix(self._transform.matrix())
         if not self.subscribe("signal", self._on_samples).has_header:
             self._blocks.gap = GAP_OF_ARRIVALS

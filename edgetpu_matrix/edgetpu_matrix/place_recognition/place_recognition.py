@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_matrix.engine_matrix import EngineMatrix
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
-from edgetpu_matrix.place_recognition.place_search import Place, PlaceSearch
+from edgetpu_matrix.place_recognition.place_search import HEADROOM, Place, PlaceSearch
 
 
 class PlaceRecognition:
@@ -26,7 +26,7 @@ class PlaceRecognition:
     def __init__(self, engines: Sequence[SwappableEngine], database: PlaceDatabase | None = None) -> None:
         self.database = PlaceDatabase() if database is None else database
         self._search = PlaceSearch(self.database)
-        self._matrix = EngineMatrix(engines)
+        self._matrix = EngineMatrix(engines, headroom=HEADROOM)
 
     def find(self, embedding: ArrayLike, count: int = 1) -> tuple[Place, ...]:
         """Give at most `count` places, best first; none where none is known.

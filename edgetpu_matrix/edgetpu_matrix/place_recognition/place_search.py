@@ -7,8 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.matrix.products import RealProduct
+from edgetpu_driver.matrix.scaling import ALWAYS
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
-from edgetpu_matrix.tiles import RealProduct
+
+HEADROOM = ALWAYS
+"""Of the matrix, see `matrix.scaling`: a query that is like a row has an output far above the RMS of all."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def bounds(
     """
     length = float(np.linalg.norm(product.inputs))
     error = float(np.linalg.norm(product.inputs - query))
-    return row_errors * length + error + product.bound
+    return row_errors * length + error + product.errors.bound
 
 
 def _rank(

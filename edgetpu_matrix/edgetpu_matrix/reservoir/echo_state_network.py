@@ -21,10 +21,6 @@ ACTIVATIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
 
 LARGEST_SIZE = 1024
 
-HEADROOM = 4.0
-"""States know nothing of the random rows: one product in 16 000 is larger than so many times the root mean
-square, and is clipped; a wider range would round all the others more coarsely."""
-
 
 _SQUARINGS = 16
 _LARGEST = float(np.finfo(np.float32).max)

@@ -1,0 +1,165 @@
+"""The matrix client beside a driver in the same process: its products, what it refuses, and its states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+from edgetpu_driver.backends.cpu import CpuBackend
+from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.node_kit import local_drivers
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_matrix import EngineMatrix
+from edgetpu_matrix.nodes.matrix_client import MatrixClient, MatrixState, ProductResult
+
+DRIVER = "/in_this_process"
+random = np.random.default_rng(2)
+
+
+class LocalDriver:
+    """A model host that is called as the driver node of this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.host = ModelHost(CpuBackend(), [folder])
+        self.host.connect()
+        self.load_model = self.host.load
+        self.invoke = self.host.invoke
+        self.set_weights = self.host.set_weights
+
+
+def dense_with(**options: Any) -> bytes:
+    graph = GraphBuilder("more")
+    x = graph.input("x", (1, 8), np.int8, scale=1 / 127, zero_point=0)
+    weights = np.eye(8, dtype=np.int8)
+    graph.output(graph.fully_connected(x, weights, [1 / 127] * 8, scale=0.1, zero_point=0, **options))
+    return graph.build()
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[LocalDriver]:
+    (tmp_path / "dense_64.tflite").write_bytes(dense.build(64))
+    (tmp_path / "biased.tflite").write_bytes(dense_with(bias=np.full(8, 100_000)))
+    (tmp_path / "activated.tflite").write_bytes(dense_with(activation="RELU"))
+    driver = LocalDriver(tmp_path)
+    local_drivers.register(DRIVER, driver)
+    yield driver
+    local_drivers.unregister(DRIVER)
+    driver.host.close()
+
+
+@pytest.fixture
+def make_client(graph: Any, driver: LocalDriver) -> Iterator[Callable[..., MatrixClient]]:  # noqa: ARG001
+    clients = []
+
+    def make(model: str = "dense_64", **options: Any) -> MatrixClient:
+        clients.append(MatrixClient(graph.node, model, name="matrix", driver=DRIVER, **options))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+def product_of(client: MatrixClient, vector: Any) -> ProductResult:
+    results: list[ProductResult] = []
+    assert client.multiply(vector, results.append)
+    (result,) = results  # a driver in this process is called directly
+    return result
+
+
+@pytest.mark.parametrize("rescale_rows", [False, True], ids=["compiled scales", "rescaled rows"])
+def test_its_products_are_those_of_engines_of_this_process(
+    graph: Any, make_client: Any, rescale_rows: bool
+) -> None:
+    matrix = random.normal(size=(100, 150))
+    here = EngineMatrix([CpuEngine(dense.build(64)) for _ in range(6)], rescale_rows=rescale_rows)
+    here.set(matrix)
+    client = make_client(rescale_rows=rescale_rows, passes=2)
+    client.set_matrix(matrix)
+    graph.spin_until(lambda: client.ready)
+    assert np.array_equal(client.effective, here.effective)
+    vectors = [*random.normal(size=(20, 150)), matrix[3]]  # the last one has to be repeated
+    for vector in vectors:
+        there, expected = product_of(client, vector).product, here.multiply(vector, passes=2)
+        assert there is not None
+        assert np.array_equal(there.outputs, expected.outputs)
+        assert np.array_equal(there.inputs, expected.inputs)
+
+
+@pytest.mark.parametrize("model", ["biased", "activated"])
+@pytest.mark.parametrize("rescale_rows", [False, True], ids=["compiled scales", "rescaled rows"])
+def test_a_layer_that_does_more_than_multiply_is_refused(
+    graph: Any, make_client: Any, model: str, rescale_rows: bool
+) -> None:
+    client = make_client(model, rescale_rows=rescale_rows)
+    client.set_matrix(np.eye(4))
+    graph.spin_until(lambda: client.state is MatrixState.REFUSED)
+    assert client.problem.startswith(f"model '{model}': expected a Dense model, which only multiplies")
+    assert not client.multiply(np.ones(4), lambda _: None)
+
+
+def test_it_is_ready_once_a_matrix_is_set(graph: Any, make_client: Any) -> None:
+    states: list[MatrixState] = []
+    client = make_client(on_ready=lambda: states.append(client.state))
+    assert client.state is MatrixState.LOADING
+    graph.spin_until(lambda: client.state is MatrixState.IDLE)
+    assert states == []
+    client.set_matrix(np.eye(3))
+    assert states == [MatrixState.READY]
+    client.set_matrix(2 * np.eye(3))
+    assert states == [MatrixState.READY] * 2
+    product = product_of(client, [1.0, 0.0, -1.0]).product
+    assert product is not None
+    assert product.outputs == pytest.approx([2.0, 0.0, -2.0], abs=0.05)
+
+
+def test_a_product_may_be_asked_for_when_another_is_told(graph: Any, make_client: Any) -> None:
+    client = make_client()
+    client.set_matrix(np.eye(3))
+    graph.spin_until(lambda: client.ready)
+    asked: list[bool] = []
+    client.multiply(np.ones(3), lambda _: asked.append(client.multiply(np.ones(3), lambda _: None)))
+    assert asked == [True]
+
+
+def test_a_matrix_of_too_many_tiles_is_refused_and_a_smaller_one_taken(graph: Any, make_client: Any) -> None:
+    client = make_client()
+    client.set_matrix(np.ones((64 * 257, 1)))
+    graph.spin_until(lambda: client.state is MatrixState.REFUSED)
+    assert client.problem.endswith("64 x 64; got 16448 x 1")
+    client.set_matrix(np.eye(3))
+    assert client.state is MatrixState.READY
+
+
+def test_weights_are_set_again_when_the_driver_has_lost_the_model(
+    graph: Any, make_client: Any, driver: LocalDriver
+) -> None:
+    client = make_client()
+    client.set_matrix(np.eye(3))
+    graph.spin_until(lambda: client.ready)
+    driver.host.unload("matrix/0")
+    assert product_of(client, np.ones(3)).error is not None
+    assert not client.ready
+    graph.spin_until(lambda: client.ready)
+    product = product_of(client, np.ones(3)).product
+    assert product is not None
+    assert product.outputs == pytest.approx(np.ones(3), abs=0.05)
+
+
+def test_a_client_that_is_closed_multiplies_no_more(graph: Any, make_client: Any) -> None:
+    client = make_client()
+    client.set_matrix(np.eye(3))
+    graph.spin_until(lambda: client.ready)
+    client.close()
+    assert client.state is MatrixState.CLOSED
+    assert not client.multiply(np.ones(3), lambda _: None)
