@@ -17,6 +17,7 @@ RUN := tools/run.sh
 
 # make accuracy: all are optional
 ENGINE ?= cpu
+ALGORITHMS ?= $(EYES)
 EYES ?=
 
 # make fuzz: all are optional
@@ -54,8 +55,8 @@ pytest: setup
 bench: setup ## measure the driver; results go to build/bench/results.json
 	@$(RUN) python3 -m bench
 
-accuracy: setup ## measure the perception algorithms; results and a report go to build/accuracy (EYES=, ENGINE=)
-	@$(RUN) python3 -m accuracy --engine "$(ENGINE)" $(EYES)
+accuracy: setup ## measure the perception algorithms; results and a report go to build/accuracy (ALGORITHMS=, ENGINE=)
+	@$(RUN) python3 -m accuracy --engine "$(ENGINE)" $(ALGORITHMS)
 
 fuzz: setup ## feed the parsers with mutated models (INPUTS=, SEED=)
 	@$(RUN) python3 -m fuzz --inputs "$(INPUTS)" $(if $(SEED),--seed "$(SEED)")

@@ -1,7 +1,7 @@
-"""The command line of the accuracy measurements: `python -m accuracy [EYE ..]` at the root of the repository.
+"""The command line of the accuracy measurements: `python -m accuracy [AREA ..]` in the repository root.
 
-An eye, or the stick all of them see with, is a module of this package with `measure(engine, quick)`, which
-gives its rows, and `plots(engine)`, which gives pictures of the results and of the worst cases.
+An area is an algorithm, or the virtual stick. It is a module of this package with `measure(engine, quick)`,
+which returns its rows, and `plots(engine)`, which returns figures of the results and of the worst cases.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from accuracy.recorded_figures import write_record
 from accuracy.report import write_report
 from measured_figures.row import Row, line, write_rows
 
-EYES = ("spot", "flow", "looming", "compass", "pattern", "stick")
+AREAS = ("spot", "flow", "looming", "compass", "pattern", "stick")
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "accuracy"
 EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, write the figures and the report; the exit code is 0 whether or not all are reached."""
+    """Measure, print, and write figures and report; the exit code is 0 even if some limits are missed."""
     parser = argparse.ArgumentParser(prog="python -m accuracy", description=__doc__.partition("\n")[0])
-    parser.add_argument("eyes", nargs="*", metavar="EYE", help=f"of {', '.join(EYES)}; all by default")
+    parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(AREAS)}; all by default")
     parser.add_argument("--engine", choices=("cpu", "virtual"), default="cpu")
-    parser.add_argument("--quick", action="store_true", help="fewer scenes, for a first look")
+    parser.add_argument("--quick", action="store_true", help="fewer scenes")
     parser.add_argument(
-        "--record", action="store_true", help="with --quick on cpu: put the figures on record for the tests"
+        "--record", action="store_true", help="with --quick on cpu: save the figures for the tests"
     )
     parser.add_argument("--output", type=Path, default=OUTPUT, help="default: build/accuracy")
     options = parser.parse_args(arguments)
-    unknown = [eye for eye in options.eyes if eye not in EYES]
+    unknown = [area for area in options.areas if area not in AREAS]
     if unknown:
-        parser.error(f"no eye {', '.join(unknown)}; there are {', '.join(EYES)}")
+        parser.error(f"expected areas of {', '.join(AREAS)}; got {', '.join(unknown)}")
     if options.record and not (options.quick and options.engine == "cpu"):
-        parser.error("--record is for --quick on cpu, which is what the tests repeat")
+        parser.error("--record needs --quick and --engine cpu, as the tests run these")
     rows: list[Row] = []
     pictures: dict[str, object] = {}
     try:
-        for eye in options.eyes or EYES:
-            print(f"[accuracy] measuring {eye} on {options.engine}", file=sys.stderr, flush=True)
-            module = importlib.import_module(f"accuracy.{eye}")
+        for area in options.areas or AREAS:
+            print(f"[accuracy] measuring {area} on {options.engine}", file=sys.stderr, flush=True)
+            module = importlib.import_module(f"accuracy.{area}")
             measured = module.measure(options.engine, options.quick)
             for row in measured:
                 print(line(row), flush=True)
             rows += measured
-            pictures[eye] = module.plots(options.engine)
+            pictures[area] = module.plots(options.engine)
     except KeyboardInterrupt:
         print("[accuracy] interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -45,7 +45,7 @@ DISTORTION = (-0.25, 0.06, 0.001, -0.001)
 """k1 k2 p1 p2 of an ordinary wide lens."""
 
 WALL = 110.0
-"""Width of a wall without texture, deg: wider than any view."""
+"""Width of a wall without texture, deg; wider than any view."""
 
 CLIP, CLIP_ORIENTATION = "compass/max-heromode.mp4", "compass/max-heromode_orientation.csv"
 """A walking camera and its own orientation track: names in testdata."""
@@ -57,26 +57,26 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Turn:
-    """One run: a camera that turns all the way round."""
+    """One run: a full turn of a camera."""
 
     panorama: str
     fov: float
     rate: float
     distortion: tuple[float, ...] = ()
     kept: float = 1.0
-    """Share of the frames that arrive."""
+    """Share of the frames that are not dropped."""
     wall: float = 0.0
-    """Width of a wall without texture half way round, deg."""
+    """Width of a wall without texture at half of the turn, deg."""
 
     @property
     def seed(self) -> int:
-        """The same for the same run."""
+        """Random seed, the same for equal runs."""
         return int(self.fov * 1000 + abs(self.rate)) + sum(map(ord, self.panorama))
 
 
 @dataclass(frozen=True)
 class Track:
-    """What a run gave, frame by frame, deg and deg/s; NaN where the result was not valid."""
+    """Results of a run frame by frame, deg and deg/s; NaN if not valid."""
 
     turn: Turn | None
     true_yaw: Floats
@@ -88,37 +88,37 @@ class Track:
 
     @property
     def yaw_error(self) -> Floats:
-        """Of each valid frame."""
+        """Errors of the valid frames, deg."""
         return _finite(self.yaw - self.true_yaw)
 
     @property
     def rate_error(self) -> Floats:
-        """Of each valid frame that counts."""
+        """Errors of the valid frames that count, deg/s."""
         return _finite((self.rate - self.true_rate)[SETTLED:])
 
     @property
     def rate_rmse(self) -> float:
-        """Per frame."""
+        """Root mean square error per frame, deg/s."""
         return _rms(self.rate_error)
 
     @property
     def mean_rate_rmse(self) -> float:
-        """Of means over five frames."""
+        """Root mean square error of means over five frames, deg/s."""
         return _rms(np.convolve(self.rate_error, np.full(5, 0.2), "valid"))
 
     @property
     def end_error(self) -> float:
-        """Of the yaw when the first view is there again."""
+        """Error of the yaw at the end, when the first view is in view again, deg."""
         return float(abs(self.yaw[-1] - self.true_yaw[-1]))
 
     @property
     def open_error(self) -> float:
-        """Largest error of the yaw on the way, up to where the first view comes back."""
+        """Largest error of the yaw during the turn, deg."""
         return float(np.abs(self.yaw_error).max())
 
 
 def measure(engine: str, quick: bool = False) -> list[Row]:
-    """Rows of the compass protocol; `engine` is "cpu" or "virtual". Without its data a row is left out."""
+    """Rows of the compass protocol; `engine` is "cpu" or "virtual". Rows without their data are omitted."""
     run = open_engine(engine, features.name(), features.build())
     rows = []
     names = available()
@@ -170,7 +170,7 @@ def plots(engine: str = "cpu", quick: bool = False) -> dict[str, Any]:
 
 
 def follow(engine: Engine, turn: Turn) -> Track:
-    """Take one run through the compass."""
+    """Run the compass over one turn."""
     camera, times, stages = _stage(turn)
     compass = VisualCompass(engine, camera)
     results = [compass.update(image, time) for time, (_, image) in zip(times, stages(), strict=True)]
@@ -179,7 +179,7 @@ def follow(engine: Engine, turn: Turn) -> Track:
 
 
 def walking(engine: Engine) -> Track:
-    """Take the walking camera's clip through the compass."""
+    """Run the compass over the clip of a walking camera."""
     with DATA.path(CLIP_ORIENTATION).open() as file:
         table = np.array(
             [[float(cell) for cell in row] for row in itertools.islice(csv.reader(file), 1, None)]
@@ -202,7 +202,7 @@ def walking(engine: Engine) -> Track:
 def _stage(
     turn: Turn,
 ) -> tuple[Pinhole, list[float], Callable[[], Iterator[tuple[float, NDArray[np.uint8]]]]]:
-    """The camera of a run, when its frames are taken, and the frames."""
+    """The camera of a run, the times of its frames, s, and the frames."""
     camera = pinhole(64, 64, turn.fov, turn.distortion)
     random = np.random.default_rng(turn.seed)
     count = round(360.0 / abs(turn.rate) * FRAME_RATE)
@@ -223,7 +223,7 @@ def _stage(
 
 
 def _turn_rows(engine: Engine, turns: Sequence[Turn], label: str, asked: bool) -> list[Row]:
-    """Rows of full turns; `asked`: whether the figures to reach are meant for such scenes."""
+    """Rows of full turns; `asked`: whether they have limits."""
     tracks = [follow(engine, turn) for turn in turns]
     exact = [follow(ExactFeatures(), turn) for turn in turns]
     plain = [_phase_correlation(turn) for turn in turns]
@@ -294,7 +294,7 @@ def _disturbed_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
 
 
 def _wall_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
-    """Rows of turns in which nothing at all is seen for a while."""
+    """Rows of turns past a wall without any texture."""
     case = f"turns past a blank wall {WALL:.0f} deg wide, FOV 75 deg, 30 and 90 deg/s"
     turns = [Turn(name, 75.0, rate, wall=WALL) for name in names for rate in (30.0, -90.0)]
     tracks = [follow(engine, turn) for turn in turns]
@@ -340,7 +340,7 @@ def _walk_rows(engine: Engine) -> list[Row]:
 
 
 def _gabor_rows(engine: str) -> list[Row]:
-    """The models people already have, on one turn."""
+    """Other published models, on one turn."""
     turn = Turn(PANORAMAS[0], 75.0, -30.0)
     rows = []
     for name in GABOR:
@@ -358,7 +358,7 @@ def _gabor_rows(engine: str) -> list[Row]:
 
 
 def _phase_correlation(turn: Turn) -> Track:
-    """OpenCV's phase correlation of successive frames, the shift taken at the middle of the picture."""
+    """OpenCV's phase correlation of successive frames; the shift is that of the picture's middle."""
     camera, times, frames = _stage(turn)
     images = [image.astype(np.float32) for _, image in frames()]
     window = cv2.createHanningWindow((camera.width, camera.height), cv2.CV_32F)

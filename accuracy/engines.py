@@ -1,4 +1,4 @@
-"""Engines to measure on: LiteRT, or the same graph through the whole driver on a virtual stick."""
+"""Engines to measure on: LiteRT, or the same graph on a virtual stick through the whole driver."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from edgetpu_driver.engines.protocol import Engine
 
 
 def open_engine(engine: str, name: str, graph: bytes) -> Engine:
-    """An engine, "cpu" or "virtual", for a plain .tflite graph."""
+    """Open the engine "cpu" or "virtual" for a .tflite graph that is not compiled."""
     if engine == "cpu":
         from edgetpu_driver.engines.cpu import CpuEngine
 

@@ -1,4 +1,4 @@
-"""Accuracy of optical flow: shifts, changes of light, and what must not be taken for a shift."""
+"""Accuracy of optical flow: shifts, changes of light, and pairs of frames without a common shift."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from testdata import GOLDEN
 GABOR = ("gabor_64x64_7k_4o_2s", "gabor_64x64_p4")
 
 HIT = 0.25
-"""Pooled px along each axis."""
+"""Largest error of a hit along each axis, in pooled px."""
 
 CHANGED_LIGHT = scenes.Disturbance(noise=4.0, gain=0.2, offset=20.0)
 
 
 class ExactFeatures:
-    """An engine for the graph of features in float64: nothing is rounded and nothing is clipped."""
+    """The graph of features in float64, without rounding and clipping."""
 
     _WIDE = 1000.0
-    """By so much the steps are larger than the graph's, so that none reaches the end of the range."""
+    """Factor on the steps of the graph, so that none reaches the end of the range."""
 
     def __init__(self) -> None:
         side = scenes.WINDOW
@@ -44,7 +44,7 @@ class ExactFeatures:
         self._band, self._derivatives = features.kernels()
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Features of one image, in steps that are not whole."""
+        """Features of one image, in fractional steps."""
         image = inputs["image"][0, :, :, 0].astype(np.float64)
         band = cv2.filter2D(image, -1, self._band)
         planes = [cv2.filter2D(band, -1, kernel) for kernel in self._derivatives]
@@ -55,7 +55,7 @@ class ExactFeatures:
 
 @dataclass(frozen=True)
 class Errors:
-    """What a run over a set of pairs gave, in pooled px; NaN where the result was not valid."""
+    """Errors over a set of pairs, in pooled px; NaN for results that are not valid."""
 
     true: NDArray[np.float64]
     """[n, 2]"""
@@ -64,22 +64,22 @@ class Errors:
 
     @property
     def valid(self) -> NDArray[np.bool_]:
-        """Of each pair, [n]."""
+        """Validity of each pair, bool [n]."""
         return np.isfinite(self.found[:, 0])
 
     @property
     def error(self) -> NDArray[np.float64]:
-        """Of the valid results: [m, 2]."""
+        """Errors of the valid results: [m, 2]."""
         return (self.found - self.true)[self.valid]
 
     @property
     def rmse(self) -> float:
-        """Of each axis, over the valid results."""
+        """Root mean square error along an axis, over the valid results."""
         return float(np.sqrt(np.mean(np.square(self.error))))
 
     @property
     def gain(self) -> float:
-        """Slope of found over true shifts, over the valid results."""
+        """Slope of measured over true shifts, over the valid results."""
         true = self.true[self.valid]
         return float(np.sum(true * self.found[self.valid]) / np.sum(true * true))
 
@@ -117,7 +117,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
 
 
 def run(flow: OpticalFlow, pairs: Iterable[Pair]) -> Errors:
-    """Each pair through an eye of its own past."""
+    """Measure each pair, without memory of the last pair."""
     true, found, sigma = [], [], []
     for pair in pairs:
         result = _result(flow, pair)
@@ -128,7 +128,7 @@ def run(flow: OpticalFlow, pairs: Iterable[Pair]) -> Errors:
 
 
 def phase_correlation(pairs: Iterable[Pair]) -> Errors:
-    """OpenCV's phase correlation of the raw frames, which has no opinion on its own validity."""
+    """OpenCV's phase correlation of the raw frames; it counts as always valid."""
     true, found = [], []
     for pair in pairs:
         shift, _ = cv2.phaseCorrelate(pair.first.astype(np.float32), pair.second.astype(np.float32))
@@ -192,7 +192,7 @@ def _rejection_rows(
 
 
 def _gabor_rows(engine: str, count: int) -> list[Row]:
-    """The models that people already have; their figures are for information."""
+    """Other published models; their figures are for information."""
     rows = []
     for model in GABOR:
         path = GOLDEN.find(f"models/{model}.tflite")

@@ -1,4 +1,4 @@
-"""Pairs of frames whose shift is known: windows of a photograph, each pixel the average over its area."""
+"""Pairs of frames with a known shift: windows of a photograph, each pixel the average over its area."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ VIEW = 128
 """Side, px, of the part of the photograph that the windows are cut from."""
 
 POOLED = 4
-"""The protocol's unit: shifts are told in blocks of so many px."""
+"""Px to a block, the unit of shifts in the protocol."""
 
 MOST = 4 * POOLED
 """The largest shift of the protocol along an axis, px."""
 
 MORE = ("cell", "clock", "hubble_deep_field", "immunohistochemistry", "microaneurysms", "retina", "text")
-"""Further photographs of skimage.data; the limits of validity were chosen with them, the filters without."""
+"""Further photographs of skimage.data; limits of validity were chosen on them, filters were not."""
 
 Frame = NDArray[np.float64]
 Image = NDArray[np.uint8]
@@ -37,7 +37,7 @@ class Photograph:
     """A square photograph."""
 
     sums: NDArray[np.float64]
-    """Grey levels added up over all texels above and to the left: [side + 1, side + 1]."""
+    """Cumulative sums of grey levels: [side + 1, side + 1]."""
 
     def window(self, x: float, y: float, view: int = VIEW) -> Frame:
         """Frame around a point (x, y) px off the middle, where view x view px show the whole photograph.
@@ -54,7 +54,7 @@ class Photograph:
 
 
 def _interpolated(table: Frame, rows: NDArray[np.floating[Any]]) -> Frame:
-    """Rows of a table at positions between them; sums of even texels grow linearly."""
+    """Rows of a table of sums at fractional positions, by linear interpolation."""
     whole = np.clip(np.floor(rows).astype(int), 0, len(table) - 2)
     part = (rows - whole)[:, np.newaxis]
     between: Frame = table[whole] * (1 - part) + table[whole + 1] * part
@@ -63,7 +63,7 @@ def _interpolated(table: Frame, rows: NDArray[np.floating[Any]]) -> Frame:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two frames and how far the content moved from the first to the second, px."""
+    """Two frames and the motion of the content from the first to the second, px."""
 
     first: Image
     second: Image
@@ -74,17 +74,17 @@ class Pair:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What happens to frames besides motion."""
+    """Changes of frames other than motion."""
 
     noise: float = 0.0
     """Standard deviation of both frames' pixels, grey levels."""
     gain: float = 0.0
-    """The second frame's contrast changes by up to this share ..."""
+    """Largest relative change of the second frame's contrast ..."""
     offset: float = 0.0
-    """... and its brightness by up to so many grey levels."""
+    """... and of its brightness, grey levels."""
 
     def apply(self, first: Frame, second: Frame, random: np.random.Generator) -> tuple[Image, Image]:
-        """Change the frames and round them."""
+        """Apply the changes and round the frames."""
         second = second * random.uniform(1 - self.gain, 1 + self.gain)
         second = second + random.uniform(-self.offset, self.offset)
         return _rounded(first, self.noise, random), _rounded(second, self.noise, random)
@@ -94,7 +94,7 @@ NOTHING = Disturbance()
 
 
 def held_out() -> tuple[str, ...]:
-    """Pictures that nothing was chosen on: panoramas and every 30th frame of a video; none when absent."""
+    """Pictures on which nothing was chosen: panoramas and every 30th frame of a video, if present."""
     return unseen()
 
 
@@ -121,17 +121,17 @@ Draw = Callable[[np.random.Generator], NDArray[np.float64]]
 
 
 def whole(random: np.random.Generator) -> NDArray[np.float64]:
-    """Whole blocks in both axes, up to 4."""
+    """Whole blocks along both axes, up to 4."""
     return POOLED * random.integers(-4, 5, 2).astype(np.float64)
 
 
 def any_shift(random: np.random.Generator) -> NDArray[np.float64]:
-    """Anything in both axes, up to 4 blocks."""
+    """Any shift along both axes, up to 4 blocks."""
     return random.uniform(-MOST, MOST, 2)
 
 
 def small(random: np.random.Generator) -> NDArray[np.float64]:
-    """Anything in both axes, up to 1.5 blocks."""
+    """Any shift along both axes, up to 1.5 blocks."""
     return random.uniform(-1.5 * POOLED, 1.5 * POOLED, 2)
 
 
@@ -172,7 +172,7 @@ def unrelated(names: Sequence[str], count: int, seed: int) -> Iterator[Pair]:
 
 
 def elsewhere(names: Sequence[str], count: int, seed: int) -> Iterator[Pair]:
-    """Windows of one photograph that have nothing in common, seen twice as large; their shift is NaN."""
+    """Windows of one photograph without overlap, at twice the scale; their shift is NaN."""
     random = np.random.default_rng(seed)
     room = VIEW - WINDOW / 2
     for name in names:
@@ -186,7 +186,7 @@ def elsewhere(names: Sequence[str], count: int, seed: int) -> Iterator[Pair]:
 
 
 def textureless(count: int, seed: int) -> Iterator[Pair]:
-    """Even or evenly graded surfaces with noise of 0 to 8 grey levels."""
+    """Uniform surfaces and gradients with noise of 0 to 8 grey levels."""
     random = np.random.default_rng(seed)
     y, x = np.mgrid[:WINDOW, :WINDOW] - (WINDOW - 1) / 2
     for index in range(count):

@@ -1,4 +1,4 @@
-"""Accuracy of time to contact: approaches, what must not be taken for one, and the zones."""
+"""Accuracy of the time to contact: approaches, motions that are none, and the zones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 from measured_figures.row import Row
 
 SETTLED = 10
-"""Frames at the start of an approach that do not count; half of it where nothing approaches."""
+"""Frames at the start of an approach that do not count; half as many if nothing approaches."""
 
 SHORTEST, LONGEST = 0.5, 5.0
 """Times to contact that count, s."""
@@ -32,7 +32,7 @@ OTHER_FRAMES = 40
 
 
 class ExactSlopes:
-    """An engine for the graph in float64: nothing is rounded and nothing is clipped."""
+    """The graph in float64, without rounding and clipping."""
 
     def __init__(self, size: int) -> None:
         self._layout = graph.Layout.of_size(size, size)
@@ -42,7 +42,7 @@ class ExactSlopes:
         self.outputs = (TensorSpec("slopes", shape, np.dtype(np.uint8), 1.0, 128),)
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Slopes of one image, in steps that are not whole."""
+        """Slopes of one image, in fractional steps."""
         image = inputs["image"][0, :, :, 0].astype(np.float64)
         border, stride = self._layout.first, self._layout.stride
         inside = slice(border, -border, stride)
@@ -52,7 +52,7 @@ class ExactSlopes:
 
 @dataclass(frozen=True)
 class Track:
-    """What a run over a clip gave."""
+    """Results over a clip."""
 
     clip: Clip
     results: tuple[LoomingResult, ...]
@@ -65,7 +65,7 @@ class Track:
 
     @property
     def error(self) -> NDArray[np.float64]:
-        """|error| of the time to contact in percent, +inf where none was told."""
+        """|error| of the time to contact in percent, +inf where none was measured."""
         found = np.array([result.ttc for result in self.results])
         error: NDArray[np.float64] = 100 * np.abs(found / self.clip.ttc - 1)
         return np.where(np.isnan(error), np.inf, error)
@@ -81,7 +81,7 @@ class Track:
 
     @property
     def alarms(self) -> NDArray[np.bool_]:
-        """Where an approach is claimed in a clip without one, from frame 5 on."""
+        """Frames with a claimed approach in a clip without one, from frame 5 on."""
         return np.array([r.valid and np.isfinite(r.ttc) for r in self.results])[SETTLED // 2 :]
 
 
@@ -120,7 +120,7 @@ def others(kind: str, names: Sequence[str], repeats: int = 1) -> Iterable[Clip]:
 def measure(engine: str, quick: bool = False) -> list[Row]:
     """All rows; `quick`: a few photographs, once each."""
     names = DEVELOPMENT[:3] if quick else DEVELOPMENT
-    # Called further, not held out: their figures were looked at when limits of the tracker were chosen.
+    # "Further", not "held-out": limits of the tracker were chosen with a view to these figures.
     fresh = () if quick else held_out()
     repeats = 1 if quick else 2
     small = open_engine(engine, graph.name(), graph.build())
@@ -186,7 +186,7 @@ def _alarm_row(kind: str, clips: list[Clip], engine: Engine) -> Row:
 
 
 def _zone_rows(engine: Engine) -> list[Row]:
-    """Zones of still pictures: nothing on flat ones, more for more contrast, 10 grey levels seen."""
+    """Zones of still pictures: 0 on flat ones, larger for more contrast, and above 0 for 10 grey levels."""
     looming = Looming(engine)
 
     def zones(picture: NDArray[Any]) -> NDArray[np.float64]:

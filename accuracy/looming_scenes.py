@@ -1,4 +1,4 @@
-"""Scenes whose time to contact is known: photographs on planes, seen by a moving camera."""
+"""Scenes with a known time to contact: photographs on planes, seen by a moving camera."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_SAMPLES = 6
 
 @dataclass(frozen=True)
 class Panel:
-    """A photograph on a plane z = `distance`, x right, y down; beyond its edges it goes on mirrored."""
+    """A photograph on a plane z = `distance`, x right, y down; it continues mirrored beyond its edges."""
 
     photo: NDArray[np.float32]
     """Grey levels, [H, W]."""
@@ -29,14 +29,14 @@ class Panel:
     texel: float
     """Size of a pixel of the photograph, m."""
     center: tuple[float, float] = (0.0, 0.0)
-    """Where the middle of the photograph is, m."""
+    """Position of the middle of the photograph, m."""
     extent: tuple[float, float] | None = None
-    """Width and height of what is there, m; None: it has no end."""
+    """Width and height of the panel, m; None if unlimited."""
 
 
 @dataclass(frozen=True)
 class Pose:
-    """A camera: where it is and how it is turned (columns: its axes in the world)."""
+    """Position and orientation of a camera (columns: its axes in the world)."""
 
     position: tuple[float, float, float] = (0.0, 0.0, 0.0)
     axes: Vector = field(default_factory=lambda: np.eye(3))
@@ -44,7 +44,7 @@ class Pose:
 
 @dataclass(frozen=True)
 class View:
-    """What a camera of size x size px and a horizontal field of view sees, with its noise."""
+    """A camera of size x size px with a horizontal field of view and noise."""
 
     size: int
     fov: float
@@ -54,7 +54,7 @@ class View:
 
     @property
     def focal_length(self) -> float:
-        """In px."""
+        """Focal length, px."""
         return self.size / 2 / math.tan(self.fov / 2)
 
     def render(
@@ -94,12 +94,12 @@ class View:
 
 
 def rotation(rate: Vector, seconds: float) -> Vector:
-    """Axes of a camera after turning with a rate, rad/s about its x, y and z, for a time."""
+    """Axes of a camera after turning at a rate, rad/s about its x, y and z, for a time, s."""
     return np.asarray(cv2.Rodrigues(np.asarray(rate, np.float64) * seconds)[0], np.float64)
 
 
 def _look_up(panel: Panel, u: NDArray[Any], v: NDArray[Any], spacing: float) -> NDArray[Any]:
-    """Grey levels at positions on a panel, m, that are so many of its texels apart."""
+    """Grey levels at positions on a panel, m; `apart`: their distance in texels."""
     shrink = 2 ** max(math.ceil(math.log2(max(spacing, 1e-9))), 0)
     photo = panel.photo
     if shrink > 1:
@@ -121,12 +121,12 @@ FARTHEST, NEAREST = 4.0, 0.45
 NOISE = 4.0
 
 KINDS = ("receding", "static", "rotation", "lateral")
-"""What is no approach."""
+"""Kinds of clips without an approach."""
 
 
 @dataclass(frozen=True)
 class Clip:
-    """A sequence of frames and when the camera would touch what it shows."""
+    """A sequence of frames with the true times to contact."""
 
     source: str
     frames: NDArray[np.uint8]
@@ -134,24 +134,24 @@ class Clip:
     stamps: Vector
     """s"""
     ttc: Vector
-    """s; +inf where it comes no closer."""
+    """s; +inf without an approach."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """A camera's way through a scene."""
+    """Motion of a camera through a scene."""
 
     view: View
     panels: tuple[Panel, ...]
-    """What is in front first; its distance counts."""
+    """The panels, the one in front first; its distance counts."""
     start: float
     """Position along z, m."""
     velocity: tuple[float, float, float]
     """m/s in the world."""
     turn: Vector = field(default_factory=lambda: np.zeros(3))
-    """Axis times the rate, rad/s; the largest one if it swings."""
+    """Axis times rate, rad/s; the largest rate if it swings."""
     period: float = 0.0
-    """Of the swing, s; 0: the rate is constant."""
+    """Period of the swing, s; 0 for a constant rate."""
 
     def film(self, source: str, frames: int, random: np.random.Generator) -> Clip:
         """Render the clip."""
@@ -179,7 +179,7 @@ def approach(photo: NDArray[np.float32], size: int, random: np.random.Generator)
 
 
 def turning(course: Course, fastest: float, random: np.random.Generator) -> Course:
-    """The same way while turning about any axis with up to so many deg/s; every second one swings."""
+    """The same motion while turning about any axis; every second clip swings."""
     axis = random.normal(size=3)
     rate = math.radians(random.uniform(0.3, 1.0) * fastest)
     period = random.uniform(1.5, 4.0) if random.random() < 0.5 else 0.0
@@ -187,7 +187,7 @@ def turning(course: Course, fastest: float, random: np.random.Generator) -> Cour
 
 
 def with_object(course: Course, photo: NDArray[np.float32], random: np.random.Generator) -> Course:
-    """The same way towards an object before a background.
+    """The same motion towards an object in front of a background.
 
     The object takes 0.3 to 0.6 of the width and of the height of the first frame and is near the focus of
     expansion; the background is 1 to 4 m behind it.
@@ -212,7 +212,7 @@ def with_object(course: Course, photo: NDArray[np.float32], random: np.random.Ge
 
 
 def no_approach(kind: str, course: Course, random: np.random.Generator) -> Course:
-    """Something of KINDS that happens at any distance from 0.6 to 4 m."""
+    """A clip of one of KINDS at a distance of 0.6 to 4 m."""
     start = random.uniform(0.0, FARTHEST - 0.6)
     if kind == "receding":
         x, y, _ = course.velocity

@@ -1,4 +1,4 @@
-"""Cameras that turn inside a panorama: every pixel and every angle is known."""
+"""Cameras that turn inside a panorama, with known angles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testdata import DATA
 Matrix = NDArray[np.float64]
 
 PANORAMAS = ("city", "courtyard", "forest", "interior")
-"""All had a part in the choice of settings."""
+"""Constants of the compass were chosen on all of these."""
 
 PHOTOGRAPHS = (
     "astronaut.png",
@@ -34,7 +34,7 @@ PHOTOGRAPHS = (
     "retina.jpg",
     "rocket.jpg",
 )
-"""They had a part in the choice of settings, too; the last two are largely without texture."""
+"""Constants were chosen on these as well; the last two have little texture."""
 
 SAMPLES = 4
 """Samples per pixel and direction, for images as coarse as the model's input."""
@@ -47,7 +47,7 @@ def pinhole(width: int, height: int, fov: float, distortion: tuple[float, ...] =
 
 
 def orientation(yaw: float, pitch: float = 0.0) -> Matrix:
-    """Of a camera turned by `yaw` deg to the left and then `pitch` deg up; columns are its optical axes."""
+    """Orientation after a turn by `yaw` deg left, then `pitch` deg up; columns are the optical axes."""
     left = cv2.Rodrigues(np.array([0.0, -math.radians(yaw), 0.0]))[0]
     turned: Matrix = left @ cv2.Rodrigues(np.array([math.radians(pitch), 0.0, 0.0]))[0]
     return turned
@@ -60,13 +60,13 @@ def nodding(time: float, rate: float = 2.0, amplitude: float = 3.0) -> float:
 
 
 def available() -> tuple[str, ...]:
-    """Names of the panoramas that are there."""
+    """Names of the panoramas that are present."""
     return tuple(name for name in PANORAMAS if DATA.find(_file(name)))
 
 
 @functools.cache
 def load(name: str) -> Panorama:
-    """A panorama by its name, or a photograph of scikit-image with its mirror image wrapped all round."""
+    """A panorama by name, or a photograph of scikit-image and its mirror image wrapped around."""
     if name in PANORAMAS:
         return Panorama(_read(DATA.path(_file(name))))
     folder = Path(skimage.data.__file__).parent
@@ -75,7 +75,7 @@ def load(name: str) -> Panorama:
 
 
 def walled(name: str, yaw: float, width: float) -> Panorama:
-    """The same with a grey wall, soft at its edges, `width` deg wide around a direction to the left, deg."""
+    """The same with a uniform wall with soft edges, `width` deg wide around a direction, deg to the left."""
     photo = load(name).photo
     columns = photo.shape[1]
     away = np.abs((np.arange(columns) + 0.5 - (0.5 - yaw / 360.0) * columns) % columns)
@@ -85,13 +85,13 @@ def walled(name: str, yaw: float, width: float) -> Panorama:
 
 
 class Panorama:
-    """An equirectangular photograph, uint8 grey, its middle ahead of a camera at rest."""
+    """An equirectangular photograph, uint8 grey; its middle is ahead of a camera at rest."""
 
     def __init__(self, photo: NDArray[np.uint8]) -> None:
         """`photo`: grey, [H, 2 H]."""
         self.photo = photo
         self.height, self.width = photo.shape
-        # One column more on each side, so that interpolation goes round.
+        # One more column on each side for interpolation across the seam.
         self._texels = cv2.copyMakeBorder(photo, 0, 0, 1, 1, cv2.BORDER_WRAP).astype(np.float32)
 
     def look_up(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -125,7 +125,7 @@ class Turntable:
         self._rays = np.dstack([plane, np.ones_like(plane[..., :1])]).astype(np.float32)
 
     def image(self, turned: Matrix, random: np.random.Generator) -> NDArray[np.uint8]:
-        """What the camera sees: each pixel the average over its area, with noise, rounded."""
+        """Image of the camera: each pixel the average over its area, with noise, rounded."""
         fine = self._panorama.look_up(self._rays @ turned.T.astype(np.float32))
         size = (self.camera.width, self.camera.height)
         coarse = cv2.resize(fine, size, interpolation=cv2.INTER_AREA)

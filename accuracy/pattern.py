@@ -33,10 +33,10 @@ CHANGED = Change(shift=1.0, turn=5.0, growth=0.05, gain=0.2, offset=20.0, noise=
 
 
 class ExactResponse:
-    """An engine for the graph of responses in float64: nothing is rounded and nothing is clipped."""
+    """The graph of responses in float64, without rounding and clipping."""
 
     _WIDE = 1000.0
-    """By so much the steps are larger than the graph's, so that none reaches the end of the range."""
+    """Factor on the steps of the graph, so that none reaches the end of the range."""
 
     def __init__(self, search: int, side: int) -> None:
         sizes = (search, search), (side, side)
@@ -48,7 +48,7 @@ class ExactResponse:
         self.weights = np.zeros(pattern.kernel_size(*sizes))
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Responses of one image, in steps that are not whole."""
+        """Responses of one image, in fractional steps."""
         image = inputs["image"][0, :, :, 0].astype(np.float64)
         cells = pattern.cells(image, self._pool)
         height, width = self.outputs[0].shape[1:3]
@@ -56,13 +56,13 @@ class ExactResponse:
         return {"response": response[np.newaxis, :, :, np.newaxis] / self.outputs[0].scale}
 
     def set_weights(self, weights: NDArray[np.float64]) -> None:
-        """Take other weights, [1, h, w, 1]."""
+        """Set the weights, [1, h, w, 1]."""
         self.weights = weights[0, :, :, 0]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a tracker made of one scene."""
+    """Results of a tracker for one scene."""
 
     scene: Scene
     accepted: bool
@@ -72,7 +72,7 @@ class Outcome:
 
     @property
     def error(self) -> float:
-        """Distance from the true place, px; infinite where the result is not valid."""
+        """Distance from the true position, px; infinite if the result is not valid."""
         if self.found is None or not self.found.valid:
             return math.inf
         return math.hypot(self.found.x - self.scene.x, self.found.y - self.scene.y)
@@ -89,7 +89,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
 
 
 def one_of_each(names: Sequence[str]) -> tuple[str, ...]:
-    """Without further frames of a video: what one shows is in the others too."""
+    """The names with only one frame of each video, as the others show the same things."""
     videos: set[Path] = set()
     chosen = []
     for name in names:
@@ -102,7 +102,7 @@ def one_of_each(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def run(tracker: PatternTracker, drawn: Sequence[Scene], *, any_patch: bool = False) -> list[Outcome]:
-    """Every scene through a tracker; `any_patch`: the view is not shown and ambiguous patches are taken."""
+    """Track all scenes; `any_patch`: without showing the view, and accepting ambiguous patches."""
     outcomes = []
     for scene in drawn:
         view = None if any_patch else scene.view
@@ -116,7 +116,7 @@ def run(tracker: PatternTracker, drawn: Sequence[Scene], *, any_patch: bool = Fa
 
 
 def tracker_on(engine: str, search: int, side: int) -> PatternTracker:
-    """A tracker whose model runs on "cpu" or "virtual", or in float64 on "exact"."""
+    """A tracker whose model runs on "cpu", on "virtual", or in float64 ("exact")."""
     sizes = (search, search), (side, side)
     if engine == "exact":
         return PatternTracker(ExactResponse(search, side), template=sizes[1])
@@ -126,7 +126,7 @@ def tracker_on(engine: str, search: int, side: int) -> PatternTracker:
 
 @dataclass(frozen=True)
 class _Case:
-    """The same scenes through the tracker that is measured and through the exact one."""
+    """Outcomes of the same scenes for the measured tracker and for the exact one."""
 
     label: str
     measured: Sequence[Outcome]
@@ -139,7 +139,7 @@ class _Case:
         reach: float | None = None,
         baseline: float | None = None,
     ) -> Row:
-        """A figure of both; a percentage is better when it is higher."""
+        """A row with the figures of both."""
         lower = metric == "rmse"
         return Row(
             "pattern",
@@ -222,7 +222,7 @@ def _within(outcomes: Sequence[Outcome], limit: float) -> float:
 
 
 def _rmse(outcomes: Sequence[Outcome], limit: float) -> float:
-    """Of those within a limit."""
+    """Root mean square error of the outcomes within a limit, px."""
     errors = [outcome.error for outcome in outcomes if outcome.error < limit]
     return float(np.sqrt(np.mean(np.square(errors))))
 
@@ -238,7 +238,7 @@ def _coverage(outcomes: Sequence[Outcome]) -> float:
 
 
 def _golden_rows(count: int) -> list[Row]:
-    """The models that people already have; their figures are for information."""
+    """Other published models; their figures are for information."""
     rows = []
     for side in (8, 16):
         name = f"pattern_64x64_{side}x{side}_1ch"

@@ -1,4 +1,4 @@
-"""Patches of photographs, and images in which their place is known."""
+"""Patches of photographs, and images in which their position is known."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from numpy.typing import NDArray
 from accuracy.photographs import as_pixels, grey_photograph
 
 FARTHEST = 5.0
-"""Most texels of the photograph per px of an image."""
+"""Largest number of texels of the photograph per px of an image."""
 
 Image = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to an image between the one the patch is cut out of and the one it is looked for in.
+    """Changes from the image that the patch is cut out of to the image that is searched.
 
     Every value is the largest deviation of a uniform distribution, but for `noise`.
     """
 
     shift: float = 0.0
-    """Px, along each axis."""
+    """Largest shift along each axis, px."""
     turn: float = 0.0
-    """Degrees."""
+    """Largest rotation, degrees."""
     growth: float = 0.0
-    """Share of the size."""
+    """Largest relative change of scale."""
     gain: float = 0.0
-    """Share of the contrast."""
+    """Largest relative change of contrast."""
     offset: float = 0.0
-    """Grey levels."""
+    """Largest change of brightness, grey levels."""
     noise: float = 0.0
     """Standard deviation of each pixel, grey levels."""
 
@@ -52,7 +52,7 @@ class Scene:
     image: Image
     """The view after the change."""
     x: float
-    """Where the patch's centre is in `image`, px."""
+    """Centre of the patch in `image`, px."""
     y: float
     without: Image
     """An image of another photograph after the same change."""
@@ -63,7 +63,7 @@ class Scene:
 def scenes(
     names: Sequence[str], search: int, side: int, count: int, seed: int, change: Change = NOTHING
 ) -> Iterator[Scene]:
-    """`count` scenes of search x search px, with patches of side x side px, taking photographs in turn."""
+    """`count` scenes of search x search px with patches of side x side px, from each photograph in turn."""
     random = np.random.default_rng([seed, search, side])
     photographs = [_large_enough(grey_photograph(name), search) for name in names]
     for index in range(count):
@@ -87,7 +87,7 @@ def scenes(
 
 @dataclass(frozen=True)
 class _Motion:
-    """Of an image's content about its middle."""
+    """Motion of an image's content about its middle."""
 
     x: float
     y: float
@@ -96,7 +96,7 @@ class _Motion:
     size: float
 
     def move(self, x: float, y: float, search: int) -> tuple[float, float]:
-        """Where a point of the image goes."""
+        """Position of a point after the motion."""
         middle = (search - 1) / 2
         cosine, sine = self.size * math.cos(self.turn), self.size * math.sin(self.turn)
         u, v = x - middle, y - middle
@@ -109,7 +109,7 @@ _STILL = _Motion(0.0, 0.0, 0.0, 1.0)
 def _with_contrast(
     photograph: NDArray[np.float32], search: int, random: np.random.Generator
 ) -> tuple[_View, Image]:
-    """Any view, and its picture, but those whose pixels are all the same."""
+    """A random view and its image; uniform ones are skipped."""
     while True:
         view = _View.anywhere(photograph, search, random)
         picture = as_pixels(view.picture(_STILL))
@@ -118,7 +118,7 @@ def _with_contrast(
 
 
 def _somewhere(picture: Image, side: int, random: np.random.Generator) -> tuple[int, int]:
-    """First column and row of any patch but those whose pixels are all the same."""
+    """First column and row of a random patch; uniform ones are skipped."""
     kernel, first = np.ones((side, side)), (0, 0)
     highest, lowest = cv2.dilate(picture, kernel, anchor=first), cv2.erode(picture, kernel, anchor=first)
     places = len(picture) - side + 1
@@ -130,7 +130,7 @@ def _somewhere(picture: Image, side: int, random: np.random.Generator) -> tuple[
 def _visible(
     change: Change, x: float, y: float, search: int, half: float, random: np.random.Generator
 ) -> tuple[_Motion, float, float]:
-    """A random motion after which a patch at (x, y) is all in the image, and where it is then."""
+    """A random motion that keeps a patch at (x, y) inside the image, and its position afterwards."""
     while True:
         motion = _Motion(
             random.uniform(-change.shift, change.shift),
@@ -157,7 +157,7 @@ class _View:
 
     @classmethod
     def anywhere(cls, photograph: NDArray[np.float32], search: int, random: np.random.Generator) -> _View:
-        """A part of any size, with room for turning it."""
+        """A random part, with room for rotation."""
         height, width = photograph.shape
         largest = min(min(height, width) / _room(search), FARTHEST)
         pitch = math.exp(random.uniform(0.0, math.log(largest))) if largest > 1 else 1.0
@@ -167,7 +167,7 @@ class _View:
         return cls(photograph, search, pitch, x, y)
 
     def picture(self, motion: _Motion) -> NDArray[np.float32]:
-        """Grey levels with the content moved; each pixel is the average of samples all over its area."""
+        """Grey levels after the motion; each pixel is the average over its area."""
         samples = 2 * math.ceil(self.pitch)
         scale = self.pitch / motion.size
         cosine, sine = scale * math.cos(motion.turn), scale * math.sin(motion.turn)
@@ -189,7 +189,7 @@ class _View:
 
 
 def _room(search: int) -> float:
-    """Side of what an image turned by up to 5 degrees may show, px."""
+    """Side of the part that an image rotated by up to 5 degrees may show, px."""
     return 1.25 * search
 
 
@@ -201,7 +201,7 @@ def _large_enough(photograph: NDArray[np.float32], search: int) -> NDArray[np.fl
 def _with_copy(
     image: NDArray[np.float32], patch: Image, x: float, y: float, random: np.random.Generator
 ) -> NDArray[np.float32]:
-    """The image with the patch at another place, clear of the first one."""
+    """The image with a second copy of the patch that does not overlap the first."""
     side = len(patch)
     while True:
         column, row = random.integers(0, len(image) - side + 1, 2)

@@ -25,14 +25,14 @@ DEVELOPMENT = (
     "page",
     "rocket",
 )
-"""Names in skimage.data: what settings were chosen on."""
+"""Names in skimage.data; constants of the algorithms were chosen on these."""
 
 HELD_OUT = ("cell", "clock", "hubble_deep_field", "immunohistochemistry", "text")
-"""Further names in skimage.data."""
+"""Names in skimage.data on which no constants were chosen, unless a protocol says so."""
 
 
 def held_out() -> tuple[str, ...]:
-    """Pictures for a second opinion: HELD_OUT, the panoramas, and every 30th frame of a video."""
+    """Further pictures: HELD_OUT, the panoramas, and every 30th frame of a video."""
     return HELD_OUT + unseen()
 
 
@@ -69,7 +69,7 @@ def color_photograph(name: str) -> NDArray[np.uint8]:
 
 
 def as_pixels(picture: NDArray[Any]) -> NDArray[np.uint8]:
-    """What a camera with eight bits makes of a picture: rounded and clipped."""
+    """Round and clip grey levels or colours to uint8, like a camera."""
     pixels: NDArray[np.uint8] = np.clip(np.rint(picture), 0, 255).astype(np.uint8)
     return pixels
 

@@ -1,4 +1,4 @@
-"""The pictures of the README: what each eye shows of a photograph in front of a moving camera."""
+"""Draw the pictures of the README: the debug image of each node, for a photograph and a moving camera."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Image = NDArray[np.uint8]
 
 
 class Wall:
-    """A photograph, 1.6 m high, on a wall one metre in front of a camera at rest; it goes on mirrored."""
+    """A photograph, 1.6 m high, on a wall 1 m in front of the camera; it continues mirrored."""
 
     def __init__(self, photograph: str) -> None:
         self._photo = color_photograph(photograph)
         self._random = np.random.default_rng(1)
 
     def seen(self, turned: float = 0.0, moved: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Image:
-        """From a camera turned to the left, rad, and moved right, down and ahead, m."""
+        """Image of a camera turned left, rad, and moved right, down and ahead, m."""
         rows, columns = self._photo.shape[:2]
         texel = 1.6 / rows
         lens = np.array([[FOCAL_LENGTH, 0, CAMERA.cx], [0, FOCAL_LENGTH, CAMERA.cy], [0, 0, 1]])
@@ -60,7 +60,7 @@ class Wall:
 
 
 def spot() -> Image:
-    """A red disc that moves in a circle before half-bright coffee."""
+    """A red disc that moves in a circle in front of a coffee cup at half brightness."""
     tracker, trail, wall = SpotTracker(color="red"), deque[tuple[float, float]](maxlen=30), Wall("coffee")
     for frame in range(40):
         image = as_pixels(wall.seen() * 0.5)
@@ -74,38 +74,38 @@ def spot() -> Image:
 
 def looming() -> Image:
     """A brick wall one metre away, approached at 0.5 m/s for 0.8 s: contact is 1.2 s away."""
-    eye, wall = Looming(), Wall("brick")
+    algorithm, wall = Looming(), Wall("brick")
     for frame in range(25):
         image = wall.seen(moved=(0.0, 0.0, 0.5 * frame / RATE))
-        result = eye.update(image, frame / RATE)
+        result = algorithm.update(image, frame / RATE)
     return looming_picture(image, result)
 
 
 def flow() -> Image:
     """A camera that moves to the left and down past a coin collection."""
-    eye, wall = OpticalFlow(), Wall("coins")
+    algorithm, wall = OpticalFlow(), Wall("coins")
     for frame in range(6):
         image = wall.seen(moved=(-0.016 * frame, 0.009 * frame, 0.0))
-        result = eye.update(image, frame / RATE)
-    return flow_picture(image, result, eye.surface)
+        result = algorithm.update(image, frame / RATE)
+    return flow_picture(image, result, algorithm.surface)
 
 
 def compass() -> Image:
     """A camera that turns to the left before a launch pad."""
-    eye, wall = VisualCompass(camera=CAMERA), Wall("rocket")
+    algorithm, wall = VisualCompass(camera=CAMERA), Wall("rocket")
     for frame in range(25):
         image = wall.seen(turned=math.radians(20.0) * frame / RATE)
-        result = eye.update(image, frame / RATE)
+        result = algorithm.update(image, frame / RATE)
     return heading_picture(image, result)
 
 
 def pattern() -> Image:
-    """An astronaut's badge, taken from a view from another place."""
-    eye, wall = PatternTracker(), Wall("astronaut")
+    """An astronaut's badge, cut out of a view from another position."""
+    algorithm, wall = PatternTracker(), Wall("astronaut")
     first = wall.seen(moved=(0.0, 0.15, 0.0))
-    eye.set_template(first[156:216, 44:124], view=first)
+    algorithm.set_template(first[156:216, 44:124], view=first)
     image = wall.seen(moved=(-0.2, 0.1, 0.0))
-    return match_picture(image, eye.update(image, 0.0))
+    return match_picture(image, algorithm.update(image, 0.0))
 
 
 PICTURES: dict[str, Callable[[], Image]] = {

@@ -1,6 +1,6 @@
-"""The figures of a quick run that are on record, so that a test notices when one gets worse.
+"""Recorded figures of a quick run, against which a test compares new ones.
 
-Only those that something is asked of: others may hang on a single scene.
+Only figures with a limit are recorded; others may depend on a single scene.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from measured_figures.row import Row
 PATH = Path(__file__).with_name("recorded_figures.json")
 
 PERCENT_MARGIN = 3.0
-"""By how many points a percentage may be worse: with few scenes to a figure, one of them may tip over."""
+"""How many percentage points a percentage may be worse, as one of few scenes may change."""
 
 RELATIVE_MARGIN = 0.1
-"""By how much of itself any other figure may be worse ..."""
+"""How much worse any other figure may be, relative to itself ..."""
 
 SHARE_OF_REACH = 0.05
-"""... or by how much of what is asked: processors add up floats in different orders."""
+"""... or relative to its limit: processors add floats in different orders."""
 
 Record = dict[str, dict[str, float]]
 
 
 def read_record() -> Record:
-    """The figures on record, by eye and by "case, metric"."""
+    """The recorded figures, by area and by "case, metric"."""
     found: Record = json.loads(PATH.read_text())
     return found
 
 
 def write_record(rows: Iterable[Row]) -> None:
-    """Put the figures on record, in place of all those of the same eyes."""
+    """Record the figures, replacing those of the same areas."""
     record = read_record() if PATH.exists() else {}
     rows = list(rows)
     record |= {row.area: {} for row in rows}
@@ -42,7 +42,7 @@ def write_record(rows: Iterable[Row]) -> None:
 
 
 def regressions(rows: Iterable[Row], record: Mapping[str, float]) -> list[str]:
-    """What is worse than on record by more than the margin, or on one side only: a line for each."""
+    """Figures that are worse than recorded by more than the margin, new or missing: a line for each."""
     values = _asked(rows)
     found = [f"{name}: not measured any more" for name in record.keys() - values.keys()]
     for name, row in values.items():
@@ -54,7 +54,7 @@ def regressions(rows: Iterable[Row], record: Mapping[str, float]) -> list[str]:
 
 
 def _margin(row: Row, recorded: float) -> float:
-    """By how much a figure may be worse than the recorded one."""
+    """How much worse a figure may be than the recorded one."""
     assert row.reach is not None
     if row.unit == "%":
         return PERCENT_MARGIN

@@ -18,7 +18,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class Section:
-    """One eye in the report."""
+    """One area in the report."""
 
     name: str
     rows: tuple[Row, ...]
@@ -27,24 +27,24 @@ class Section:
 
     @property
     def reached(self) -> int:
-        """Figures that are as good as asked."""
+        """Number of figures within their limit."""
         return sum(row.reached for row in self.rows if row.reach is not None)
 
     @property
     def asked(self) -> int:
-        """Figures with something to reach."""
+        """Number of figures with a limit."""
         return sum(row.reach is not None for row in self.rows)
 
 
 def write_report(path: Path, rows: Sequence[Row], pictures: Mapping[str, Any], engine: str) -> None:
-    """Write the page; `pictures` are matplotlib figures by title, for each eye."""
+    """Write the page; `pictures`: for each area, matplotlib figures by title."""
     sections = [
         Section(
-            eye,
-            tuple(row for row in rows if row.area == eye),
+            area,
+            tuple(row for row in rows if row.area == area),
             tuple((title, _data_url(figure)) for title, figure in figures.items()),
         )
-        for eye, figures in pictures.items()
+        for area, figures in pictures.items()
     ]
     loader = jinja2.FileSystemLoader(TEMPLATES)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)

@@ -1,4 +1,4 @@
-"""Accuracy of the spot tracker: discs, smooth spots, colours on photographs, and what is no spot."""
+"""Accuracy of the spot tracker: discs, smooth spots, colours on photographs, and images without a spot."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from measured_figures.row import Row
 from testdata import GOLDEN
 
 COLORFUL = ("colorwheel", "microaneurysms", "retina")
-"""More of skimage.data, the hardest there is for colours: a wheel of all of them, and red all over."""
+"""The hardest photographs of skimage.data for colours: a wheel of all of them, and two red ones."""
 
 HELD_OUT = ("motorcycle_left.png", "motorcycle_right.png")
-"""Files of skimage.data. The settings were chosen with all the other photographs in view."""
+"""Files of skimage.data. Constants were chosen with a view to all other photographs."""
 
 SPOT_FRAMES = range(115, 250, 30)
 """Of the video, between those that photographs.held_out gives."""
 
 CAMERA_PX = (SIDE - 1) / 2
-"""Pixels for one unit of a result's position."""
+"""Px to one unit of a result's position."""
 
 SURE = 0.5
-"""A confidence that is not low."""
+"""Confidence from which on a result counts as certain."""
 
 
 class ExactEvidence:
-    """An engine for the graph of a bright or a coloured spot in float64, without any rounding."""
+    """The graph of a bright or a coloured spot in float64, without rounding."""
 
     def __init__(self, color: str | None = None) -> None:
         channels = 1 if color is None else 3
@@ -65,7 +65,7 @@ class ExactEvidence:
 
 @dataclass(frozen=True)
 class Errors:
-    """What a run over a set of scenes gave, in px; NaN where the result was not valid."""
+    """Errors over a set of scenes, in px; NaN for results that are not valid."""
 
     error: NDArray[np.float64]
     """[n, 2]"""
@@ -75,12 +75,12 @@ class Errors:
 
     @property
     def valid(self) -> NDArray[np.bool_]:
-        """Of each scene, [n]."""
+        """Validity of each scene, bool [n]."""
         return np.isfinite(self.error[:, 0])
 
     @property
     def rmse(self) -> float:
-        """Of the distance, over the valid results."""
+        """Root mean square of the distance, over the valid results."""
         return float(np.sqrt(np.mean(np.sum(np.square(self.error[self.valid]), axis=1))))
 
     @property
@@ -94,12 +94,12 @@ class Errors:
         return 100.0 * float(np.mean(np.abs(self.error) <= self.sigma, where=self.valid[:, np.newaxis]))
 
     def hits(self, distance: float) -> NDArray[np.bool_]:
-        """Which scenes are valid and right to so many px, [n]."""
+        """Scenes with a valid result within a distance, px: bool [n]."""
         hits: NDArray[np.bool_] = np.hypot(*self.error.T) <= distance
         return hits
 
     def and_(self, other: Errors) -> Errors:
-        """Both runs."""
+        """The errors of both runs."""
         return Errors(
             np.concatenate([self.error, other.error]),
             np.concatenate([self.sigma, other.sigma]),
@@ -180,10 +180,10 @@ def _plain_rows(tracker: SpotTracker, exact: SpotTracker, count: int) -> list[Ro
 def _odd_rows(tracker: SpotTracker, exact: SpotTracker, count: int) -> list[Row]:
     empty = list(scenes.nothing(count, 8))
     bright = np.array([scene.source == "white" for scene in empty])
-    refused, bound = (~run(eye, empty).valid for eye in (tracker, exact))
+    refused, bound = (~run(each, empty).valid for each in (tracker, exact))
     outside = list(scenes.cut(count, 9))
     found, exactly = run(tracker, outside), run(exact, outside)
-    # The axis that leaves the picture is the one with the larger sigma.
+    # The axis across the border is the one with the larger sigma.
     across = np.arange(len(outside)), np.array([_cut_axis(scene) for scene in outside])
     covered, covered_bound = (
         100.0 * float(np.mean((np.abs(errors.error) <= errors.sigma)[across])) for errors in (found, exactly)
@@ -210,7 +210,7 @@ def _cut_axis(scene: Scene) -> int:
 
 
 def _steady(tracker: SpotTracker, count: int) -> float:
-    """Percentage of pictures with two spots where the one seen before is found, to 0.5 px."""
+    """Percentage of pictures with two spots in which the earlier one is found to 0.5 px."""
     held: list[bool] = []
     for alone, both in scenes.pairs(count, 10):
         tracker.update(alone.image)
@@ -250,12 +250,12 @@ def _color_rows(name: str, contrast: float, found: Errors, bound: Errors) -> lis
 
 
 def _right_or_unsure(errors: Errors) -> float:
-    """Percentage of scenes that are right to 0.3 px or have a low confidence."""
+    """Percentage of scenes with an error below 0.3 px or a low confidence."""
     return _share(errors.hits(0.3) | (errors.confidence < SURE))
 
 
 def _known_rows(engine: str, count: int) -> list[Row]:
-    """The model that people already have; a hot pixel brighter than the spot is all that it sees."""
+    """Another published model; it sees only hot pixels that are brighter than the spot."""
     path = GOLDEN.find("models/bright_64x64.tflite")
     if path is None:
         return []

@@ -1,4 +1,4 @@
-"""Pictures of 64x64 px with a spot whose centre is known, and pictures without one."""
+"""Pictures of 64x64 px with a spot at a known position, and pictures without one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRESETS = {
     "magenta": (255, 0, 255),
     "white": (255, 255, 255),
 }
-"""What a target of each preset looks like, RGB."""
+"""Colour of the target of each preset, RGB."""
 
 Image = NDArray[np.uint8]
 _Y, _X = np.mgrid[:SIDE, :SIDE]
@@ -35,7 +35,7 @@ _Y, _X = np.mgrid[:SIDE, :SIDE]
 
 @dataclass(frozen=True)
 class Scene:
-    """A picture, uint8 [64, 64] or [64, 64, 3] RGB, and where its spot is, px."""
+    """A picture, uint8 [64, 64] or [64, 64, 3] RGB, and the position of its spot, px."""
 
     image: Image
     x: float = math.nan
@@ -44,7 +44,7 @@ class Scene:
 
 
 def discs(count: int, seed: int, low: float = 2.0, high: float = 24.0) -> Iterator[Scene]:
-    """Flat discs with hard edges, wholly in the picture, of any brightness that stands out."""
+    """Flat discs with hard edges inside the picture, of any brightness that stands out."""
     random = np.random.default_rng(seed)
     for _ in range(count):
         radius = random.uniform(low, high)
@@ -55,7 +55,7 @@ def discs(count: int, seed: int, low: float = 2.0, high: float = 24.0) -> Iterat
 
 
 def covered(count: int, seed: int) -> Iterator[Scene]:
-    """The same with cells on the edge as bright as the part of them that is covered, and noise of 0 to 4."""
+    """The same with px on the edge as bright as their covered part, and noise of 0 to 4 grey levels."""
     random = np.random.default_rng(seed)
     for _ in range(count):
         radius = random.uniform(2.0, 24.0)
@@ -98,7 +98,7 @@ def noisy(count: int, seed: int) -> Iterator[Scene]:
 
 
 def hot(count: int, seed: int) -> Iterator[Scene]:
-    """Smooth spots in the dark, and one white pixel that is not part of them."""
+    """Smooth spots on black, and one white px outside of them."""
     random = np.random.default_rng(seed)
     for scene in _dim(count, seed + 1):
         rows, columns = np.nonzero(scene.image < 10)
@@ -116,7 +116,7 @@ def _dim(count: int, seed: int) -> Iterator[Scene]:
 
 
 def colored(names: Sequence[str], preset: str, contrast: float, count: int, seed: int) -> Iterator[Scene]:
-    """`count` discs of a preset's colour on each photograph, whose contrast is scaled down."""
+    """`count` discs of a preset's colour on each photograph with reduced contrast."""
     random = np.random.default_rng([seed, len(preset), ord(preset[0])])
     for name in names:
         for _ in range(count):
@@ -128,7 +128,7 @@ def colored(names: Sequence[str], preset: str, contrast: float, count: int, seed
 
 
 def beacons(names: Sequence[str], count: int, seed: int) -> Iterator[Scene]:
-    """White discs on grey photographs that reach half the brightness."""
+    """White discs on grey photographs of half the brightness."""
     random = np.random.default_rng(seed)
     for name in names:
         for _ in range(count):
@@ -152,7 +152,7 @@ def textured(count: int, seed: int) -> Iterator[Scene]:
 
 
 def cut(count: int, seed: int) -> Iterator[Scene]:
-    """Discs whose centre is up to half a radius outside of the picture or inside near its border."""
+    """Discs whose centre is near the border, up to half a radius outside of the picture."""
     random = np.random.default_rng(seed)
     for k in range(count):
         radius = random.uniform(5.0, 12.0)
@@ -180,7 +180,7 @@ def pairs(count: int, seed: int) -> Iterator[tuple[Scene, list[Scene]]]:
 
 
 def nothing(count: int, seed: int) -> Iterator[Scene]:
-    """Black, grey and white pictures, slopes, noise and single hot pixels."""
+    """Black, grey and white pictures, gradients, noise and single hot pixels."""
     random = np.random.default_rng(seed)
 
     def even() -> NDArray[Any]:
@@ -215,7 +215,7 @@ def _inside(x: float, y: float, radius: float) -> NDArray[np.bool_]:
 
 
 def _coverage(x: float, y: float, radius: float) -> NDArray[np.float64]:
-    """Part of each cell that a disc covers, from 8x8 samples of it."""
+    """Share of each px that a disc covers, from 8x8 samples."""
     samples = np.arange(0.5, 8 * SIDE) / 8 - 0.5
     fine = (samples - x) ** 2 + (samples[:, np.newaxis] - y) ** 2 <= radius**2
     shares: NDArray[np.float64] = fine.reshape(SIDE, 8, SIDE, 8).mean(axis=(1, 3))
@@ -228,7 +228,7 @@ def _bell(x: float, y: float, sigma: float) -> NDArray[np.float64]:
 
 
 def _view(name: str, random: np.random.Generator) -> Image:
-    """Any square of a photograph, from half of its height to all of it."""
+    """A random square of a photograph, from half of its height to its full height."""
     photo = _photograph(name)
     side = int(random.uniform(0.5, 1.0) * min(photo.shape[:2]))
     top, left = (random.integers(0, size - side + 1) for size in photo.shape[:2])

@@ -1,4 +1,4 @@
-"""How far the virtual stick is from LiteRT: the outputs of every graph, for the same views of photographs."""
+"""Agreement of the virtual stick with LiteRT: outputs of every graph for the same photographs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:  # noqa: ARG001  # b
 
 
 def plots(engine: str) -> dict[str, object]:  # noqa: ARG001  # both engines are compared
-    """There is nothing to show."""
+    """There are no plots."""
     return {}
 
 
@@ -59,7 +59,7 @@ def _graph(name: str) -> bytes:
 
 
 def _views(image: TensorSpec, count: int) -> list[NDArray[np.uint8]]:
-    """Views of photographs with noise, of the shape of an input."""
+    """Parts of photographs with noise, in the shape of an input."""
     random = np.random.default_rng(3)
     _, height, width, channels = image.shape
     views = []

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from accuracy.__main__ import EYES
+from accuracy.__main__ import AREAS
 from accuracy.recorded_figures import read_record, regressions
 from measured_figures.row import Row
 
@@ -19,12 +19,12 @@ SHARE = Row("spot", "discs", "valid", 97.0, "%", 95.0, "higher")
 RECORD = {"discs, rmse": 0.05, "discs, valid": 97.0}
 
 
-@pytest.mark.parametrize("eye", EYES)
-def test_no_figure_is_worse_than_on_record(eye: str) -> None:
+@pytest.mark.parametrize("area", AREAS)
+def test_no_figure_is_worse_than_on_record(area: str) -> None:
     pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
     pytest.importorskip("skimage", reason="needs scikit-image for photographs")
-    rows = importlib.import_module(f"accuracy.{eye}").measure("cpu", quick=True)
-    assert regressions(rows, read_record()[eye]) == []
+    rows = importlib.import_module(f"accuracy.{area}").measure("cpu", quick=True)
+    assert regressions(rows, read_record()[area]) == []
 
 
 def test_figures_within_the_margins_and_better_ones_pass() -> None:
