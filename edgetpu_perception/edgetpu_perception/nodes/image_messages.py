@@ -19,6 +19,7 @@ from edgetpu_perception.images.encodings import (
     is_grey,
     row_bytes,
 )
+from edgetpu_perception.nodes.serialized_image import SerializedImage
 
 # Not every cv_bridge knows the newer names of YUV 4:2:2, and none converts what has no colour format.
 _BRIDGE_ENCODINGS = frozenset(ENCODINGS) - {"uyvy", "yuyv", "8UC1", "8UC3"}
@@ -35,7 +36,7 @@ def _find_cv_bridge() -> Any:
 _bridge = _find_cv_bridge()
 
 
-def image_from_message(message: Image) -> Pixels:
+def image_from_message(message: Image | SerializedImage) -> Pixels:
     """Decode an image: uint8 [H, W] for grey encodings, [H, W, 3] RGB for all others. Raises ImageError."""
     encoding, height, width = message.encoding, message.height, message.width
     if _bridge is None or not _bridge_reads(message):
@@ -53,7 +54,7 @@ def image_from_compressed_message(message: CompressedImage) -> Pixels:
     return decode_compressed(message.data, message.format)
 
 
-def _bridge_reads(message: Image) -> bool:
+def _bridge_reads(message: Image | SerializedImage) -> bool:
     """Whether cv_bridge's Python side reads such an image right: it loses padding and byte order."""
     return (
         message.encoding in _BRIDGE_ENCODINGS

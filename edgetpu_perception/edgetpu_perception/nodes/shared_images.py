@@ -21,6 +21,7 @@ from edgetpu_driver.node_kit.newest_frame import Backlog, take_waiting
 from edgetpu_perception.images.conversion_cache import CameraImage
 from edgetpu_perception.images.encodings import ImageError, Pixels
 from edgetpu_perception.nodes.image_messages import image_from_compressed_message, image_from_message
+from edgetpu_perception.nodes.serialized_image import read_image
 
 # In CDR a message begins with 4 bytes that tell its encoding; the stamp, its first field, takes 8.
 _AFTER_STAMP = 12
@@ -161,14 +162,17 @@ class _Images(_Topic[ImageListener]):
         decode: Callable[[Any], Pixels],
         afterwards: Callable[[], None],
     ) -> None:
-        super().__init__(kind, name, qos)
+        super().__init__(kind, name, qos, raw=kind is Image)
         self._decode, self._afterwards = decode, afterwards
         self._backlog = Backlog[Any]()
 
     def _on_message(self, message: Any) -> None:
         messages, skipped = self._backlog.select(take_waiting(self._subscription, message))
         for selected in messages:
-            image = SharedImage(selected, self._decode)
+            try:
+                image = SharedImage(read_image(selected) if self._raw else selected, self._decode)
+            except ImageError:  # what is no message at all the middleware would have dropped too
+                continue
             for listener in list(self._listeners.values()):
                 listener(image, skipped)
         self._afterwards()
