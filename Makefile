@@ -24,7 +24,7 @@ EYES ?=
 INPUTS ?= 24000
 SEED ?=
 
-.PHONY: help setup demo test lint types pytest bench accuracy fuzz pictures format schema clean
+.PHONY: help setup demo test lint types pytest bench accuracy fuzz pictures parameters format schema clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -63,6 +63,10 @@ fuzz: setup ## feed the parsers with mutated models (INPUTS=, SEED=)
 
 pictures: setup ## draw the pictures of the README into docs/images
 	@$(RUN) python3 -m accuracy.readme_pictures
+
+parameters: setup ## write config/edgetpu.yaml from the parameters that the nodes declare
+	@$(RUN) python3 -m edgetpu_driver.node_kit.parameter_file >build/edgetpu.yaml
+	mv build/edgetpu.yaml config/edgetpu.yaml
 
 format: setup ## format the sources
 	@$(RUN) ruff format .

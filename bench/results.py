@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, NamedTuple
 
+from edgetpu_driver.node_kit.node_table import node_table, nodes_of
+
 
 class Result(NamedTuple):
     """The type of a result, of edgetpu_msgs, and its topic below the node's name."""
@@ -14,11 +16,9 @@ class Result(NamedTuple):
 
 
 RESULTS = {
-    "looming": Result("TimeToContact", "time_to_contact"),
-    "optical_flow": Result("Flow", "flow"),
-    "pattern_tracker": Result("PatternMatch", "match"),
-    "spot_tracker": Result("ServoError", "servo_error"),
-    "visual_compass": Result("Heading", "heading"),
+    name: Result(results.message_type.__name__, results.topic)
+    for name in nodes_of("edgetpu_perception")
+    for results in [node_table()[name].load().results]
 }
 """By the name of the node."""
 

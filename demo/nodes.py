@@ -1,8 +1,11 @@
-"""The perception nodes the demo can show: the one table to extend when a node is added."""
+"""The perception nodes that the demo can show: those of the node table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from edgetpu_driver.node_kit.node_table import NodeEntry, node_table
+from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 
 from .errors import UsageError
 
@@ -31,7 +34,7 @@ class PerceptionNode:
     result: str  # topic below the node's name
     message: str  # "package/msg/Type"
     values: tuple[Value, ...]
-    marker: tuple[str, str] | None = None  # fields that are a place in the picture, -1 first to 1 last pixel
+    marker: tuple[str, str] | None = None  # fields that are a position in the image, -1 first to 1 last pixel
 
     @property
     def topic(self) -> str:
@@ -45,71 +48,39 @@ class PerceptionNode:
         return ("valid", "confidence", *numbers)
 
 
-NODES = {
-    node.name: node
-    for node in (
-        PerceptionNode(
-            name="spot_tracker",
-            package="edgetpu_perception",
-            executable="spot_tracker",
-            result="servo_error",
-            message="edgetpu_msgs/msg/ServoError",
-            values=(
-                Value("x", "offset from the centre, right positive", "half widths", "x_sigma", 0.05),
-                Value("y", "offset from the centre, down positive", "half heights", "y_sigma", 0.05),
-                Value("bearing_x", "direction, right positive", "rad", "bearing_x_sigma", 0.03),
-                Value("bearing_y", "direction, down positive", "rad", "bearing_y_sigma", 0.03),
-            ),
-            marker=("x", "y"),
-        ),
-        PerceptionNode(
-            name="looming",
-            package="edgetpu_perception",
-            executable="looming",
-            result="time_to_contact",
-            message="edgetpu_msgs/msg/TimeToContact",
-            values=(
-                Value("expansion_rate", "growth of the image", "1/s", "expansion_rate_sigma"),
-                Value("ttc", "time to contact", "s", "ttc_sigma"),
-                Value("tau", "edge energy of the centre over the rest", ""),
-            ),
-        ),
-        PerceptionNode(
-            name="optical_flow",
-            package="edgetpu_perception",
-            executable="optical_flow",
-            result="flow",
-            message="edgetpu_msgs/msg/Flow",
-            values=(
-                Value("dx", "motion of the content, right positive", "px", "dx_sigma"),
-                Value("dy", "motion of the content, down positive", "px", "dy_sigma"),
-            ),
-        ),
-        PerceptionNode(
-            name="visual_compass",
-            package="edgetpu_perception",
-            executable="visual_compass",
-            result="heading",
-            message="edgetpu_msgs/msg/Heading",
-            values=(
-                Value("yaw", "heading, left positive", "rad", "yaw_sigma", 0.05),
-                Value("yaw_rate", "turning, left positive", "rad/s", "yaw_rate_sigma"),
-            ),
-        ),
-        PerceptionNode(
-            name="pattern_tracker",
-            package="edgetpu_perception",
-            executable="pattern_tracker",
-            result="match",
-            message="edgetpu_msgs/msg/PatternMatch",
-            values=(
-                Value("x", "centre, right positive", "px", "x_sigma"),
-                Value("y", "centre, down positive", "px", "y_sigma"),
-                Value("score", "normalised cross-correlation", ""),
-            ),
-        ),
+def described(entry: NodeEntry) -> PerceptionNode | None:
+    """The node of an entry of the table; None for a node without images or a described result."""
+    kind = entry.load()
+    results: ResultTopic | None = kind.results
+    if results is None or kind.subject != "images":
+        return None
+    return PerceptionNode(
+        name=entry.name,
+        package=entry.package,
+        executable=entry.name,
+        result=results.topic,
+        message=results.type_name,
+        values=tuple(_value(entry.name, value) for value in results.values),
+        marker=results.position,
     )
+
+
+def _value(node: str, value: ResultValue) -> Value:
+    tolerance = TOLERANCES.get((node, value.field))
+    return Value(value.field, value.meaning, value.unit, value.sigma or None, tolerance)
+
+
+TOLERANCES = {
+    ("spot_tracker", "x"): 0.05,
+    ("spot_tracker", "y"): 0.05,
+    ("spot_tracker", "bearing_x"): 0.03,
+    ("spot_tracker", "bearing_y"): 0.03,
+    ("visual_compass", "yaw"): 0.05,
 }
+"""How far from the truth a value may be and still count as right, by node and field, in the value's unit."""
+
+NODES = {node.name: node for node in map(described, node_table().values()) if node is not None}
+"""The perception nodes of all installed packages, by name."""
 
 
 def select(names: str) -> tuple[PerceptionNode, ...]:

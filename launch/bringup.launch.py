@@ -15,6 +15,8 @@ from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironment
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
+from edgetpu_driver.node_kit.node_table import node_table
+
 SHARE = Path(get_package_share_directory("edgetpu_ros"))
 
 # Fast DDS 2 and 3 read its settings from different variables.
@@ -43,18 +45,6 @@ ARGUMENTS = (
     ("log_level", "info", "of all nodes", ("debug", "info", "warn", "error", "fatal")),
 )
 
-PACKAGES = {
-    "spot_tracker": "edgetpu_perception",
-    "looming": "edgetpu_perception",
-    "optical_flow": "edgetpu_perception",
-    "visual_compass": "edgetpu_perception",
-    "pattern_tracker": "edgetpu_perception",
-    "reservoir": "edgetpu_matrix",
-    "place_recognition": "edgetpu_matrix",
-    "spectrum": "edgetpu_matrix",
-}
-"""Where the executable of each node is; it has the node's name."""
-
 
 def _camera_info_beside(image_topic: str) -> str:
     """Name of the calibration topic that belongs to an image topic (the image_transport convention)."""
@@ -66,9 +56,10 @@ def _nodes(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == ["none"]:
         return []
-    unknown = [name for name in names if name not in PACKAGES]
+    table = node_table()
+    unknown = [name for name in names if name not in table]
     if unknown or len(set(names)) < len(names):
-        raise RuntimeError(f"nodes: expected each of {', '.join(PACKAGES)} once, or none; got '{text}'")
+        raise RuntimeError(f"nodes: expected each of {', '.join(table)} once, or none; got '{text}'")
     return names
 
 
@@ -116,7 +107,7 @@ def _start(context: LaunchContext) -> list[Node]:
         driver,
         *(
             Node(
-                package=PACKAGES[name],
+                package=node_table()[name].package,
                 executable=name,
                 name=name,
                 parameters=[params_file, overrides],

@@ -84,7 +84,7 @@ def test_its_verdict_is_whether_the_results_are_right(
 ) -> None:
     page = report(scene, tmp_path / "report.html", offset)
     assert verdict in page
-    assert f"<b>{abs(offset):.4f} half widths</b><span>RMSE of x</span>" in page
+    assert f"<b>{abs(offset):.4f} half image widths</b><span>RMSE of x</span>" in page
 
 
 def test_without_any_result_it_says_so(scene: Path, tmp_path: Path) -> None:

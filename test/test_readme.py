@@ -15,19 +15,13 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 import yaml  # noqa: E402
 from rcl_interfaces.srv import GetParameters, ListParameters  # noqa: E402
 
+from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes  # noqa: E402
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 EXECUTABLES = {
-    "edgetpu": ("edgetpu_driver", "edgetpu_node"),
-    "looming": ("edgetpu_perception", "looming"),
-    "optical_flow": ("edgetpu_perception", "optical_flow"),
-    "pattern_tracker": ("edgetpu_perception", "pattern_tracker"),
-    "place_recognition": ("edgetpu_matrix", "place_recognition"),
-    "reservoir": ("edgetpu_matrix", "reservoir"),
-    "spectrum": ("edgetpu_matrix", "spectrum"),
-    "spot_tracker": ("edgetpu_perception", "spot_tracker"),
-    "visual_compass": ("edgetpu_perception", "visual_compass"),
+    name: (entry.package, "edgetpu_node" if name == DRIVER else name) for name, entry in all_nodes().items()
 }
 
 # The tables show the root namespace; here nodes of other tests may still be known by these names.
@@ -61,8 +55,11 @@ def services_of(section: str) -> str:
 
 
 def parameters_of_config(node: str) -> dict[str, Any]:
+    """What the file states for the parameters that the node has."""
     config = yaml.safe_load((ROOT / "config" / "edgetpu.yaml").read_text())
-    return dict(config[f"/**/{node}"]["ros__parameters"])
+    stated = config["/**"]["ros__parameters"] | config[f"/**/{node}"]["ros__parameters"]
+    declared = {setting.name for setting in all_nodes()[node].load().settings}
+    return {name: value for name, value in stated.items() if name in declared}
 
 
 @pytest.fixture(scope="module")

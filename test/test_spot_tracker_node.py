@@ -461,9 +461,8 @@ def test_an_algorithm_that_fails_does_not_end_the_node(models: Path, graph: Any)
             return super().postprocess(frame, outputs)
 
     class Failing(SpotTrackerNode):
-        def make_algorithm(self) -> SpotTracker:
-            super().make_algorithm()
-            return FailingTracker()
+        def start(self, algorithm: Any) -> None:  # noqa: ARG002
+            super().start(FailingTracker())
 
     options = ["--ros-args", "-p", f"model_dir:={models}", "-p", "driver:=/edgetpu"]
     node = Failing(namespace="shaky", cli_args=[*options, "-p", "qos_reliability:=reliable"])
@@ -475,7 +474,7 @@ def test_an_algorithm_that_fails_does_not_end_the_node(models: Path, graph: Any)
     def failed_twice() -> bool:
         publisher.publish(image_message(66, spot()))
         graph.spin_for(0.1)
-        return node._counters.failed >= 2
+        return node.counters.failed >= 2
 
     graph.spin_until(failed_twice)
 

@@ -86,7 +86,9 @@ def test_packages_offer_families_by_entry_points(monkeypatch: pytest.MonkeyPatch
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with_entry_points(monkeypatch)
     assert catalogue().families == dense.FAMILIES
-    assert catalogue().problems == ("edgetpu_perception is not installed, so its graphs are missing",)
+    assert catalogue().problems == (
+        "no installed package offers graphs under the entry-point group edgetpu.graphs",
+    )
 
 
 def test_a_package_that_cannot_be_imported_loses_only_its_own_graphs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Parameters declared from a table: description, limits and check beside each default."""
+"""Parameters declared from a table that states default, range and description of each."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from edgetpu_driver.node_kit.spin import FatalError
 
 @dataclass(frozen=True)
 class Setting:
-    """One parameter of a node.
+    """One parameter of a node: `ros2 param describe` and config/edgetpu.yaml are made from it.
 
-    The description names unit and default. `check` returns the reason why a value is refused, or None. In a
-    list of strings empty ones are ignored, and `[]` or `[""]` stands for the default.
+    The description names the unit and what an empty or zero value means; the default and the range are added
+    to it. In a list of strings empty strings are ignored, and `[]` or `[""]` stands for the default.
     """
 
     name: str
@@ -35,20 +35,23 @@ class Setting:
     choices: tuple[str, ...] = ()
     read_only: bool = True
     check: Callable[[Any], str | None] | None = None
+    """Returns the reason why a value is refused, or None."""
     any_type: bool = False
-    """Whether values of other types than the default's are taken; `check` sees them."""
+    """Whether values of other types than the default's are accepted; `check` sees them."""
+    default_text: str = ""
+    """The default in words, where its value depends on the environment."""
 
     def refusal(self, value: Any) -> str | None:
-        """Say why a value of the right type is refused; None when it is not."""
+        """Return the reason why a value of the right type is refused, or None."""
         if self.choices and value not in self.choices:
             return f"expected {self._one_of_choices()}; got '{value}'"
         return self.check(value) if self.check else None
 
     def descriptor(self) -> ParameterDescriptor:
-        """Describe the parameter to `ros2 param describe`."""
+        """Return the descriptor that `ros2 param describe` shows."""
         descriptor = ParameterDescriptor(
             name=self.name,
-            description=self.description,
+            description=f"{self.description} Default: {self._default_in_words()}.",
             read_only=self.read_only,
             dynamic_typing=self.any_type,
         )
@@ -65,18 +68,33 @@ class Setting:
                 descriptor.integer_range = [IntegerRange(from_value=low_int, to_value=high_int)]
         return descriptor
 
+    def _default_in_words(self) -> str:
+        if self.default_text:
+            return self.default_text
+        if self.default in ("", []):
+            return "empty"
+        return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
+
     def _one_of_choices(self) -> str:
         names = [choice or "'' (nothing)" for choice in self.choices]
         return f"one of {', '.join(names)}"
 
 
+def merge_settings(*groups: Sequence[Setting]) -> tuple[Setting, ...]:
+    """Join groups of parameters; of two with the same name the later one replaces the earlier one."""
+    return tuple({setting.name: setting for group in groups for setting in group}.values())
+
+
 def declare(
-    node: Node, settings: Sequence[Setting], changed: Callable[[str, Any], None] | None = None
+    node: Node,
+    settings: Sequence[Setting],
+    changed: Callable[[str, Any], None],
+    refused: Callable[[str, Any], str | None],
 ) -> dict[str, Any]:
     """Declare the parameters and return their values by name; FatalError with the reason for a bad one.
 
-    `changed` is called with name and value when somebody sets a parameter that is not read-only, after it
-    passed its checks.
+    When somebody sets a parameter that is not read-only, `refused` gets name and value after the checks of
+    the setting and returns the reason why the node refuses the value, or None; then `changed` is called.
     """
     values = {setting.name: _declare(node, setting) for setting in settings}
     table = {setting.name: setting for setting in settings}
@@ -84,12 +102,12 @@ def declare(
     def on_set(parameters: list[Parameter]) -> SetParametersResult:
         ours = [(table[p.name], p) for p in parameters if p.name in table]
         for setting, parameter in ours:
-            reason = setting.refusal(_clean(setting, parameter.value))
+            value = _clean(setting, parameter.value)
+            reason = setting.refusal(value) or refused(setting.name, value)
             if reason is not None:
                 return SetParametersResult(successful=False, reason=f"{setting.name}: {reason}")
         for setting, parameter in ours:
-            if changed is not None:
-                changed(setting.name, _clean(setting, parameter.value))
+            changed(setting.name, _clean(setting, parameter.value))
         return SetParametersResult(successful=True)
 
     node.add_on_set_parameters_callback(on_set)

@@ -1,7 +1,7 @@
-"""Where the executables of the suite begin: an interrupt before the node is up ends them in silence.
+"""Entry points of the console scripts: signals are handled before anything slow is imported.
 
-Importing rclpy and the node takes most of a second. A Ctrl-C meanwhile would leave a traceback, so nothing
-heavy is imported before the signals are in hand; `edgetpu_driver.node_kit.spin` takes them over.
+Importing rclpy and a node takes most of a second. Without these handlers, Ctrl-C during that time would print
+a traceback. `edgetpu_driver.node_kit.spin` replaces them once the node is up.
 """
 
 from __future__ import annotations
@@ -9,27 +9,51 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
 from types import FrameType
 
+from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
+
 _THREADS = "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"
-"""Read when NumPy and OpenCV are loaded. A small image is not worth waking other threads for, which then spin
-on cores that the camera and the other nodes need; who has cores to spare may set more."""
+"""Read when NumPy and OpenCV are loaded. Images here are too small to profit from more threads, which would
+spin on cores that the camera and the other nodes need. Set the variables to use more."""
+
+
+def main() -> int:
+    """Run the node of the table `edgetpu.nodes` that has the name of this executable."""
+    return run_node(os.path.basename(sys.argv[0]))
+
+
+def driver() -> int:
+    """Run the driver node, whose executable is called edgetpu_node."""
+    return run_node(DRIVER)
+
+
+def run_node(name: str) -> int:
+    """Run the node of that name as a process of its own."""
+    _prepare()
+    entry = all_nodes().get(name)
+    if entry is None:
+        print(f"{name}: no installed package offers a node of this name", file=sys.stderr)
+        return 1
+    from edgetpu_driver.node_kit.spin import run
+
+    return run(lambda: [entry.load()()])
 
 
 def run_main(module: str) -> int:
     """Import a module and run its `main`."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _leave)
-    for threads in _THREADS:
-        os.environ.setdefault(threads, "1")
+    _prepare()
     status: int = importlib.import_module(module).main()
     return status
 
 
+def _prepare() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
+    for threads in _THREADS:
+        os.environ.setdefault(threads, "1")
+
+
 def _leave(_number: int, _frame: FrameType | None) -> None:
     os._exit(0)
-
-
-def driver() -> int:
-    """Run the driver node."""
-    return run_main("edgetpu_driver.nodes.driver_node")

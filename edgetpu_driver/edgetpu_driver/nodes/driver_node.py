@@ -6,12 +6,9 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray
+from diagnostic_msgs.msg import DiagnosticStatus
 from numpy.typing import NDArray
-from rclpy.clock import Clock
-from rclpy.clock_type import ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
-from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_srvs.srv import Trigger
 
 from edgetpu_driver.backends.factory import make_backend
@@ -22,9 +19,9 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.reconnector import Reconnector
 from edgetpu_driver.node_kit import local_drivers
+from edgetpu_driver.node_kit.base_node import QOS_LATCHED, BaseNode
 from edgetpu_driver.node_kit.error_codes import code_of
-from edgetpu_driver.node_kit.parameters import declare
-from edgetpu_driver.node_kit.spin import FatalError, run
+from edgetpu_driver.node_kit.spin import FatalError
 from edgetpu_driver.node_kit.tensor_messages import inputs_from_messages, to_message
 from edgetpu_driver.node_kit.weight_messages import (
     fill_product,
@@ -37,9 +34,6 @@ from edgetpu_driver.nodes.status_messages import device_status, diagnostic, mode
 from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 from edgetpu_msgs.msg import DeviceStatus
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
-
-DIAGNOSTICS_PERIOD = 1.0
-"""Seconds; REP-107 asks for 1 Hz."""
 
 Handler = Callable[["DriverNode", Any, Any], None]
 
@@ -65,11 +59,13 @@ def _answers(handle: Handler) -> Callable[[DriverNode, Any, Any], Any]:
     return callback
 
 
-class DriverNode(LifecycleNode):
+class DriverNode(BaseNode, LifecycleNode):
     """Owns one accelerator. Configuring it loads models and looks for the device, activating it serves them.
 
     Unless `autostart` is false the node configures and activates itself.
     """
+
+    settings = SETTINGS
 
     def __init__(self, **options: Any) -> None:
         super().__init__("edgetpu", **options)
@@ -80,19 +76,13 @@ class DriverNode(LifecycleNode):
         self._starting = False
         self._has_rivals = False
         self._logged: tuple[State, str] | None = None
-        try:
-            self._values = declare(self, SETTINGS)
+        with self.destroyed_on_error():
             self._create_interfaces()
-            if self._values["autostart"]:
+            if self.values["autostart"]:
                 self._start()
-        except BaseException:
-            self.destroy_node()
-            raise
 
     def _create_interfaces(self) -> None:
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        self._status_publisher = self.create_publisher(DeviceStatus, "~/status", latched)
-        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 1)
+        self._status_publisher = self.create_publisher(DeviceStatus, "~/status", QOS_LATCHED)
         for kind, name, callback in (
             (LoadModel, "load_model", self._on_load_model),
             (UnloadModel, "unload_model", self._on_unload_model),
@@ -104,10 +94,8 @@ class DriverNode(LifecycleNode):
             (Trigger, "reset", self._on_reset),
         ):
             self.create_service(kind, f"~/{name}", callback)
-        # The state of hardware is a matter of real time, also when the graph runs on simulated time.
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(self._values["status_period"], self._on_status_timer, clock=steady)
-        self.create_timer(DIAGNOSTICS_PERIOD, self._publish_diagnostics, clock=steady)
+        self.create_steady_timer(self.values["status_period"], self._on_status_timer)
+        self.start_diagnostics()
         # Brings what other threads notice into the executor.
         self._changed = self.create_guard_condition(self._on_changed)
         local_drivers.register(self.get_fully_qualified_name(), self)
@@ -121,7 +109,7 @@ class DriverNode(LifecycleNode):
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load the models of the `models` parameter and begin to look for the device."""
-        values = self._values
+        values = self.values
         try:
             backend = make_backend(
                 values["backend"],
@@ -287,17 +275,22 @@ class DriverNode(LifecycleNode):
         if host is None or reconnector is None:
             return
         if reconnector.gave_up:
+<<<<<<< HEAD
             timeout = self._values["wait_for_device_timeout"]
             raise FatalError(
                 f"no device after {timeout:g} s (wait_for_device_timeout): {host.status_message}"
             )
+=======
+            timeout = self.values["wait_for_device_timeout"]
+            raise FatalError(f"no device after {timeout:g} s (wait_for_device_timeout): {host.message}")
+>>>>>>> 23990a0 (nodes: one base class and one table of nodes)
 
     def _log_state(self, host: ModelHost) -> None:
         state, message = host.state, host.status_message
         if (state, message) == self._logged:
             return
         self._logged = (state, message)
-        text = f"{self._values['backend']} device {state.name.lower()}{': ' if message else ''}{message}"
+        text = f"{self.values['backend']} device {state.name.lower()}{': ' if message else ''}{message}"
         if state in (State.READY, State.STARTING):
             self.get_logger().info(text)
         else:
@@ -310,20 +303,18 @@ class DriverNode(LifecycleNode):
 
     def _status(self) -> DeviceStatus:
         status = UNCONFIGURED if self._host is None else self._host.status()
-        return device_status(status, self._values["backend"], self.get_clock().now().to_msg())
+        return device_status(status, self.values["backend"], self.get_clock().now().to_msg())
 
     def _publish_status(self) -> None:
         self._status_publisher.publish(self._status())
 
-    def _publish_diagnostics(self) -> None:
+    def diagnostic(self) -> DiagnosticStatus:
+        """Make the entry of /diagnostics from the state of the device."""
         status = self._status()
         warnings = [self._rivals()]
         if self._host is not None and self._host.status().readings.warm:
             warnings.append("the chip warns of its temperature")
-        name = self.get_fully_qualified_name().removeprefix("/")
-        array = DiagnosticArray(status=[diagnostic(status, name, [w for w in warnings if w])])
-        array.header.stamp = status.stamp
-        self._diagnostics.publish(array)
+        return diagnostic(status, self.full_name, [warning for warning in warnings if warning])
 
     def _rivals(self) -> str:
         """Complain of other drivers of this name: nobody can tell which of them answers a request."""
@@ -342,8 +333,3 @@ class DriverNode(LifecycleNode):
                 self.get_logger().warning(rivals)
         self._has_rivals = bool(rivals)
         return rivals
-
-
-def main() -> int:
-    """Run the driver node as a process of its own."""
-    return run(lambda: [DriverNode()])

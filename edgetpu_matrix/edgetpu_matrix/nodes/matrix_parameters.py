@@ -1,4 +1,4 @@
-"""The parameters that all nodes of this package have."""
+"""The parameters of every matrix node."""
 
 from __future__ import annotations
 
@@ -6,85 +6,77 @@ import re
 from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 from edgetpu_driver.node_kit.spin import FatalError
-from edgetpu_driver.nodes.driver_parameters import default_model_dir
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.toolchain.graph_family import build_graph
-from edgetpu_driver.toolchain.model_files import write_file
+from edgetpu_driver.toolchain.model_files import default_model_dir, write_file
 
 _DENSE = re.compile(r"dense_\d+")
 
-SETTINGS = (
+_SETTINGS = (
     Setting(
         "driver",
         "edgetpu",
-        "Name of the driver node, relative to this node's namespace or absolute (/...). Default: edgetpu.",
+        "Name of the driver node, relative to this node's namespace or absolute (/...).",
     ),
     Setting(
         "model",
         "dense_256",
-        "Dense model that takes the matrix, in tiles where it is smaller: file stem, file name or path for "
-        "the driver. Default: dense_256. dense_<size> is written to model_dir unless there is such a file.",
+        "Dense model that takes the matrix, in tiles if it is smaller: file stem, file name or path, as the "
+        "driver's load_model takes it. dense_<size> is written to model_dir unless such a file is there.",
     ),
     Setting(
         "model_dir",
         "",
         "Directory the suite's own graph is written to; must be one of the driver's model_dirs. "
-        "Empty (default): edgetpu/models in $ROS_HOME or ~/.ros.",
+        "Empty: edgetpu/models in $ROS_HOME or ~/.ros.",
     ),
     Setting(
         "rescale_rows",
         False,
-        "Rewrite the model's multipliers with the weights, so that its output range is used fully. Not yet "
-        "tried on silicon. Default: false.",
+        "Rewrite the model's multipliers with the weights, so that its whole output range is used. Not yet "
+        "tried on silicon.",
     ),
-    Setting(
-        "passes",
-        1,
-        "Repetitions of every product that average out what rounding takes. Default: 1.",
-        1,
-        64,
-    ),
-    Setting(
-        "input_type",
-        "std_msgs/msg/Float32MultiArray",
-        "Type of the messages to subscribe to. Default: std_msgs/msg/Float32MultiArray.",
-    ),
+    Setting("passes", 1, "Repetitions of every product; their mean has less rounding error.", 1, 64),
+    Setting("input_type", "std_msgs/msg/Float32MultiArray", "Type of the messages to subscribe to."),
     Setting(
         "input_fields",
         "data",
-        "Fields of it to read, separated by commas: paths such as angular_velocity.x, with an index or a "
-        "slice at the end if wanted, such as data[0::2]. Default: data.",
+        "Fields of the message to read, separated by commas: paths such as angular_velocity.x, optionally "
+        "with an index or a slice at the end, such as data[0::2].",
     ),
     Setting(
         "qos_reliability",
         "best_effort",
-        "Reliability of the subscriptions. Default: best_effort, which every publisher satisfies.",
+        "Reliability of the subscription. best_effort is compatible with every publisher.",
         choices=("best_effort", "reliable"),
     ),
-    Setting("qos_depth", 100, "Queue depth of the subscriptions, messages. Default: 100.", 1, 10000),
+    Setting("qos_depth", 100, "Queue depth of the subscription, messages.", 1, 10000),
 )
 
 
+def matrix_settings(*own: Setting) -> tuple[Setting, ...]:
+    """The parameters of every matrix node and those of one; own ones replace common ones of that name."""
+    return merge_settings(_SETTINGS, own)
+
+
 def directory_setting(what: str) -> Setting:
-    """Describe the parameter for a node that keeps files."""
+    """Describe the parameter `directory` for a node that keeps files."""
     return Setting(
-        "directory",
-        "",
-        f"Directory for files of {what}. Empty (default): edgetpu/{what} in $ROS_HOME or ~/.ros.",
+        "directory", "", f"Directory for files of {what}. Empty: edgetpu/{what} in $ROS_HOME or ~/.ros."
     )
 
 
-def directory(value: str, what: str) -> Path:
-    """Give the directory of that parameter."""
-    return Path(value).expanduser() if value else Path(default_model_dir()).parent / what
+def files_directory(value: str, what: str) -> Path:
+    """Return the directory that a value of that parameter stands for."""
+    return Path(value).expanduser() if value else default_model_dir().parent / what
 
 
 def provide_model(model: str, model_dir: str) -> None:
-    """Put the suite's own graph where the driver finds it, if `model` names one and there is none yet.
+    """Write the suite's own graph to the model directory if `model` names one and it is not there yet.
 
-    FatalError when it cannot be written.
+    Raises FatalError when it cannot be written.
     """
     directory = Path(model_dir or default_model_dir()).expanduser()
     files = (directory / f"{model}.tflite", directory / f"{model}_edgetpu.tflite")

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.task import Future
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.spin import FatalError, run
+from edgetpu_driver.node_kit.spin import FatalError
 from edgetpu_matrix.nodes.matrix_client import ProductResult
-from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode, answer
-from edgetpu_matrix.nodes.matrix_parameters import directory_setting
+from edgetpu_matrix.nodes.matrix_node import MatrixNode
+from edgetpu_matrix.nodes.matrix_parameters import directory_setting, matrix_settings
 from edgetpu_matrix.nodes.request_queue import WorkQueue
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 from edgetpu_matrix.place_recognition.place_search import HEADROOM, Place, PlaceSearch
@@ -27,19 +27,19 @@ from edgetpu_msgs.srv import AddPlace, FindPlace, ListPlaces, LoadFile, RemovePl
 WAITING_QUERIES = 8
 """Embeddings and service calls that wait for the driver before the oldest gives way."""
 
-SETTINGS = (
+_SETTINGS = (
     Setting(
         "min_score",
         0.8,
-        "A most similar place of less cosine is published as not valid, -1..1. Default: 0.8.",
+        "A match whose cosine is lower is published as not valid.",
         -1.0,
         1.0,
         read_only=False,
     ),
-    Setting("count", 5, "Places in a message on ~/match. Default: 5.", 1, 1000, read_only=False),
-    Setting("capacity", 4096, "Embeddings to remember at most. Default: 4096.", 1, 65536),
+    Setting("count", 5, "Number of places in a message on ~/match.", 1, 1000, read_only=False),
+    Setting("capacity", 4096, "Maximum number of stored embeddings.", 1, 65536),
     directory_setting("places"),
-    Setting("places", "", "Name of a file of places to start with. Empty (default): none."),
+    Setting("places", "", "Name of a file of places to start with. Empty: none."),
 )
 
 Done = Callable[[tuple[Place, ...] | EdgeTpuError], None]
@@ -55,13 +55,15 @@ class _Query:
 class PlaceRecognitionNode(MatrixNode):
     """Publishes which known place an embedding is most similar to."""
 
+    settings = matrix_settings(*_SETTINGS)
     files = "places"
 
     def __init__(self, **options: Any) -> None:
-        super().__init__("place_recognition", SETTINGS, **options)
+        super().__init__("place_recognition", **options)
+        with self.destroyed_on_error():
+            self._set_up()
 
-    def make(self) -> None:
-        """Make the database and the interfaces from the parameters."""
+    def _set_up(self) -> None:
         self._database = PlaceDatabase(capacity=self.values["capacity"])
         if self.values["places"]:
             try:
@@ -76,12 +78,12 @@ class PlaceRecognitionNode(MatrixNode):
         self.create_service(AddPlace, "~/add_place", self._on_add)
         self.create_service(RemovePlace, "~/remove_place", self._on_remove)
         self.create_service(ListPlaces, "~/list_places", self._on_list)
-        # It waits for the driver, whose answer the node's own group would not let in meanwhile.
-        self.create_service(FindPlace, "~/find_place", self._on_find, callback_group=ReentrantCallbackGroup())
+        self.create_waiting_service(FindPlace, "~/find_place", self._on_find)
         self.create_service(SaveFile, "~/save_places", self._on_save)
         self.create_service(LoadFile, "~/load_places", self._on_load)
         self.client = self.make_client(HEADROOM)
         self.subscribe("embedding", self._on_embedding)
+        self.start_diagnostics()
 
     def on_ready(self) -> None:
         """Work on the queries that waited; the rows may have been rounded differently before."""
@@ -162,9 +164,9 @@ class PlaceRecognitionNode(MatrixNode):
                 embedding = self._last
             database.add(request.label, embedding, request.replace)
         except EdgeTpuError as error:
-            answer(response, error)
+            fill_answer(response, error)
         else:
-            answer(response, None)
+            fill_answer(response, None)
         response.places, response.embeddings = len(database.places), len(database)
         return response
 
@@ -174,9 +176,9 @@ class PlaceRecognitionNode(MatrixNode):
         try:
             response.removed = self._database.remove(request.label)
         except EdgeTpuError as error:
-            answer(response, error)
+            fill_answer(response, error)
         else:
-            answer(response, None)
+            fill_answer(response, None)
         response.places, response.embeddings = len(self._database.places), len(self._database)
         return response
 
@@ -192,35 +194,30 @@ class PlaceRecognitionNode(MatrixNode):
         try:
             unit = self._database.unit_vector(request.embedding)
         except EdgeTpuError as error:
-            return answer(response, error)
+            return fill_answer(response, error)
         self._queue.offer(_Query(unit, request.count or 1, found.set_result))
         places = await found
         if isinstance(places, EdgeTpuError):
-            return answer(response, places)
+            return fill_answer(response, places)
         response.labels = [place.label for place in places]
         response.scores = [place.score for place in places]
-        return answer(response, None)
+        return fill_answer(response, None)
 
     def _on_save(self, request: SaveFile.Request, response: SaveFile.Response) -> SaveFile.Response:
         try:
             path = self.file(request.name)
             self._database.save(path)
         except EdgeTpuError as error:
-            return answer(response, error)
+            return fill_answer(response, error)
         response.path = str(path)
-        return answer(response, None, f"{len(self._database)} embeddings")
+        return fill_answer(response, None, f"{len(self._database)} embeddings")
 
     def _on_load(self, request: LoadFile.Request, response: LoadFile.Response) -> LoadFile.Response:
         try:
             path = self.file(request.name)
             self._database = PlaceDatabase.load(path, self.values["capacity"])
         except EdgeTpuError as error:
-            return answer(response, error)
+            return fill_answer(response, error)
         self._search = PlaceSearch(self._database)
         response.path = str(path)
-        return answer(response, None, f"{len(self._database)} embeddings")
-
-
-def main() -> int:
-    """Run the node as a process of its own."""
-    return run(lambda: [PlaceRecognitionNode()])
+        return fill_answer(response, None, f"{len(self._database)} embeddings")

@@ -15,13 +15,14 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.spin import FatalError, run
+from edgetpu_driver.node_kit.spin import FatalError
 from edgetpu_matrix import npz_archive as archive
 from edgetpu_matrix.errors import ArchiveError, NotTrainedError
 from edgetpu_matrix.nodes.matrix_client import ProductResult
-from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode, answer
-from edgetpu_matrix.nodes.matrix_parameters import directory_setting
+from edgetpu_matrix.nodes.matrix_node import MatrixNode
+from edgetpu_matrix.nodes.matrix_parameters import directory_setting, matrix_settings
 from edgetpu_matrix.nodes.request_queue import WorkQueue
 from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, LARGEST_SIZE, EchoStateNetwork
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split
@@ -33,42 +34,42 @@ KIND = "edgetpu_matrix readout 1"
 NETWORK = ("size", "spectral_radius", "leak", "activation", "input_scaling", "bias", "seed")
 """Parameters that say what the states mean; a readout only fits the network it was trained on."""
 
-SETTINGS = (
-    Setting("size", 256, "Neurons of the reservoir. Default: 256.", 1, LARGEST_SIZE),
+_SETTINGS = (
+    Setting("size", 256, "Neurons of the reservoir.", 1, LARGEST_SIZE),
     Setting(
         "spectral_radius",
         0.9,
-        "Largest absolute eigenvalue of the recurrent weights in force: the larger the longer the memory. "
-        "Below 1 with relu and identity. Default: 0.9.",
+        "Largest absolute eigenvalue of the recurrent weights after rounding: the larger, the longer the "
+        "memory. Must be below 1 with relu and identity.",
         0.01,
         2.0,
     ),
-    Setting("leak", 1.0, "Share of the state that is new at every step, 0..1. Default: 1.0.", 0.001, 1.0),
-    Setting("activation", "tanh", "Of the neurons. Default: tanh.", choices=tuple(ACTIVATIONS)),
-    Setting("input_scaling", 0.5, "Largest weight of an input. Default: 0.5.", 0.0, 1000.0),
-    Setting("bias", 0.2, "Largest constant input of a neuron. Default: 0.2.", 0.0, 1000.0),
-    Setting("seed", 0, "Of the random weights. Default: 0.", 0, 2**31 - 1),
+    Setting("leak", 1.0, "Share of the state that is new at every step.", 0.001, 1.0),
+    Setting("activation", "tanh", "Activation function of the neurons.", choices=tuple(ACTIVATIONS)),
+    Setting("input_scaling", 0.5, "Largest weight of an input.", 0.0, 1000.0),
+    Setting("bias", 0.2, "Largest constant input of a neuron.", 0.0, 1000.0),
+    Setting("seed", 0, "Seed of the random weights.", 0, 2**31 - 1),
     Setting(
         "host_directions",
         DIRECTIONS,
-        "Directions along which the state moves most that are multiplied on the host, so that eight bits "
-        "only round the rest; 0: none. Default: 8.",
+        "Number of directions of largest movement of the state that are multiplied on the host, so that "
+        "eight bits only round the residual. 0: none.",
         0,
         LARGEST_SIZE,
     ),
-    Setting("washout", 100, "Inputs after a reset that are not trained on. Default: 100.", 0, 1000000),
+    Setting("washout", 100, "Number of inputs after a reset that are not used for training.", 0, 1000000),
     Setting(
         "horizon",
         0,
-        "Inputs ahead that the readout predicts the input; the targets are then the inputs themselves. "
-        "0 (default): targets come on the topic target.",
+        "Number of inputs by which the readout predicts the input ahead; the targets are then the inputs "
+        "themselves. 0: targets are read from the topic target.",
         0,
         10000,
     ),
     Setting(
         "regularization",
         1e-6,
-        "Of the ridge regression, in the unit of the mean square of a state. Default: 1e-6.",
+        "Regularization of the ridge regression, in the unit of the mean square of a state.",
         0.0,
         1e6,
         read_only=False,
@@ -76,11 +77,11 @@ SETTINGS = (
     Setting(
         "target_type",
         "std_msgs/msg/Float32MultiArray",
-        "Type of the messages with targets. Default: std_msgs/msg/Float32MultiArray.",
+        "Type of the messages on target.",
     ),
-    Setting("target_fields", "data", "Fields of it to read, as in input_fields. Default: data."),
+    Setting("target_fields", "data", "Fields of these messages to read, as in input_fields."),
     directory_setting("readouts"),
-    Setting("readout", "", "Name of a saved readout to start with. Empty (default): none."),
+    Setting("readout", "", "Name of a saved readout to start with. Empty: none."),
 )
 
 
@@ -100,13 +101,15 @@ class _Step:
 class ReservoirNode(MatrixNode):
     """Publishes what a trained readout makes of a signal."""
 
+    settings = matrix_settings(*_SETTINGS)
     files = "readouts"
 
     def __init__(self, **options: Any) -> None:
-        super().__init__("reservoir", SETTINGS, **options)
+        super().__init__("reservoir", **options)
+        with self.destroyed_on_error():
+            self._set_up()
 
-    def make(self) -> None:
-        """Make network, readout and interfaces from the parameters."""
+    def _set_up(self) -> None:
         values = self.values
         try:
             self._network = EchoStateNetwork(
@@ -138,6 +141,7 @@ class ReservoirNode(MatrixNode):
         self.subscribe("signal", self._on_input)
         if not values["horizon"]:
             self._targets = self.subscribe("target", self._on_target, "target")
+        self.start_diagnostics()
 
     def on_ready(self) -> None:
         """Learn what the weights have become, and work on the inputs that waited."""
@@ -148,9 +152,10 @@ class ReservoirNode(MatrixNode):
         self._queue.resume()
 
     def problems(self) -> list[str]:
-        """Say that there is nothing yet to predict with."""
+        """Return what keeps this node from its results, and that there is no readout yet."""
         trained = self._readout is not None and self._readout.weights is not None
-        return [] if trained else ["no readout; ~/train_readout makes one of the targets that came"]
+        missing = "no readout; ~/train_readout trains one on the targets received so far"
+        return super().problems() + ([] if trained else [missing])
 
     def _on_input(self, header: Header, inputs: NDArray[np.float64]) -> None:
         self._network.check(inputs)
@@ -276,14 +281,14 @@ class ReservoirNode(MatrixNode):
                 raise NotTrainedError("expected targets to train on; none has come after the washout")
             training = self._readout.solve(request.regularization or self.values["regularization"])
         except EdgeTpuError as error:
-            return answer(response, error)
+            return fill_answer(response, error)
         self._confidence = _explained(training.residual_rms, training.target_sigma)
         if request.forget:
             self._readout.clear()
         response.samples = training.samples
         response.residual_rms = training.residual_rms
         response.target_sigma = training.target_sigma
-        return answer(response, None)
+        return fill_answer(response, None)
 
     def _on_save(self, request: SaveFile.Request, response: SaveFile.Response) -> SaveFile.Response:
         try:
@@ -293,18 +298,18 @@ class ReservoirNode(MatrixNode):
             arrays = {"network": np.array(self._description()), "confidence": np.array(self._confidence)}
             archive.save(path, KIND, self._readout.to_arrays() | arrays)
         except EdgeTpuError as error:
-            return answer(response, error)
+            return fill_answer(response, error)
         response.path = str(path)
-        return answer(response, None)
+        return fill_answer(response, None)
 
     def _on_load(self, request: LoadFile.Request, response: LoadFile.Response) -> LoadFile.Response:
         try:
             path = self.file(request.name)
             self._load(path)
         except EdgeTpuError as error:
-            return answer(response, error)
+            return fill_answer(response, error)
         response.path = str(path)
-        return answer(response, None)
+        return fill_answer(response, None)
 
     def _load(self, path: Path) -> None:
         arrays = archive.load(path, KIND, (*RidgeReadout.ARRAYS, "network", "confidence"))
@@ -335,8 +340,3 @@ def _explained(residual_rms: NDArray[np.float64], target_sigma: NDArray[np.float
 
 def _nanoseconds(header: Header) -> int:
     return int(header.stamp.sec) * 1_000_000_000 + int(header.stamp.nanosec)
-
-
-def main() -> int:
-    """Run the node as a process of its own."""
-    return run(lambda: [ReservoirNode()])

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import InputError
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.spin import FatalError, run
+from edgetpu_driver.node_kit.spin import FatalError
 from edgetpu_matrix.nodes.matrix_client import ProductResult
-from edgetpu_matrix.nodes.matrix_node import QOS_RESULTS, MatrixNode
+from edgetpu_matrix.nodes.matrix_node import MatrixNode
+from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.nodes.request_queue import WorkQueue
 from edgetpu_matrix.nodes.signal_messages import SAMPLE_FORMATS
 from edgetpu_matrix.spectrum.fourier_transform import (
@@ -33,25 +35,25 @@ WAITING_BLOCKS = 16
 SIGNIFICANCE = 5.0
 """A line of less than so many sigma may be rounding alone."""
 
-SETTINGS = (
+_SETTINGS = (
     Setting(
         "input_format",
         "",
-        "What the bytes of a uint8[] stand for, such as the data of audio_common_msgs/msg/AudioData. "
-        "Empty (default): each for itself, and numbers are numbers.",
+        "Type of the samples in the bytes of a uint8[], such as the data of audio_common_msgs/msg/AudioData. "
+        "Empty: each byte is a sample; other fields hold numbers.",
         choices=tuple(SAMPLE_FORMATS),
     ),
     Setting(
         "sample_rate",
         0.0,
-        "Samples per second, Hz. 0 (default): measured from the stamps of messages of one sample each, from "
-        "the times of their arrival where they have none.",
+        "Samples per second, Hz. 0: measured from the stamps of messages of one sample each, or from the "
+        "times of their arrival if they have no stamps.",
         0.0,
         1e9,
     ),
-    Setting("length", 256, "Samples of a block; even. Default: 256.", 8, LARGEST_LENGTH),
-    Setting("overlap", 0.5, "Share of a block that the next one has too, 0..0.99. Default: 0.5.", 0.0, 0.99),
-    Setting("window", "hann", "Of the transform. Default: hann.", choices=tuple(WINDOWS)),
+    Setting("length", 256, "Samples in a block; even.", 8, LARGEST_LENGTH),
+    Setting("overlap", 0.5, "Share of a block that the next one repeats.", 0.0, 0.99),
+    Setting("window", "hann", "Window function of the transform.", choices=tuple(WINDOWS)),
 )
 
 
@@ -64,11 +66,14 @@ class _Work:
 class SpectrumNode(MatrixNode):
     """Publishes the amplitude spectrum of a signal, block by block."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__("spectrum", SETTINGS, **options)
+    settings = matrix_settings(*_SETTINGS)
 
-    def make(self) -> None:
-        """Make transform and interfaces from the parameters."""
+    def __init__(self, **options: Any) -> None:
+        super().__init__("spectrum", **options)
+        with self.destroyed_on_error():
+            self._set_up()
+
+    def _set_up(self) -> None:
         length = self.values["length"]
         hop = max(1, round(length * (1 - self.values["overlap"])))
         try:
@@ -82,15 +87,16 @@ class SpectrumNode(MatrixNode):
         self.client.set_matrix(self._transform.matrix())
         if not self.subscribe("signal", self._on_samples).has_header:
             self._blocks.gap = GAP_OF_ARRIVALS
+        self.start_diagnostics()
 
     def on_ready(self) -> None:
         """Work on the blocks that waited."""
         self._queue.resume()
 
     def problems(self) -> list[str]:
-        """Say that the signal had gaps."""
+        """Return what keeps this node from its results, and that the signal had gaps."""
         gaps, self._blocks.gaps = self._blocks.gaps, 0
-        return [f"{gaps} gaps in the signal"] if gaps else []
+        return super().problems() + ([f"{gaps} gaps in the signal"] if gaps else [])
 
     def _on_samples(self, header: Header, samples: NDArray[np.float64]) -> None:
         stamp = header.stamp.sec + 1e-9 * header.stamp.nanosec
@@ -131,8 +137,3 @@ class SpectrumNode(MatrixNode):
             )
         )
         self.counters.results += 1
-
-
-def main() -> int:
-    """Run the node as a process of its own."""
-    return run(lambda: [SpectrumNode()])

@@ -1,4 +1,4 @@
-"""Optical flow as a node: image in, ~/flow out."""
+"""Optical flow as a node: subscribes image, publishes ~/flow."""
 
 from __future__ import annotations
 
@@ -8,27 +8,34 @@ from typing import Any
 from builtin_interfaces.msg import Time
 from std_msgs.msg import Header
 
-from edgetpu_driver.node_kit.spin import run
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS
+from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Flow
 from edgetpu_perception.debug_images.result_pictures import flow_picture
 from edgetpu_perception.images.encodings import Pixels
-from edgetpu_perception.nodes.perception_node import QOS_RESULTS, PerceptionNode
+from edgetpu_perception.nodes.perception_node import PerceptionNode
 from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
 
 
 class OpticalFlowNode(PerceptionNode):
-    """Publishes how the content of the image has moved since the image before."""
+    """Publishes how the content of the image has moved since the previous image."""
+
+    results = ResultTopic(
+        "flow",
+        Flow,
+        (
+            ResultValue("dx", "motion of the content, right positive", "px", "dx_sigma"),
+            ResultValue("dy", "motion of the content, down positive", "px", "dy_sigma"),
+        ),
+    )
 
     def __init__(self, **options: Any) -> None:
-        # As it came: a time in seconds would lose the last digits.
-        self._previous_stamp = Time()
         super().__init__("optical_flow", **options)
-
-    def make_algorithm(self) -> OpticalFlow:
-        """Make the algorithm."""
+        # The message's own stamp: as seconds in floating point it would lose its last digits.
+        self._previous_stamp = Time()
         self._flow_publisher = self.create_publisher(Flow, "~/flow", QOS_RESULTS)
         self._flow = OpticalFlow()
-        return self._flow
+        self.start(self._flow)
 
     def publish(self, header: Header, result: FlowResult) -> None:
         """Publish the result on ~/flow."""
@@ -47,10 +54,5 @@ class OpticalFlowNode(PerceptionNode):
         self._previous_stamp = header.stamp
 
     def draw(self, image: Pixels, result: FlowResult) -> Pixels:
-        """Draw the motion as an arrow, and what spoke for each shift."""
+        """Draw the motion as an arrow, and the score of each candidate shift."""
         return flow_picture(image, result, self._flow.surface)
-
-
-def main() -> int:
-    """Run the node as a process of its own."""
-    return run(lambda: [OpticalFlowNode()])

@@ -1,4 +1,4 @@
-"""The pattern tracker as a node: image in, ~/match and ~/servo_error out, templates by ~/set_template."""
+"""The pattern tracker as a node: subscribes image, publishes ~/match and ~/servo_error."""
 
 from __future__ import annotations
 
@@ -11,70 +11,83 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.spin import FatalError, run
+from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
+from edgetpu_driver.node_kit.spin import FatalError
 from edgetpu_msgs.msg import ErrorCode, PatternMatch, ServoError
 from edgetpu_msgs.srv import SetTemplate
 from edgetpu_perception.debug_images.result_pictures import match_picture
 from edgetpu_perception.images.encodings import ImageError, Pixels, decode_compressed
 from edgetpu_perception.nodes.image_messages import image_from_message
-from edgetpu_perception.nodes.perception_node import QOS_RESULTS
+from edgetpu_perception.nodes.perception_parameters import perception_settings
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.pattern_tracker.pattern_tracker import JudgedTemplate, MatchResult, PatternTracker
 
-SETTINGS = (
-    Setting(
-        "template",
-        "",
-        "Image file (PNG, JPEG) of the pattern to look for from the start. Empty (default): none until "
-        "~/set_template gives one.",
-    ),
-    Setting(
-        "accept_ambiguous",
-        False,
-        "Take the file of `template` also when it looks like other things. Default: false.",
-    ),
-    Setting("search_size", 64, "Width and height images are resized to, px. Default: 64.", 32, 256),
-    Setting(
-        "template_size",
-        16,
-        "Width and height of the template in the resized image, px; even when more than 16. Default: 16.",
-        4,
-        32,
-    ),
-)
-
 
 class PatternTrackerNode(WeightUpdatingNode):
-    """Publishes where a pattern is in the image."""
+    """Publishes the position of a pattern in the image. ~/set_template replaces the pattern."""
+
+    settings = perception_settings(
+        Setting(
+            "template",
+            "",
+            "Image file (PNG, JPEG) of the pattern to look for from the start. Empty: none until "
+            "~/set_template sets one.",
+        ),
+        Setting(
+            "accept_ambiguous",
+            False,
+            "Accept the file of `template` even if it resembles other parts of its surroundings.",
+        ),
+        Setting("search_size", 64, "Width and height that images are resized to, px.", 32, 256),
+        Setting(
+            "template_size",
+            16,
+            "Width and height of the template in the resized image, px; must be even above 16.",
+            4,
+            32,
+        ),
+    )
+    results = ResultTopic(
+        "match",
+        PatternMatch,
+        (
+            ResultValue("x", "centre, right positive", "px", "x_sigma"),
+            ResultValue("y", "centre, down positive", "px", "y_sigma"),
+            ResultValue("score", "normalised cross-correlation"),
+        ),
+    )
 
     def __init__(self, **options: Any) -> None:
-        super().__init__("pattern_tracker", SETTINGS, **options)
-        if self.values["template"]:
-            self._load_template(Path(self.values["template"]).expanduser())
-
-    def make_algorithm(self) -> PatternTracker:
-        """Make the tracker for the parameters `search_size` and `template_size`."""
+        super().__init__("pattern_tracker", **options)
         self._match = self.create_publisher(PatternMatch, "~/match", QOS_RESULTS)
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
         self.create_waiting_service(SetTemplate, "~/set_template", self._on_set_template)
-        search, template = self.values["search_size"], self.values["template_size"]
-        try:
-            self._tracker = PatternTracker(search=(search, search), template=(template, template))
-        except GraphError as error:
-            raise FatalError(f"parameters 'search_size' and 'template_size': {error}") from None
-        return self._tracker
+        with self.destroyed_on_error():
+            self._tracker = self._make_tracker()
+        self.start(self._tracker)
 
-    def problems(self) -> list[str]:
-        """Say that there is nothing to look for, or that the model did not take it."""
+    def measuring_problems(self) -> list[str]:
+        """Return that there is no template, or that the model refused its weights."""
         if self._tracker.weights is not None:
-            return super().problems()
-        return ["no template; ~/set_template takes one"]
+            return super().measuring_problems()
+        return ["no template; ~/set_template sets one"]
 
     def node_weights(self) -> NDArray[np.float64] | None:
-        """Those of the template."""
+        """Weights of the template."""
         return self._tracker.model_weights
+
+    def _make_tracker(self) -> PatternTracker:
+        search, template = self.values["search_size"], self.values["template_size"]
+        try:
+            tracker = PatternTracker(search=(search, search), template=(template, template))
+        except GraphError as error:
+            raise FatalError(f"parameters 'search_size' and 'template_size': {error}") from None
+        if self.values["template"]:
+            self._load_template(tracker, Path(self.values["template"]).expanduser())
+        return tracker
 
     def publish(self, header: Header, result: MatchResult) -> None:
         """Publish the result on ~/match and ~/servo_error."""
@@ -114,16 +127,16 @@ class PatternTrackerNode(WeightUpdatingNode):
         """Draw a box around the pattern, and its score."""
         return match_picture(image, result, has_template=self._tracker.weights is not None)
 
-    def _load_template(self, path: Path) -> None:
-        """Take the template of a file; FatalError with the reason when it is none."""
+    def _load_template(self, tracker: PatternTracker, path: Path) -> None:
+        """Use the template in a file; FatalError with the reason if it is refused."""
         try:
             patch = decode_compressed(path.read_bytes(), path.suffix)
-            judged = self._tracker.judge_template(patch, None, self.values["accept_ambiguous"])
+            judged = tracker.judge_template(patch, None, self.values["accept_ambiguous"])
         except (OSError, EdgeTpuError) as error:
             raise FatalError(f"parameter 'template': {error}") from None
         if not judged.outcome.accepted:
             raise FatalError(f"parameter 'template': {path}: {judged.outcome.message}")
-        self._tracker.use_template(judged)
+        tracker.use_template(judged)
         self.get_logger().info(f"template {path}: {judged.outcome.message}")
 
     async def _on_set_template(
@@ -153,8 +166,3 @@ class PatternTrackerNode(WeightUpdatingNode):
             for image in (request.view, request.mask)
         )
         return self._tracker.judge_template(patch, mask, request.accept_ambiguous, view=view)
-
-
-def main() -> int:
-    """Run the node as a process of its own."""
-    return run(lambda: [PatternTrackerNode()])

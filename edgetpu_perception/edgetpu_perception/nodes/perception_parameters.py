@@ -1,10 +1,10 @@
-"""The parameters that all perception nodes have."""
+"""The parameters of every perception node."""
 
 from __future__ import annotations
 
 import re
 
-from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 
 _NODE_NAME = re.compile(r"(~?/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 
@@ -24,66 +24,67 @@ def _no_region(values: list[int]) -> str | None:
 
 
 def min_confidence(default: float) -> Setting:
-    """Describe the parameter for a node of which the results are useful from that confidence on."""
+    """Describe `min_confidence` for a node whose results are useful from that confidence on."""
     return Setting(
         "min_confidence",
         default,
-        f"Results of less confidence are published as not valid, 0..1. Default: {default:g}.",
+        "Results of lower confidence are published as not valid.",
         0.0,
         1.0,
         read_only=False,
     )
 
 
-SETTINGS = (
+_SETTINGS = (
     Setting(
         "driver",
         "edgetpu",
-        "Name of the driver node, relative to this node's namespace or absolute (/...). Default: edgetpu.",
+        "Name of the driver node, relative to this node's namespace or absolute (/...).",
         check=_bad_node_name,
     ),
     Setting(
         "model",
         "",
-        "Model to run: file stem, file name or path for the driver. Empty (default): the suite's own graph.",
+        "Model to run: file stem, file name or path, as the driver's load_model takes it. Empty: the suite's "
+        "own graph.",
     ),
     Setting(
         "model_dir",
         "",
         "Directory the suite's own graph is written to; must be one of the driver's model_dirs. "
-        "Empty (default): edgetpu/models in $ROS_HOME or ~/.ros.",
+        "Empty: edgetpu/models in $ROS_HOME or ~/.ros.",
     ),
     Setting(
         "image_transport",
         "raw",
-        "raw: subscribe image; compressed: subscribe image/compressed (JPEG or PNG). Default: raw.",
+        "raw subscribes image, compressed subscribes image/compressed (JPEG or PNG).",
         choices=("raw", "compressed"),
     ),
     Setting(
         "qos_reliability",
         "best_effort",
-        "Reliability of the image subscription. Default: best_effort, which every publisher satisfies.",
+        "Reliability of the subscription. best_effort is compatible with every publisher.",
         choices=("best_effort", "reliable"),
     ),
-    Setting("qos_depth", 5, "Queue depth of the image subscription, frames. Default: 5.", 1, 1000),
+    Setting("qos_depth", 5, "Queue depth of the subscription, messages.", 1, 1000),
     Setting(
         "rectified",
         False,
-        "The images are rectified: directions follow P of camera_info, without distortion. Default: false.",
+        "The images are rectified: directions are computed from P of camera_info, without distortion.",
     ),
     Setting(
         "horizontal_fov",
         0.0,
-        "Horizontal field of view of a camera without calibration, rad: until a usable camera_info comes, a "
-        "pinhole camera with square pixels and this angle is assumed. 0 (default): nothing is assumed.",
+        "Horizontal field of view, rad, of a camera without calibration: until a usable camera_info arrives, "
+        "a pinhole camera with square pixels and this field of view is assumed. 0: none is assumed.",
         0.0,
         3.1,
     ),
     Setting(
         "rate_limit",
         0.0,
-        "Most images per second to work on, by their stamps, Hz; images without a stamp always pass. "
-        "0 (default): all.",
+        "Maximum rate of images to process, by their stamps, Hz; images without a stamp always pass. 0: no "
+        "limit.",
         0.0,
         1000.0,
         read_only=False,
@@ -91,10 +92,15 @@ SETTINGS = (
     Setting(
         "roi",
         [0, 0, 0, 0],
-        "Part of the image to look at, px: x offset, y offset, width, height; a width or height of 0 reaches "
-        "to the edge. Results remain in px, and directions, of the whole image. Default: all of it.",
+        "Region of the image to process, px: x offset, y offset, width, height; a width or height of 0 "
+        "extends to the edge. Results stay in pixels and directions of the whole image.",
         read_only=False,
         check=_no_region,
     ),
     min_confidence(0.2),
 )
+
+
+def perception_settings(*own: Setting) -> tuple[Setting, ...]:
+    """The parameters of every perception node and those of one; own ones replace common ones of that name."""
+    return merge_settings(_SETTINGS, own)

@@ -1,4 +1,4 @@
-"""The spot tracker as a node: image in, ~/servo_error out."""
+"""The spot tracker as a node: subscribes image, publishes ~/servo_error."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.spin import run
+from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import SetColor
 from edgetpu_perception.debug_images import drawing
@@ -22,7 +23,7 @@ from edgetpu_perception.debug_images.result_pictures import spot_picture
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.images.encodings import Pixels
-from edgetpu_perception.nodes.perception_node import QOS_RESULTS
+from edgetpu_perception.nodes.perception_parameters import perception_settings
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.spot_tracker.spot_tracker import SpotResult, SpotTracker
 
@@ -34,7 +35,7 @@ TRAIL_LENGTH = 30
 
 
 def _refusal(value: Any) -> str | None:
-    """Why a value of the parameter `color` is none."""
+    """Return the reason why a value of the parameter `color` is refused, or None."""
     try:
         if value:
             graph.color_weights(value)
@@ -44,53 +45,61 @@ def _refusal(value: Any) -> str | None:
 
 
 def _requested(request: SetColor.Request) -> Color:
-    """The colour asked for; ColorError where both fields say one."""
+    """Return the requested colour; ColorError if both fields are set."""
     rgb: list[float] = request.rgb.tolist()
     if request.preset and any(rgb):
         raise graph.ColorError(f"expected a preset or rgb; got both, '{request.preset}' and {rgb}")
     return request.preset or rgb
 
 
-SETTINGS = (
-    Setting(
-        "color",
-        "",
-        f"Colour of the spot: {', '.join(graph.COLORS)}, or [weight of red, of green, of blue]. Empty "
-        "(default): the brightest spot of any colour.",
-        check=_refusal,
-        any_type=True,
-    ),
-)
-
-
 class SpotTrackerNode(WeightUpdatingNode):
-    """Publishes where the brightest spot of the image is, or the strongest one of a colour."""
+    """Publishes the position of the brightest spot of the image, or of the strongest one of a colour."""
+
+    settings = perception_settings(
+        Setting(
+            "color",
+            "",
+            f"Colour of the spot: {', '.join(graph.COLORS)}, or the weights of the three channels, such as "
+            "[1.0, -0.5, -0.5]. Empty: the brightest spot of any colour. ~/set_color changes it while the "
+            "node runs.",
+            check=_refusal,
+            any_type=True,
+        )
+    )
+    results = ResultTopic(
+        "servo_error",
+        ServoError,
+        (
+            ResultValue("x", "offset from the centre, right positive", "half image widths", "x_sigma"),
+            ResultValue("y", "offset from the centre, down positive", "half image heights", "y_sigma"),
+            ResultValue("bearing_x", "direction, right positive", "rad", "bearing_x_sigma"),
+            ResultValue("bearing_y", "direction, down positive", "rad", "bearing_y_sigma"),
+        ),
+        position=("x", "y"),
+    )
 
     def __init__(self, **options: Any) -> None:
+        super().__init__("spot_tracker", **options)
         self._trail: deque[tuple[float, float]] = deque(maxlen=TRAIL_LENGTH)
         self._color: Color | None = None
-        """What the model, which is made for another colour, is given the weights of; None: nothing."""
-        super().__init__("spot_tracker", SETTINGS, **options)
-
-    def make_algorithm(self) -> SpotTracker:
-        """Make the tracker for the parameter `color`."""
+        """The colour whose weights the model is to be given; None: the weights in its file are right."""
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
         self.create_waiting_service(SetColor, "~/set_color", self._on_set_color)
         color = self.values["color"]
         color = (color if isinstance(color, str) else list(color)) or None
         if self.values["model"]:
-            self._color = color  # the suite's own graph is made for it
+            self._color = color  # the suite's own graph has its weights already
         self._tracker = SpotTracker(color=color)
-        return self._tracker
+        self.start(self._tracker)
 
     def name_for(self, model: str) -> str:
-        """One of this node's own, for weights of its own."""
+        """Name of its own for a model with weights of its own."""
         if self._tracker.color is None and not self.values["model"]:
             return ""
         return super().name_for(model)
 
     def node_weights(self) -> NDArray[np.float64] | None:
-        """Those of the colour."""
+        """Weights of the colour."""
         return None if self._color is None else graph.color_filter(self._color)
 
     def publish(self, header: Header, result: SpotResult) -> None:
@@ -154,8 +163,3 @@ class SpotTrackerNode(WeightUpdatingNode):
     def _use_color(self, color: Color) -> None:
         self._color = color
         self._tracker.set_color(color)
-
-
-def main() -> int:
-    """Run the spot tracker as a process of its own."""
-    return run(lambda: [SpotTrackerNode()])

@@ -1,4 +1,4 @@
-"""The visual compass as a node: image and camera_info in, ~/heading and ~/twist out."""
+"""The visual compass as a node: subscribes image and camera_info, publishes ~/heading and ~/twist."""
 
 from __future__ import annotations
 
@@ -11,55 +11,62 @@ from geometry_msgs.msg import TwistWithCovarianceStamped, Vector3
 from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.spin import run
+from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Heading
 from edgetpu_perception.debug_images.result_pictures import heading_picture
 from edgetpu_perception.images.encodings import Pixels
-from edgetpu_perception.nodes.perception_node import QOS_RESULTS, PerceptionNode
+from edgetpu_perception.nodes.perception_node import PerceptionNode
+from edgetpu_perception.nodes.perception_parameters import perception_settings
 from edgetpu_perception.nodes.shared_images import seconds_of
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 
 UNKNOWN_VARIANCE = 1e6
-"""Of the linear velocity, m^2/s^2, which is not measured: large enough to be of no weight in any filter."""
-
-SETTINGS = (
-    Setting(
-        "tilt",
-        0.0,
-        "Angle by which the camera looks down when the robot is level, rad. 0 (default): horizontal.",
-        -math.pi / 2,
-        math.pi / 2,
-    ),
-)
+"""Variance of the linear velocity, m^2/s^2, which is not measured: large enough for a filter to ignore it."""
 
 
 class VisualCompassNode(PerceptionNode):
     """Publishes the yaw of the camera since the last reset, and its angular velocity.
 
-    Both need the camera's intrinsics: without, the results are not valid. ~/twist comes with valid results
-    only, as it has no such flag; it is in the optical frame of the image.
+    Both need the camera's intrinsics; without them the results are not valid. ~/twist has no `valid` flag, so
+    it is published for valid results only; it is in the optical frame of the image.
     """
 
-    def __init__(self, **options: Any) -> None:
-        # As it came: a time in seconds would lose the last digits.
-        self._reference_stamp = Time()
-        super().__init__("visual_compass", SETTINGS, **options)
+    settings = perception_settings(
+        Setting(
+            "tilt",
+            0.0,
+            "Angle by which the camera looks down when the robot is level, rad. 0: horizontal.",
+            -math.pi / 2,
+            math.pi / 2,
+        )
+    )
+    results = ResultTopic(
+        "heading",
+        Heading,
+        (
+            ResultValue("yaw", "heading, left positive", "rad", "yaw_sigma"),
+            ResultValue("yaw_rate", "turning, left positive", "rad/s", "yaw_rate_sigma"),
+        ),
+    )
 
-    def make_algorithm(self) -> VisualCompass:
-        """Make the algorithm for the parameter `tilt`."""
+    def __init__(self, **options: Any) -> None:
+        super().__init__("visual_compass", **options)
+        # The message's own stamp: as seconds in floating point it would lose its last digits.
+        self._reference_stamp = Time()
         self._heading = self.create_publisher(Heading, "~/heading", QOS_RESULTS)
         self._twist = self.create_publisher(TwistWithCovarianceStamped, "~/twist", QOS_RESULTS)
         self.create_service(Trigger, "~/reset_heading", self._reset)
         tilt = self.values["tilt"]
         self._compass = VisualCompass(up=(0.0, -math.cos(tilt), -math.sin(tilt)))
-        return self._compass
+        self.start(self._compass)
 
-    def problems(self) -> list[str]:
-        """Say that there is no camera for the images."""
+    def measuring_problems(self) -> list[str]:
+        """Return that there is no camera calibration, if so."""
         if self._compass.camera is not None:
             return []
-        return ["no usable camera_info, which the heading needs; horizontal_fov can stand in for it"]
+        return ["no usable camera_info, which the heading needs; set horizontal_fov if the camera has none"]
 
     def publish(self, header: Header, result: HeadingResult) -> None:
         """Publish the result on ~/heading and, when it is valid, on ~/twist."""
@@ -99,8 +106,3 @@ def _twist(header: Header, result: HeadingResult) -> TwistWithCovarianceStamped:
     message.twist.twist.angular = Vector3(x=x, y=y, z=z)
     message.twist.covariance = covariance.ravel()
     return message
-
-
-def main() -> int:
-    """Run the node as a process of its own."""
-    return run(lambda: [VisualCompassNode()])

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.task import Future
 
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.weights.replacement import WeightResult
 from edgetpu_perception.algorithm import Frame
 from edgetpu_perception.images.conversion_cache import CameraImage
@@ -40,7 +38,8 @@ class WeightUpdatingNode(PerceptionNode):
     again whenever the driver has loaded the model, before any image.
     """
 
-    def __init__(self, name: str, settings: Sequence[Setting] = (), **options: Any) -> None:
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
         self._change: _Change | None = None
         self._sent = False
         """Whether the driver has been asked for the change."""
@@ -49,7 +48,6 @@ class WeightUpdatingNode(PerceptionNode):
         self._loading = False
         """Another graph, by `run_model`, is being loaded."""
         self._refused = ""
-        super().__init__(name, settings, **options)
 
     @abstractmethod
     def node_weights(self) -> NDArray[np.float64] | None:
@@ -59,19 +57,14 @@ class WeightUpdatingNode(PerceptionNode):
         """One of this node's own."""
         return f"{self.get_fully_qualified_name().lstrip('/')}/{model}"
 
-    def problems(self) -> list[str]:
-        """Say that the model did not take the weights."""
+    def measuring_problems(self) -> list[str]:
+        """Return that the model refused the weights, if so."""
         return [self._refused] if self._refused else []
 
     def run_model(self, name: str, graph: bytes) -> None:
         """See PerceptionNode; changes wait until it is loaded."""
         self._loading = True
         super().run_model(name, graph)
-
-    def create_waiting_service(self, kind: Any, name: str, callback: Callable[..., Any]) -> None:
-        """Offer a service whose callback, a coroutine, awaits the driver."""
-        # While it does so the callback with the driver's answer must run.
-        self.create_service(kind, name, callback, callback_group=ReentrantCallbackGroup())
 
     async def change_weights(self, weights: NDArray[np.float64], apply: Callable[[], None]) -> WeightResult:
         """Replace the model's weights once no image is under way.

@@ -1,0 +1,184 @@
+"""What all nodes of the suite have in common: parameters, counters, diagnostics and messages in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
+from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.timer import Timer
+
+from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.parameters import Setting, declare
+from edgetpu_driver.node_kit.result_topics import ResultTopic
+
+try:
+    from rclpy.event_handler import PublisherEventCallbacks
+except ImportError:  # ROS 2 Humble
+    from rclpy.qos_event import PublisherEventCallbacks
+
+DIAGNOSTICS_PERIOD = 1.0
+"""Seconds; REP-107 asks for 1 Hz."""
+
+QOS_RESULTS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
+
+QOS_DEBUG = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
+"""Reliable, because viewers ask for that by default."""
+
+QOS_LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+
+_NO_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
+
+
+@dataclass
+class Counters:
+    """What happened to the messages since the node started."""
+
+    received: int = 0
+    results: int = 0
+    """Results published."""
+    dropped: int = 0
+    """Replaced by newer messages while the node was busy or the driver was unavailable."""
+    malformed: int = 0
+    """Messages whose content was not as expected."""
+    failed: int = 0
+    """Requests that the driver refused or did not answer, and results that could not be computed."""
+
+
+class BaseNode(Node):
+    """A node of the suite: declares `settings`, publishes diagnostics once a second, logs a complaint once.
+
+    A subclass calls `super().__init__(name)`, makes its interfaces from `values`, and then calls
+    `start_diagnostics`.
+    """
+
+    settings: ClassVar[tuple[Setting, ...]] = ()
+    """The parameters of the node."""
+
+    results: ClassVar[ResultTopic | None] = None
+    """What the node publishes for each message it receives, for tools that record it."""
+
+    subject: ClassVar[str] = "messages"
+    """What the node counts, in its diagnostics."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.counters: Counters = Counters()
+        self._reported = Counters()
+        self._complaints: set[Hashable] = set()
+        try:
+            self.values = declare(self, self.settings, self.on_parameter, self.refuse_parameter)
+        except BaseException:
+            super().destroy_node()  # not the subclass's own method, whose fields are not set yet
+            raise
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name without the leading slash, as diagnostics and names of models have it."""
+        return self.get_fully_qualified_name().lstrip("/")
+
+    @contextmanager
+    def destroyed_on_error(self) -> Iterator[None]:
+        """Destroy the node if the block, a part of its construction, raises."""
+        try:
+            yield
+        except BaseException:
+            self.destroy_node()
+            raise
+
+    def create_publisher(self, *arguments: Any, **options: Any) -> Publisher:
+        """Make a publisher as Node does, without callbacks for events.
+
+        By default it would warn of subscribers with an incompatible QoS, which are told so themselves; and
+        each callback is one more entity to wait for between two messages.
+        """
+        return super().create_publisher(*arguments, **{"event_callbacks": _NO_EVENTS, **options})
+
+    def create_steady_timer(self, period: float, callback: Callable[[], None]) -> Timer:
+        """Make a timer in real time, s, also when the graph runs on simulated time."""
+        return self.create_timer(period, callback, clock=Clock(clock_type=ClockType.STEADY_TIME))
+
+    def create_waiting_service(self, kind: Any, name: str, callback: Callable[..., Any]) -> None:
+        """Offer a service whose callback, a coroutine, awaits an answer of the driver."""
+        # The callback with the driver's answer must be able to run meanwhile.
+        self.create_service(kind, name, callback, callback_group=ReentrantCallbackGroup())
+
+    def on_parameter(self, name: str, value: Any) -> None:
+        """Apply the new value of a parameter that is not read-only."""
+        self.values[name] = value
+
+    def refuse_parameter(self, name: str, value: Any) -> str | None:
+        """Return the reason why a value that passed its checks is refused while the node runs, or None."""
+        del name, value
+        return None
+
+    def complain_once(self, kind: Hashable, text: str, *, error: bool = False) -> None:
+        """Log a warning or an error unless one of this kind was logged before; the node goes on."""
+        if kind in self._complaints:
+            return
+        self._complaints.add(kind)
+        line = f"{text}. Further ones of this kind are only counted, in /diagnostics."
+        # rclpy refuses a line of code that logs at two levels.
+        if error:
+            self.get_logger().error(line)
+        else:
+            self.get_logger().warning(line)
+
+    def forget_complaints(self) -> None:
+        """Log complaints of every kind again, because something has changed."""
+        self._complaints.clear()
+
+    def start_diagnostics(self) -> None:
+        """Publish diagnostics from now on."""
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 1)
+        self.create_steady_timer(DIAGNOSTICS_PERIOD, self._publish_diagnostics)
+
+    def problems(self) -> list[str]:
+        """Return what keeps the node from working, a line each, for its diagnostics."""
+        return []
+
+    def diagnostic(self) -> DiagnosticStatus:
+        """Make the node's entry of /diagnostics (REP-107) from its counters and problems."""
+        now, before = self.counters, self._reported
+        lines = self.problems()
+        if now.received == before.received:
+            lines.append(f"no {self.subject}")
+        for count, what in (
+            (now.malformed - before.malformed, f"malformed {self.subject}"),
+            (now.failed - before.failed, "failed inferences"),
+            (now.dropped - before.dropped, f"dropped {self.subject}"),
+        ):
+            if count:
+                lines.append(f"{count} {what}")
+        self._reported = replace(now)
+        return DiagnosticStatus(
+            level=DiagnosticStatus.WARN if lines else DiagnosticStatus.OK,
+            name=f"{self.full_name}: {self.subject}",
+            message="; ".join(lines) or "ok",
+            values=[
+                KeyValue(key=self.subject if key == "received" else key, value=str(value))
+                for key, value in vars(now).items()
+            ],
+        )
+
+    def _publish_diagnostics(self) -> None:
+        array = DiagnosticArray(status=[self.diagnostic()])
+        array.header.stamp = self.get_clock().now().to_msg()
+        self._diagnostics.publish(array)
+
+
+def fill_answer(response: Any, error: Exception | None = None, message: str = "") -> Any:
+    """Write into a service's response how the call ended, and return it."""
+    response.success, response.message = error is None, str(error or message)
+    if error is not None:
+        response.error = code_of(error if isinstance(error, EdgeTpuError) else InputError(str(error)))
+    return response

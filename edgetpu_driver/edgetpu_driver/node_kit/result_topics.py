@@ -1,0 +1,35 @@
+"""What a node publishes as its result, described for tools that record, plot and compare results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ResultValue:
+    """One number of a result message."""
+
+    field: str
+    meaning: str
+    unit: str = ""
+    sigma: str = ""
+    """The field with its standard deviation; empty: there is none."""
+
+
+@dataclass(frozen=True)
+class ResultTopic:
+    """The topic of a node's results. Every message also has `header`, `valid` and `confidence`."""
+
+    topic: str
+    """Below the node's name."""
+    message_type: type[Any]
+    values: tuple[ResultValue, ...]
+    position: tuple[str, str] | None = None
+    """Fields that are a position in the image, from -1 (centre of the first pixel) to 1 (of the last)."""
+
+    @property
+    def type_name(self) -> str:
+        """The message type as package/msg/Type."""
+        package = self.message_type.__module__.partition(".")[0]
+        return f"{package}/msg/{self.message_type.__name__}"
