@@ -1,4 +1,4 @@
-"""The two ways from a node to a driver: services through DDS, or a direct call within the process."""
+"""The two transports from a node to a driver: services through DDS, or direct calls within the process."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 from edgetpu_msgs.srv import Invoke, LoadModel, SetWeights
 
-# With Fast DDS every client of a service gets the answers to all of them and picks its own: in a queue of the
-# usual length, 10, five nodes at 60 Hz push an answer out in 30 ms, and its node waits in vain.
+# With Fast DDS every client of a service receives the answers to all clients and selects its own. In a queue
+# of the default depth, 10, the answers to five nodes at 60 Hz overwrite a node's own answer within 30 ms.
 _QOS_INVOKE = QoSProfile(depth=200)
 
 
@@ -36,6 +36,8 @@ class LoadResult:
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     error: EdgeTpuError | None = None
+    problem: str = ""
+    """Why the driver, which has loaded the model, cannot run it; one line, else empty."""
 
 
 class Transport(Protocol):
@@ -50,7 +52,7 @@ class Transport(Protocol):
         ...
 
     def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
-        """Ask the driver to load a model under a name; an empty one is left to the driver."""
+        """Ask the driver to load a model under a name; empty: the driver chooses it."""
         ...
 
     def invoke(
@@ -70,23 +72,23 @@ class Transport(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Forget the request under way; its answer, should it still come, is ignored."""
+        """Forget the request under way; its answer is ignored if it still comes."""
         ...
 
     def close(self) -> None:
-        """Cancel, and give back what the transport holds."""
+        """Cancel the request under way and release the transport's resources."""
         ...
 
 
 class DirectTransport:
-    """Direct calls to the driver node of that fully qualified name in this process."""
+    """Direct calls to a driver node in this process, given its fully qualified name."""
 
     def __init__(self, driver: str) -> None:
         self._driver = driver
 
     @property
     def available(self) -> bool:
-        """Whether the driver node still lives."""
+        """Whether the driver node still exists."""
         return local_drivers.find(self._driver) is not None
 
     def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
@@ -95,7 +97,9 @@ class DirectTransport:
             loaded = self._find().load_model(model, name)
         except EdgeTpuError as error:
             return done(LoadResult(error=error))
-        return done(LoadResult(loaded.name, loaded.inputs, loaded.outputs))
+        reason = loaded.unsupported_reason
+        problem = f"loaded, but it cannot run here: {reason}" if reason else ""
+        return done(LoadResult(loaded.name, loaded.inputs, loaded.outputs, None, problem))
 
     def invoke(
         self,
@@ -124,10 +128,10 @@ class DirectTransport:
         return done(swap)
 
     def cancel(self) -> None:
-        """Nothing is ever under way between two calls."""
+        """Do nothing: no request is under way between two calls."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources to release."""
 
     def _find(self) -> local_drivers.LocalDriver:
         driver = local_drivers.find(self._driver)
@@ -137,7 +141,7 @@ class DirectTransport:
 
 
 class ServiceTransport:
-    """Service calls to the driver node of that name, relative to the calling node's namespace."""
+    """Service calls to a driver node; its name is relative to the calling node's namespace."""
 
     def __init__(self, node: Node, driver: str) -> None:
         self._node = node
@@ -206,14 +210,14 @@ class ServiceTransport:
         self._pending = pending
 
         def finish(future: Future) -> None:
-            # An answer may have been taken from the wire already when its request is cancelled.
+            # The answer may have been received already when its request is cancelled.
             if self._pending is not pending:
                 return
             self._pending = None
             try:
                 answered(future.result())
             except Exception as error:
-                # Out of a future's callback it would be a warning.
+                # rclpy only warns of what the callback of a future raises; a task's exception ends the node.
                 self._node.executor.create_task(_throw, error)
 
         future.add_done_callback(finish)
@@ -228,7 +232,8 @@ def _load_result(answer: LoadModel.Response) -> LoadResult:
         return LoadResult(error=exception_of(answer.error, answer.message))
     info = answer.info
     try:
-        return LoadResult(info.name, specs_from_messages(info.inputs), specs_from_messages(info.outputs))
+        inputs, outputs = specs_from_messages(info.inputs), specs_from_messages(info.outputs)
+        return LoadResult(info.name, inputs, outputs, None, answer.message)
     except InputError as error:
         return LoadResult(error=error)
 

@@ -1,9 +1,24 @@
-"""A single-threaded executor that keeps what it waits for from one round to the next."""
+"""A single-threaded executor that keeps its wait set from one round to the next.
+
+EDGETPU_EXECUTOR=rclpy selects rclpy's own executor instead; `make_executor` also falls back to it if a
+private name is missing. rclpy promises nothing about the following names, which this module uses:
+
+- SingleThreadedExecutor: `_context`, `_guard`, `_is_shutdown`, `_sigint_gc`, and `_spin_once_impl`, which is
+  overridden because spin_until_future_complete calls it;
+- Task: `_handler`, the coroutine of a suspended callback; - Subscription: `_callback_type`, `CallbackType`,
+whether the callback takes the message info; - `rclpy.impl.implementation_singleton.rclpy_implementation`:
+`WaitSet` with its add_*, clear_entities, wait and
+  get_ready_entities;
+- the handles of entities: `pointer`, `take_message`, `is_timer_ready`, `call_timer`, `take_response`,
+  `service_take_request`;
+- Waitable: `add_to_wait_set`, `get_num_entities`, `is_ready`; Client: `get_pending_request`.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -21,6 +36,7 @@ from rclpy.executors import (
 )
 from rclpy.guard_condition import GuardCondition
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
+from rclpy.logging import get_logger
 from rclpy.node import Node
 from rclpy.service import Service
 from rclpy.subscription import Subscription
@@ -29,21 +45,71 @@ from rclpy.timer import Timer
 from rclpy.utilities import timeout_sec_to_nsec
 from rclpy.waitable import NumberOfEntities
 
+from edgetpu_driver.node_kit.errors import FatalError
+
 Work = Callable[[], None]
-"""Takes what an entity is ready with, and calls its callback."""
+"""Takes the data of a ready entity and calls its callback."""
+
+_ADDERS = "add_subscription", "add_guard_condition", "add_timer", "add_client", "add_service"
+
+
+EXECUTOR_VARIABLE = "EDGETPU_EXECUTOR"
+EXECUTORS = ("static", "rclpy")
+"""Values of that variable; the first is the default."""
+
+
+def make_executor() -> SingleThreadedExecutor:
+    """Make the executor that EDGETPU_EXECUTOR names; rclpy's if this one cannot run on this rclpy.
+
+    Raises FatalError for another value of the variable.
+    """
+    wanted = os.environ.get(EXECUTOR_VARIABLE) or EXECUTORS[0]
+    if wanted not in EXECUTORS:
+        raise FatalError(f"{EXECUTOR_VARIABLE}: expected {' or '.join(EXECUTORS)}; got '{wanted}'")
+    if wanted == "rclpy":
+        return SingleThreadedExecutor()
+    missing = missing_names()
+    if missing:
+        names = ", ".join(missing)
+        get_logger("executor").info(f"using rclpy's own executor: this version of rclpy has no {names}")
+        return SingleThreadedExecutor()
+    return StaticSingleThreadedExecutor()
+
+
+def missing_names() -> list[str]:
+    """Private names that StaticSingleThreadedExecutor needs and this version of rclpy lacks."""
+    owners = {
+        SingleThreadedExecutor: ("_spin_once_impl", "wait_for_ready_callbacks"),
+        Client: ("get_pending_request",),
+        _rclpy.WaitSet: ("clear_entities", "get_ready_entities", "wait", *_ADDERS),
+        _rclpy.Subscription: ("pointer", "take_message"),
+        _rclpy.Timer: ("call_timer", "is_timer_ready", "pointer"),
+        _rclpy.Client: ("pointer", "take_response"),
+        _rclpy.Service: ("pointer", "service_take_request"),
+    }
+    missing = [
+        f"{owner.__name__}.{name}"
+        for owner, names in owners.items()
+        for name in names
+        if not hasattr(owner, name)
+    ]
+    executor = SingleThreadedExecutor()
+    names = "_context", "_guard", "_is_shutdown", "_sigint_gc"
+    missing += [f"SingleThreadedExecutor.{name}" for name in names if not hasattr(executor, name)]
+    executor.shutdown()
+    return missing
 
 
 class StaticSingleThreadedExecutor(SingleThreadedExecutor):
-    """Collects what to wait for only when that has changed, as rclcpp's executor of this name does.
+    """Rebuilds its wait set only when nodes or entities have changed, as rclcpp's executor of this name does.
 
-    rclpy's own looks through all entities of all nodes in every round, and has two or three rounds for each
-    callback. Here only the round that finds coroutines, tasks or events to run is left to it. It triggers its
-    guard condition whenever a node or an entity comes or goes, when a task is created, and after every
-    callback that it called itself.
+    rclpy's own executor collects all entities of all nodes in every round, and takes two or three rounds for
+    each callback. Here only rounds with coroutines, tasks or events to run are left to it. Its guard
+    condition, which rclpy triggers whenever a node or an entity is added or removed, a task is created or a
+    callback was called by rclpy, tells when to rebuild the wait set.
 
-    Three things to know: guard conditions of nodes must have plain functions for callbacks, timers such that
-    take nothing, and the callback of a client's future must not raise, as rclpy makes no more of that than a
-    warning.
+    Restrictions: the callbacks of guard conditions must be plain functions, those of timers must take no
+    argument, and the callback of a client's future must not raise, because rclpy only warns of that.
     """
 
     def __init__(self, *, context: Context | None = None) -> None:
@@ -54,17 +120,17 @@ class StaticSingleThreadedExecutor(SingleThreadedExecutor):
         self._spinning = threading.RLock()
 
     def create_task(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Task:
-        """Have a function or coroutine run by the thread that spins; see Executor."""
+        """Have the spinning thread run a function or coroutine; see Executor."""
         task = super().create_task(callback, *args, **kwargs)
-        # A round of rclpy's that has looked for tasks already may have taken the trigger that came with it.
+        # The trigger of this task may be consumed by a round of rclpy that has already looked for tasks.
         self._has_new_tasks = True
         self.wake()
         return task
 
     def spin_once(self, timeout_sec: float | None = None) -> None:
-        """Wait once and call back all that is ready, if anything is: something else may end the wait.
+        """Wait once and call the callbacks of all ready entities; there may be none.
 
-        timeout_sec: the longest wait, s; without end if None.
+        timeout_sec: longest wait, s; None: no limit.
         """
         with self._spinning:
             if self._is_shutdown:
@@ -72,7 +138,7 @@ class StaticSingleThreadedExecutor(SingleThreadedExecutor):
             if not self._context.ok():
                 raise ExternalShutdownException
             if self._suspended:
-                # It bars other callbacks of its group, which rclpy knows about.
+                # It blocks the other callbacks of its group; rclpy keeps track of that.
                 self._run_one(timeout_sec)
                 is_due = not self._suspended
             else:
@@ -81,7 +147,7 @@ class StaticSingleThreadedExecutor(SingleThreadedExecutor):
                 self._leave_to_base()
 
     def shutdown(self, timeout_sec: float | None = None) -> bool:
-        """End a round under way in another thread, give up what is suspended and let go of the nodes.
+        """End a round that runs in another thread, abandon suspended callbacks and release the nodes.
 
         See Executor.shutdown.
         """
@@ -103,15 +169,15 @@ class StaticSingleThreadedExecutor(SingleThreadedExecutor):
     def _spin_once_impl(
         self, timeout_sec: float | TimeoutObject | None = None, *_condition: Callable[[], bool]
     ) -> None:
-        """What spin_until_future_complete calls; it has the future wake the executor."""
+        """Spin once for spin_until_future_complete, which has the future wake the executor."""
         self.spin_once(timeout_sec.timeout if isinstance(timeout_sec, TimeoutObject) else timeout_sec)
 
     def _call_ready(self, timeout_sec: float | None) -> bool:
-        """Wait, call back what is ready, and say whether there is something that only rclpy can do."""
+        """Wait, call the callbacks of ready entities, and return whether rclpy must handle something."""
         if self._wait_set is None:
             guards = {
                 self._guard: self._forget_wait_set,
-                # It is triggered by a signal, after which the context is shut down: until it is, do not wait.
+                # A signal triggers it and then shuts the context down; until that has happened, do not wait.
                 self._sigint_gc: self._sigint_gc.trigger,
             }
             self._wait_set = _WaitSet(self.get_nodes(), guards, self._context)
@@ -128,14 +194,14 @@ class StaticSingleThreadedExecutor(SingleThreadedExecutor):
         return None in works
 
     def _leave_to_base(self) -> None:
-        """Have rclpy run everything that it finds to run now."""
+        """Have rclpy run everything that is ready to run."""
         self._forget_wait_set()
         self._has_new_tasks = False
         while self._run_one(0.0):
             pass
 
     def _run_one(self, timeout_sec: float | None) -> bool:
-        """Have rclpy wait for something to run, and say whether there was anything."""
+        """Have rclpy wait for one callback and run it; return whether there was one."""
         try:
             task, _, _ = self.wait_for_ready_callbacks(timeout_sec)
         except (TimeoutException, ShutdownException):
@@ -154,16 +220,16 @@ class StaticSingleThreadedExecutor(SingleThreadedExecutor):
 
 
 class _WaitSet:
-    """What some nodes wait for, and what to do about it; nothing of it is destroyed before `close`."""
+    """The entities of some nodes and what to do when each is ready; none is destroyed before `close`."""
 
     def __init__(
         self, nodes: Iterable[Node], guards: Mapping[GuardCondition, Work], context: Context
     ) -> None:
-        """`guards`: conditions of the executor's own, and what to do when they end a wait."""
+        """`guards`: the executor's own guard conditions, and what to do when they end a wait."""
         nodes = list(nodes)
         self._held = ExitStack()
         self._works: dict[int, Work | None] = {}
-        """By the address of the entity; None: leave it to rclpy."""
+        """By the address of the entity; None: left to rclpy."""
         conditions = []
         for guard, work in guards.items():
             self._held.enter_context(guard.handle)
@@ -189,17 +255,11 @@ class _WaitSet:
             counts.num_events,
             context.handle,
         )
-        adders = (
-            self._rcl.add_subscription,
-            self._rcl.add_guard_condition,
-            self._rcl.add_timer,
-            self._rcl.add_client,
-            self._rcl.add_service,
-        )
+        adders = [getattr(self._rcl, name) for name in _ADDERS]
         self._additions = [(add, each) for add, group in zip(adders, handles, strict=True) for each in group]
 
     def wait(self, timeout_sec: float | None) -> list[Work | None]:
-        """What there is to do when the wait ends; None stands for something that only rclpy can do."""
+        """Wait, and return what is to be done; None stands for something left to rclpy."""
         self._rcl.clear_entities()
         for add, handle in self._additions:
             add(handle)
@@ -212,11 +272,11 @@ class _WaitSet:
         return works
 
     def close(self) -> None:
-        """Let the entities be destroyed."""
+        """Allow the entities to be destroyed."""
         self._held.close()
 
     def _hold(self, entities: Iterable[Any], act: Callable[[Any], None]) -> list[Any]:
-        """Handles of those entities that still live, after noting what to do about each."""
+        """Return the handles of the entities that still exist, after noting what to do for each."""
         living = [each for each in entities if self._holds(each.handle)]
         for each in living:
             plain = not inspect.iscoroutinefunction(getattr(each, "callback", None))
@@ -233,11 +293,12 @@ class _WaitSet:
 
 _CALLBACK_TYPES = getattr(Subscription, "CallbackType", None)
 _KINDS = ("guard_condition", "timer", "subscription", "client", "service")
-"""A wait resets guard conditions, so they come first: what else is ready still is so if a callback raises."""
+"""In order of handling. A wait resets guard conditions, so they come first: if a callback raises, the other
+entities are still ready in the next round."""
 
 
 def _run(act: Callable[[Any], None], entity: Any) -> None:
-    """Do it, unless a callback of the same round has destroyed the entity."""
+    """Call `act` unless a callback of the same round has destroyed the entity."""
     with ExitStack() as held:
         try:
             held.enter_context(entity.handle)
@@ -264,7 +325,7 @@ def _take_message(subscription: Subscription) -> None:
 
 
 def _call_guard(guard: GuardCondition) -> None:
-    guard.callback()  # rclpy would find a coroutine's condition no longer triggered
+    guard.callback()  # for a coroutine rclpy would find the condition no longer triggered
 
 
 def _take_response(client: Client) -> None:

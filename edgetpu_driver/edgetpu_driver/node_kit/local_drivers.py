@@ -1,4 +1,4 @@
-"""Which driver nodes live in this process, so that a client beside one can call it without DDS."""
+"""The driver nodes of this process, which clients in the same process call without DDS."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _lock = threading.Lock()
 
 
 def register(node_name: str, driver: LocalDriver) -> None:
-    """Make a driver known under its node's fully qualified name ("/edgetpu")."""
+    """Register a driver under its node's fully qualified name ("/edgetpu")."""
     with _lock:
         _drivers[node_name] = driver
 
 
 def unregister(node_name: str) -> None:
-    """Forget a driver; an unknown name is no error."""
+    """Remove a driver; an unknown name is ignored."""
     with _lock:
         _drivers.pop(node_name, None)
 
 
 def find(node_name: str) -> LocalDriver | None:
-    """Find the driver node of that fully qualified name in this process."""
+    """Return the driver of that fully qualified name, or None."""
     with _lock:
         return _drivers.get(node_name)

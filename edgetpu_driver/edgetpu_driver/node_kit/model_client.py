@@ -1,9 +1,10 @@
-"""The asynchronous client through which a node runs a model on the driver, across restarts of the latter."""
+"""An asynchronous client for one model on the driver; it survives restarts of the driver."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -24,23 +25,33 @@ from edgetpu_driver.node_kit.driver_connection import (
 from edgetpu_driver.tensor import TensorSpec, check_inputs
 from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 
-CHECK_PERIOD = 0.1
-"""Seconds between two looks at whether the driver is there and whether the request under way is overdue."""
+STEP_PERIOD = 0.1
+"""Seconds between two checks whether the driver is available and whether a request is overdue."""
 
 RETRY_PERIOD = 1.0
 """Seconds between two attempts to load a model that the driver refused."""
 
 
+class ClientState(Enum):
+    """What a ModelClient is doing."""
+
+    UNLOADED = "looking for the driver, or waiting to load the model"
+    LOADING = "the driver is loading the model"
+    READY = "the model is loaded, no request is under way"
+    BUSY = "a request is under way"
+
+
 class ModelClient:
     """One model on one driver, for one node.
 
-    The client looks for the driver, has it load the model, and does so again whenever the driver lost it: a
-    node above it never needs a restart. A driver node in the same process is called directly, any other one
-    through its services; nothing here ever blocks on one. All calls and callbacks belong to the thread of
-    the node's executor.
+    The client waits for the driver and has it load the model, again whenever the driver has lost it, so a
+    node never needs a restart. A driver node in the same process is called directly, any other one through
+    its services; no call blocks. All calls and callbacks belong to the thread of the node's executor.
+
+    `ClientState` lists the states; `_step`, called by a timer, makes the transitions that no answer makes.
 
     model: what ~/load_model takes (a file's stem, its name or an absolute path).
-    name: what the driver is to call it; one of the node's own for a node that sets weights of its own.
+    name: the model's name on the driver; unique to this node if it sets weights. Empty: chosen by the driver.
     driver: the driver node's name, absolute or relative to the node's namespace.
     on_ready: called each time the model has been loaded; `inputs` and `outputs` are known then.
     request_timeout: seconds after which an unanswered request counts as lost.
@@ -64,44 +75,46 @@ class ModelClient:
         self._on_ready = on_ready
         self._request_timeout = request_timeout
         self._transport: Transport | None = None
-        self._loaded: LoadResult | None = None
-        self._fail: Callable[[EdgeTpuError], None] | None = None
-        """Answers the request under way with an error."""
-        self._loading = False
-        # Nodes of one launch start together: a driver that comes a little later is no news.
+        self._state = ClientState.UNLOADED
+        self._loaded = LoadResult()
+        """The model as the driver has loaded it; empty while UNLOADED or LOADING."""
+        self._fail: Callable[[EdgeTpuError], None] = _ignore
+        """Answers the request under way with an error, while BUSY."""
+        self._unconfirmed = False
+        """Whether `problem` stays until a request succeeds: that the model is loaded does not disprove it."""
+        # Nodes of one launch start together: a driver that starts a little later is not worth a warning.
         self._deadline = time.monotonic() + request_timeout
         self._next_load = 0.0
-        self._in_doubt = False
         self.problem = "looking for the driver"
-        """Why the client is not ready, or was not until the next result comes; one line, else empty."""
-        # Simulated time may stand still; a lost driver is a matter of real time.
+        """Why no results are to be expected, one line; empty if they are."""
+        # Simulated time may stand still; whether the driver answers is a matter of real time.
         clock = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = node.create_timer(CHECK_PERIOD, self._check, clock=clock)
+        self._timer = node.create_timer(STEP_PERIOD, self._step, clock=clock)
 
     @property
     def ready(self) -> bool:
         """Whether the driver has the model loaded, as far as known."""
-        return self._loaded is not None
+        return self._state in (ClientState.READY, ClientState.BUSY)
 
     @property
     def target(self) -> tuple[str, str]:
-        """The driver's fully qualified name, and the name it has loaded the model under, if it has."""
-        return self._driver, self._loaded.name if self._loaded else ""
+        """The driver's fully qualified name, and the model's name there; empty until it is loaded."""
+        return self._driver, self._loaded.name
 
     @property
     def busy(self) -> bool:
         """Whether a request is under way."""
-        return self._fail is not None
+        return self._state is ClientState.BUSY
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """What the model takes; empty until it is loaded."""
-        return self._loaded.inputs if self._loaded else ()
+        return self._loaded.inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """What the model gives; empty until it is loaded."""
-        return self._loaded.outputs if self._loaded else ()
+        return self._loaded.outputs
 
     def invoke(self, inputs: Mapping[str, NDArray[Any]], done: Callable[[InferenceResult], None]) -> bool:
         """Run the model once; `done` gets the outputs or the error, exactly once.
@@ -113,7 +126,7 @@ class ModelClient:
         driver in the same process `done` is called before this method returns. Raises InputError when the
         arrays are not what the model takes.
         """
-        if self.busy or self._loaded is None or self._transport is None:
+        if self._state is not ClientState.READY or self._transport is None:
             return False
         check_inputs(self._loaded.inputs, inputs)
 
@@ -140,7 +153,7 @@ class ModelClient:
         A driver that was started anew has the weights of the file: set them in every `on_ready`. Returns
         False as `invoke` does.
         """
-        if self.busy or self._loaded is None or self._transport is None:
+        if self._state is not ClientState.READY or self._transport is None:
             return False
 
         def finish(result: WeightResult | EdgeTpuError) -> None:
@@ -161,43 +174,44 @@ class ModelClient:
             self._transport.close()
 
     def _begin(self, fail: Callable[[EdgeTpuError], None]) -> None:
-        """Start the clock of a request; `fail` answers it if it is given up."""
-        self._fail = fail
+        """Start a request; `fail` answers it if it is given up."""
+        self._state, self._fail = ClientState.BUSY, fail
         self._deadline = time.monotonic() + self._request_timeout
 
     def _finish(self, error: EdgeTpuError | None) -> None:
-        """End the request under way, which the driver answered."""
-        self._fail = None
-        if isinstance(error, ModelNotFoundError):
-            self._loaded = None
-            self._say(str(error))
-        elif isinstance(error, UnavailableError):
-            # Loading is answered without a device too; so after a pause the next request is the test.
-            self._loaded = None
-            self._in_doubt = True
+        """End the request under way, which the driver has answered."""
+        if isinstance(error, UnavailableError):
+            # A driver without a device answers load requests too, so only a result shows that it has
+            # recovered.
+            self._unconfirmed = True
             self._next_load = time.monotonic() + RETRY_PERIOD
-            self._say(str(error))
-        elif self._in_doubt and error is None:
-            self._in_doubt = False
-            self._say("")
+        if isinstance(error, (ModelNotFoundError, UnavailableError)):
+            self._unload(str(error))
+            return
+        self._state = ClientState.READY
+        if error is None and self._unconfirmed:
+            self._unconfirmed = False
+            self._report("")
 
-    def _check(self) -> None:
+    def _step(self) -> None:
         """Find the driver, load the model, give up a request that is overdue."""
         transport = self._connect()
         now = time.monotonic()
+        overdue = now > self._deadline
+        idle = self._state is ClientState.UNLOADED
         if not transport.available:
-            if self.ready or self._loading or self.busy or now > self._deadline:
+            if not idle or overdue:
                 self._give_up(f"waiting for the driver {self._driver}")
-        elif self._loading or self.busy:
-            if now > self._deadline:
+        elif self._state in (ClientState.LOADING, ClientState.BUSY):
+            if overdue:
                 self._give_up(f"no answer from {self._driver} for {self._request_timeout:g} s")
-        elif self._loaded is None and now >= self._next_load:
-            self._loading = True
+        elif idle and now >= self._next_load:
+            self._state = ClientState.LOADING
             self._deadline = now + self._request_timeout
             transport.load(self._model, self._name, self._on_loaded)
 
     def _connect(self) -> Transport:
-        """Give the transport to use now: direct exactly while the driver lives in this process."""
+        """Return the transport to use now: direct exactly while the driver lives in this process."""
         local = local_drivers.find(self._driver) is not None
         if self._transport is None or local != isinstance(self._transport, DirectTransport):
             if self._transport is not None:
@@ -209,31 +223,34 @@ class ModelClient:
         return self._transport
 
     def _on_loaded(self, result: LoadResult) -> None:
-        self._loading = False
         if result.error is not None:
             self._next_load = time.monotonic() + RETRY_PERIOD
-            self._say(str(result.error))
+            self._unload(str(result.error))
             return
-        self._loaded = result
-        if not self._in_doubt:
-            self._say("")
+        self._state, self._loaded = ClientState.READY, result
+        if result.problem:
+            self._unconfirmed = True
+            self._report(result.problem)
+        elif not self._unconfirmed:
+            self._report("")
         if self._on_ready is not None:
             self._on_ready()
 
     def _give_up(self, problem: str) -> None:
-        """Start over: forget what the driver had loaded, end the request under way with an error."""
+        """Start over: forget the loaded model and answer the request under way with an error."""
         if self._transport is not None:
             self._transport.cancel()
-        self._loading = False
-        self._loaded = None
-        self._in_doubt = False
-        self._say(problem)
-        fail, self._fail = self._fail, None
-        if fail is not None:
-            fail(UnavailableError(problem))
+        fail = self._fail if self._state is ClientState.BUSY else _ignore
+        self._unconfirmed = False
+        self._unload(problem)
+        fail(UnavailableError(problem))
 
-    def _say(self, problem: str) -> None:
-        """Log a change of the problem, once."""
+    def _unload(self, problem: str) -> None:
+        self._state, self._loaded = ClientState.UNLOADED, LoadResult()
+        self._report(problem)
+
+    def _report(self, problem: str) -> None:
+        """Log a problem, or that it is gone, when it changes."""
         if problem == self.problem:
             return
         self.problem = problem
@@ -242,3 +259,7 @@ class ModelClient:
         else:
             own = f" as '{self._name}'" if self._name else ""
             self._node.get_logger().info(f"model '{self._model}' is loaded on {self._driver}{own}")
+
+
+def _ignore(_error: EdgeTpuError) -> None:
+    """Answer nothing: no request is under way."""

@@ -1,4 +1,4 @@
-"""How every executable of the suite starts, runs and stops, without a traceback for foreseeable errors."""
+"""Start, run and stop the nodes of a process; errors are reported in one line, without a traceback."""
 
 from __future__ import annotations
 
@@ -20,40 +20,42 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor
+from edgetpu_driver.node_kit.errors import FatalError
+from edgetpu_driver.node_kit.executor import make_executor
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 
 STOP_DEADLINE = 2.5
-"""Seconds a stop may take. A hung USB transfer takes 6 s; nobody wants to wait that long after Ctrl-C."""
-
-
-class FatalError(Exception):
-    """Raised in a callback to end the process with exit status 1; the message is shown as one line."""
+"""Maximum duration of a stop, s. A hung USB transfer takes 6 s, too long to wait for after Ctrl-C."""
 
 
 def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
     """Start ROS, spin the nodes in one single-threaded executor until SIGINT or SIGTERM, and clean up.
 
-    Returns the exit status: 0 after a signal, 1 when a node could not be made or a callback raised, 2 when
-    the ROS arguments or the parameter file cannot be read. Nodes are destroyed in reverse order. Whatever is
-    not foreseen is logged as one line at level fatal, its traceback at level debug.
+    Returns the exit status: 0 after a signal, 1 if a node could not be made or a callback raised, 2 if the
+    ROS arguments, the parameter file or EDGETPU_EXECUTOR are invalid. Nodes are destroyed in reverse order.
+    An unexpected exception is logged as one line at level fatal, its traceback at level debug.
     """
     stop = _StopSignal()
     try:
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:
         return _complain(error, EXIT_USAGE)
-    executor = StaticSingleThreadedExecutor()
     nodes: list[Node] = []
     status = 0
+    try:
+        executor = make_executor()
+    except FatalError as error:
+        rclpy.try_shutdown()
+        return _complain(error, EXIT_USAGE)
     try:
         stop.wakes(executor)
         nodes.extend(make_nodes())
         for node in nodes:
             executor.add_node(node)
-        # What is there now stays; to look through it for garbage would take tens of milliseconds each time.
+        # Objects made so far live as long as the process; collecting them would take tens of milliseconds
+        # each time.
         gc.collect()
         gc.freeze()
         while not stop.requested:
@@ -65,7 +67,7 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
     finally:
         stop.limit(STOP_DEADLINE)
         stop.releases()
-        # This order matters: an executor that outlives its nodes, or a node its context, prints tracebacks.
+        # In this order: an executor that outlives its nodes, or a node its context, prints tracebacks.
         executor.shutdown()
         for node in reversed(nodes):
             status = _destroy(node) or status
@@ -75,7 +77,7 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
 
 
 def _destroy(node: Node) -> int:
-    """Let a node go, whatever it says; its failure must not keep the others."""
+    """Destroy a node; a failure is reported and does not keep the other nodes from being destroyed."""
     try:
         node.destroy_node()
     except Exception as error:
@@ -84,7 +86,7 @@ def _destroy(node: Node) -> int:
 
 
 def _report(error: Exception, nodes: Sequence[Node]) -> int:
-    """Log an exception nobody foresaw, by the node it came from where that can be told."""
+    """Log an unexpected exception, through the logger of the node it came from if that is known."""
     seen = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
     culprits = [node for node in nodes if any(node is each for each in seen)] or list(nodes)
     names = ", ".join(node.get_fully_qualified_name() for node in culprits) or "no node yet"
@@ -102,10 +104,10 @@ def _complain(error: Exception, status: int) -> int:
 
 
 class _StopSignal:
-    """SIGINT and SIGTERM as a flag that wakes the executor; signals that follow change nothing.
+    """A flag that SIGINT and SIGTERM set, waking the executor; further signals are ignored.
 
-    Python runs its signal handlers between two bytecodes of the main thread, which is waiting inside rcl for
-    work. The wake-up socket is written at once, in whatever thread the signal arrives.
+    Python runs signal handlers between two bytecodes of the main thread, which waits inside rcl. The wake-up
+    socket is written at once, in the thread in which the signal arrives.
     """
 
     def __init__(self) -> None:
@@ -120,24 +122,24 @@ class _StopSignal:
         threading.Thread(target=self._listen, name="stop_signal", daemon=True).start()
 
     def wakes(self, executor: Executor) -> None:
-        """Name the executor whose wait ends when a signal comes."""
+        """Set the executor to wake when a signal arrives."""
         self._executor = executor
         if self.requested:
             executor.create_task(_nothing)
 
     def releases(self) -> None:
-        """Leave the executor alone from now on."""
+        """Do not wake the executor from now on."""
         with self._lock:
             self._executor = None
 
     def limit(self, seconds: float) -> None:
-        """End the process after so many seconds if it is still there."""
+        """End the process after this time if it is still running."""
         timer = threading.Timer(seconds, self._give_up)
         timer.daemon = True
         timer.start()
 
     def ignore(self) -> None:
-        """Let nothing disturb the interpreter's own end."""
+        """Ignore signals while the interpreter exits."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         signal.set_wakeup_fd(-1)
@@ -147,13 +149,13 @@ class _StopSignal:
         with self._lock:
             self.requested = True
             if self._executor is not None:
-                # An empty task is work, and only work makes spin_once return.
+                # rclpy's spin_once only returns after it has run something, so give it an empty task.
                 self._executor.create_task(_nothing)
         self.limit(STOP_DEADLINE)
 
     @staticmethod
     def _ignore(_number: int, _frame: FrameType | None) -> None:
-        """Only the wake-up socket counts."""
+        """Do nothing: the wake-up socket has been written."""
 
     @staticmethod
     def _give_up() -> None:

@@ -21,7 +21,7 @@ from edgetpu_driver.host.reconnector import Reconnector
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED, BaseNode
 from edgetpu_driver.node_kit.error_codes import code_of
-from edgetpu_driver.node_kit.spin import FatalError
+from edgetpu_driver.node_kit.errors import FatalError
 from edgetpu_driver.node_kit.tensor_messages import inputs_from_messages, to_message
 from edgetpu_driver.node_kit.weight_messages import (
     fill_product,
@@ -275,15 +275,10 @@ class DriverNode(BaseNode, LifecycleNode):
         if host is None or reconnector is None:
             return
         if reconnector.gave_up:
-<<<<<<< HEAD
-            timeout = self._values["wait_for_device_timeout"]
+            timeout = self.values["wait_for_device_timeout"]
             raise FatalError(
                 f"no device after {timeout:g} s (wait_for_device_timeout): {host.status_message}"
             )
-=======
-            timeout = self.values["wait_for_device_timeout"]
-            raise FatalError(f"no device after {timeout:g} s (wait_for_device_timeout): {host.message}")
->>>>>>> 23990a0 (nodes: one base class and one table of nodes)
 
     def _log_state(self, host: ModelHost) -> None:
         state, message = host.state, host.status_message

@@ -14,15 +14,9 @@ from rclpy.subscription import Subscription
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
-<<<<<<< HEAD
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
-from edgetpu_driver.node_kit.error_codes import code_of
-from edgetpu_driver.node_kit.parameters import Setting, declare
-from edgetpu_matrix.nodes import matrix_parameters as matrix_settings
-=======
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.parameters import Setting
->>>>>>> 23990a0 (nodes: one base class and one table of nodes)
 from edgetpu_matrix.nodes.matrix_client import MatrixClient
 from edgetpu_matrix.nodes.matrix_parameters import files_directory, matrix_settings, provide_model
 from edgetpu_matrix.nodes.signal_messages import SignalReader, message_type
@@ -67,13 +61,8 @@ class MatrixNode(BaseNode):
             self.client.close()
         super().destroy_node()
 
-<<<<<<< HEAD
     def make_client(self, headroom: float = OUTPUT_HEADROOM) -> MatrixClient:
-        """Give the matrix a place on the driver; the model's own weights stay as they are."""
-=======
-    def make_client(self, headroom: float | None = None) -> MatrixClient:
         """Make the client of a matrix on the driver; it uses copies of the model under names of their own."""
->>>>>>> 23990a0 (nodes: one base class and one table of nodes)
         model = self.values["model"]
         provide_model(model, self.values["model_dir"])
         return MatrixClient(

@@ -13,8 +13,8 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
+from edgetpu_driver.node_kit.errors import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.spin import FatalError
 from edgetpu_matrix.nodes.matrix_client import ProductResult
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import directory_setting, matrix_settings

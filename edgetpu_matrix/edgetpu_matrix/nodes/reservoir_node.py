@@ -16,8 +16,8 @@ from std_srvs.srv import Trigger
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
+from edgetpu_driver.node_kit.errors import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.spin import FatalError
 from edgetpu_matrix import npz_archive as archive
 from edgetpu_matrix.errors import ArchiveError, NotTrainedError
 from edgetpu_matrix.nodes.matrix_client import ProductResult

@@ -17,10 +17,10 @@ from std_msgs.msg import Header
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.base_node import QOS_DEBUG, BaseNode, Counters
+from edgetpu_driver.node_kit.errors import FatalError
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import NewestFrame
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.spin import FatalError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.toolchain.model_files import default_model_dir
 from edgetpu_msgs.srv import UnloadModel
@@ -116,13 +116,14 @@ class PerceptionNode(BaseNode):
         del model
         return ""
 
-    def run_model(self, name: str, graph: bytes) -> None:
+    def run_model(self, name: str, graph: bytes) -> bool:
         """Have the driver run another graph from now on, written to the model directory under that name.
 
-        The graph of the previous call is unloaded. Raises OSError when the graph cannot be written.
+        Returns False, and does nothing, if it is the graph of the previous call; that one is unloaded
+        otherwise. Raises OSError when the graph cannot be written.
         """
         if name == self._replacement:
-            return
+            return False
         models.write_model(name, self._model_dir(), graph)
         assert self._client is not None
         self._client.close()
@@ -134,6 +135,7 @@ class PerceptionNode(BaseNode):
             )
         self._replacement = name
         self._client = self._client_for(name)
+        return True
 
     def destroy_node(self) -> None:
         """Cancel the request under way and leave the graph."""

@@ -1,10 +1,11 @@
-"""What nodes share whose model has weights of their own, replaced between two images."""
+"""The base of perception nodes that replace the weights of their model between two images."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -20,132 +21,145 @@ from edgetpu_perception.nodes.perception_node import PerceptionNode
 from edgetpu_perception.nodes.shared_images import SharedImage
 
 
+class WeightState(Enum):
+    """How the weights of the model on the driver relate to this node."""
+
+    CURRENT = "the model has this node's weights; images are processed"
+    LOADING = "another graph is being loaded"
+    MISSING = "the model was loaded and lacks this node's weights, which are being set or were refused"
+    CHANGING = "the driver is replacing the weights"
+
+
 @dataclass(frozen=True, eq=False)
 class _Change:
-    """Other weights that somebody waits for."""
+    """New weights requested by a caller."""
 
     weights: NDArray[np.float64]
     apply: Callable[[], None]
-    """Called when the model has them."""
+    """Called once the model has them."""
     answer: Future
-    """Of a WeightResult, or the error."""
+    """Of a WeightResult or of the error."""
 
 
 class WeightUpdatingNode(PerceptionNode):
-    """An eye whose model the driver has under a name of this node's own, for weights of its own.
+    """A perception node that replaces the weights of its model, which has a name of its own on the driver.
 
-    Weights are set when nothing else is under way, so that every result is of one set of weights, and set
-    again whenever the driver has loaded the model, before any image.
+    Weights are replaced when no other request is under way, so every result is computed with one set of
+    weights. They are set again whenever the driver has loaded the model, before any image.
+
+    `WeightState` lists the states; `_step` sends a requested change as soon as the state and the client allow
+    it.
     """
 
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
+        self._weights = WeightState.CURRENT
         self._change: _Change | None = None
-        self._sent = False
-        """Whether the driver has been asked for the change."""
-        self._without_weights = False
-        """The model is loaded and does not have this node's weights yet."""
-        self._loading = False
-        """Another graph, by `run_model`, is being loaded."""
+        """The change that was requested and is not answered yet."""
         self._refused = ""
 
     @abstractmethod
     def node_weights(self) -> NDArray[np.float64] | None:
-        """Weights for the model that is loaded and bound now; None: those in its file."""
+        """Return the weights for the model that is loaded and bound now; None: those in its file."""
 
     def name_for(self, model: str) -> str:
-        """One of this node's own."""
-        return f"{self.get_fully_qualified_name().lstrip('/')}/{model}"
+        """Return a name that only this node uses."""
+        return f"{self.full_name}/{model}"
 
     def measuring_problems(self) -> list[str]:
         """Return that the model refused the weights, if so."""
         return [self._refused] if self._refused else []
 
-    def run_model(self, name: str, graph: bytes) -> None:
-        """See PerceptionNode; changes wait until it is loaded."""
-        self._loading = True
-        super().run_model(name, graph)
+    def run_model(self, name: str, graph: bytes) -> bool:
+        """See PerceptionNode; changes wait until the graph is loaded."""
+        changed = super().run_model(name, graph)
+        if changed:
+            self._weights = WeightState.LOADING
+        return changed
 
     async def change_weights(self, weights: NDArray[np.float64], apply: Callable[[], None]) -> WeightResult:
-        """Replace the model's weights once no image is under way.
+        """Replace the model's weights as soon as no image is under way.
 
         `apply` is called when the driver has replaced them, before any further image. Raises the EdgeTpuError
-        that kept it from doing so.
+        that prevented it.
         """
-        problem = self._why_not()
+        problem = self._unavailable_reason()
         if problem:
             raise UnavailableError(problem)
         answer = Future()
         self._change = _Change(weights, apply, answer)
-        self._send_change()
-        swap: WeightResult | EdgeTpuError = await answer
-        if isinstance(swap, EdgeTpuError):
-            raise swap
-        return swap
+        self._step()
+        result: WeightResult | EdgeTpuError = await answer
+        if isinstance(result, EdgeTpuError):
+            raise result
+        return result
 
-    def _why_not(self) -> str:
+    def _unavailable_reason(self) -> str:
+        """Return why weights cannot be changed now, or an empty string."""
         if self._client is None:
             return "the node is ending"
         if self._change is not None:
             return "other weights are being set"
-        if self._loading:
+        if self._weights is WeightState.LOADING:
             return ""
         if not self._client.ready:
             return self._client.problem
         return "" if self._bound else self._problem
 
     def _start(self, shared: SharedImage) -> bool:
-        """Begin the work on an image; False while the model's weights are being replaced."""
-        self._send_change()
-        return self._change is None and not self._without_weights and super()._start(shared)
+        """Begin to process an image; False while the model's weights are not those of this node."""
+        self._step()
+        current = self._change is None and self._weights in (WeightState.CURRENT, WeightState.LOADING)
+        return current and super()._start(shared)
 
     def _on_answer(
         self, shared: SharedImage, image: CameraImage, frame: Frame, answer: InferenceResult
     ) -> None:
         super()._on_answer(shared, image, frame, answer)
-        self._send_change()
+        self._step()
 
     def _on_model(self) -> None:
         """Give a model that has just been loaded this node's weights before any image."""
-        self._loading = False
-        self._without_weights = self.node_weights() is not None
+        # Before the base class resumes with the image that waits.
+        self._weights = WeightState.CURRENT if self.node_weights() is None else WeightState.MISSING
         super()._on_model()
         weights = self.node_weights()
         if weights is None or self._bound is None or self._client is None:
-            self._send_change()
+            self._step()
+        else:
+            self._client.set_weights(weights, self._on_own_weights)
+
+    def _on_own_weights(self, result: WeightResult | EdgeTpuError) -> None:
+        if isinstance(result, EdgeTpuError):
+            self._refused = f"model '{self._model_name()}' does not take this node's weights: {result}"
+            self.get_logger().error(self._refused)
+        else:
+            self._weights, self._refused = WeightState.CURRENT, ""
+        self._step()
+        self._gate.resume()
+
+    def _step(self) -> None:
+        """Send the requested change to the driver if no other request of this node is under way."""
+        change, client, before = self._change, self._client, self._weights
+        waits = before in (WeightState.LOADING, WeightState.CHANGING)
+        if change is None or waits or client is None or client.busy:
             return
 
-        def done(swap: WeightResult | EdgeTpuError) -> None:
-            if isinstance(swap, EdgeTpuError):
-                self._refused = f"model '{self._model_name()}' does not take this node's weights: {swap}"
-                self.get_logger().error(self._refused)
+        def done(result: WeightResult | EdgeTpuError) -> None:
+            if isinstance(result, EdgeTpuError):
+                self._weights = before
             else:
-                self._without_weights, self._refused = False, ""
-            self._send_change()
-            self._gate.resume()
-
-        self._client.set_weights(weights, done)
-
-    def _send_change(self) -> None:
-        """Ask the driver for the weights that are waited for, if it has nothing else to do for us."""
-        change, client = self._change, self._client
-        if change is None or self._sent or self._loading or client is None or client.busy:
-            return
-
-        def done(swap: WeightResult | EdgeTpuError) -> None:
-            self._sent = False
-            if isinstance(swap, WeightResult):
-                self._without_weights, self._refused = False, ""
+                self._weights, self._refused = WeightState.CURRENT, ""
                 change.apply()
-            self._finish_change(swap)
+            self._answer_change(result)
             self._gate.resume()
 
-        self._sent = True
+        self._weights = WeightState.CHANGING
         if not client.set_weights(change.weights, done):
-            self._sent = False
-            self._finish_change(UnavailableError(client.problem))
+            self._weights = before
+            self._answer_change(UnavailableError(client.problem))
 
-    def _finish_change(self, outcome: WeightResult | EdgeTpuError) -> None:
+    def _answer_change(self, outcome: WeightResult | EdgeTpuError) -> None:
         if self._change is not None:
             change, self._change = self._change, None
             change.answer.set_result(outcome)
