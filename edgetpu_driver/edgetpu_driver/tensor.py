@@ -49,11 +49,24 @@ class TensorSpec:
 
 def check_inputs(specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raise InputError unless `arrays` has exactly the specified names, each with its shape and dtype."""
+    matches = len(arrays) == len(specs)
+    for spec in specs:
+        array = arrays.get(spec.name)
+        if array is None or array.shape != spec.shape or array.dtype != spec.dtype:
+            matches = False
+    if not matches:
+        raise _input_error(specs, arrays)
+
+
+def _input_error(specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]) -> InputError:
     if arrays.keys() != {spec.name for spec in specs}:
         expected = ", ".join(map(str, specs))
         given = ", ".join(f"'{name}'" for name in arrays) or "none"
-        raise InputError(f"expected the inputs {expected}; got {given}")
-    for spec in specs:
-        array = arrays[spec.name]
-        if array.shape != spec.shape or array.dtype != spec.dtype:
-            raise InputError(f"expected {spec}; got {array.dtype.name}{list(array.shape)}")
+        return InputError(f"expected the inputs {expected}; got {given}")
+    wrong = (
+        (spec, array)
+        for spec, array in ((spec, arrays[spec.name]) for spec in specs)
+        if array.shape != spec.shape or array.dtype != spec.dtype
+    )
+    spec, array = next(wrong)
+    return InputError(f"expected {spec}; got {array.dtype.name}{list(array.shape)}")

@@ -135,7 +135,7 @@ class EdgeTpu:
 
         Raises ModelUnsupportedError for a model that cannot run over USB.
         """
-        return self._loaded(model).run(inputs)
+        return (self._models.get(model) or self._load(model)).run(inputs)
 
     def upload(
         self,
@@ -145,7 +145,7 @@ class EdgeTpu:
         streamed: bytes | memoryview | None = None,
     ) -> None:
         """Upload the parameters that `run` uses for a model from now on; see LoadedModel.upload."""
-        self._loaded(model).upload(weights, streamed=streamed)
+        (self._models.get(model) or self._load(model)).upload(weights, streamed=streamed)
 
     def info(self) -> DeviceInfo:
         """Read the state of the device and the counters. Raises DeviceError."""
@@ -186,9 +186,6 @@ class EdgeTpu:
         with self._session.lock:
             return self._session.link.attempt(read)
 
-    def _loaded(self, model: CompiledModel) -> LoadedModel:
-        loaded = self._models.get(model)
-        if loaded is None:
-            # No lock: the device may hang in another thread's call. No owner: this object owns the model.
-            loaded = self._models.setdefault(model, LoadedModel(model, self._session))
-        return loaded
+    def _load(self, model: CompiledModel) -> LoadedModel:
+        # No lock: the device may hang in another thread's call. No owner: this object owns the model.
+        return self._models.setdefault(model, LoadedModel(model, self._session))

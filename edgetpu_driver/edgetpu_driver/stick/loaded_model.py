@@ -62,17 +62,15 @@ class LoadedModel:
         """
         check_inputs(self.model.inputs, inputs)
         session = self._session
-
-        def infer(link: UsbLink) -> dict[str, NDArray[Any]]:
-            session.memory.ensure(link, self._cached)
-            return self._inference.run(link, inputs)
-
+        clock = session.simulated_clock
         with session.lock:
-            self._check_open()
-            clock = session.simulated_clock
-            start = 0.0 if clock is None else clock.monotonic()
-            outputs = session.link.attempt(infer)
-            if clock is not None:
+            if self._closed:
+                raise self._closed_error()
+            if clock is None:
+                outputs = session.link.attempt(self._infer, inputs)
+            else:
+                start = clock.monotonic()
+                outputs = session.link.attempt(self._infer, inputs)
                 self.device_duration = clock.monotonic() - start
             session.inferences += 1
             return outputs
@@ -92,7 +90,8 @@ class LoadedModel:
         is not Dense, DeviceError.
         """
         with self._session.lock:
-            self._check_open()
+            if self._closed:
+                raise self._closed_error()
             before = self._cached, self._inference
             if weights is not None:
                 if isinstance(weights, np.ndarray):
@@ -113,13 +112,16 @@ class LoadedModel:
             self._closed = True
             self._owner = None
 
+    def _infer(self, link: UsbLink, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        self._session.memory.ensure(link, self._cached)
+        return self._inference.run(link, inputs)
+
     def _upload(self, link: UsbLink) -> None:
         self._session.memory.evict(self._cached)
         self._session.memory.ensure(link, self._cached)
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise DeviceLostError(f"model '{self.model.name}' was closed; load it again")
+    def _closed_error(self) -> DeviceLostError:
+        return DeviceLostError(f"model '{self.model.name}' was closed; load it again")
 
     def _checked_streamed(self, parameters: bytes | memoryview) -> bytes:
         expected = len(self.model.execution.parameters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from edgetpu_driver.errors import (
     ChipFaultError,
@@ -64,19 +64,22 @@ class ResilientLink:
         finally:
             link.close()
 
-    def attempt(self, operation: Callable[[UsbLink], _Result]) -> _Result:
-        """Run the operation, a second time after a fault. Raises the DeviceError it did not recover from."""
+    def attempt(self, operation: Callable[..., _Result], *arguments: Any) -> _Result:
+        """Call the operation with the link and the arguments, a second time after a fault.
+
+        Raises the DeviceError it did not recover from.
+        """
         if self._closed:
             raise DeviceLostError("this EdgeTpu is closed")
         try:
-            return self._run(self._link or self._recover(None), operation)
+            return self._run(self._link or self._recover(None), operation, arguments)
         except BaseException:
             self._abandon()
             raise
 
-    def _run(self, link: UsbLink, operation: Callable[[UsbLink], _Result]) -> _Result:
+    def _run(self, link: UsbLink, operation: Callable[..., _Result], arguments: tuple[Any, ...]) -> _Result:
         try:
-            return operation(link)
+            return operation(link, *arguments)
         except _FAULTS as error:
             fault = self._diagnose(link, error)
         drained = self._drained(link, fault)
@@ -87,7 +90,7 @@ class ResilientLink:
             link = self._recover(fault)
         self.retries += 1
         try:
-            return operation(link)
+            return operation(link, *arguments)
         except _FAULTS as error:
             fault = self._diagnose(link, error)
             if fault is error:
