@@ -2,9 +2,9 @@
 
 The names below are loaded on first use, so that importing the package is fast.
 
-Docstrings of constants give their source. "Derived" and "Given" stand before a derivation and before what
-fixes the value. "Rows" are the figures of `make accuracy` that the value was chosen on; they change if it is
-varied by a quarter. "Uncritical" says that none of them changes.
+Docstrings of constants name their source: "Derived" is followed by a derivation, "Given" by what fixes the
+value, and "Rows" by the figures of `make accuracy` that decide on it (area, case, metric; all metrics of the
+case if none is named). "Uncritical": a value larger by a quarter changes no figure of a quick run.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ FOUND = (80, 220, 80)
 """Green, for valid results; RGB like all colours here. A choice of taste."""
 
 LOST = (230, 60, 60)
-"""Red, for results that are not valid and for warnings."""
+"""Red, for results that are not valid and for warnings. A choice of taste."""
 
 FAINT = (255, 200, 0)
-"""Amber, for what is secondary."""
+"""Amber, for what is secondary. A choice of taste."""
 
 
 def canvas(image: Pixels) -> Pixels:

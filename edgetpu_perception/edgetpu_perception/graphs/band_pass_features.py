@@ -37,29 +37,30 @@ Derived: powers of two that bring photographs to a similar range in all channels
 BAND_SCALE = 0.25
 """Grey levels per step after the first convolution.
 
-Photographs have a standard deviation of 5 to 16 grey levels here, a quarter of the range of +-32.
+Photographs have a standard deviation of 5 to 16 grey levels here, a quarter of the range of +-32. Rows: flow,
+any shift to 4, rmse against its bound.
 """
 
 SCALE = 0.1875
 """Grey levels per step of D in the output: a range of +-24 grey levels.
 
-Photographs have a standard deviation of 1 to 10.
+Photographs have a standard deviation of 1 to 10. Rows: flow, any shift to 4, rmse against its bound.
 """
 
 ROUGHNESS = 0.42
 """Variance of Dx, or Dy, over the variance of D for white image noise. Derived from `kernels`."""
 
 _BINOMIAL = np.array([1, 6, 15, 20, 15, 6, 1]) / 64
-"""Binomial kernel of 7 taps."""
+"""Binomial kernel of 7 taps. Derived: the coefficients of (1 + x)^6."""
 
 _SPLINE = np.array([1, 8, 23, 32, 23, 8, 1]) / 96
-"""Cubic B-spline stretched by 2, at whole px."""
+"""Cubic B-spline stretched by 2, at whole px. Derived: B(x / 2) for whole x."""
 
 _SLOPE = np.array([-1, -4, -5, 0, 5, 4, 1]) / 32
-"""Its derivative."""
+"""Its derivative. Derived like _SPLINE."""
 
 _CURVATURE = np.array([1, 2, -1, -4, -1, 2, 1]) / 16
-"""Its second derivative."""
+"""Its second derivative. Derived like _SPLINE."""
 
 
 def name(height: int = 64, width: int = 64, order: int = 1) -> str:

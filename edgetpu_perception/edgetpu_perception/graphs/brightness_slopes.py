@@ -31,7 +31,7 @@ sampling limit.
 """
 
 _DIFFERENCE = np.array([-1, 0, 1])
-"""Central difference over two px."""
+"""Central difference over two px. Given by the definition of the graph."""
 
 
 def name(height: int = 64, width: int = 64) -> str:

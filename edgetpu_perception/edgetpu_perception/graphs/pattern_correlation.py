@@ -27,16 +27,28 @@ WEIGHTS = "response/weights"
 """Name of the constant that holds the template: int8 [1, height, width, 1]."""
 
 LARGEST_KERNEL = 16
-"""Height and width of the largest convolution; image and template are pooled for larger ones."""
+"""Height and width of the largest convolution; image and template are pooled for larger ones.
+
+Limits the time on the stick. Rows: pattern, 128/32, any patch.
+"""
 
 CONTRAST = 5.0
-"""Standard deviation of a template, grey levels, up to which its weights use the full range of int8."""
+"""Standard deviation of a template, grey levels, up to which its weights use the full range of int8.
+
+Rows: pattern, any patch, within 1 px.
+"""
 
 HEADROOM = 1.6
-"""Range of the output over the response of the template to itself; brighter copies of it respond more."""
+"""Range of the output over the response of the template to itself; brighter copies of it respond more.
+
+Rows: pattern, any patch, within 1 px.
+"""
 
 _PEAK_OVER_SIGMA = 2.5
-"""Largest deviation of a patch from its mean over its standard deviation, as in photographs."""
+"""Largest deviation of a patch from its mean over its standard deviation, as in photographs.
+
+Rows: pattern, any patch, within 1 px.
+"""
 
 _NAME = re.compile(r"pattern_(\d+)x(\d+)_(\d+)x(\d+)")
 

@@ -15,11 +15,11 @@ MAX_CELLS_PER_BLOCK = 8
 """Largest number of new rows (or columns) to a block of old ones for which exact sums are used.
 
 Exact sums take a fifth to four fifths of the time of INTER_AREA up to here (grey images of 424x240 to
-1920x1080 px to 64x64 and 128x128); 1080 rows to 64 have 8 new rows to a block.
+1920x1080 px to 64x64 and 128x128); 1080 rows to 64 have 8 new rows to a block. Limits the time.
 """
 
 MAX_GREY = 255
-"""Largest value of a pixel."""
+"""Largest value of a pixel. Given by uint8."""
 
 
 def resize(image: Pixels, height: int, width: int) -> Pixels:

@@ -17,6 +17,7 @@ from edgetpu_perception.nodes.perception_parameters import min_confidence, perce
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 
 SIZES = (64, 128)
+"""Widths and heights of the model's input that the node offers, px."""
 
 
 def _bad_size(value: int) -> str | None:

@@ -9,6 +9,7 @@ from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 _NODE_NAME = re.compile(r"(~?/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 
 _MOST_PIXELS = 2**16
+"""Upper limit of the offsets and sizes of a region, px."""
 
 
 def _bad_node_name(name: str) -> str | None:

@@ -122,16 +122,22 @@ Derived: without their border of up to 4 cells on each side 4 remain.
 """
 
 _GABOR_RADIUS_PX = 3
-"""Radius of the 7x7 filters, px; given by the models."""
+"""Radius of the 7x7 filters, px; given by the models. Given by the kernel size."""
 
 _MAX_CLIPPED_SHARE = 0.5
-"""Share of clipped values from which on a whole map is ignored."""
+"""Share of clipped values from which on a whole map is ignored.
+
+Rows: flow, gabor_64x64_p4: any shift to 4.
+"""
 
 _SMOOTHING_TAPS = np.array([0.229879, 0.540242, 0.229879])
-"""Three taps whose derivative is _DERIVATIVE_TAPS (Farid and Simoncelli, 2004, table for 3 taps)."""
+"""Three taps whose derivative is _DERIVATIVE_TAPS (Farid and Simoncelli, 2004, table for 3 taps).
+
+Given by that publication.
+"""
 
 _DERIVATIVE_TAPS = np.array([-0.425287, 0.0, 0.425287])
-"""Derivative that matches _SMOOTHING_TAPS."""
+"""Derivative that matches _SMOOTHING_TAPS. Given like these."""
 
 
 def _filter(maps: Floats, across: Floats, down: Floats) -> Floats:

@@ -22,7 +22,7 @@ Derived: far below (1 step of an 8-bit output)^2 = 0.035.
 """
 
 _UNKNOWNS = 3
-"""Unknowns of the least squares: dx, dy, contrast."""
+"""Unknowns of the least squares: dx, dy, contrast. Given by the equations."""
 
 _DIAGONAL = np.diag_indices(_UNKNOWNS)
 
@@ -30,7 +30,10 @@ _NOISE_VARIANCES = 8
 """Variance of a doubled difference of two images over the noise variance of one. Derived: 2**2 * 2."""
 
 MAX_NOISE_SHARE = 0.7
-"""Largest share of a sum of squares that is taken off as noise."""
+"""Largest share of a sum of squares that is taken off as noise.
+
+Rows: flow, gain 20 %, offset 20, noise 4, rmse.
+"""
 
 
 @dataclass(frozen=True)

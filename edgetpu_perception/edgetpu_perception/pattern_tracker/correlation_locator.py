@@ -13,19 +13,28 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.graphs.pattern_correlation import quantise
 
 MAX_CANDIDATES = 8
-"""Number of candidates without pooling."""
+"""Number of candidates without pooling. Rows: pattern, 64/8, any patch. Uncritical."""
 
 MAX_POOLED_CANDIDATES = 12
-"""Number of candidates with pooling; more, as a pattern between two cells scores low on both."""
+"""Number of candidates with pooling; more, as a pattern between two cells scores low on both.
+
+Rows: pattern, 128/32, any patch. Uncritical.
+"""
 
 MAX_RESPONSE_STEP = 127
 """Largest response, in steps of the int8 output from its zero point. Given by int8."""
 
 MAX_EXACT_SCORES = 512
-"""Largest number of responses too close for eight bits that are scored exactly; limits the time."""
+"""Largest number of responses too close for eight bits that are scored exactly; limits the time.
+
+Rows: pattern, 128/16, any patch. Uncritical.
+"""
 
 MIN_CONTRAST_SHARE = 0.3
-"""Windows with less than this share of the template's contrast are scored as if they had it."""
+"""Windows with less than this share of the template's contrast are scored as if they had it.
+
+Rows: pattern, accepted, changed, absent: not valid. Uncritical.
+"""
 
 
 class Candidate(NamedTuple):

@@ -14,7 +14,10 @@ from edgetpu_perception.pattern_tracker.expected_scores import ExpectedScores, e
 from edgetpu_perception.pattern_tracker.patch_alignment import Aligner, Alignment
 
 MAX_ALIGNED = 3
-"""Number of candidates that are aligned; limits the time."""
+"""Number of candidates that are aligned; limits the time.
+
+Rows: pattern, 128/32, accepted, changed, within 2 px.
+"""
 
 CANDIDATE_REACH_CELLS = 2.5
 """How far, in cells, an alignment may move from its candidate.
@@ -23,23 +26,33 @@ Derived: candidates are chosen 3 cells apart.
 """
 
 RIVAL_FACTOR = 1.5
-"""A match competes with the best one if it leaves at most this times as much unexplained."""
+"""A match competes with the best one if it leaves at most this times as much unexplained.
+
+Rows: pattern, accepted, repeated: ambiguous; accepted, of all patches.
+"""
 
 EQUAL_FACTOR = 1.3
-"""The same for matches between which noise decides."""
+"""The same for matches between which noise decides. Rows: pattern, accepted, repeated: ambiguous."""
 
 UNEXPLAINED_LIMIT = (0.3, 0.5, 1.6)
 """Logarithm of how many times more than expected a match may leave unexplained: share of the template's
-clarity, and the least and largest value."""
+clarity, and the least and largest value. Rows: pattern, accepted, changed, present: valid and absent: not
+valid."""
 
 START_SCORE_MARGIN = 0.1
-"""How much less a candidate may score before its alignment than the worst changed copy of the template."""
+"""How much less a candidate may score before its alignment than the worst changed copy of the template.
+
+Rows: pattern, accepted, changed, within 2 px.
+"""
 
 MIN_CERTAINTY = 0.2
 """Certainty of a match at its UNEXPLAINED_LIMIT. Derived: the default of min_confidence."""
 
 CONTRAST_RANGE = (0.3, 3.0)
-"""Smallest and largest contrast of a match over that of the patch."""
+"""Smallest and largest contrast of a match over that of the patch.
+
+Rows: pattern, accepted, changed, absent: not valid.
+"""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,10 @@ from edgetpu_perception.pattern_tracker.expected_scores import EXPECTED_NOISE
 from edgetpu_perception.pattern_tracker.match_selection import Matcher, Matches
 
 MIN_CLARITY = 1.5
-"""Smallest `clarity` (see ExpectedScores) of a template that is accepted."""
+"""Smallest `clarity` (see ExpectedScores) of a template that is accepted.
+
+Rows: pattern, accepted, of all patches and within 1 px.
+"""
 
 MAX_SIGMA_PX = 0.25
 """Largest standard deviation of the position with EXPECTED_NOISE for a good template, px.
@@ -95,7 +98,10 @@ class Template:
 
 
 MIN_CELL_COVERAGE = 0.9
-"""Share of a cell under the mask from which on the cell counts."""
+"""Share of a cell under the mask from which on the cell counts.
+
+Rows: none, as the patches have no mask; it is 1 minus a tenth of a cell.
+"""
 
 
 def fit(

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from edgetpu_perception.confidence import ramp
 
 MIN_RIVAL_WEIGHT_SHARE = 0.3
-"""A blob competes with the heaviest one if it has at least this share of its weight."""
+"""A blob competes with the heaviest one if it has at least this share of its weight.
+
+Rows: spot, two equal spots. Uncritical.
+"""
 
 MAX_SHARE_WITH_RIVALS = 0.495
 """Upper limit of a blob's share of the weight if others compete.
@@ -24,10 +27,16 @@ counts as certain.
 """
 
 OUTLINE_GROWTH_CELLS = 0.9
-"""How far, in cells, averaging over 3x3 cells moves the outline of a spot outwards."""
+"""How far, in cells, averaging over 3x3 cells moves the outline of a spot outwards.
 
-_IN_BLOB = np.uint8(2)  # value that cv2.floodFill marks the blob with
+Rows: spot, discs that touch the edge, inside one sigma.
+"""
+
+_IN_BLOB = np.uint8(2)
+"""Value with which cv2.floodFill marks the blob in a map of 0 and 1. Given by find_blob."""
+
 _ONE_BIT = np.uint8(1)
+"""Shift from _IN_BLOB to 1. Given by _IN_BLOB."""
 
 
 @dataclass(frozen=True)

@@ -30,16 +30,23 @@ Given by TFLite: its quantised softmax has the scale 1/256.
 """
 
 HOT_PIXEL_CONTRAST_SHARE = 0.25
-"""A cell is a hot pixel if no neighbour has this share of the contrast."""
+"""A cell is a hot pixel if no neighbour has this share of the contrast.
+
+Rows: spot, bright_64x64: one hot pixel. Uncritical.
+"""
 
 MAX_COORDINATE_ERROR = 0.05
 """Difference between a coordinate and that of the brightest cells above which the model looks for something
 else. Derived: five steps of the output, which are about 0.01."""
 
 ROUNDING_TIE_STEPS = 0.02
-"""Distance from a half, in steps of the softmax, within which a probability may be rounded either way."""
+"""Distance from a half, in steps of the softmax, within which a probability may be rounded either way.
+
+Uncritical: covers rounding errors of the softmax itself.
+"""
 
 _EIGHT_NEIGHBOURS = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], np.uint8)
+"""Neighbourhood of a cell without the cell. Given by the definition of a hot pixel."""
 
 
 class CoordinateDecoder:

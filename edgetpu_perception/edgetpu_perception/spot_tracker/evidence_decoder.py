@@ -27,95 +27,140 @@ from edgetpu_perception.spot_tracker.spot_decoder import FULL_CONFIDENCE_CONTRAS
 BRIGHT_SHARES = tuple(step / 20 for step in range(5, 19))
 """Shares of the contrast tried as threshold for a bright spot: 0.25 to 0.9.
 
-The lowest one that is clear of the background is used, as the flanks of a spot help to locate it.
+The lowest one that is clear of the background is used, as the flanks of a spot help to locate it. Rows: spot,
+smooth spots, rmse; discs on texture, rmse.
 """
 
 COLOR_SHARES = tuple(step / 20 for step in range(12, 19))
-"""The same for a coloured target: 0.6 to 0.9, as it is flat and the scene has some of its colour."""
+"""The same for a coloured target: 0.6 to 0.9, as it is flat and the scene has some of its colour.
+
+Rows: spot, colours, half contrast, rmse.
+"""
 
 FLANK_DEPTH_SHARE = 0.1
 """Depth of the flank below a threshold, as a share of the contrast: cells that miss the threshold by less.
 
-A spot has few of them, the brightest parts of a background many.
+A spot has few of them, the brightest parts of a background many. Rows: spot, smooth spots, rmse; discs of
+radius 2-4, inside one sigma.
 """
 
 FLANK_LIMITS = (1.5, 0.2, 1.0)
 """When a threshold is clear of the background: its flank, as a share of the cells above it, is at most the
 first number times that of the best threshold plus the second, and at most the third. The first two admit
-the flanks of smooth spots."""
+the flanks of smooth spots. Rows: spot, smooth spots, rmse; discs on texture, inside one sigma."""
 
 UNSEEN_FLANK_CELLS = 0.3
-"""Cells added to every flank: an empty flank below a threshold that only two cells reach proves little."""
+"""Cells added to every flank: an empty flank below a threshold that only two cells reach proves little.
+
+Rows: spot, discs of radius 2-24, inside one sigma; and test_spot_tracker.
+"""
 
 MAX_COVERED_SHARE = 0.55
-"""Largest part of the picture that a spot may cover."""
+"""Largest part of the picture that a spot may cover. Rows: spot, whole frame bright. Uncritical."""
 
 CLEAR_SIGMAS = (5.5, 8.5)
 """Contrast over noise times the root of the independent cells: no spot up to the first, full confidence from
-the second on. The largest of a few thousand cells of noise reaches 4."""
+the second on. The largest of a few thousand cells of noise reaches 4. Rows: spot, none. Uncritical."""
 
 BRIGHT_SOLIDITY = (0.5, 0.9)
-"""Solidity up to which a shape is no spot, and from which on it has full confidence."""
+"""Solidity up to which a shape is no spot, and from which on it has full confidence.
+
+Rows: spot, half out of the frame, inside one sigma.
+"""
 
 COLOR_SOLIDITY = (0.9, 0.99)
-"""The same for a colour, where a target may have merged with part of the scene."""
+"""The same for a colour, where a target may have merged with part of the scene.
+
+Rows: spot, colours, full contrast, right or unsure. Uncritical below 1.
+"""
 
 SUFFICIENT_CONFIDENCE = 0.5
-"""Confidence from which on no further threshold or shape is tried."""
+"""Confidence from which on no further threshold or shape is tried.
+
+Derived: half of full confidence; it is what "right or unsure" counts as sure.
+"""
 
 MIN_FLAT_AREA_SHARE = 0.8
-"""Smallest area of a flat target as a share of its blob; less is the highlight of something round."""
+"""Smallest area of a flat target as a share of its blob; less is the highlight of something round.
+
+Rows: spot, colours, half contrast, rmse.
+"""
 
 WHOLE_FLAT_AREA_SHARE = 0.95
-"""Area share from which on the flat target is the whole blob and is taken whatever its confidence."""
+"""Area share from which on the flat target is the whole blob and is taken whatever its confidence.
+
+Rows: spot, colours, full contrast, within 0.3.
+"""
 
 MIN_RIVAL_CONTRAST_SHARE = 0.75
-"""A blob is a candidate if it reaches this share of the contrast."""
+"""A blob is a candidate if it reaches this share of the contrast. Rows: spot, two equal spots."""
 
 HARD_EDGE_SIGMA = 0.16
 """Standard deviation, cells, of the centroid of a disc of radius 1 with cells either inside or outside; it
 falls with radius**-0.5. Derived: drawn discs of radius 2 to 20 give 0.148 to 0.154."""
 
 SOFT_EDGE_SIGMA = 0.003
-"""The same if cells on the edge are as bright as their covered part."""
+"""The same if cells on the edge are as bright as their covered part.
+
+Rows: spot, discs with soft edges, inside one sigma.
+"""
 
 BORDER_SIGMA = 0.27
-"""The same along an axis on which the spot touches the border, where cells outside are missing."""
+"""The same along an axis on which the spot touches the border, where cells outside are missing.
+
+Rows: spot, discs that touch the edge, inside one sigma.
+"""
 
 SMALL_SPOT_SIGMA = 0.04
-"""Added for soft edges at radius 1, cells, as cells below the threshold are lost; falls with radius**-2."""
+"""Added for soft edges at radius 1, cells, as cells below the threshold are lost; falls with radius**-2.
+
+Rows: spot, smooth spots, inside one sigma.
+"""
 
 RIM_CELLS_PER_ROOT_AREA = (-0.8, -0.2)
 """Cells of half to 85 % of the height, per root of the cells above half, negated: a soft edge at the first, a
-hard edge at the second."""
+hard edge at the second. Rows: spot, discs with soft edges and discs of radius 2-24, inside one sigma."""
 
 TEXTURE_SIGMA = 0.5
-"""Error of a centroid, cells, if the background varies by as much as the spot stands out."""
+"""Error of a centroid, cells, if the background varies by as much as the spot stands out.
+
+Rows: spot, discs on texture, inside one sigma.
+"""
 
 ROUNDING_SIGMA = 0.002
-"""Error of the centroid of a smooth, noise-free spot, cells, from rounding to grey levels."""
+"""Error of the centroid of a smooth, noise-free spot, cells, from rounding to grey levels.
+
+Rows: spot, smooth spots, inside one sigma.
+"""
 
 MIN_AREA_TO_SEE_NOISE = 40
-"""Cells from which on noise inside a spot can be told from the curvature of the spot."""
+"""Cells from which on noise inside a spot can be told from the curvature of the spot.
+
+Rows: spot, noise 8 at amplitude 160, inside one sigma.
+"""
 
 MAX_TRUSTED_NOISE_SHARE = 0.75
-"""Noise inside the spot over that of the background below which the background's is texture, not noise."""
+"""Noise inside the spot over that of the background below which the background's is texture, not noise.
+
+Rows: spot, discs on texture, inside one sigma.
+"""
 
 OUTLINE_OFFSET_RADII = (-0.15, -0.04)
 """Distance between the centroid of the outline and the weighted one, in radii plus one cell, negated: no spot
-at the first, full confidence at the second."""
+at the first, full confidence at the second. Rows: spot, none (gradients); half out of the frame."""
 
 INPUT_ROUNDING_NOISE = 0.36
 """Standard deviation, grey levels, of a cell of the model's input that rounding alone leaves.
 
-One rounding leaves 1/sqrt(12) = 0.29, independent ones by camera and resizing 0.41.
+One rounding leaves 1/sqrt(12) = 0.29, independent ones by camera and resizing 0.41. Rows: spot, smooth spots,
+inside one sigma.
 """
 
 NOISE_REDUCTION = 2.6
 """Noise of the model's input over noise of the map.
 
 Derived: white noise through the graph gives 2.1 (1 grey level, rounded) to 3.3; on resized images, whose
-neighbours are correlated, it is less.
+neighbours are correlated, it is less. Rows: spot, noise 8 at amplitude 160, inside one sigma.
 """
 
 
@@ -310,7 +355,10 @@ def _noise_and_hardness(
 
 
 _SECOND_DIFFERENCES = np.outer([1.0, -2.0, 1.0], [1.0, -2.0, 1.0])
-"""Filter that passes white noise with a gain of 6 and no linear or quadratic shape (Immerkaer 1996)."""
+"""Filter that passes white noise with a gain of 6 and no linear or quadratic shape (Immerkaer 1996).
+
+Derived: [1, -2, 1] along both axes.
+"""
 
 
 def _hardness(cells: NDArray[np.uint8], level: float, noise: float) -> float:

@@ -13,16 +13,28 @@ from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, solidity
 
 COLOR_TOLERANCE = 12.0
-"""Largest difference of each channel, grey levels, between a flat target and the colour at its peak."""
+"""Largest difference of each channel, grey levels, between a flat target and the colour at its peak.
+
+Rows: spot, colours, half contrast, rmse.
+"""
 
 BLOB_MARGIN_CELLS = 2
-"""Cells added to a blob's bounding box on each side, as averaging over 3x3 cells may narrow the target."""
+"""Cells added to a blob's bounding box on each side, as averaging may narrow the target.
+
+Derived: 1 for the 3x3 average and 1 for the threshold.
+"""
 
 MIN_AREA_CELLS = 24
-"""Smallest area of a flat target, cells; the outline of smaller ones says little."""
+"""Smallest area of a flat target, cells; the outline of smaller ones says little.
+
+Rows: spot, colours, full contrast, right or unsure.
+"""
 
 MAX_FILLING_FACTOR = 1.05
-"""A shape whose area grows by more than this factor when its holes are filled is speckled by noise."""
+"""A shape whose area grows by more than this factor when its holes are filled is speckled by noise.
+
+Rows: spot, colours, half contrast, rmse.
+"""
 
 TARGET_SOLIDITY = (0.975, 0.99)
 """Solidity up to which a shape is no target, and from which on it is one with full confidence.
@@ -31,10 +43,16 @@ Derived: a rectangle has 3 / pi = 0.955, a disc has 1.
 """
 
 MAX_SHAPES = 4
-"""Number of shapes of one colour, the largest ones, that are compared."""
+"""Number of shapes of one colour, the largest ones, that are compared.
+
+Limits the time. Rows: spot, colours, full contrast, within 0.3.
+"""
 
 MIN_RIVAL_CONFIDENCE_SHARE = 0.9
-"""A shape competes with the best one if it has at least this share of its confidence."""
+"""A shape competes with the best one if it has at least this share of its confidence.
+
+Rows: spot, colours, full contrast, right or unsure.
+"""
 
 
 @dataclass(frozen=True)

@@ -13,25 +13,34 @@ from numpy.typing import NDArray
 from edgetpu_perception.confidence import ramp
 
 RADII_CELLS = np.arange(3.0, 20.0)
-"""Radii that are looked for, cells: discs of 6 to 38 of the 64 cells."""
+"""Radii that are looked for, cells: discs of 6 to 38 of the 64 cells.
+
+Rows: spot, colours, full contrast, within 0.3.
+"""
 
 MAX_CIRCLES = 4
-"""Number of circles, those with most votes, that are fitted."""
+"""Number of circles, those with most votes, that are fitted. Limits the time. Rows: the same."""
 
 MIN_OUTLINE_POINTS = 12
-"""Fewest outline points of a circle."""
+"""Fewest outline points of a circle. Rows: spot, colours, full contrast, right or unsure."""
 
 MAX_DISTANCES_CELLS = (1.5, 1.0, 0.8, 0.8)
-"""Largest distance of an outline point from the circle, cells, in each of the successive fits."""
+"""Largest distance of an outline point from the circle, cells, in each of the successive fits.
+
+Rows: spot, colours, full contrast, within 0.3.
+"""
 
 MIN_NORMAL_COSINE = 0.8
-"""Smallest cosine of the angle between the normals of outline and circle."""
+"""Smallest cosine of the angle between the normals of outline and circle. Rows: the same."""
 
 MIN_FILLED_SHARE = 0.97
-"""Smallest share of the cells inside the circle that have the colour."""
+"""Smallest share of the cells inside the circle that have the colour. Rows: the same."""
 
 COVERED_ARC_SHARE = (0.5, 0.9)
-"""Share of the circle covered by outline: chance up to the first, full confidence from the second on."""
+"""Share of the circle covered by outline: chance up to the first, full confidence from the second on.
+
+Rows: spot, colours, full contrast, right or unsure.
+"""
 
 MAX_ROUND_CONFIDENCE = 0.45
 """Upper limit of the confidence of a disc found by its arc.
@@ -42,14 +51,18 @@ Derived: below SUFFICIENT_CONFIDENCE of the evidence decoder, as scenes have rou
 OUTLINE_POINT_SIGMA = 0.4
 """Standard deviation of an outline point, cells.
 
-Larger than its rounding (0.29), as the errors of neighbours are correlated.
+Larger than its rounding (0.29), as the errors of neighbours are correlated. Rows: spot, colours, full
+contrast, inside one sigma.
 """
 
 _CENTER_MARGIN_CELLS = 12
-"""How far outside the picture the centre of a circle may be, cells."""
+"""How far outside the picture the centre of a circle may be, cells.
+
+Rows: spot, colours, full contrast, within 0.3.
+"""
 
 _VOTE_CELL = 2
-"""Side, in cells, of the squares in which votes for a centre are counted."""
+"""Side, in cells, of the squares in which votes for a centre are counted. Limits the time."""
 
 
 @dataclass(frozen=True)

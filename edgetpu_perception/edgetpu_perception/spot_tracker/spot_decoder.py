@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 FULL_CONFIDENCE_CONTRAST = 36.0
-"""Contrast, grey levels, from which on it does not lower the confidence."""
+"""Contrast, grey levels, from which on it does not lower the confidence.
+
+Rows: spot, none (not valid); white discs on half-contrast grey photographs.
+"""
 
 MIN_CONTRAST = 12.0
-"""Contrast, grey levels, up to which there is no spot."""
+"""Contrast, grey levels, up to which there is no spot. Rows: spot, none (not valid)."""
 
 
 @dataclass(frozen=True)

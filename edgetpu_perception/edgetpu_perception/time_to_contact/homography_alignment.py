@@ -21,7 +21,7 @@ Matrix = NDArray[np.float64]
 Map = NDArray[np.float32]
 
 PARAMETERS = 8
-"""Number of parameters of a homography."""
+"""Number of parameters of a homography. Given by the definition above."""
 
 GROWTH = 2
 """Index of the growth."""
@@ -36,23 +36,29 @@ TILT = 6
 """Index of the tilt right; the tilt down follows."""
 
 _RESIDUAL_ROW = PARAMETERS + 2
-"""Row of the design that holds the residual, after the parameters, offset and gain."""
+"""Index of the row of the design that holds the residual, after the parameters, offset and gain."""
 
 _DESIGN_ROWS = 12
 """Rows of the design. Derived: 8 parameters, offset, gain and residual are 11, and BLAS is faster with 12."""
 
 _CONVERGED_STEP = np.array([0.004, 0.004, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02])
-"""Steps whose parameters are all smaller than these are the last."""
+"""Steps whose parameters are all smaller than these are the last.
+
+Limits the time. Rows: looming, plane, median error of TTC.
+"""
 
 _MIN_SIGNAL_SHARE = 0.05
-"""Smallest share of the squared slopes that counts as signal."""
+"""Smallest share of the squared slopes that counts as signal. Rows: looming, plane, median error of TTC."""
 
 _BRIGHTNESS_SIGMAS = 1e3, 0.01
 """Standard deviations of a change of brightness: offset (grey levels; free) and gain; without the latter
-noise would pass for a gain."""
+noise would pass for a gain. Rows: looming, plane, median error of TTC; static."""
 
 _KEYFRAME_MARGIN = 20
-"""Empty elements around a keyframe: cv2.remap is faster inside an image than at its border."""
+"""Empty elements around a keyframe: cv2.remap is faster inside an image than at its border.
+
+Limits the time.
+"""
 
 _IDENTITY = np.eye(3)
 _IDENTITY_8 = np.eye(PARAMETERS)

@@ -10,10 +10,16 @@ from numpy.typing import NDArray
 from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, Map
 
 CELL_ELEMENTS = 4
-"""Distance between neighbouring squares, elements; limits the time of a search."""
+"""Distance between neighbouring squares, elements; limits the time of a search.
+
+Rows: looming, object before a background.
+"""
 
 SQUARE_SIDES_CELLS = (3, 4, 6, 8)
-"""Sides of the squares, cells: 12 to 32 of the 60 elements of a map."""
+"""Sides of the squares, cells: 12 to 32 of the 60 elements of a map.
+
+Rows: looming, object before a background.
+"""
 
 _PRIOR_PRECISION = (0.1**-2, 0.1**-2, 0.1**-2)
 """Inverse variances of shift right, shift down (focal lengths) and growth, relative to the main motion.

@@ -14,14 +14,14 @@ Map = NDArray[np.float32]
 MIN_VARIANCE = 0.1
 """Smallest variance of the difference of two maps, grey levels squared.
 
-Rounding of both leaves up to 2 / 12 = 0.17.
+Rounding of both leaves up to 2 / 12 = 0.17. Uncritical.
 """
 
 _INITIAL_VARIANCE = 10.0
-"""The variance before it is measured."""
+"""The variance before it is measured. Rows: looming, plane, median error of TTC."""
 
 _NEWEST_WEIGHT = 0.2
-"""Weight of the newest measurement of the variance."""
+"""Weight of the newest measurement of the variance. Rows: looming, static, frames with a claim."""
 
 _SQUARE_QUARTILE = 0.1015
 """Lower quartile of the square of a standard normal variable. Derived: 0.3186 squared."""
@@ -30,10 +30,13 @@ _HALF_LEVEL_SQUARED = 0.25
 """Square of half a grey level; smaller differences are rounded to 0. Derived: 0.5 squared."""
 
 _MAX_EQUAL_SHARE = 0.999
-"""Largest share of differences rounded to 0 from which a variance is computed."""
+"""Largest share of differences rounded to 0 from which a variance is computed.
+
+Avoids a division by zero for static images without noise. Rows: looming, static.
+"""
 
 _SAMPLING_STEP = 3
-"""Only one of this many elements is used, as neighbours are alike. Saves time."""
+"""Only one of this many elements is used, as neighbours are alike. Saves time. Limits the time."""
 
 _NORMAL = NormalDist()
 
@@ -47,10 +50,13 @@ _MIDDLE_GREY = 128.0
 """Grey level of a brightness of 0. Given by the graph's zero point."""
 
 _MIN_EXPOSURE_CHANGE = 0.04
-"""Relative change of brightness in every quarter of the image that is no motion but a change of exposure."""
+"""Relative change of brightness in every quarter of the image that is no motion but a change of exposure.
+
+Rows: none; test_of_a_step_in_exposure.
+"""
 
 _MIN_RATIO_LEVEL = 16.0
-"""Grey level below which a ratio is not reliable."""
+"""Grey level below which a ratio is not reliable. Rows: none; test_of_a_step_in_exposure."""
 
 
 class NoiseLevel:

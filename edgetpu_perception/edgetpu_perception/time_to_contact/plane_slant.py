@@ -15,16 +15,19 @@ import numpy as np
 from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, STRETCH, TILT, Matrix
 
 INITIAL_SLANT_SIGMA = 0.15
-"""Standard deviation of the slant (a tangent) of an unknown plane."""
+"""Standard deviation of the slant (a tangent) of an unknown plane.
+
+Rows: looming, lateral, frames with a claim; plane, inside one sigma.
+"""
 
 SLANT_DRIFT_SIGMA = 0.01
-"""Standard deviation added to the slant at each new keyframe."""
+"""Standard deviation added to the slant at each new keyframe. Rows: the same."""
 
 UNEVENNESS_SIGMA = 0.01
-"""Standard deviation of the stretch of surfaces that are not quite plane."""
+"""Standard deviation of the stretch of surfaces that are not quite plane. Rows: the same."""
 
 MAX_SLANT = 1.5
-"""Largest slant (a tangent) that is accepted: 56 degrees."""
+"""Largest slant (a tangent) that is accepted: 56 degrees. Rows: looming, lateral, frames with a claim."""
 
 _IDENTITY = np.eye(3)
 

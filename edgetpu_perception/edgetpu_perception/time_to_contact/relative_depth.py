@@ -5,22 +5,31 @@ from __future__ import annotations
 import math
 
 SPEED_CHANGE_SIGMA = 0.03
-"""Expected relative change of the speed within 1 s, one standard deviation, while measurements fit."""
+"""Expected relative change of the speed within 1 s, one standard deviation, while measurements fit.
+
+Rows: looming, plane, 95th percentile and inside one sigma.
+"""
 
 MIN_RATE_SCALE = 0.5
-"""Rate, 1/s, below which changes of speed count as if relative to this rate."""
+"""Rate, 1/s, below which changes of speed count as if relative to this rate.
+
+Rows: looming, static and receding.
+"""
 
 SURPRISE_THRESHOLD = 6.0
-"""Mean squared innovation, in its variance, from which on a change of speed is assumed."""
+"""Mean squared innovation, in its variance, from which on a change of speed is assumed.
+
+Rows: looming, object before a background, 95th percentile.
+"""
 
 MAX_VARIANCE_BOOST = 400.0
-"""Largest factor by which a surprise raises the variance of the change of speed."""
+"""Largest factor by which a surprise raises the variance of the change of speed. Rows: the same."""
 
 CONSTANT_RATE_SIGMA = 0.1
-"""Relative standard deviation of a rate computed as if it had been constant."""
+"""Relative standard deviation of a rate computed as if it had been constant. Rows: the same."""
 
 _SURPRISE_WEIGHT = 0.25
-"""Weight of the newest squared innovation."""
+"""Weight of the newest squared innovation. Rows: the same."""
 
 
 class RelativeDepth:

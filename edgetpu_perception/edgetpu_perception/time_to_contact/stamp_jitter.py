@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 _NEWEST_WEIGHT = 0.1
-"""Weight of the newest interval."""
+"""Weight of the newest interval. Rows: none, as the clips have exact stamps; TestStampJitter."""
 
 _SHORTER_PERIOD_SHARE = 0.6
 """An interval below this share of the period shows that images were lost when the period was measured.

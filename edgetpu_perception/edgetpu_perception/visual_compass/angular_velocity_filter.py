@@ -8,13 +8,22 @@ from edgetpu_perception.visual_compass.heading_filter_state import TrackedPose
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, trace
 
 ACCELERATION_SIGMA = 1.0
-"""Standard deviation of the angular acceleration, rad/s^2, of a camera that turns evenly."""
+"""Standard deviation of the angular acceleration, rad/s^2, of a camera that turns evenly.
+
+Rows: compass, full turns and lens distortion, yaw rate RMSE per frame.
+"""
 
 MAX_CHANGE_SIGMAS = 4.0
-"""Change of velocity, in standard deviations, from which on the measured velocity is used unfiltered."""
+"""Change of velocity, in standard deviations, from which on the measured velocity is used unfiltered.
+
+Rows: none; test_a_sudden_start_is_followed. Uncritical.
+"""
 
 ACCELERATION_MEMORY_S = 0.1
-"""Time, s, over which the additional variance of the acceleration is averaged."""
+"""Time, s, over which the additional variance of the acceleration is averaged.
+
+Rows: compass, turns past a blank wall, yaw error past the wall.
+"""
 
 _IDENTITY = np.eye(3)
 

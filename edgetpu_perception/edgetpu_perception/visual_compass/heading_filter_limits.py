@@ -5,66 +5,100 @@ from __future__ import annotations
 import math
 
 KEYFRAME_SPAN_SHARE = 0.11
-"""Turn since a keyframe, as a share of the field of view, at which a new one is taken."""
+"""Turn since a keyframe, as a share of the field of view, at which a new one is taken.
+
+Rows: compass, full turns and lens distortion, yaw error by keyframes; full turns, yaws within one sigma.
+"""
 
 MIN_SPAN_CELLS = 4.0
-"""Smallest such turn, as image motion in cells: with large cells each new keyframe costs more accuracy."""
+"""Smallest such turn, as image motion in cells: with large cells each new keyframe costs more accuracy.
+
+Rows: compass, model gabor_64x64_p4, yaw error by keyframes. Uncritical for the suite's own features.
+"""
 
 SIMILARITY_RANGE = (0.5, 0.8)
 """Similarity (normalised correlation) of two views: another scene up to the first, the same one for certain
-from the second on."""
+from the second on. Rows: compass, turns past a blank wall."""
 
 TYPICAL_SIMILARITY = 0.95
-"""Similarity of two successive views, assumed until one is measured."""
+"""Similarity of two successive views, assumed until one is measured. Uncritical."""
 
 WORN_SIMILARITY_SHARE = 0.75
-"""A keyframe is replaced if the similarity of views to it falls below this share of the initial one."""
+"""A keyframe is replaced if the similarity of views to it falls below this share of the initial one.
+
+Rows: compass, walking camera, yaw RMSE.
+"""
 
 SUDDEN_SIMILARITY_SHARE = 0.85
 """Share of the last view's similarity to the keyframe below which the camera has turned differently from the
-extrapolation, and other guesses are tried."""
+extrapolation, and other guesses are tried. Rows: compass, walking camera, yaw RMSE."""
 
 KNOWN_SIMILARITY_SHARE = 0.85
 """Share of a keyframe's initial similarity from which on a view is recognised where the camera is expected to
-see it."""
+see it. Rows: compass, full turns, yaw error, first view recognised."""
 
 CERTAIN_SIMILARITY_SHARE = 0.97
-"""The same if the heading is too uncertain to expect any view: other parts of the scene may look alike."""
+"""The same if the heading is too uncertain to expect any view: other parts of the scene may look alike.
+
+Rows: compass, turns past a blank wall, yaw error, first view recognised.
+"""
 
 RETRY_INTERVAL_S = 0.2
-"""Shortest time between two attempts to recognise a keyframe, s; limits the time spent."""
+"""Shortest time between two attempts to recognise a keyframe, s; limits the time spent.
+
+Rows: compass, full turns, yaw error, first view recognised.
+"""
 
 TRIES_WHEN_LOST = 3
-"""Keyframes compared with each view while the camera is lost; limits the time spent."""
+"""Keyframes compared with each view while the camera is lost; limits the time spent.
+
+Rows: compass, turns past a blank wall, yaw error, first view recognised.
+"""
 
 MIN_TEXTURE = 0.5
 """Root mean square of the features, grey levels, below which a view is ignored.
 
-White noise of 2 grey levels leaves a third of that (feature_kernel).
+White noise of 2 grey levels leaves a third of that (feature_kernel). Rows: compass, turns past a blank wall,
+yaw error past the wall.
 """
 
 OVERLAP_RANGE = (0.2, 0.4)
-"""Share of the keyframe in view: too little up to the first, full confidence from the second on."""
+"""Share of the keyframe in view: too little up to the first, full confidence from the second on.
+
+Rows: compass, walking camera, yaw RMSE.
+"""
 
 SIGMA_RANGE_CELLS = (0.05, 0.3)
-"""Standard deviation of an alignment, cells: full confidence up to the first, none from the second on."""
+"""Standard deviation of an alignment, cells: full confidence up to the first, none from the second on.
+
+Rows: compass, turns past a blank wall, yaw error past the wall.
+"""
 
 SYSTEMATIC_TURN_ERROR = 0.0037
 """Standard deviation of a turn between two views as a share of it, in addition to that of the residuals:
-focal length and `FeatureGrid.blur` are not known better."""
+focal length and `FeatureGrid.blur` are not known better. Rows: compass, full turns, yaws within one sigma."""
 
 EVEN_SPREAD = 0.5
 """Spread of contrast (see Key.spread) below which the systematic error grows, as errors of different parts of
-the picture no longer cancel."""
+the picture no longer cancel. Rows: compass, turns past a blank wall, yaw error over its sigma."""
 
 LOST_AFTER_S = 1.0
-"""Time since the last known view, s, after which the views seen meanwhile are accepted as the scene."""
+"""Time since the last known view, s, after which the views seen meanwhile are accepted as the scene.
+
+Rows: compass, turns past a blank wall, yaw error past the wall.
+"""
 
 MAX_EXTRAPOLATION_S = 2.0
-"""Longest time, s, for which a turn is extrapolated without known views."""
+"""Longest time, s, for which a turn is extrapolated without known views.
+
+Rows: compass, turns past a blank wall, yaw error past the wall.
+"""
 
 YAW_RATE_MEMORY_S = 0.2
-"""Time, s, over which the extrapolated yaw rate is averaged; the last rate before a loss is often wrong."""
+"""Time, s, over which the extrapolated yaw rate is averaged; the last rate before a loss is often wrong.
+
+Rows: compass, turns past a blank wall, yaw error past the wall.
+"""
 
 LOST_RATE_SIGMA = 1.0
 """Standard deviation of the angular velocity while lost, rad/s.
@@ -73,26 +107,37 @@ Derived: robots rarely turn faster than 1 rad/s.
 """
 
 MIN_CONTRAST_SHARE = 0.35
-"""Share of the keyframe's squared contrast in view below which a new keyframe is taken."""
+"""Share of the keyframe's squared contrast in view below which a new keyframe is taken.
+
+Rows: compass, turns past a blank wall, yaw error past the wall.
+"""
 
 OUT_OF_VIEW_CONTRAST_SHARE = 0.6
 """Share of the keyframe's squared contrast in the extrapolated view below which a lost keyframe went out of
-view. Above it the scene has changed, and the turn since is unknown."""
+view. Above it the scene has changed, and the turn since is unknown. Rows: compass, turns past a blank
+wall, yaw error over its sigma."""
 
 UNCERTAIN_SIGMA = math.radians(10.0)
-"""Standard deviation of the rotation to a keyframe, rad, from which on one similar view is no proof."""
+"""Standard deviation of the rotation to a keyframe, rad, from which on one similar view is no proof.
+
+Rows: compass, turns past a blank wall, yaw error, first view recognised.
+"""
 
 MIN_UNAMBIGUOUS_SPREAD = 0.4
-"""Spread of contrast below which this is so: a single corner may look like many others."""
+"""Spread of contrast below which this is so: a single corner may look like many others. Rows: the same."""
 
 MIN_AGREEING_VIEWS = 5
-"""Views that must then agree."""
+"""Views that must then agree. Rows: the same."""
 
 SAME_ORIENTATION = math.radians(2.0)
-"""Two orientations closer than this, rad, are the same."""
+"""Two orientations closer than this, rad, are the same. Rows: the same."""
 
 MAX_CORRECTION_SIGMAS = 4.0
-"""A recognised keyframe may correct the heading by this many standard deviations plus SAME_ORIENTATION."""
+"""A recognised keyframe may correct the heading by this many standard deviations plus SAME_ORIENTATION. Rows:
+the same."""
 
 MAX_LATE_VIEWS = 5
-"""Number of successive late views, in order among themselves, that show that the clock was set back."""
+"""Number of successive late views, in order among themselves, that show that the clock was set back.
+
+Rows: none; test_a_short_bag_that_is_played_again_starts_anew_too.
+"""

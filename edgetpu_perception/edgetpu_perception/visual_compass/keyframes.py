@@ -12,7 +12,10 @@ from edgetpu_perception.visual_compass.rotation_alignment import Key
 from edgetpu_perception.visual_compass.rotations import Matrix, orthonormal, to_matrix, to_vector, trace
 
 MAX_KEYFRAMES = 200
-"""Largest number of keyframes; then the oldest one but the first is discarded. A full turn takes about 60."""
+"""Largest number of keyframes; then the oldest one but the first is discarded.
+
+A full turn takes about 60. Limits the time; rows with more than a full turn do not exist.
+"""
 
 
 @dataclass(eq=False)
