@@ -168,6 +168,13 @@ class TestServices:
         assert list(sums.data) == [5 + 3, 12 + 3]
         assert 0 < response.duration < 1
 
+    def test_a_virtual_stick_tells_the_simulated_seconds_of_an_inference(
+        self, graph: Any, backend: str
+    ) -> None:
+        response = graph.call(Invoke, "/edgetpu/invoke", model="sums", inputs=[numbers(5, 6, -7, 8)])
+        assert math.isnan(response.device_duration) is (backend == "cpu")
+        assert backend == "cpu" or 1e-5 < response.device_duration < 1e-2
+
     def test_the_only_input_may_be_unnamed(self, graph: Any) -> None:
         inputs = [numbers(1, 1, 1, 1, name="")]
         response = graph.call(Invoke, "/edgetpu/invoke", model="sums", inputs=inputs)

@@ -10,9 +10,9 @@ import pytest
 
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
+from edgetpu_driver.toolchain.graph_description import describe
 from edgetpu_driver.toolchain.graph_family import build_graph
 from edgetpu_driver.toolchain.mappable_operators import SUPPORTED_OPERATORS
-from edgetpu_driver.toolchain.sidecar_files import describe
 
 litert = pytest.importorskip("ai_edge_litert.interpreter", reason="needs LiteRT")
 

@@ -25,7 +25,7 @@ def needs_tiles(engine: SwappableEngine, request: WeightRequest) -> bool:
 
 
 def refuse_tiles(name: str, engine: SwappableEngine, request: WeightRequest | None) -> None:
-    """InputError where the weights in force are a matrix that no single inference multiplies by."""
+    """InputError where the weights in effect are a matrix that no single inference multiplies by."""
     if request is not None and needs_tiles(engine, request):
         raise InputError(
             f"model '{name}' holds a matrix {list(request.weights.shape)} in tiles, which only "
@@ -86,7 +86,7 @@ class HostedMatrix:
         return swap
 
     def product(self, request: WeightRequest | None) -> MatMul:
-        """What multiplies by the weights in force; None: those of the file. Raises as MatMul.set_weights."""
+        """What multiplies by the weights in effect; None: those of the file. Raises as MatMul.set_weights."""
         if request is None:
             return self._plain
         if self._request is not request:
