@@ -52,6 +52,17 @@ def test_packages_are_released_together(root, manifest: Path) -> None:
     assert package.licenses == root.licenses
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_each_package_has_the_licence(name: str) -> None:
+    assert (ROOT / name / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_changelog_has_the_present_version(root) -> None:
+    changelog = pytest.importorskip("catkin_pkg.changelog", reason="needs docutils")
+    versions = changelog.get_changelog_from_path(str(ROOT / "CHANGELOG.rst")).foreach_version()
+    assert root.version in [version for version, _, _ in versions]
+
+
 @pytest.mark.parametrize("name", ["edgetpu_ros", *NAMES])
 def test_packages_are_installed_under_their_own_names(name: str) -> None:
     assert (Path(index.get_package_share_directory(name)) / "package.xml").is_file()

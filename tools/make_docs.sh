@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Write API pages of the Python packages, from their docstrings, to build/docs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+tools=build/docs_tools
+wanted=$(sha256sum requirements-docs.txt)
+if [ "$(cat $tools/.complete 2>/dev/null)" != "$wanted" ]; then
+  rm -rf $tools
+  python3 -m pip install --quiet --disable-pip-version-check --no-deps --target $tools -r requirements-docs.txt
+  printf '%s\n' "$wanted" >$tools/.complete
+fi
+
+PYTHONPATH="$tools${PYTHONPATH:+:$PYTHONPATH}" PYTHONWARNINGS=error::UserWarning:pdoc python3 -m pdoc --output-directory build/docs \
+  edgetpu_driver edgetpu_perception edgetpu_matrix '!edgetpu_.*[.]schema([.].*)?'
+echo "[docs] build/docs/index.html"
