@@ -23,7 +23,7 @@ from edgetpu_driver.errors import DeviceError, ModelNotFoundError, ModelUnsuppor
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.matrix.hosted import ProductRequest, needs_tiles
+from edgetpu_driver.matrix.loaded_matrix import ProductRequest, needs_tiles
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.usb.firmware import FirmwareImage

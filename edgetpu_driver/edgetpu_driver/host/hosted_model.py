@@ -9,7 +9,7 @@ from pathlib import Path
 from edgetpu_driver.backends.backend import ParsedModel
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import DeviceError, EdgeTpuError
-from edgetpu_driver.matrix.hosted import HostedMatrix, needs_tiles
+from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, needs_tiles
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weights.replacement import WeightRequest
 
@@ -37,7 +37,7 @@ class HostedModel:
         self._attach = attach
         self._engines: list[AttachedEngine] = []
         self._weights: dict[str, WeightRequest] = {}
-        self._matrix: HostedMatrix | None = None
+        self._matrix: LoadedMatrix | None = None
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -95,10 +95,10 @@ class HostedModel:
         self._weights[request.tensor] = request
         return self.weights_version
 
-    def matrix(self, engine: AttachedEngine) -> HostedMatrix:
+    def matrix(self, engine: AttachedEngine) -> LoadedMatrix:
         """What multiplies by the weights of the model; ModelUnsupportedError if it is not Dense."""
         if self._matrix is None or self._matrix.engine is not engine:
-            self._matrix = HostedMatrix(engine, self._new_engine)
+            self._matrix = LoadedMatrix(engine, self._new_engine)
         return self._matrix
 
     def _new_engine(self) -> AttachedEngine:

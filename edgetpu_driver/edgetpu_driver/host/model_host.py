@@ -29,7 +29,7 @@ from edgetpu_driver.host.host_status import HostStatus, State
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.inference_statistics import InferenceStatistics
-from edgetpu_driver.matrix.hosted import ProductRequest, needs_tiles, refuse_tiles
+from edgetpu_driver.matrix.loaded_matrix import ProductRequest, needs_tiles, refuse_tiles
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.toolchain.model_files import ModelFiles, plain_stem
 from edgetpu_driver.weights.replacement import WeightRequest, WeightResult

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError
-from edgetpu_driver.matrix.hosted import ProductRequest
+from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.node_kit.error_codes import exception_of
 from edgetpu_driver.weights.replacement import WeightRequest, WeightResult

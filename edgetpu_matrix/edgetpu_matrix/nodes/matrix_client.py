@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from enum import Enum
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,11 +19,12 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.matrix import products
 from edgetpu_driver.matrix.dense_model import DenseModel, check_tensors
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan
-from edgetpu_driver.matrix.products import Products, RealProduct, TileRequest
+from edgetpu_driver.matrix.products import TileRequest
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.weights.replacement import WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor
+from edgetpu_matrix.nodes.product_in_progress import ProductInProgress, ProductResult
 
 MOST_TILES = 256
 """Copies of the model that one matrix may take: a matrix of 4096 x 4096 on dense_256."""
@@ -34,14 +34,6 @@ AT_ONCE = 4
 
 RETRY_PERIOD = 1.0
 """Seconds between two checks whether weights are still to be set."""
-
-
-@dataclass(frozen=True)
-class ProductResult:
-    """The product of one request, or the error that prevented it."""
-
-    product: RealProduct | None = None
-    error: EdgeTpuError | None = None
 
 
 class MatrixState(Enum):
@@ -86,37 +78,6 @@ class _Change:
     """Rows that differ from the planned matrix; None for all."""
 
 
-@dataclass
-class _Product:
-    """A product in progress: a round of requests at a time."""
-
-    computation: Products
-    done: Callable[[ProductResult], None]
-    requests: Sequence[TileRequest]
-    sent: int = 0
-    answered: int = 0
-    outputs: dict[int, NDArray[Any]] = field(default_factory=dict)
-    """By the index of the request."""
-    error: EdgeTpuError | None = None
-
-    @property
-    def in_flight(self) -> int:
-        """Requests without an answer."""
-        return self.sent - self.answered
-
-    def next_round(self) -> RealProduct | None:
-        """Hand over the outputs of a round; the product if that was the last one."""
-        outputs = [self.outputs[index] for index in range(len(self.requests))]
-        try:
-            self.requests = self.computation.send(outputs)
-        except StopIteration as finished:
-            product: RealProduct = finished.value.only
-            return product
-        self.sent = self.answered = 0
-        self.outputs = {}
-        return None
-
-
 class MatrixClient:
     """One matrix on one driver: a copy of a Dense model, under a name of its own, for each of its tiles.
 
@@ -150,10 +111,11 @@ class MatrixClient:
         self._plan: MatrixPlan | None = None
         self._change: _Change | None = None
         self._matrix: NDArray[np.floating] | None = None
-        self._product: _Product | None = None
+        self._product: ProductInProgress | None = None
         self._finished: Callable[[], None] | None = None
         """Tells the caller the result of a product that has just ended."""
-        self._refusal = ""
+        self.refusal: EdgeTpuError | None = None
+        """Why the model or the matrix was refused; setting it again would be of no use."""
         self._stepping = False
         self._copies: list[_Copy] = []
         self._add_copy()
@@ -169,7 +131,9 @@ class MatrixClient:
     @property
     def problem(self) -> str:
         """Why the matrix cannot be set at present, in one line; else empty."""
-        return self._refusal or next((copy.problem for copy in self._copies if copy.problem), "")
+        if self.refusal is not None:
+            return str(self.refusal)
+        return next((copy.problem for copy in self._copies if copy.problem), "")
 
     @property
     def effective(self) -> NDArray[np.float64]:
@@ -186,7 +150,7 @@ class MatrixClient:
             rows = None if rows is None or self._change.rows is None else rows | self._change.rows
         self._matrix, self._change = matrix, _Change(matrix, rows)
         if self._dense is not None:
-            self._refusal = ""
+            self.refusal = None
         self._step()
 
     def multiply(self, vector: ArrayLike, done: Callable[[ProductResult], None]) -> bool:
@@ -200,7 +164,7 @@ class MatrixClient:
             return False
         values = self._plan.checked_vector(vector)
         computation = products.multiply(self._plan, values[np.newaxis], self._passes)
-        self._product = _Product(computation, done, next(computation))
+        self._product = ProductInProgress(computation, done, next(computation))
         self._step()
         return True
 
@@ -249,7 +213,7 @@ class MatrixClient:
             return MatrixState.CLOSED
         if self._product is not None:
             return MatrixState.MULTIPLYING
-        if self._refusal:
+        if self.refusal is not None:
             return MatrixState.REFUSED
         if not self._copies[0].client.ready:
             return MatrixState.LOADING
@@ -282,11 +246,11 @@ class MatrixClient:
         copy = self._copies[index]
         copy.tile = None
         if index == 0:
-            self._refusal, self._probed = "", False
+            self.refusal, self._probed = None, False
             try:
                 check_tensors(copy.client.inputs, copy.client.outputs)
             except ModelUnsupportedError as error:
-                self._refuse(f"model '{self._model}': {error}")
+                self._refuse(ModelUnsupportedError(f"model '{self._model}': {error}"))
         self._step()
 
     def _probe(self) -> bool:
@@ -308,7 +272,7 @@ class MatrixClient:
         try:
             dense = DenseModel.of(copy.client.inputs, copy.client.outputs, tensor)
         except ModelUnsupportedError as error:
-            self._refuse(f"model '{self._model}': {error}")
+            self._refuse(ModelUnsupportedError(f"model '{self._model}': {error}"))
             return
         if self._dense is None or not self._dense.multiplies_like(dense):
             self._dense, self._plan = dense, None
@@ -348,7 +312,7 @@ class MatrixClient:
                     f"{self._dense.rows} x {self._dense.columns}; got {plan.shape[0]} x {plan.shape[1]}"
                 )
         except InputError as error:
-            self._refuse(str(error))
+            self._refuse(error)
             return False
         self._plan, self._change = plan, None
         return True
@@ -364,18 +328,17 @@ class MatrixClient:
     def _on_error(self, copy: _Copy, error: EdgeTpuError) -> None:
         """Give up what would be refused again; other errors are tried again later."""
         if copy.client.ready and isinstance(error, (InputError, ModelUnsupportedError)):
-            self._refuse(str(error))
+            self._refuse(error)
 
-    def _refuse(self, reason: str) -> None:
-        self._refusal = reason
-        self._node.get_logger().error(f"the matrix cannot be set: {reason}")
+    def _refuse(self, error: EdgeTpuError) -> None:
+        self.refusal = error
+        self._node.get_logger().error(f"the matrix cannot be set: {error}")
 
     def _send_requests(self) -> bool:
         """Send requests of the product in progress; whether a round or all of it has come to its end."""
         product = self._product
         assert product is not None
-        while not product.error and product.in_flight < AT_ONCE and product.sent < len(product.requests):
-            request = product.requests[product.sent]
+        while product.in_flight < AT_ONCE and (request := product.next) is not None:
             copy = self._copies[request.tile.index]
             if copy.client.busy:
                 break  # with another request of this round
@@ -383,24 +346,17 @@ class MatrixClient:
             product.sent += 1
             inputs = {request.tile.dense.input.name: request.inputs}
             if not copy.holds(request.tile) or not copy.client.invoke(inputs, answered):
-                answered(
-                    InferenceResult(error=UnavailableError(copy.client.problem or "the weights are lost"))
-                )
-        if product.in_flight or (not product.error and product.sent < len(product.requests)):
+                reason = copy.client.problem or "the driver has lost the weights"
+                answered(InferenceResult(error=UnavailableError(reason)))
+        if not product.round_ended:
             return False
-        try:
-            result = ProductResult(error=product.error) if product.error else None
-            if result is None and (real := product.next_round()) is not None:
-                result = ProductResult(real)
-        except EdgeTpuError as error:
-            result = ProductResult(error=error)
-        if result is not None:
+        if (result := product.end_round()) is not None:
             self._product = None
             self._finished = functools.partial(product.done, result)
         return True
 
     def _on_output(
-        self, product: _Product, index: int, request: TileRequest, result: InferenceResult
+        self, product: ProductInProgress, index: int, request: TileRequest, result: InferenceResult
     ) -> None:
         product.answered += 1
         if result.error is not None:

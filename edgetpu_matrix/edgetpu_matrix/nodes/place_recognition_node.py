@@ -15,9 +15,9 @@ from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
 from edgetpu_driver.node_kit.errors import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_matrix.nodes.matrix_client import ProductResult
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import directory_setting, matrix_settings
+from edgetpu_matrix.nodes.product_in_progress import ProductResult
 from edgetpu_matrix.nodes.request_queue import WorkQueue
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 from edgetpu_matrix.place_recognition.place_search import HEADROOM, Place, PlaceSearch
@@ -132,7 +132,7 @@ class PlaceRecognitionNode(MatrixNode):
         if not self._search.is_current:
             self.client.set_matrix(*self._search.rows())
         if self.client.problem:
-            return self._end(query, UnavailableError(self.client.problem))
+            return self._end(query, self.client.refusal or UnavailableError(self.client.problem))
         return self.client.multiply(query.unit.astype(np.float64), self._on_product)
 
     def _end(self, query: _Query, found: tuple[Place, ...] | EdgeTpuError) -> bool:

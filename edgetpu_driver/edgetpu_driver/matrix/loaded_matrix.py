@@ -1,4 +1,4 @@
-"""Products with the weights of a loaded model: by the model itself, or by engines of their own."""
+"""The matrix of a model that a driver has loaded, as ~/matmul multiplies by it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 
 
 def needs_tiles(engine: SwappableEngine, request: WeightRequest) -> bool:
-    """Whether the weights are a larger matrix than that of a Dense model; raises as `weight_tensor`."""
+    """Whether the weights are a matrix larger than that of a Dense model; raises as `weight_tensor`."""
     if request.weights.ndim != 2:
         return False
     tensor = engine.weight_tensor(request.tensor)
@@ -25,7 +25,7 @@ def needs_tiles(engine: SwappableEngine, request: WeightRequest) -> bool:
 
 
 def refuse_tiles(name: str, engine: SwappableEngine, request: WeightRequest | None) -> None:
-    """InputError where the weights in effect are a matrix that no single inference multiplies by."""
+    """Raise InputError if the model's weights are a matrix that no single inference multiplies by."""
     if request is not None and needs_tiles(engine, request):
         raise InputError(
             f"model '{name}' holds a matrix {list(request.weights.shape)} in tiles, which only "
@@ -59,37 +59,37 @@ class ProductRequest:
         )
 
 
-class HostedMatrix:
-    """What ~/matmul multiplies by, for one model on one opening of the device.
+class LoadedMatrix:
+    """The matrix of one loaded model, until the device is closed.
 
-    Weights that were set take engines of their own: MatMul gives every row a gain, while inferences of the
-    model itself are to give outputs without any.
+    Weights that were set are multiplied by on engines of their own: MatMul applies a gain to every row, while
+    inferences of the model itself return outputs without gains.
     """
 
     def __init__(self, engine: SwappableEngine, engine_factory: Callable[[], SwappableEngine]) -> None:
-        """ModelUnsupportedError when the model is not a Dense one."""
+        """engine_factory: makes further engines of the model. ModelUnsupportedError if it is not Dense."""
         self.engine = engine
-        self._plain = MatMul(engine)
+        self._of_file = MatMul(engine)
         self._engine_factory = engine_factory
-        self._own: MatMul | None = None
+        self._replaced: MatMul | None = None
         self._request: WeightRequest | None = None
-        """What the own engines hold."""
+        """The weights that `_replaced` multiplies by."""
 
     def set_weights(self, request: WeightRequest) -> WeightResult:
-        """Put weights on the own engines, in as many tiles as it takes; see MatMul.set_weights."""
-        if self._own is None:
-            self._own = MatMul(self._engine_factory(), engine_factory=self._engine_factory)
-        swap = self._own.set_weights(
+        """Set weights on the engines of their own, in as many tiles as needed; see MatMul.set_weights."""
+        if self._replaced is None:
+            self._replaced = MatMul(self._engine_factory(), engine_factory=self._engine_factory)
+        result = self._replaced.set_weights(
             request.weights, accept_clipping=request.accept_clipping, rescale_rows=request.rescale_rows
         )
         self._request = request
-        return swap
+        return result
 
     def product(self, request: WeightRequest | None) -> MatMul:
-        """What multiplies by the weights in effect; None: those of the file. Raises as MatMul.set_weights."""
+        """The multiplier by these weights; None: those of the file. Raises as MatMul.set_weights."""
         if request is None:
-            return self._plain
+            return self._of_file
         if self._request is not request:
             self.set_weights(request)
-        assert self._own is not None
-        return self._own
+        assert self._replaced is not None
+        return self._replaced
