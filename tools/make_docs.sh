@@ -11,6 +11,5 @@ if [ "$(cat $tools/.complete 2>/dev/null)" != "$wanted" ]; then
   printf '%s\n' "$wanted" >$tools/.complete
 fi
 
-PYTHONPATH="$tools${PYTHONPATH:+:$PYTHONPATH}" PYTHONWARNINGS=error::UserWarning:pdoc python3 -m pdoc --output-directory build/docs \
-  edgetpu_driver edgetpu_perception edgetpu_matrix '!edgetpu_.*[.]schema([.].*)?'
+PYTHONPATH="$tools${PYTHONPATH:+:$PYTHONPATH}" python3 tools/make_docs.py build/docs edgetpu_driver edgetpu_perception edgetpu_matrix
 echo "[docs] build/docs/index.html"

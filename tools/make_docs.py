@@ -1,0 +1,20 @@
+"""Write API pages of the Python packages to a folder, from their docstrings: make_docs.py FOLDER PACKAGE..."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pdoc
+
+
+def resolve(package: str) -> None:
+    """Load the names that a package imports on first use; pdoc looks for them in the module itself."""
+    module = importlib.import_module(package)
+    for name in getattr(module, "__all__", ()):
+        setattr(module, name, getattr(module, name))
+
+
+folder, *packages = sys.argv[1:]
+for package in packages:
+    resolve(package)
+pdoc.pdoc(*packages, "!edgetpu_driver[.].*[.]schema([.].*)?", output_directory=Path(folder))
