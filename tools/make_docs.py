@@ -1,4 +1,4 @@
-"""Write API pages of the Python packages to a folder, from their docstrings: make_docs.py FOLDER PACKAGE..."""
+"""Write pages of the public names of packages, from their docstrings: make_docs.py FOLDER PACKAGE..."""
 
 import importlib
 import sys
@@ -17,4 +17,4 @@ def resolve(package: str) -> None:
 folder, *packages = sys.argv[1:]
 for package in packages:
     resolve(package)
-pdoc.pdoc(*packages, "!edgetpu_driver[.].*[.]schema([.].*)?", output_directory=Path(folder))
+pdoc.pdoc(*packages, output_directory=Path(folder))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Write API pages of the Python packages, from their docstrings, to build/docs.
+# Write pages of the public names of the Python packages, from their docstrings, to build/docs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
