@@ -186,7 +186,7 @@ def _rejection_rows(
     rows = []
     for name, drawn in cases.items():
         pairs = list(drawn)
-        refused, bound = (100.0 - run(eye, pairs).valid_share for eye in (flow, exact))
+        refused, bound = (100.0 - run(each, pairs).valid_share for each in (flow, exact))
         rows.append(_higher(label + name, "not valid", refused, bound, 99.5))
     return rows
 

@@ -1,4 +1,4 @@
-"""What the tests of the perception package share: pictures of spots with known centres."""
+"""Shared by the tests of the perception package: pictures of spots with known centres."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Scenes:
         picture = picture + self.random.normal(0, noise, picture.shape) if noise else picture
         return np.clip(np.rint(picture), 0, 255).astype(np.uint8)
 
-    def place(self, margin: float) -> tuple[float, float]:
-        """A random centre at least so far from the border."""
+    def position(self, margin: float) -> tuple[float, float]:
+        """A random centre at least `margin` px from the border."""
         x, y = self.random.uniform(margin, 63 - margin, 2)
         return float(x), float(y)
 

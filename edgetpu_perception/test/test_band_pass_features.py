@@ -48,7 +48,7 @@ def test_brightness_has_no_features(level: int) -> None:
     assert not features_of(np.full((64, 64), level, np.uint8)).channels.any()
 
 
-def test_a_feature_belongs_to_the_pixel_it_is_told_to() -> None:
+def test_a_feature_belongs_to_its_documented_pixel() -> None:
     image = np.full((64, 64), 100, np.uint8)
     image[30, 41] = 200
     d = features_of(image).d
@@ -91,7 +91,7 @@ def test_clipped_features_are_marked() -> None:
     assert inside[:, : 32 - BORDER - 7].all()
 
 
-def test_the_graph_rounds_what_its_kernels_give() -> None:
+def test_the_graph_rounds_the_result_of_its_kernels() -> None:
     cv2 = pytest.importorskip("cv2")
     image = (noise().astype(np.float64) - 120) / 4 + 120
     image = np.rint(cv2.GaussianBlur(image, (0, 0), 1)).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""An image that several eyes look at, and a region of it that an eye looks at."""
+"""An image that several algorithms share, and regions of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def view(x: int, y: int) -> NDArray[np.uint8]:
 
 
 def turned(yaw: float) -> NDArray[np.uint8]:
-    """A wall far away, seen after a turn to the left, rad."""
+    """A distant wall after a turn to the left, rad."""
     camera = np.array([[CAMERA.fx, 0, CAMERA.cx], [0, CAMERA.fy, CAMERA.cy], [0, 0, 1]])
     wall = np.array([[CAMERA.fx, 0, 320], [0, CAMERA.fy, 320], [0, 0, 1]])
     cosine, sine = math.cos(yaw), math.sin(yaw)
@@ -58,7 +58,7 @@ def turned(yaw: float) -> NDArray[np.uint8]:
     return np.asarray(seen)
 
 
-def test_what_was_made_once_is_not_made_again() -> None:
+def test_equal_inputs_are_converted_once() -> None:
     image = CameraImage(view(0, 0))
     filled = image.fill(REGION, 64, 64, 1)
     assert image.fill(REGION, 64, 64, 1) is filled
@@ -67,12 +67,12 @@ def test_what_was_made_once_is_not_made_again() -> None:
     assert not filled.flags.writeable
 
 
-def test_a_region_is_cut_out_before_it_is_resized() -> None:
+def test_a_region_is_cropped_before_it_is_resized() -> None:
     filled = CameraImage(view(0, 0)).fill(Region(5, 7, 64, 32), 32, 64, 1)
     assert np.array_equal(filled[0, :, :, 0], view(0, 0)[7:39, 5:69])
 
 
-def test_a_size_of_0_reaches_to_the_edge() -> None:
+def test_a_size_of_0_extends_to_the_edge() -> None:
     assert Region(10, 20).within(WIDTH, HEIGHT) == Region(10, 20, 310, 220)
     assert Region(10, 20, 5).within(WIDTH, HEIGHT) == Region(10, 20, 5, 220)
 
@@ -80,23 +80,23 @@ def test_a_size_of_0_reaches_to_the_edge() -> None:
 @pytest.mark.parametrize(
     "region", [Region(-1), Region(0, HEIGHT), Region(1, 0, WIDTH), Region(0, 1, 5, HEIGHT)]
 )
-def test_a_region_that_sticks_out_is_refused(region: Region) -> None:
+def test_a_region_outside_the_image_is_refused(region: Region) -> None:
     with pytest.raises(ImageError, match="expected a part of the image of 320x240 px; got"):
         region.within(WIDTH, HEIGHT)
 
 
-def test_eyes_that_share_an_image_see_what_each_alone_sees() -> None:
+def test_sharing_an_image_does_not_change_results() -> None:
     flow, compass = OpticalFlow(), VisualCompass(camera=CAMERA)
     alone = OpticalFlow(), VisualCompass(camera=CAMERA)
     for frame in range(3):
         pixels = turned(0.01 * frame)
         shared = CameraImage(pixels)
         together = flow.update(shared, 0.1 * frame), compass.update(shared, 0.1 * frame)
-        # NaN in the same places compares equal in text.
-        assert repr(together) == repr(tuple(eye.update(pixels, 0.1 * frame) for eye in alone))
+        # In text NaN compares equal.
+        assert repr(together) == repr(tuple(each.update(pixels, 0.1 * frame) for each in alone))
 
 
-def test_a_spot_in_a_region_has_its_place_in_the_image() -> None:
+def test_a_spot_in_a_region_has_its_position_in_the_image() -> None:
     image = np.zeros((HEIGHT, WIDTH), np.uint8)
     image[100:112, 150:162] = 200
     image[5:17, 5:17] = 255  # outside
@@ -109,7 +109,7 @@ def test_a_spot_in_a_region_has_its_place_in_the_image() -> None:
     assert result.bearing_y == pytest.approx(math.atan((105.5 - 119.5) / 300), abs=1e-3)
 
 
-def test_a_pattern_in_a_region_has_its_place_in_the_image() -> None:
+def test_a_pattern_in_a_region_has_its_position_in_the_image() -> None:
     image = view(100, 100)
     tracker = PatternTracker(camera=CAMERA)
     tracker.region = REGION
@@ -130,7 +130,7 @@ def test_the_flow_of_a_region_is_in_px_of_the_image() -> None:
     assert (result.dx, result.dy) == pytest.approx((-6, 3), abs=0.15)
 
 
-def test_another_region_begins_the_flow_anew() -> None:
+def test_another_region_restarts_the_flow() -> None:
     flow = OpticalFlow()
     flow.update(view(100, 100), 0.0)
     flow.region = REGION

@@ -30,7 +30,7 @@ def decoded(encoding: str, image: NDArray, bigendian: bool = False) -> NDArray:
 
 
 @pytest.mark.parametrize(("encoding", "channels"), [("mono8", 1), ("rgb8", 3)])
-def test_what_needs_no_conversion_comes_as_it_is(encoding: str, channels: int) -> None:
+def test_grey_and_rgb_pixels_are_unchanged(encoding: str, channels: int) -> None:
     image = pixels(channels)
     assert np.array_equal(decoded(encoding, image), image)
 
@@ -39,7 +39,7 @@ def test_what_needs_no_conversion_comes_as_it_is(encoding: str, channels: int) -
     ("encoding", "order"),
     [("bgr8", (2, 1, 0)), ("rgba8", (0, 1, 2)), ("bgra8", (2, 1, 0))],
 )
-def test_channels_are_put_into_order_and_alpha_is_dropped(encoding: str, order: tuple[int, ...]) -> None:
+def test_channels_are_reordered_and_alpha_is_dropped(encoding: str, order: tuple[int, ...]) -> None:
     image = pixels(len(encoding) - 1)
     assert np.array_equal(decoded(encoding, image), image[..., order])
 
@@ -73,9 +73,7 @@ def test_the_letters_of_a_bayer_pattern_are_its_first_two_rows(encoding: str, ro
 
 
 @pytest.mark.parametrize(("unnamed", "channels", "encoding"), [("8UC1", 1, "mono8"), ("8UC3", 3, "bgr8")])
-def test_arrays_without_an_encoding_are_images_as_opencv_has_them(
-    unnamed: str, channels: int, encoding: str
-) -> None:
+def test_arrays_without_an_encoding_are_bgr(unnamed: str, channels: int, encoding: str) -> None:
     image = pixels(channels)
     assert np.array_equal(decoded(unnamed, image), decoded(encoding, image))
 
@@ -131,7 +129,7 @@ def test_padding_is_skipped_with_16_bits() -> None:
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize(("height", "width"), [(1, 2), (2, 2), (3, 2), (3, 6)])
-def test_every_encoding_takes_the_smallest_images(encoding: str, height: int, width: int) -> None:
+def test_every_encoding_accepts_the_smallest_images(encoding: str, height: int, width: int) -> None:
     data = bytes(height * width * 8)
     assert decode(encoding, height, width, width * 8, data).shape[:2] == (height, width)
 
@@ -151,7 +149,7 @@ def test_every_encoding_takes_the_smallest_images(encoding: str, height: int, wi
         ("mono8", 2**31, 2**31, 2**31, 10, ImageFault.LENGTH, "got 10"),
     ],
 )
-def test_malformed_images_are_refused_with_what_came(
+def test_malformed_images_are_refused_with_expected_and_actual_values(
     encoding: str, height: int, width: int, step: int, length: int, fault: ImageFault, message: str
 ) -> None:
     with pytest.raises(ImageError, match=message) as caught:
@@ -213,6 +211,6 @@ def test_grey_as_rgb_has_its_brightness_in_every_channel() -> None:
     ],
     ids=["float", "four channels", "one dimension", "no pixel"],
 )
-def test_arrays_that_are_no_images_are_refused(array: NDArray) -> None:
+def test_arrays_that_are_not_images_are_refused(array: NDArray) -> None:
     with pytest.raises(ImageError, match="expected"):
         check_image(array)

@@ -28,7 +28,7 @@ def evidence(model: bytes, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def blocks(image: NDArray[Any]) -> NDArray[np.int64]:
-    """The largest minimum of all 2x2 blocks that hold the pixel or one of its 8 neighbours."""
+    """The largest minimum of all 2x2 blocks with the pixel or one of its 8 neighbours."""
     minimum = np.minimum.reduce([image[y : y + 63, x : x + 63] for y in (0, 1) for x in (0, 1)])
     padded = np.pad(minimum.astype(np.int64), 2)
     # A block that begins at pixel b holds b and b + 1: those from -2 to +1 touch the neighbourhood.
@@ -49,10 +49,10 @@ def test_the_bright_graph_limits_pixels_to_their_blocks_and_averages() -> None:
     assert np.abs(evidence(spot.build(), image) - expected).max() <= 0.5
 
 
-@pytest.mark.parametrize("place", [(20, 30), (0, 0), (0, 63), (63, 0), (63, 63), (62, 62), (1, 40)])
-def test_a_hot_pixel_leaves_nothing(place: tuple[int, int]) -> None:
+@pytest.mark.parametrize("position", [(20, 30), (0, 0), (0, 63), (63, 0), (63, 63), (62, 62), (1, 40)])
+def test_a_hot_pixel_leaves_nothing(position: tuple[int, int]) -> None:
     image = np.zeros((64, 64), np.uint8)
-    image[place] = 255
+    image[position] = 255
     assert not evidence(spot.build(), image).any()
 
 
@@ -99,7 +99,7 @@ def test_only_the_proportions_of_color_weights_count() -> None:
         ([-1.0, 0.0, 0.0], "at least one positive weight"),
     ],
 )
-def test_what_is_no_color_is_refused(color: Any, message: str) -> None:
+def test_invalid_colors_are_refused(color: Any, message: str) -> None:
     with pytest.raises(ColorError, match=message):
         color_weights(color)
 
@@ -144,7 +144,7 @@ def test_other_names_are_refused(name: str) -> None:
         build(name)
 
 
-def test_the_error_lists_the_names_there_are() -> None:
+def test_the_error_lists_the_known_names() -> None:
     with pytest.raises(ModelNameError) as caught:
         build("nose")
     for family in ("spot_bright_", "spot_color_", "features<order", "looming_", "pattern_"):

@@ -1,4 +1,4 @@
-"""Time to contact: the graph, what is told from growth, what is not taken for an approach, and the zones."""
+"""Time to contact: the graph, approaches, motions that are none, and the zones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def looming(engine: CpuEngine) -> Looming:
 
 
 class Wall:
-    """A textured wall at z = 4 m, with details of all sizes, or a square of it before another one."""
+    """A wall at z = 4 m with texture of all sizes, or a square of it in front of another wall."""
 
     def __init__(self, seed: int = 1, size: int = 64, noise: float = 4.0) -> None:
         self.random = np.random.default_rng(seed)
@@ -53,7 +53,7 @@ class Wall:
         turn: tuple[float, float, float] = (0.0, 0.0, 0.0),
         behind: float = 0.0,
     ) -> Image:
-        """From (x, 0, z), turned by axis * rad; `behind`: m from a 3 m wide square to the other wall."""
+        """View from (x, 0, z), turned by axis * rad; `behind`: m from a 3 m wide square to the other wall."""
         fine = 4 * self.size
         focal = FOCAL * fine / 64
         camera = np.array([[focal, 0, fine / 2 - 0.5], [0, focal, fine / 2 - 0.5], [0, 0, 1]])
@@ -62,8 +62,8 @@ class Wall:
         for layer, distance in ((1, 4.0 + behind), (0, 4.0)) if behind else ((0, 4.0),):
             # From texels of 1 cm, the middle of the texture at x = y = 0, to pixels.
             texel = 0.01
-            place = np.array([[texel, 0, -512 * texel - x], [0, texel, -512 * texel], [0, 0, distance - z]])
-            warp = camera @ axes.T @ place
+            to_wall = np.array([[texel, 0, -512 * texel - x], [0, texel, -512 * texel], [0, 0, distance - z]])
+            warp = camera @ axes.T @ to_wall
             look = {"flags": cv2.INTER_LINEAR, "borderMode": cv2.BORDER_REFLECT}
             shown = cv2.warpPerspective(self.textures[layer], warp, (fine, fine), **look)
             mask = np.ones_like(self.textures[0])
@@ -78,13 +78,13 @@ class Wall:
 
 
 def watch(looming: Looming, view: Callable[[float], Image], seconds: float) -> list[LoomingResult]:
-    """Results at 30 Hz of what is seen at each time."""
+    """Results at 30 Hz for the view at each time."""
     stamps = np.arange(round(30 * seconds)) / 30
     return [looming.update(view(stamp), stamp) for stamp in stamps.tolist()]
 
 
 def claimed(results: list[LoomingResult]) -> int:
-    """Results that tell an approach."""
+    """Number of results with an approach."""
     return sum(result.valid and math.isfinite(result.ttc) for result in results)
 
 
@@ -147,7 +147,7 @@ class TestModels:
 
 
 class TestApproach:
-    def test_is_told_within_one_percent(self, looming: Looming) -> None:
+    def test_is_measured_within_one_percent(self, looming: Looming) -> None:
         wall = Wall()
         results = watch(looming, lambda t: wall.seen(t), 3.5)
         found = errors(results)
@@ -155,7 +155,7 @@ class TestApproach:
         assert found.max() < 0.06
         assert all(r.confidence > 0.5 for r in results[15:])
 
-    def test_is_told_where_the_texture_is_as_faint_as_the_noise(self, looming: Looming) -> None:
+    def test_is_measured_where_the_texture_is_as_faint_as_the_noise(self, looming: Looming) -> None:
         """Measured: median 1.7 %, 11 % at most."""
         wall = Wall(12)
         wall.textures = [128 + np.float32(0.08) * (texture - 128) for texture in wall.textures]
@@ -163,8 +163,8 @@ class TestApproach:
         assert np.median(found) < 0.03
         assert found.max() < 0.2
 
-    def test_is_told_although_stamps_are_early_or_late(self, looming: Looming) -> None:
-        """Measured: median 1.1 %, 95th percentile 3 %; 12 % and 56 % where the stamps are believed."""
+    def test_is_measured_with_jittery_stamps(self, looming: Looming) -> None:
+        """Measured: median 1.1 %, 95th percentile 3 %; 12 % and 56 % if the stamps are trusted."""
         wall, random = Wall(), np.random.default_rng(3)
         results = []
         for frame in range(105):
@@ -174,33 +174,33 @@ class TestApproach:
         assert np.median(found) < 0.015
         assert np.quantile(found, 0.95) < 0.05
 
-    def test_is_told_wherever_it_leads(self, looming: Looming) -> None:
+    def test_is_measured_wherever_it_leads(self, looming: Looming) -> None:
         wall = Wall(2)
         found = errors(watch(looming, lambda t: wall.seen(t, x=0.5 * t), 3.5))
         assert np.median(found) < 0.015
         assert np.quantile(found, 0.95) < 0.05
 
-    def test_is_told_at_128_px(self) -> None:
+    def test_is_measured_at_128_px(self) -> None:
         wall = Wall(size=128)
         found = errors(watch(Looming(size=128), lambda t: wall.seen(t), 3.5))
         assert np.median(found) < 0.01
         assert found.max() < 0.04
 
-    def test_is_told_while_the_camera_turns(self, looming: Looming) -> None:
+    def test_is_measured_while_the_camera_turns(self, looming: Looming) -> None:
         wall = Wall(3)
         rate = math.radians(10)
         found = errors(watch(looming, lambda t: wall.seen(t, turn=(0.0, rate * t, 0.3 * rate * t)), 3.0))
         assert np.median(found) < 0.03
         assert np.quantile(found, 0.95) < 0.10
 
-    def test_of_an_object_is_told_before_a_background(self, looming: Looming) -> None:
+    def test_of_an_object_is_measured_in_front_of_a_background(self, looming: Looming) -> None:
         wall = Wall(4)
         results = watch(looming, lambda t: wall.seen(t, behind=3.0), 3.4)
         found = errors(results)
         assert np.median(found) < 0.03
         assert np.quantile(found[20:], 0.95) < 0.08
 
-    def test_is_told_whatever_the_exposure_does(self, looming: Looming) -> None:
+    def test_is_measured_while_the_exposure_changes(self, looming: Looming) -> None:
         wall = Wall(5)
 
         def view(t: float) -> Image:
@@ -210,7 +210,7 @@ class TestApproach:
         assert np.median(errors(watch(looming, view, 3.0))) < 0.02
 
     @pytest.mark.parametrize("seed", [4, 14, 24])
-    def test_of_an_object_is_told_from_its_background_after_a_third_of_a_second(
+    def test_of_an_object_is_measured_apart_from_its_background_after_a_third_of_a_second(
         self, looming: Looming, seed: int
     ) -> None:
         """Measured: median 0.5 %, then 1.8 %, at first 6 % at most; the background is 80 % off and more."""
@@ -225,7 +225,7 @@ class TestApproach:
         found = errors(watch(looming, lambda t: cv2.resize(wall.seen(t), (320, 240)), 3.0))
         assert np.median(found) < 0.02
 
-    def test_has_honest_sigmas(self, engine: CpuEngine) -> None:
+    def test_has_sigmas_that_cover_its_errors(self, engine: CpuEngine) -> None:
         inside = []
         for seed in range(4):
             wall = Wall(10 + seed)
@@ -235,13 +235,13 @@ class TestApproach:
                 assert result.ttc_sigma == pytest.approx(result.expansion_rate_sigma * result.ttc**2)
         assert 0.6 < np.mean(inside) < 0.95
 
-    def test_that_stops_is_over_within_three_frames(self, looming: Looming) -> None:
+    def test_that_stops_ends_within_three_frames(self, looming: Looming) -> None:
         wall = Wall(7)
         results = watch(looming, lambda t: wall.seen(min(t, 2.0)), 3.0)
         assert results[59].ttc == pytest.approx(2.03, rel=0.03)
         assert claimed(results[64:]) == 0
 
-    def test_that_begins_is_told_within_six_frames(self, looming: Looming) -> None:
+    def test_that_begins_is_measured_within_six_frames(self, looming: Looming) -> None:
         wall = Wall(8)
         results = watch(looming, lambda t: wall.seen(2.0 + max(t - 1.0, 0.0)), 2.0)
         assert all(r.ttc == math.inf for r in results[6:30])
@@ -254,12 +254,12 @@ class TestApproach:
 
 class TestNoApproach:
     @pytest.mark.parametrize("seed", [1, 2])
-    def test_of_what_stands_still(self, looming: Looming, seed: int) -> None:
+    def test_of_a_static_view(self, looming: Looming, seed: int) -> None:
         wall = Wall(seed)
         results = watch(looming, lambda _: wall.seen(1.0), 2.0)
         assert all(r.valid and r.ttc == math.inf and abs(r.expansion_rate) < 0.02 for r in results[5:])
 
-    def test_of_fine_texture_that_stands_still(self, looming: Looming) -> None:
+    def test_of_a_static_fine_texture(self, looming: Looming) -> None:
         random = np.random.default_rng(5)
         grain = random.normal(128, 40, (64, 64))
         results = watch(
@@ -267,7 +267,7 @@ class TestNoApproach:
         )
         assert all(r.ttc == math.inf and abs(r.expansion_rate) < 0.02 for r in results[5:])
 
-    def test_of_what_recedes(self, looming: Looming) -> None:
+    def test_of_a_receding_wall(self, looming: Looming) -> None:
         wall = Wall(3)
         results = watch(looming, lambda t: wall.seen(2.0 - t), 1.5)
         assert all(r.valid and r.ttc == math.inf for r in results[5:])
@@ -292,7 +292,7 @@ class TestNoApproach:
         assert all(r.valid for r in results[10:])
 
     def test_of_a_step_in_exposure(self, looming: Looming) -> None:
-        """A sky that is brighter above has little but its brightness to be followed by."""
+        """A sky that is brighter above has little texture besides its gradient."""
         random = np.random.default_rng(8)
         sky = np.tile(np.linspace(160, 110, 64)[:, np.newaxis], 64)
 
@@ -305,12 +305,14 @@ class TestNoApproach:
     @pytest.mark.parametrize("size", [64, 128])
     @pytest.mark.parametrize("noise", [0.5, 1, 2, 4])
     def test_of_a_blank_view(self, size: int, noise: float) -> None:
-        random, eye = np.random.default_rng(6), Looming(size=size)
-        results = watch(eye, lambda _: np.rint(random.normal(150, noise, (size, size))).astype(np.uint8), 2.0)
+        random, looming = np.random.default_rng(6), Looming(size=size)
+        results = watch(
+            looming, lambda _: np.rint(random.normal(150, noise, (size, size))).astype(np.uint8), 2.0
+        )
         assert claimed(results) == 0
 
     @pytest.mark.parametrize("level", [0, 128, 255])
-    def test_of_a_perfectly_even_view(self, looming: Looming, level: int) -> None:
+    def test_of_a_uniform_view(self, looming: Looming, level: int) -> None:
         results = watch(looming, lambda _: np.full((64, 64), level, np.uint8), 1.0)
         assert not any(r.valid for r in results)
         assert math.isnan(results[-1].ttc)
@@ -326,9 +328,9 @@ class TestNoApproach:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_is_seen_whenever_results_are_numbers(engine: CpuEngine, seed: int) -> None:
-    """Views that jump, go dark or are noise, with an object before them, at any intervals."""
-    random, eye, time = np.random.default_rng(seed), Looming(engine), 0.0
+def test_results_are_numbers_for_any_views_and_intervals(engine: CpuEngine, seed: int) -> None:
+    """Views that jump, go dark or are noise, with an object in front, at any intervals."""
+    random, looming, time = np.random.default_rng(seed), Looming(engine), 0.0
     wall = Wall(seed, noise=float(random.choice([0, 1, 5])))
     for _ in range(60):
         kind = random.random()
@@ -338,7 +340,7 @@ def test_whatever_is_seen_whenever_results_are_numbers(engine: CpuEngine, seed: 
         elif kind < 0.2:
             view = random.integers(0, 256, (64, 64), np.uint8)
         time += random.choice([1 / 30, 1 / 30, 0.001, 0.2, 1.5])
-        result = eye.update(view, time)
+        result = looming.update(view, time)
         assert not result.valid or (math.isfinite(result.expansion_rate) and result.expansion_rate_sigma > 0)
 
 
@@ -351,7 +353,7 @@ class TestTime:
         assert min(result.zones) > 0
 
     @pytest.mark.parametrize("jump", [-1.0, 0.0, 1.0])
-    def test_a_gap_or_a_step_back_starts_anew(self, looming: Looming, jump: float) -> None:
+    def test_a_gap_or_a_step_back_restarts(self, looming: Looming, jump: float) -> None:
         wall = Wall()
         watch(looming, lambda t: wall.seen(t), 1.0)
         assert not looming.update(wall.seen(1.0), 29 / 30 + jump).valid
@@ -366,11 +368,11 @@ class TestTime:
 
 class TestZones:
     @pytest.mark.parametrize("level", [0, 100, 255])
-    def test_of_an_even_image_are_nothing(self, looming: Looming, level: int) -> None:
+    def test_of_a_uniform_image_are_zero(self, looming: Looming, level: int) -> None:
         assert looming.update(np.full((64, 64), level, np.uint8), 0.0).zones == (0.0,) * 9
 
     @pytest.mark.parametrize("zone", range(9))
-    def test_see_a_contrast_of_10_grey_levels_where_it_is(self, looming: Looming, zone: int) -> None:
+    def test_locate_a_contrast_of_10_grey_levels(self, looming: Looming, zone: int) -> None:
         row, column = divmod(zone, 3)
         image = np.full((64, 64), 100, np.uint8)
         image[21 * row + 4 : 21 * row + 18, 21 * column + 8 : 21 * column + 14] += 10
@@ -402,17 +404,17 @@ class TestZones:
 
 
 class TestZoneModel:
-    """The looming model that people already have."""
+    """The published looming model with zone energies as output."""
 
     @pytest.fixture
-    def eye(self, golden) -> Looming:  # type: ignore[no-untyped-def]
+    def looming(self, golden) -> Looming:  # type: ignore[no-untyped-def]
         return Looming(CpuEngine(golden.model("looming_64x64_3x3.tflite")))
 
-    def test_is_rid_of_its_border(self, eye: Looming) -> None:
+    def test_ignores_its_border(self, looming: Looming) -> None:
         for level in range(0, 256, 25):
-            assert eye.update(np.full((64, 64), level, np.uint8), 0.0).zones == (0.0,) * 9
+            assert looming.update(np.full((64, 64), level, np.uint8), 0.0).zones == (0.0,) * 9
 
-    def test_gives_energies_within_its_steps(self, eye: Looming) -> None:
+    def test_gives_energies_within_its_steps(self, looming: Looming) -> None:
         image = Wall(noise=0).seen(2.0)
         right = cv2.Sobel(image, cv2.CV_64F, 1, 0) / 8
         down = cv2.Sobel(image, cv2.CV_64F, 0, 1) / 8
@@ -423,18 +425,18 @@ class TestZoneModel:
             for c in range(3)
         ]
         true = np.array([block.mean() for block in blocks])
-        # Squares below half a step of 71.6 are lost before they are added up.
-        assert np.abs(np.array(eye.update(image, 0.0).zones) - true).max() < 60
+        # Squares below half a step of 71.6 are lost before the sum.
+        assert np.abs(np.array(looming.update(image, 0.0).zones) - true).max() < 60
 
-    def test_does_not_pretend_to_know_a_time_to_contact(self, eye: Looming) -> None:
+    def test_gives_no_time_to_contact(self, looming: Looming) -> None:
         wall = Wall()
-        for result in watch(eye, lambda t: wall.seen(t), 0.5):
+        for result in watch(looming, lambda t: wall.seen(t), 0.5):
             assert not result.valid
             assert math.isnan(result.ttc)
             assert result.tau > 0
 
 
-def test_a_camera_of_another_size_is_not_believed(engine: CpuEngine) -> None:
+def test_a_camera_of_another_size_is_ignored(engine: CpuEngine) -> None:
     wall = Wall()
     odd = Pinhole(640, 480, 5.0, 5.0, 0.0, 0.0)
     with_odd, without = (

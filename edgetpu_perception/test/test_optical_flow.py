@@ -27,7 +27,7 @@ BLOCK = 4
 
 
 class Photographs:
-    """Cuts 64x64 windows whose distance is known out of photographs."""
+    """Cuts 64x64 windows with a known distance out of photographs."""
 
     names = ("camera", "coffee", "gravel", "chelsea")
 
@@ -51,7 +51,7 @@ class Photographs:
         offset: float = 0.0,
         size: int = 64,
     ) -> tuple[Image, Image]:
-        """Two windows between which the content moves by (dx, dy) px, multiples of 1/4."""
+        """Two windows whose content moves by (dx, dy) px, multiples of 1/4."""
         shift = np.array([dx, dy]) * BLOCK
         assert np.array_equal(shift, np.rint(shift))
         room = 64 * BLOCK
@@ -116,14 +116,14 @@ def test_fractions_of_a_pixel_are_found_to_half_a_hundredth(photographs: Photogr
     assert rmse(error) < 0.005
 
 
-def test_small_shifts_are_not_drawn_to_whole_pixels(photographs: Photographs) -> None:
+def test_small_shifts_have_no_bias_towards_whole_pixels(photographs: Photographs) -> None:
     flow = OpticalFlow()
     halves = [moved(flow, photographs.pair(0.5, -0.5, photo % 4)) for photo in range(16)]
     assert np.mean([result.dx for result in halves]) == pytest.approx(0.5, abs=0.005)
     assert np.mean([result.dy for result in halves]) == pytest.approx(-0.5, abs=0.005)
 
 
-def test_light_and_noise_cost_a_hundredth_or_two(photographs: Photographs) -> None:
+def test_errors_with_noise_and_changed_light_are_below_two_hundredths(photographs: Photographs) -> None:
     flow = OpticalFlow()
     brighter, _ = errors(flow, photographs, 16, 12, noise=4, gain=1.2, offset=-20)
     darker, _ = errors(flow, photographs, 16, 12, noise=4, gain=0.8, offset=20)
@@ -132,7 +132,7 @@ def test_light_and_noise_cost_a_hundredth_or_two(photographs: Photographs) -> No
     assert rmse(darker) < 0.019
 
 
-def test_a_dim_picture_will_do(photographs: Photographs) -> None:
+def test_a_dim_picture_is_sufficient(photographs: Photographs) -> None:
     first, second = photographs.pair(3.25, -7.5)
     result = moved(OpticalFlow(), (first // 5, second // 5))
     assert result.valid
@@ -158,7 +158,7 @@ def test_a_color_image_is_followed_by_its_brightness(photographs: Photographs) -
     assert moved(OpticalFlow(), (first, second)) == moved(OpticalFlow(), pair)
 
 
-def test_sigmas_cover_the_errors_they_should(photographs: Photographs) -> None:
+def test_sigmas_cover_68_percent_of_errors(photographs: Photographs) -> None:
     error, sigma = errors(OpticalFlow(), photographs, 12, 30, noise=4)
     assert 0.60 <= np.mean(np.abs(error) < sigma) <= 0.76
 
@@ -200,7 +200,7 @@ def bare_wall(level: int, noise: float, seed: int) -> Image:
     ],
     ids=["even", "black and white", "noise", "stripes", "a slope"],
 )
-def test_what_has_no_texture_to_follow_is_not_valid(pair: tuple[Image, Image]) -> None:
+def test_frames_without_texture_are_not_valid(pair: tuple[Image, Image]) -> None:
     assert not moved(OpticalFlow(), pair).valid
 
 
@@ -212,7 +212,7 @@ def test_unrelated_frames_are_not_valid(photographs: Photographs) -> None:
             assert not moved(flow, (first[a], first[b])).valid
 
 
-def test_results_below_the_least_confidence_are_not_valid(photographs: Photographs) -> None:
+def test_results_below_the_minimum_confidence_are_not_valid(photographs: Photographs) -> None:
     first, second = photographs.pair(3, 2)
     pair = first // 24, second // 24
     doubtful = moved(OpticalFlow(min_confidence=0.0), pair)
@@ -238,7 +238,7 @@ def test_each_frame_goes_through_the_model_once(photographs: Photographs) -> Non
     assert engine.runs == 4
 
 
-def test_eyes_on_one_camera_can_share_what_the_model_gives(photographs: Photographs) -> None:
+def test_algorithms_can_share_one_inference(photographs: Photographs) -> None:
     engine = CountingEngine(features.build())
     shared = SharedEngine(engine)
     one, other = OpticalFlow(shared), OpticalFlow(shared)
@@ -259,7 +259,7 @@ def test_motion_is_that_between_consecutive_frames(photographs: Photographs) -> 
     assert (back.dx, back.dy) == pytest.approx((-3, -2), abs=1e-4)
 
 
-def test_time_that_goes_back_starts_anew(photographs: Photographs) -> None:
+def test_an_earlier_stamp_restarts(photographs: Photographs) -> None:
     flow = OpticalFlow()
     first, second = photographs.pair(3, 2)
     flow.update(first, 5.0)
@@ -269,7 +269,7 @@ def test_time_that_goes_back_starts_anew(photographs: Photographs) -> None:
     assert flow.update(first, 0.2).dx == pytest.approx(-3, abs=1e-4)
 
 
-def test_an_image_of_another_size_starts_anew(photographs: Photographs) -> None:
+def test_another_image_size_restarts(photographs: Photographs) -> None:
     flow = OpticalFlow()
     first, second = photographs.pair(3, 2)
     flow.update(first)
@@ -284,7 +284,7 @@ def test_after_a_reset_there_is_no_previous_frame(photographs: Photographs) -> N
     assert math.isnan(flow.update(second).previous_stamp)
 
 
-def test_the_two_halves_of_an_update_are_the_update(photographs: Photographs) -> None:
+def test_preprocess_and_postprocess_equal_update(photographs: Photographs) -> None:
     engine = CpuEngine(features.build())
     flow = OpticalFlow()
     flow.bind(engine.inputs, engine.outputs)
@@ -295,7 +295,7 @@ def test_the_two_halves_of_an_update_are_the_update(photographs: Photographs) ->
     assert result == moved(OpticalFlow(), pair)
 
 
-def test_the_surface_peaks_at_the_shift(photographs: Photographs) -> None:
+def test_the_shift_scores_peak_at_the_shift(photographs: Photographs) -> None:
     flow = OpticalFlow()
     moved(flow, photographs.pair(-5, 9))
     assert flow.surface is not None
@@ -306,7 +306,7 @@ def test_the_surface_peaks_at_the_shift(photographs: Photographs) -> None:
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (48, 96)])
-def test_features_of_any_size_and_order_will_do(
+def test_features_of_any_size_and_order_are_accepted(
     photographs: Photographs, height: int, width: int, order: int
 ) -> None:
     flow = OpticalFlow(CpuEngine(features.build(height, width, order)))
@@ -319,7 +319,7 @@ def test_features_of_any_size_and_order_will_do(
 @pytest.mark.parametrize(
     ("name", "whole", "limit"), [("gabor_64x64_7k_4o_2s", 0.001, 0.012), ("gabor_64x64_p4", 0.01, 0.4)]
 )
-def test_gabor_models_are_understood(
+def test_gabor_models_are_accepted(
     golden: ModelFolder, photographs: Photographs, name: str, whole: float, limit: float
 ) -> None:
     flow = OpticalFlow(CpuEngine(golden.model(f"{name}.tflite")))
@@ -331,13 +331,13 @@ def test_gabor_models_are_understood(
 
 
 @pytest.mark.parametrize("graph", [spot.build(), features.build(32, 32)], ids=["spots", "another input"])
-def test_a_model_for_something_else_is_refused(graph: bytes) -> None:
+def test_a_model_of_another_kind_is_refused(graph: bytes) -> None:
     engine = CpuEngine(graph)
     inputs = CpuEngine(features.build()).inputs
     with pytest.raises(ModelUnsupportedError, match="expected an output"):
         OpticalFlow().bind(inputs, engine.outputs)
 
 
-def test_an_array_that_is_no_image_is_refused() -> None:
+def test_an_array_that_is_not_an_image_is_refused() -> None:
     with pytest.raises(ImageError, match="expected uint8"):
         OpticalFlow().update(np.zeros((64, 64), np.float32))

@@ -154,7 +154,7 @@ def trials(search: int, side: int, count: int) -> list[Trial]:
         for patch, x, y in photo.patches(side, count):
             if not tracker.set_template(patch, view=photo.image).accepted:
                 continue
-            # Turned about the patch's own place, so that it stays in the image.
+            # Rotated about the patch's centre, so that it stays in the image.
             matrix = cv2.getRotationMatrix2D((x, y), random.uniform(-5, 5), random.uniform(0.95, 1.05))
             matrix[:, 2] += random.uniform(-1, 1, 2)
             image = cv2.warpAffine(photo.image, matrix, (search, search), flags=cv2.INTER_CUBIC)
@@ -171,7 +171,7 @@ def test_accepted_patches_are_found_turned_scaled_darkened_and_noisy(search: int
     assert np.mean([trial.found for trial in made]) >= 0.96
 
 
-def test_sigmas_cover_the_errors_they_should() -> None:
+def test_sigmas_cover_68_percent_of_errors() -> None:
     inside = []
     for trial in trials(64, 8, 25) + trials(64, 16, 25):
         if trial.result.valid:
@@ -257,14 +257,14 @@ def test_bearings_come_from_the_camera() -> None:
     assert (result.bearing_x, result.bearing_y) == pytest.approx(expected, abs=1e-5)
 
 
-def test_brightness_and_contrast_do_not_matter(trained: tuple[PatternTracker, Image]) -> None:
+def test_brightness_and_contrast_have_no_influence(trained: tuple[PatternTracker, Image]) -> None:
     tracker, image = trained
     result = tracker.update(pixels(image * 0.5 + 60.0))
     assert result.score > 0.999
     assert (result.x, result.y) == pytest.approx((27.5, 37.5), abs=0.02)
 
 
-def test_what_is_not_there_is_not_claimed(trained: tuple[PatternTracker, Image]) -> None:
+def test_an_absent_pattern_is_not_valid(trained: tuple[PatternTracker, Image]) -> None:
     tracker, _ = trained
     images = [texture(seed) for seed in range(50, 90)]
     images += [np.zeros((64, 64), np.uint8), np.full((64, 64), 200, np.uint8)]
@@ -288,7 +288,7 @@ def test_a_second_copy_makes_a_match_ambiguous(trained: tuple[PatternTracker, Im
     assert result.runner_up_score == pytest.approx(result.score, abs=1e-3)
 
 
-def test_of_two_equal_places_the_tracker_stays_with_the_one_it_had() -> None:
+def test_of_two_equal_matches_the_tracker_keeps_the_last_one() -> None:
     random = np.random.default_rng(3)
     image = texture(1)
     tracker = PatternTracker()
@@ -314,7 +314,7 @@ def test_a_template_that_repeats_in_its_view_is_refused_with_the_reason() -> Non
     assert tracker.weights is None
 
 
-def test_an_ambiguous_template_is_accepted_when_asked_for() -> None:
+def test_an_ambiguous_template_is_accepted_on_request() -> None:
     image = texture(1)
     image[5:21, 45:61] = cut(image, 20, 30)
     tracker = PatternTracker()
@@ -342,7 +342,7 @@ def test_templates_that_cannot_be_told_from_other_things_are_refused(
     assert outcome.reason is reason
 
 
-def test_a_template_without_any_contrast_is_refused_even_when_asked_for() -> None:
+def test_a_template_without_any_contrast_is_refused_even_on_request() -> None:
     outcome = PatternTracker().set_template(np.full((16, 16), 80, np.uint8), accept_ambiguous=True)
     assert not outcome.accepted
 
@@ -356,7 +356,7 @@ def test_a_refused_template_changes_nothing() -> None:
     assert tracker.update(image) == before
 
 
-def test_what_a_mask_leaves_out_does_not_matter() -> None:
+def test_pixels_outside_the_mask_have_no_influence() -> None:
     scene, other = texture(1), texture(9)
     y, x = np.mgrid[:16, :16]
     disc = np.hypot(x - 7.5, y - 7.5) < 8
@@ -369,7 +369,7 @@ def test_what_a_mask_leaves_out_does_not_matter() -> None:
     assert (result.x, result.y) == pytest.approx((47.5, 17.5), abs=0.1)
 
 
-def test_weights_have_no_sum_and_use_what_int8_has() -> None:
+def test_weights_sum_to_zero_and_use_the_full_range_of_int8() -> None:
     weak = pixels(100 + (texture(1).astype(float) - 128) / 15)
     tracker = PatternTracker()
     tracker.set_template(cut(weak, 20, 30), accept_ambiguous=True)
@@ -391,19 +391,19 @@ def test_the_response_of_a_strong_template_to_itself_is_within_the_outputs_range
 @pytest.mark.parametrize(
     ("search", "side", "shape"), [(64, 8, 57), (64, 16, 49), (128, 16, 113), (128, 32, 49)]
 )
-def test_the_graph_gives_a_response_for_every_place(search: int, side: int, shape: int) -> None:
+def test_the_graph_responds_for_every_position(search: int, side: int, shape: int) -> None:
     engine = CpuEngine(pattern.build((search, search), (side, side)))
     assert [spec.shape for spec in engine.inputs] == [(1, search, search, 1)]
     assert [spec.shape for spec in engine.outputs] == [(1, shape, shape, 1)]
 
 
-def test_no_convolution_is_larger_than_what_is_known_to_map() -> None:
+def test_no_convolution_is_larger_than_the_compiler_maps() -> None:
     graph = parse_model(pattern.build((128, 128), (32, 32))).subgraphs[0]
     assert [operator.name for operator in graph.operators] == ["QUANTIZE", "AVERAGE_POOL_2D", "CONV_2D"]
     assert [t.shape for t in graph.tensors if t.name == pattern.WEIGHTS] == [(1, 15, 15, 1)]
 
 
-def test_a_graphs_name_tells_its_sizes_and_its_bytes_are_always_the_same() -> None:
+def test_a_graph_is_named_by_its_sizes_and_has_constant_bytes() -> None:
     name = PatternTracker(search=(128, 96), template=(32, 16)).model
     assert name == "pattern_128x96_32x16"
     assert pattern.parse(name) == ((128, 96), (32, 16))
@@ -417,7 +417,7 @@ def test_sizes_without_a_graph_are_refused(template: tuple[int, int]) -> None:
         PatternTracker(template=template)
 
 
-def test_the_two_halves_of_an_update_are_the_update(trained: tuple[PatternTracker, Image]) -> None:
+def test_preprocess_and_postprocess_equal_update(trained: tuple[PatternTracker, Image]) -> None:
     tracker, image = trained
     half = PatternTracker()
     half.set_template(cut(image, 20, 30), view=image)
@@ -440,7 +440,7 @@ def test_the_template_of_an_engine_without_a_way_to_replace_weights_cannot_be_se
         PatternTracker(Immutable(pattern.build())).set_template(texture(1, 16))
 
 
-def test_a_swap_that_fails_leaves_the_template_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_weight_update_keeps_the_previous_template(monkeypatch: pytest.MonkeyPatch) -> None:
     image = texture(1)
     engine = CpuEngine(pattern.build())
     tracker = PatternTracker(engine)
@@ -489,7 +489,7 @@ def test_a_model_for_templates_of_another_size_is_refused() -> None:
         PatternTracker(CpuEngine(pattern.build()), template=(8, 8))
 
 
-def test_a_model_for_spots_is_told_by_its_weights_and_refused(golden: ModelFolder) -> None:
+def test_a_model_for_spots_is_recognised_by_its_weights_and_refused(golden: ModelFolder) -> None:
     tracker = PatternTracker(CpuEngine(golden.model("bright_64x64.tflite").read_bytes()))
     image = texture(1)
     with pytest.raises(ModelUnsupportedError, match="expected a model with one kernel"):
@@ -503,7 +503,7 @@ def test_a_model_without_an_image_is_refused() -> None:
         PatternTracker().bind([vector], [vector])
 
 
-def test_arrays_that_are_no_patch_are_refused() -> None:
+def test_arrays_that_are_not_patches_are_refused() -> None:
     tracker = PatternTracker()
     with pytest.raises(ImageError, match="expected uint8"):
         tracker.set_template(np.zeros((16, 16), np.float32))
@@ -513,7 +513,7 @@ def test_arrays_that_are_no_patch_are_refused() -> None:
 
 @pytest.mark.parametrize("side", [8, 16])
 @pytest.mark.parametrize("engine", ["cpu", "stick"])
-def test_models_that_give_two_coordinates_are_understood(golden: ModelFolder, side: int, engine: str) -> None:
+def test_models_with_two_coordinates_are_accepted(golden: ModelFolder, side: int, engine: str) -> None:
     graph = golden.model(f"pattern_64x64_{side}x{side}_1ch.tflite").read_bytes()
     with nullcontext(CpuEngine(graph)) if engine == "cpu" else on_a_stick(graph) as running:
         tracker = PatternTracker(running, template=(side, side))

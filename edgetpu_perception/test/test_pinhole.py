@@ -41,7 +41,7 @@ def test_distortion_is_undone(model: str, d: list[float]) -> None:
 
 @pytest.mark.parametrize(
     ("k1", "u"),
-    # The radius r (1 - 0.3 r^2) is at most 0.703, at r = 1.054: no direction is seen beyond px 319.5 + 211.
+    # The radius r (1 - 0.3 r^2) is at most 0.703, at r = 1.054: pixels beyond 319.5 + 211 have no direction.
     [(-0.3, 600), (-0.3, 532), (-30.0, 600)],
     ids=["far beyond", "just beyond", "absurd"],
 )
@@ -103,6 +103,6 @@ def test_coefficients_that_are_all_zero_are_no_distortion() -> None:
     ],
     ids=["uncalibrated", "unknown model", "too few coefficients", "no size", "not a number"],
 )
-def test_what_is_no_calibration_is_refused(arguments: dict[str, object], message: str) -> None:
+def test_invalid_calibrations_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(CameraError, match=message):
         Pinhole.from_camera_info(**({"width": 640, "height": 480, "k": K} | arguments))

@@ -18,12 +18,12 @@ def test_resizing_averages_over_whole_cells() -> None:
 
 
 def test_resizing_weighs_pixels_by_their_share_of_a_cell() -> None:
-    # Three pixels into two cells: the middle one belongs to each by half.
+    # Three pixels into two cells: half of the middle one belongs to each.
     assert resize(np.array([[0, 90, 240]], np.uint8), 1, 2).tolist() == [[30, 190]]
 
 
 def shares(pixels: int, cells: int) -> NDArray:
-    """How much of each cell every pixel covers, [cells, pixels]."""
+    """Share of each cell that each pixel covers, [cells, pixels]."""
     edges = np.arange(cells + 1) * pixels / cells
     pixel = np.arange(pixels)
     inside = np.minimum(edges[1:, None], pixel + 1) - np.maximum(edges[:-1, None], pixel)

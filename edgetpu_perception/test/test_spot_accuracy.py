@@ -1,4 +1,4 @@
-"""The accuracy of the spot tracker on a few scenes; limits are what is asked for, or a little above it."""
+"""The accuracy of the spot tracker on a few scenes; limits are those of `make accuracy` or slightly above."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_coloured_disc_is_found_at_full_contrast_or_the_confidence_is_low(colo
     assert np.all(right | (confidences < 0.5))
 
 
-def test_a_target_is_told_from_a_scene_of_almost_its_colour_by_its_outline() -> None:
+def test_a_target_is_found_by_its_outline_in_a_scene_of_similar_colour() -> None:
     image = np.full((64, 64, 3), 235, np.uint8)
     image[:, 40:] = 40
     image[inside(38, 30, 10)] = 255
@@ -113,7 +113,7 @@ def test_a_target_is_told_from_a_scene_of_almost_its_colour_by_its_outline() -> 
     assert ((result.x + 1) * 31.5, (result.y + 1) * 31.5) == pytest.approx((38, 30), abs=0.05)
 
 
-def test_of_two_flat_targets_the_tracker_stays_with_the_one_it_had() -> None:
+def test_of_two_flat_targets_the_tracker_keeps_the_last_one() -> None:
     tracker = SpotTracker(color="red")
     image = np.full((64, 64, 3), 90, np.uint8)
     image[inside(45, 45, 8)] = (255, 0, 0)
@@ -123,14 +123,14 @@ def test_of_two_flat_targets_the_tracker_stays_with_the_one_it_had() -> None:
     assert ((result.x + 1) * 31.5, (result.y + 1) * 31.5) == pytest.approx((45, 45), abs=0.05)
 
 
-def test_the_highlight_of_a_ball_is_not_taken_for_the_ball() -> None:
+def test_a_ball_is_not_located_by_its_highlight() -> None:
     shade = np.clip(1.0 - ((X - 26) ** 2 + (Y - 26) ** 2) / 5000, 0.3, 1.0)
     image = np.where(inside(32, 32, 14), 255 * shade, 0).astype(np.uint8)
     result = SpotTracker(color="red").update(np.stack([image, image // 6, image // 6], axis=2))
     assert ((result.x + 1) * 31.5, (result.y + 1) * 31.5) == pytest.approx((32, 32), abs=0.5)
 
 
-def test_the_sigma_of_a_smooth_spot_in_the_dark_covers_the_errors_it_should() -> None:
+def test_the_sigma_of_a_smooth_spot_in_the_dark_covers_68_percent_of_errors() -> None:
     def draw(random: np.random.Generator) -> tuple[Image, float, float]:
         sigma = random.uniform(1, 6)
         x, y = random.uniform(3 * sigma, 63 - 3 * sigma, 2)
@@ -140,7 +140,7 @@ def test_the_sigma_of_a_smooth_spot_in_the_dark_covers_the_errors_it_should() ->
     assert 0.6 <= np.mean(np.abs(found) < sigmas) <= 0.8
 
 
-def test_the_sigma_of_a_smooth_spot_without_noise_covers_the_errors_it_should() -> None:
+def test_the_sigma_of_a_smooth_spot_without_noise_covers_68_percent_of_errors() -> None:
     def draw(random: np.random.Generator) -> tuple[Image, float, float]:
         sigma = random.uniform(1, 6)
         x, y = random.uniform(3 * sigma, 63 - 3 * sigma, 2)
@@ -152,7 +152,7 @@ def test_the_sigma_of_a_smooth_spot_without_noise_covers_the_errors_it_should() 
     assert 0.6 <= np.mean(np.abs(found) < sigmas) <= 0.8
 
 
-def test_the_sigma_of_a_disc_that_the_border_cuts_covers_the_error() -> None:
+def test_the_sigma_of_a_disc_cut_by_the_border_covers_the_error() -> None:
     def draw(random: np.random.Generator) -> tuple[Image, float, float]:
         radius = random.uniform(5, 12)
         x, y = random.uniform(-0.5, 0.8) * radius, random.uniform(radius, 63 - radius)
@@ -172,7 +172,7 @@ def test_noise_of_any_strength_is_no_spot() -> None:
 
 
 @pytest.mark.parametrize("color", [None, "white"])
-def test_a_slope_in_any_direction_is_no_spot(color: str | None) -> None:
+def test_a_gradient_in_any_direction_is_no_spot(color: str | None) -> None:
     tracker = SpotTracker(color=color)
     for angle in np.arange(0, 360, 15):
         across = (X - 31.5) * math.cos(math.radians(angle)) + (Y - 31.5) * math.sin(math.radians(angle))
@@ -185,7 +185,7 @@ def bright(golden: ModelFolder) -> SpotTracker:
 
 
 @pytest.mark.parametrize("corner", [(0, 0), (0, 63), (50, 10)])
-def test_two_coordinates_of_nothing_but_a_hot_pixel_are_not_believed(
+def test_two_coordinates_of_only_a_hot_pixel_are_not_valid(
     bright: SpotTracker, corner: tuple[int, int]
 ) -> None:
     image = np.where(inside(30, 35, 6), 120, 0).astype(np.uint8)

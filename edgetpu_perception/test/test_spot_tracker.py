@@ -110,7 +110,7 @@ def test_discs_are_found_to_a_fraction_of_a_pixel(
 ) -> None:
     def make() -> Scene:
         radius = scenes.random.uniform(low, high)
-        center = scenes.place(radius)
+        center = scenes.position(radius)
         return scenes.disc(*center, radius), center
 
     assert rmse(SpotTracker(), make) < limit
@@ -119,26 +119,26 @@ def test_discs_are_found_to_a_fraction_of_a_pixel(
 def test_smooth_spots_are_found_to_a_few_hundredths_of_a_pixel(scenes: object) -> None:
     def make() -> Scene:
         sigma = scenes.random.uniform(1, 6)
-        center = scenes.place(3 * sigma)
+        center = scenes.position(3 * sigma)
         return scenes.gaussian(*center, sigma), center
 
     assert rmse(SpotTracker(), make) < 0.03
 
 
-def test_noise_costs_little_more_than_it_must(scenes: object) -> None:
+def test_the_error_with_noise_is_near_the_cramer_rao_bound(scenes: object) -> None:
     def make() -> Scene:
         sigma = scenes.random.uniform(1, 6)
-        center = scenes.place(3 * sigma)
+        center = scenes.position(3 * sigma)
         return scenes.gaussian(*center, sigma, 160, 40, noise=8), center
 
     # Cramer-Rao: sqrt(2 / pi) * 8 / 160 per axis, 0.056 px in the plane.
     assert rmse(SpotTracker(), make) < 0.08
 
 
-def test_a_hot_pixel_does_not_matter(scenes: object) -> None:
+def test_a_hot_pixel_does_not_move_the_spot(scenes: object) -> None:
     def make() -> Scene:
         sigma = scenes.random.uniform(1, 6)
-        center = scenes.place(3 * sigma)
+        center = scenes.position(3 * sigma)
         image = scenes.gaussian(*center, sigma, amplitude=120)
         rows, columns = np.nonzero(image < 10)
         k = scenes.random.integers(len(rows))
@@ -148,10 +148,10 @@ def test_a_hot_pixel_does_not_matter(scenes: object) -> None:
     assert rmse(SpotTracker(), make) < 0.1
 
 
-def test_discs_that_touch_the_border_are_not_drawn_inwards(scenes: object) -> None:
+def test_discs_that_touch_the_border_are_found_without_bias(scenes: object) -> None:
     def make() -> Scene:
         radius = scenes.random.uniform(3, 14)
-        center = (radius, scenes.place(radius)[1])
+        center = (radius, scenes.position(radius)[1])
         return scenes.disc(*center, radius), center
 
     assert rmse(SpotTracker(), make) < 0.15
@@ -174,19 +174,19 @@ def test_colored_discs_are_found_on_a_photograph() -> None:
     assert rmse(tracker, make, 60) < 0.1
 
 
-def test_the_sigma_of_a_noisy_spot_covers_the_errors_it_should(scenes: object) -> None:
+def test_the_sigma_of_a_noisy_spot_covers_68_percent_of_errors(scenes: object) -> None:
     tracker = SpotTracker()
     inside = []
     for _ in range(150):
         sigma = scenes.random.uniform(2, 6)
-        center = scenes.place(3 * sigma)
+        center = scenes.position(3 * sigma)
         result = tracker.update(scenes.gaussian(*center, sigma, 160, 40, noise=8))
         x, y = in_px(result)
         inside += [abs(x - center[0]) < result.x_sigma * 31.5, abs(y - center[1]) < result.y_sigma * 31.5]
     assert 0.60 <= np.mean(inside) <= 0.76
 
 
-def test_the_sigma_of_a_spot_half_out_of_the_image_covers_what_is_hidden(scenes: object) -> None:
+def test_the_sigma_of_a_spot_half_out_of_the_image_covers_the_error(scenes: object) -> None:
     result = SpotTracker().update(scenes.disc(0, 30, 10))
     x, y = in_px(result)
     assert x > 3
@@ -207,7 +207,7 @@ def test_the_sigma_of_a_spot_half_out_of_the_image_covers_what_is_hidden(scenes:
     ],
     ids=["black", "white", "a slope", "noise", "one hot pixel", "hardly any contrast"],
 )
-def test_where_there_is_no_spot_nothing_is_claimed(image: NDArray[np.uint8]) -> None:
+def test_without_a_spot_the_result_is_not_valid(image: NDArray[np.uint8]) -> None:
     result = SpotTracker().update(image)
     assert not result.valid
     assert result.confidence < 0.2
@@ -217,7 +217,7 @@ def test_where_there_is_no_spot_nothing_is_claimed(image: NDArray[np.uint8]) -> 
     )
 
 
-def test_of_two_equal_spots_the_tracker_stays_with_the_one_it_had(scenes: object) -> None:
+def test_of_two_equal_spots_the_tracker_keeps_the_last_one(scenes: object) -> None:
     tracker = SpotTracker()
     left, right = scenes.gaussian(15, 30, 3, 200), scenes.gaussian(48, 30, 3, 200)
     tracker.update(right)
@@ -236,7 +236,7 @@ def test_a_much_stronger_spot_is_preferred_to_the_old_one(scenes: object) -> Non
     assert in_px(result) == pytest.approx((48, 30), abs=0.1)
 
 
-def test_a_lamp_is_found_before_a_wall_that_is_not_dark(scenes: object) -> None:
+def test_a_lamp_is_found_in_front_of_a_grey_wall(scenes: object) -> None:
     room = np.full((64, 64), 30, np.uint8)
     room[:40] = 120
     result = SpotTracker().update(np.maximum(room, scenes.disc(40, 20, 5)))
@@ -244,7 +244,7 @@ def test_a_lamp_is_found_before_a_wall_that_is_not_dark(scenes: object) -> None:
     assert in_px(result) == pytest.approx((40, 20), abs=0.05)
 
 
-def test_results_below_the_least_confidence_are_not_valid(scenes: object) -> None:
+def test_results_below_the_minimum_confidence_are_not_valid(scenes: object) -> None:
     both = np.maximum(scenes.disc(15, 30, 5), scenes.disc(48, 30, 5))
     result = SpotTracker(min_confidence=0.6).update(both)
     assert not result.valid
@@ -252,7 +252,7 @@ def test_results_below_the_least_confidence_are_not_valid(scenes: object) -> Non
     assert math.isnan(result.x)
 
 
-def test_the_two_halves_of_an_update_are_the_update() -> None:
+def test_preprocess_and_postprocess_equal_update() -> None:
     engine = CpuEngine(graph.build())
     tracker = SpotTracker()
     tracker.bind(engine.inputs, engine.outputs)
@@ -294,16 +294,16 @@ def test_the_model_of_a_given_engine_gets_the_weights_of_another_color(
 ) -> None:
     name = graph.name("red")
     tracker = SpotTracker(make(build(name), name), color="red")
-    for color, place in (("blue", (11.5, 41.5)), ([-1, 1, -1], (51.5, 51.5)), ("red", (41.5, 21.5))):
+    for color, position in (("blue", (11.5, 41.5)), ([-1, 1, -1], (51.5, 51.5)), ("red", (41.5, 21.5))):
         tracker.set_color(color)
         assert tracker.color == color
         result = tracker.update(primaries())
         assert result == SpotTracker(color=color).update(primaries())
-        assert in_px(result) == pytest.approx(place, abs=1e-4)
+        assert in_px(result) == pytest.approx(position, abs=1e-4)
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
-def test_a_model_made_by_others_for_red_looks_for_blue(golden: ModelFolder, compiled: bool) -> None:
+def test_a_published_model_for_red_can_track_blue(golden: ModelFolder, compiled: bool) -> None:
     plain = golden.model("color_red_64x64.tflite")
     tracker = SpotTracker(compiled_engine(plain) if compiled else CpuEngine(plain), color="red")
     tracker.set_color("blue")
@@ -344,7 +344,7 @@ def test_an_engine_that_keeps_its_weights_keeps_the_color() -> None:
     assert tracker.color == "red"
 
 
-def test_where_somebody_else_runs_the_model_the_color_is_only_told() -> None:
+def test_without_an_engine_set_color_changes_only_the_decoder() -> None:
     engine = CpuEngine(build(graph.name("red")))
     tracker = SpotTracker(color="red")
     tracker.bind(engine.inputs, engine.outputs)
@@ -360,7 +360,7 @@ def test_where_somebody_else_runs_the_model_the_color_is_only_told() -> None:
     ("name", "color"), [("bright_64x64", None), ("color_red_64x64", "red"), ("color_red_64x64", None)]
 )
 @pytest.mark.parametrize("radius", [2.5, 5.3, 9.7])
-def test_models_that_give_two_coordinates_are_understood(
+def test_models_with_two_coordinates_are_accepted(
     golden: ModelFolder, scenes: object, name: str, color: str | None, radius: float
 ) -> None:
     tracker = SpotTracker(CpuEngine(golden.model(f"{name}.tflite")), color=color)
@@ -373,24 +373,24 @@ def test_models_that_give_two_coordinates_are_understood(
 
 
 @pytest.mark.parametrize("level", [0, 255], ids=["black", "white"])
-def test_two_coordinates_without_a_spot_are_not_believed(golden: ModelFolder, level: int) -> None:
+def test_two_coordinates_without_a_spot_are_not_valid(golden: ModelFolder, level: int) -> None:
     tracker = SpotTracker(CpuEngine(golden.model("bright_64x64.tflite")))
     assert tracker.update(np.full((64, 64), level, np.uint8)).valid is False
 
 
-def test_two_coordinates_outside_their_range_are_not_believed(golden: ModelFolder, scenes: object) -> None:
+def test_two_coordinates_at_the_end_of_their_range_are_not_valid(golden: ModelFolder, scenes: object) -> None:
     tracker = SpotTracker(CpuEngine(golden.model("bright_64x64.tflite")))
     # x of these models ends at -0.872.
     assert tracker.update(scenes.disc(2, 30, 2)).valid is False
 
 
-def test_a_model_for_something_else_is_refused(golden: ModelFolder) -> None:
+def test_a_model_of_another_kind_is_refused(golden: ModelFolder) -> None:
     with pytest.raises(ModelUnsupportedError, match=r"expected an output .* or two coordinates; got"):
         SpotTracker(CpuEngine(golden.model("looming_64x64_3x3.tflite")))
 
 
 @pytest.mark.parametrize("side", [8, 16])
-def test_a_model_for_patterns_is_refused_by_what_it_finds(
+def test_a_model_for_patterns_is_refused_by_its_coordinates(
     golden: ModelFolder, scenes: object, side: int
 ) -> None:
     tracker = SpotTracker(CpuEngine(golden.model(f"pattern_64x64_{side}x{side}_1ch.tflite")))
@@ -404,7 +404,7 @@ def test_a_model_without_an_image_is_refused() -> None:
         SpotTracker().bind([vector], [vector])
 
 
-def test_an_array_that_is_no_image_is_refused() -> None:
+def test_an_array_that_is_not_an_image_is_refused() -> None:
     with pytest.raises(ImageError, match="expected uint8"):
         SpotTracker().update(np.zeros((64, 64), np.float32))
 

@@ -1,4 +1,4 @@
-"""The parts of the time to contact: what is filtered, searched for and measured on the way to it."""
+"""The parts of the time to contact: filters, alignment, and search for a second motion."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class TestStampJitter:
 
 
 class TestUnbiased:
-    """Growth must be what the images tell, however few steps were taken and whatever was expected."""
+    """Growth must be that of the images, independent of the number of steps and the expectation."""
 
     @pytest.mark.parametrize("steps", [1, 2, 4])
-    def test_tells_where_endless_steps_without_expectation_would_end(self, steps: int) -> None:
+    def test_equals_the_limit_of_many_steps_without_expectation(self, steps: int) -> None:
         random = np.random.default_rng(1)
         slopes = random.normal(0, 1, (8, 40))
         signal = slopes @ slopes.T
@@ -57,7 +57,7 @@ class TestUnbiased:
         expected = np.linalg.solve(signal + free, signal @ truth)
         assert unbiased(moved, steps, information, signal, prior)[0] == pytest.approx(expected)
 
-    def test_is_as_uncertain_as_noise_of_the_slopes_makes_it(self) -> None:
+    def test_has_the_variance_due_to_noise_of_the_slopes(self) -> None:
         signal, information, prior = (level * np.eye(8) for level in (100.0, 300.0, 1e-9))
         variance = unbiased(np.zeros(8), 2, information, signal, prior)[1].diagonal()
         assert variance[0] == pytest.approx(300 / 100**2)
@@ -65,7 +65,7 @@ class TestUnbiased:
 
 
 class TestMotionSearch:
-    def test_finds_the_square_that_moves_for_itself(self) -> None:
+    def test_finds_the_square_with_its_own_motion(self) -> None:
         random = np.random.default_rng(1)
         slopes = random.normal(0, 5, (2, 60, 60)).astype(np.float32)
         y, x = (np.mgrid[:60, :60] - 29.5).astype(np.float32) / 45
@@ -89,11 +89,11 @@ class TestMotionSearch:
         assert found is not None
         assert found.evidence < 25
 
-    def test_of_a_map_that_is_too_small_is_none(self) -> None:
+    def test_returns_none_for_a_map_that_is_too_small(self) -> None:
         assert MotionSearch(11, 60).find(np.zeros((8, 11, 60)), np.zeros((11, 60)), np.ones((11, 60))) is None
 
 
-def test_a_speck_that_a_picture_passes_behind_is_not_tried_as_a_surface() -> None:
+def test_a_speck_in_front_of_a_moving_picture_is_not_tried_as_a_surface() -> None:
     random = np.random.default_rng(1)
     picture = cv2.GaussianBlur(random.normal(0, 150, (60, 80)), (0, 0), 2).astype(np.float32)
     tracker = SurfaceTracker(Grid(60, 60, (45.0, 45.0), (29.5, 29.5)), slope_noise=0.5)
@@ -128,8 +128,8 @@ class TestRelativeDepth:
 
 
 class TestPlaneSlant:
-    def test_tells_distance_from_motion_beside_a_slanted_plane(self) -> None:
-        """A camera that turns 20 deg, then moves 10 % nearer and as much to the side."""
+    def test_separates_distance_from_motion_parallel_to_a_slanted_plane(self) -> None:
+        """A camera that turns by 20 deg, then moves 10 % nearer and as far to the side."""
         turned = cv2.Rodrigues(np.array([0.0, math.radians(20), 0.0]))[0]
         slant, covariance = PlaneSlant(), np.eye(8) * 1e-10
         # Points of the frontal plane at distance 1: key = (R + t n^T) present.
@@ -143,6 +143,6 @@ class TestPlaneSlant:
 
 
 @pytest.mark.parametrize("sigma", [0.4, 0.7, 1.5])
-def test_noise_is_measured_although_it_is_rounded_to_whole_levels(sigma: float) -> None:
+def test_noise_is_measured_despite_rounding_to_whole_levels(sigma: float) -> None:
     rounded = np.rint(np.random.default_rng(9).normal(0, sigma, 20000)).astype(np.float32)
     assert variance_of(rounded**2) == pytest.approx(sigma**2, rel=0.1)

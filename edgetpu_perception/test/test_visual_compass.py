@@ -30,7 +30,7 @@ IMAGE = NDArray[np.uint8]
 
 
 class World:
-    """A picture on a sphere, made of waves, of which every direction has an exact grey level."""
+    """A picture on a sphere made of waves, with an exact grey level in every direction."""
 
     def __init__(self, camera: Pinhole = CAMERA, seed: int = 7, waves: int = 60) -> None:
         self.random = np.random.default_rng(seed)
@@ -49,7 +49,7 @@ class World:
         self.shape = (camera.height, camera.width)
 
     def image(self, yaw: float, pitch: float = 0.0, roll: float = 0.0, noise: float = 2.0) -> IMAGE:
-        """Seen by a camera turned left, then up, then clockwise about its axis, deg."""
+        """Image of a camera turned left, then up, then clockwise about its axis, deg."""
         turns = ([0.0, -yaw, 0.0], [pitch, 0.0, 0.0], [0.0, 0.0, roll])
         left, up, around = (cv2.Rodrigues(np.radians(turn))[0] for turn in turns)
         rays = (self.rays @ (left @ up @ around).T).astype(np.float32)
@@ -65,7 +65,7 @@ def play(
     times: Sequence[float] | None = None,
     pitch: Callable[[float], float] = lambda _: 0.0,
 ) -> list[HeadingResult]:
-    """The results of a camera at these yaws, deg, one frame each."""
+    """Results of a camera at these yaws, deg, one frame each."""
     world, compass = World(camera), compass or VisualCompass(camera=camera)
     times = np.arange(len(yaws)) * FRAME if times is None else times
     return [
@@ -99,7 +99,7 @@ def test_yaw_counts_up_when_the_camera_turns_left() -> None:
     assert np.degrees(left.angular_velocity) == pytest.approx((0, -30, 0), abs=1.5)
 
 
-def test_pitch_and_roll_are_told_from_yaw() -> None:
+def test_pitch_and_roll_do_not_change_yaw() -> None:
     world, compass = World(), VisualCompass(camera=CAMERA)
     compass.update(world.image(0), 0.0)
     result = compass.update(world.image(0, pitch=1, roll=2), 0.1)
@@ -118,7 +118,7 @@ def test_rates_and_yaw_of_a_turn_are_right_to_a_fraction_of_a_degree(rate: int) 
     assert np.abs(degrees(results, "yaw") - yaws[1:]).max() < 0.2
 
 
-def test_a_full_turn_ends_where_it_began_once_the_first_view_is_recognised() -> None:
+def test_recognising_the_first_view_closes_a_full_turn() -> None:
     results = play(np.arange(0, 361, 3).tolist())
     assert abs(math.degrees(results[-8].yaw) - 339) < 0.25
     assert math.degrees(results[-1].yaw) == pytest.approx(360, abs=0.02)
@@ -131,7 +131,7 @@ def test_standing_still_does_not_drift() -> None:
     assert abs(yaw[-50:].mean() - yaw[:50].mean()) < 0.005
 
 
-def test_turning_to_and_fro_does_not_drift() -> None:
+def test_turning_back_and_forth_does_not_drift() -> None:
     yaws = 25 * np.sin(np.arange(240) * FRAME * 2)
     errors = degrees(play(yaws.tolist())[1:], "yaw") - yaws[1:]
     assert np.abs(errors).max() < 0.07
@@ -158,21 +158,21 @@ def test_dropped_frames_are_a_gap_in_time_and_not_in_yaw() -> None:
     assert [result.previous_stamp for result in results] == [index * FRAME for index in kept[:-1]]
 
 
-def test_a_late_frame_is_left_out() -> None:
+def test_a_late_frame_is_ignored() -> None:
     results = play([0, 1, 2, 1, 3], times=[0.0, 0.1, 0.2, 0.1, 0.3])
     assert [result.valid for result in results] == [False, True, True, False, True]
     assert math.degrees(results[4].yaw) == pytest.approx(3, abs=0.05)
     assert math.degrees(results[4].yaw_rate) == pytest.approx(10, abs=0.5)
 
 
-def test_a_jump_back_in_time_starts_anew() -> None:
+def test_a_jump_back_in_time_restarts() -> None:
     results = play([0, 1, 2, 2, 3], times=[50.0, 50.1, 50.2, 1.0, 1.1])
     assert not results[3].valid
     assert results[4].reference_stamp == 1.0
     assert math.degrees(results[4].yaw) == pytest.approx(1, abs=0.05)
 
 
-def test_a_short_bag_that_is_played_again_starts_anew_too() -> None:
+def test_playing_a_short_bag_again_restarts() -> None:
     times = [index * FRAME for index in range(12)]
     results = play([*range(12), *range(12)], times=[*times, *times])
     again = [result for result in results[12:] if result.valid]
@@ -181,7 +181,7 @@ def test_a_short_bag_that_is_played_again_starts_anew_too() -> None:
     assert math.degrees(again[-1].yaw) == pytest.approx(7, abs=0.1)
 
 
-def test_images_without_stamps_never_start_anew() -> None:
+def test_images_without_stamps_never_restart() -> None:
     results = play([0, 1, 2, 2, 2, 2, 2, 2, 3], times=[0.0, 0.1, 0.2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3])
     assert results[-1].reference_stamp == 0.0
     assert math.degrees(results[-1].yaw) == pytest.approx(3, abs=0.05)
@@ -202,7 +202,7 @@ def test_rates_of_a_swing_do_not_lag_behind_at_many_images_per_second() -> None:
 
 
 @pytest.mark.parametrize("what", ["black", "noise", "elsewhere"])
-def test_a_view_that_shows_something_else_is_not_valid_and_does_no_harm(what: str) -> None:
+def test_an_unrelated_view_is_not_valid_and_does_not_change_the_heading(what: str) -> None:
     world, other, compass = World(), World(seed=8), VisualCompass(camera=CAMERA)
     strange = {
         "black": lambda: np.zeros((64, 64), np.uint8),
@@ -218,7 +218,7 @@ def test_a_view_that_shows_something_else_is_not_valid_and_does_no_harm(what: st
     assert math.degrees(back.yaw) == pytest.approx(2, abs=0.05)
 
 
-def test_after_being_lost_for_long_the_heading_goes_on_and_says_how_unsure_it_is() -> None:
+def test_after_a_long_loss_the_heading_continues_with_a_large_sigma() -> None:
     world, compass = World(), VisualCompass(camera=CAMERA)
     for index in range(5):
         compass.update(world.image(0), index * FRAME)
@@ -244,7 +244,7 @@ def test_a_known_view_that_was_discarded_while_it_was_being_recognised_does_no_h
     assert math.degrees(result.yaw) == pytest.approx(3, abs=0.1)
 
 
-def test_past_a_blank_wall_the_camera_is_taken_to_go_on_turning_until_a_known_view_corrects_it() -> None:
+def test_past_a_blank_wall_the_turn_is_extrapolated_until_a_known_view_corrects_it() -> None:
     world, compass = World(), VisualCompass(camera=CAMERA)
     yaws = np.arange(0, 370, 3)
     wall = (yaws > 60) & (yaws < 110)
@@ -272,7 +272,7 @@ def test_the_heading_of_a_walking_camera_is_that_of_its_own_orientation_track() 
     assert np.corrcoef(degrees(results[1:], "yaw"), table[1:315, 14])[0, 1] > 0.992
 
 
-def test_sigmas_cover_the_errors() -> None:
+def test_sigmas_cover_68_percent_of_errors() -> None:
     yaws = np.arange(0, 180, 1.5)
     results = play(yaws.tolist())[1:]
     ratios = (degrees(results, "yaw_rate") - 45) / degrees(results, "yaw_rate_sigma")
@@ -298,7 +298,7 @@ def test_angles_come_from_the_camera(camera: Pinhole) -> None:
     assert degrees(play(yaws, camera=camera)[1:], "yaw") == pytest.approx(yaws[1:], abs=0.15)
 
 
-def test_a_tilted_camera_turns_about_the_vertical_it_is_told() -> None:
+def test_a_tilted_camera_turns_about_the_given_vertical() -> None:
     tilt = math.radians(30)
     compass = VisualCompass(camera=CAMERA, up=(0.0, -math.cos(tilt), -math.sin(tilt)))
     yaws = [2.0 * index for index in range(20)]
@@ -327,7 +327,7 @@ def test_the_same_images_give_the_same_numbers() -> None:
     assert play([0, 1, 2])[1:] == play([0, 1, 2])[1:]
 
 
-def test_prepare_and_interpret_are_the_halves_of_update() -> None:
+def test_preprocess_and_postprocess_equal_update() -> None:
     world, whole, halves = World(), VisualCompass(camera=CAMERA), VisualCompass(camera=CAMERA)
     engine = CpuEngine(features.build())
     halves.bind(engine.inputs, engine.outputs)
@@ -338,7 +338,7 @@ def test_prepare_and_interpret_are_the_halves_of_update() -> None:
         assert repr(result) == repr(whole.update(image, index))
 
 
-def test_a_larger_model_input_is_understood() -> None:
+def test_a_larger_model_input_is_accepted() -> None:
     camera = replace(CAMERA, width=128, height=96, fx=90, fy=90, cx=63.5, cy=47.5)
     compass = VisualCompass(CpuEngine(features.build(96, 128)), camera)
     assert degrees(play([0, 1, 2], camera=camera, compass=compass)[1:], "yaw") == pytest.approx(
@@ -351,7 +351,7 @@ def test_a_larger_model_input_is_understood() -> None:
     [("gabor_64x64_7k_4o_2s", 1.6, 0.4), ("gabor_64x64_p4", 20, 2)],
     ids=["whole", "pooled"],
 )
-def test_gabor_models_are_understood(
+def test_gabor_models_are_accepted(
     golden: ModelFolder, model: str, rate_limit: float, yaw_limit: float
 ) -> None:
     compass = VisualCompass(CpuEngine(golden.model(f"{model}.tflite")), CAMERA)
@@ -374,7 +374,7 @@ def test_without_intrinsics_of_the_images_size_there_is_no_angle() -> None:
         VisualCompass(camera=replace(CAMERA, width=640, height=480)).update(World().image(0))
 
 
-def test_a_result_from_before_the_intrinsics_came_is_not_valid() -> None:
+def test_a_result_before_the_intrinsics_is_not_valid() -> None:
     world, compass, engine = World(), VisualCompass(), CpuEngine(features.build())
     compass.bind(engine.inputs, engine.outputs)
     frame = compass.preprocess(world.image(0), 0.5)
@@ -386,7 +386,7 @@ def test_a_result_from_before_the_intrinsics_came_is_not_valid() -> None:
     assert [result.valid for result in results] == [False, True]
 
 
-def test_another_camera_starts_anew() -> None:
+def test_another_camera_restarts() -> None:
     world, compass = World(), VisualCompass(camera=CAMERA)
     compass.update(world.image(0), 0.0)
     compass.update(world.image(1), 1.0)
@@ -394,7 +394,7 @@ def test_another_camera_starts_anew() -> None:
     assert not compass.update(world.image(2), 2.0).valid
 
 
-def test_an_image_that_does_not_change_has_a_small_sigma_but_not_none() -> None:
+def test_an_unchanged_image_has_a_small_sigma_above_zero() -> None:
     image, compass = World().image(0), VisualCompass(camera=CAMERA)
     compass.update(image, 0.0)
     result = compass.update(image, 0.1)

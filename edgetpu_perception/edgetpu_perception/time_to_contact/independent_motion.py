@@ -24,7 +24,7 @@ Rows: looming, object before a background.
 _PRIOR_PRECISION = (0.1**-2, 0.1**-2, 0.1**-2)
 """Inverse variances of shift right, shift down (focal lengths) and growth, relative to the main motion.
 
-Derived: 0.1 each is more than any motion that _MAX_SHIFT_ELEMENTS lets through.
+Derived: 0.1 each is more than any motion that MAX_SHIFT_ELEMENTS lets through.
 """
 
 

@@ -35,7 +35,7 @@ motion could oscillate. Rows: looming, plane, up to 10 deg/s of rotation.
 
 _MAX_EXTRAPOLATION = 5.0
 """Longest time, in intervals between the last two images, for which a motion is extrapolated; motion measured
-over a short interval is noisy. Rows: none; test_is_told_although_stamps_are_early_or_late."""
+over a short interval is noisy. Rows: none; test_is_measured_with_jittery_stamps."""
 
 _MAX_GROWTH_RISE = 0.4
 """Largest relative change of the growth that is expected, so that noise does not build up.

@@ -21,7 +21,6 @@ from edgetpu_perception.time_to_contact.homography_alignment import (
     Map,
     inverse,
     parameters_of,
-    precision_of,
     warp_of,
 )
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
@@ -29,140 +28,35 @@ from edgetpu_perception.time_to_contact.noise_and_exposure import Exposure, Nois
 from edgetpu_perception.time_to_contact.relative_depth import RelativeDepth
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.surface import Surface
-
-MAX_KEYFRAME_AGE_S = 1.0
-"""Age of a keyframe, s, at which a new one is taken. Rows: looming, plane, median error of TTC."""
-
-MAX_LOG_DEPTH = math.log(1.3)
-"""Change of depth, as a logarithm, at which a new keyframe is taken.
-
-Rows: looming, plane, TTC 0.5-1 s, 128 px.
-"""
-
-MAX_SHIFT_SHARE = 0.25
-"""Shift, as a share of the picture, at which a new keyframe is taken.
-
-Rows: looming, lateral; plane, up to 10 deg/s of rotation.
-"""
-
-MIN_KEYFRAME_OVERLAP = 0.75
-"""Share of the picture in the keyframe below which a new keyframe is taken. Rows: the same."""
-
-MIN_OVERLAP = 0.3
-"""Share of the picture in the keyframe below which a surface is lost.
-
-Rows: looming, rotation, frames with a claim.
-"""
-
-FAILED_LOG_DEPTH = 1.0
-"""Change of depth, as a logarithm, beyond which the alignment has failed.
-
-Given as a guard: no motion changes the depth by a factor of e within one keyframe.
-"""
-
-NOISE_CORRELATION = 1.8
-"""Factor on the standard deviations, as the noise of neighbouring elements is correlated.
-
-Rows: looming, plane, inside one sigma.
-"""
-
-WARP_ERROR_ELEMENTS = 0.1
-"""Standard deviation, elements, by which real images deviate from a warp; times the slope it is an error of
-brightness. Rows: looming, plane, inside one sigma."""
-
-IMAGE_NOISE_SHARE = 0.55
-"""Share of the variance of a difference that is the image's; warping smooths the noise of the keyframe.
-
-Rows: looming, plane, inside one sigma.
-"""
-
-SLOPE_ROUNDING_VARIANCE = 1 / 12
-"""Variance of a slope due to rounding to whole grey levels. Derived: that of a uniform distribution."""
-
-_MAIN_PRECISION = precision_of(0.15, 0.15, 0.05, 0.05, 0.03, 0.03, 0.1, 0.1)
-"""Precision of the expectation of the main surface's warp, from standard deviations of its parameters.
-
-Rows: looming, plane, up to 10 deg/s of rotation, median error of TTC.
-"""
-
-_SECOND_PRECISION = precision_of(0.15, 0.15, 0.05, 0.01, 0.01, 0.01, 0.02, 0.02)
-"""The same for a second surface.
-
-Turn and tilt are the camera's and therefore nearly those of the main surface. Rows: looming, object before a
-background.
-"""
-
-_WINDOW_ELEMENTS = 7
-"""Side of the neighbourhood over which residuals are averaged, elements.
-
-Rows: looming, object before a background.
-"""
-
-_OUTLIER_VARIANCES = 4.0
-"""Mean squared residual, in its variance, from which on an element counts less than half.
-
-Rows: looming, object before a background.
-"""
-
-_UNEXPLAINED_VARIANCES = 2.0
-"""Mean squared residual, in its variance, above which an element moves differently.
-
-Rows: looming, object before a background.
-"""
-
-_MIN_SURFACE_SHARE = 0.02
-"""Smallest share of the map that is a surface. Rows: looming, object before a background."""
-
-_TRIAL_FRAMES = (8, 20)
-"""Frames that a new surface gets at least to separate from the main one, and at most to be established.
-
-Rows: looming, object before a background.
-"""
-
-_PAUSE_FRAMES, _SEARCH_INTERVAL_FRAMES = 8, 2
-"""Frames from a failed trial to the next search for a second motion, and from search to search.
-
-Rows: looming, object before a background.
-"""
-
-_TRIAL_EVIDENCE = 30.0
-"""Chi-square that a motion of its own must gain for a second surface to be tried.
-
-Rows: looming, object before a background.
-"""
-
-_MAX_SHIFT_ELEMENTS = 3.0
-"""Largest shift, elements, that slopes can measure; larger motions cannot be followed.
-
-Rows: looming, object before a background.
-"""
-
-_ESTABLISHED_EVIDENCE, _KEPT_EVIDENCE = 60.0, 30.0
-"""Chi-square that a second surface must gain to become established, and to remain so.
-
-Rows: looming, object before a background.
-"""
-
-_EVIDENCE_DECAY = 0.97
-"""Share of the evidence kept from frame to frame. Rows: looming, object before a background."""
-
-_MERGE_DISTANCE_ELEMENTS = 0.4
-"""Surfaces whose motions differ by less than this, elements, are one.
-
-Rows: looming, object before a background.
-"""
-
-_NEARER_SIGMAS = 2.0
-"""Standard deviations by which a second surface must first be found nearer in time than the main one.
-
-Rows: looming, object before a background.
-"""
-
-_MIN_AGE_S = 0.1
-"""Age of a keyframe, s, below which too little has moved to measure a rate.
-
-Rows: looming, object before a background.
-"""
+from edgetpu_perception.time_to_contact.surface_tracker_limits import (
+    ESTABLISHED_EVIDENCE,
+    EVIDENCE_DECAY,
+    FAILED_LOG_DEPTH,
+    IMAGE_NOISE_SHARE,
+    KEPT_EVIDENCE,
+    MAIN_PRECISION,
+    MAX_KEYFRAME_AGE_S,
+    MAX_LOG_DEPTH,
+    MAX_SHIFT_ELEMENTS,
+    MAX_SHIFT_SHARE,
+    MERGE_DISTANCE_ELEMENTS,
+    MIN_AGE_S,
+    MIN_KEYFRAME_OVERLAP,
+    MIN_OVERLAP,
+    MIN_SURFACE_SHARE,
+    NEARER_SIGMAS,
+    NOISE_CORRELATION,
+    OUTLIER_VARIANCES,
+    PAUSE_FRAMES,
+    SEARCH_INTERVAL_FRAMES,
+    SECOND_PRECISION,
+    SLOPE_ROUNDING_VARIANCE,
+    TRIAL_EVIDENCE,
+    TRIAL_FRAMES,
+    UNEXPLAINED_VARIANCES,
+    WARP_ERROR_ELEMENTS,
+    WINDOW_ELEMENTS,
+)
 
 
 class SurfaceTracker:
@@ -195,7 +89,7 @@ class SurfaceTracker:
         A second surface counts only if it is established. `brightness`, `slope_x`, `slope_y`: float32 [rows,
         columns], grey levels; `energy`: sum of the squares of both slopes; `stamp`: s.
         """
-        if np.count_nonzero(energy) < _MIN_SURFACE_SHARE * self._size:
+        if np.count_nonzero(energy) < MIN_SURFACE_SHARE * self._size:
             # Images without any structure, as behind a lens cap, would match each other perfectly.
             self.restart()
             return None
@@ -247,10 +141,10 @@ class SurfaceTracker:
         for surface in self.surfaces:
             predicted = surface.warp @ surface.next_step(seconds)
             if surface is main:
-                others, precision = [parameters_of(predicted)[TURN], 0.0, 0.0, 0.0, 0.0], _MAIN_PRECISION
+                others, precision = [parameters_of(predicted)[TURN], 0.0, 0.0, 0.0, 0.0], MAIN_PRECISION
             else:
                 known = parameters_of(main.warp)
-                others, precision = [known[TURN], 0.0, 0.0, *known[TILT:]], _SECOND_PRECISION
+                others, precision = [known[TURN], 0.0, 0.0, *known[TILT:]], SECOND_PRECISION
             expected = ExpectedWarp(predicted, others, precision, self._exposure.ratio)
             # At a tenth of the weight the rest of the image would still outweigh a small surface.
             membership = (
@@ -274,8 +168,8 @@ class SurfaceTracker:
         covariance = alignment.covariance
         if main:
             surface.log_depth, variance, slant = surface.slant.log_depth(alignment.measured, covariance)
-            if self._age > _MIN_AGE_S or surface.frames < 2:
-                surface.slant_error = slant / max(self._age, _MIN_AGE_S)
+            if self._age > MIN_AGE_S or surface.frames < 2:
+                surface.slant_error = slant / max(self._age, MIN_AGE_S)
         else:
             (a, b), (c, d) = alignment.measured[:2, :2].tolist()
             surface.log_depth, variance = 0.5 * math.log(max(a * d - b * c, 1e-3)), float(covariance[2, 2])
@@ -284,7 +178,7 @@ class SurfaceTracker:
         variance += 2 * surface.rate**2 * self._jitter.variance
         surface.depth.predict(seconds)
         surface.depth.update(surface.log_depth, variance)
-        if self._divided and surface.depth.surprised and self._age > _MIN_AGE_S:
+        if self._divided and surface.depth.surprised and self._age > MIN_AGE_S:
             # The elements that belong to it have changed, rather than its motion.
             surface.depth.start_over(surface.log_depth, variance, self._age)
 
@@ -292,14 +186,14 @@ class SurfaceTracker:
         """Assign the elements to the surfaces; try a second one, or drop a superfluous one."""
         squares = [alignment.residual**2 * certainty for alignment in alignments]
         self._noise.measure(self._of_owner(squares), brightness, alignments[0].inside)
-        around = [cv2.blur(square, (_WINDOW_ELEMENTS, _WINDOW_ELEMENTS)) for square in squares]
+        around = [cv2.blur(square, (WINDOW_ELEMENTS, WINDOW_ELEMENTS)) for square in squares]
         main = self.surfaces[0]
-        self.unexplained = np.count_nonzero(self._of_owner(around) > _UNEXPLAINED_VARIANCES) / self._size
+        self.unexplained = np.count_nonzero(self._of_owner(around) > UNEXPLAINED_VARIANCES) / self._size
         if len(self.surfaces) == 1:
-            main.membership = 1 / (1 + (around[0] / _OUTLIER_VARIANCES) ** 2)
+            main.membership = 1 / (1 + (around[0] / OUTLIER_VARIANCES) ** 2)
             main.established = True
             if main.frames >= self._next_trial:
-                self._next_trial = main.frames + _SEARCH_INTERVAL_FRAMES
+                self._next_trial = main.frames + SEARCH_INTERVAL_FRAMES
                 self._try_second(alignments[0], certainty)
             return
         self._update_evidence(squares, alignments)
@@ -317,11 +211,11 @@ class SurfaceTracker:
         main = self.surfaces[0]
         weights = certainty * NOISE_CORRELATION**-2 * alignment.inside
         found = self._search.find(self._aligner.jacobian, alignment.residual, weights)
-        if found is None or found.evidence < _TRIAL_EVIDENCE:
+        if found is None or found.evidence < TRIAL_EVIDENCE:
             return
         (right, down, _), (focal_x, focal_y) = found.step, self._grid.focal
-        if max(abs(right) * focal_x, abs(down) * focal_y) > _MAX_SHIFT_ELEMENTS:
-            self._next_trial = main.frames + _PAUSE_FRAMES
+        if max(abs(right) * focal_x, abs(down) * focal_y) > MAX_SHIFT_ELEMENTS:
+            self._next_trial = main.frames + PAUSE_FRAMES
             return
         membership = np.full(self._grid.shape, 0.03, np.float32)
         membership[found.rows, found.columns] = 0.97
@@ -334,33 +228,33 @@ class SurfaceTracker:
         main, other = self.surfaces
         both = alignments[0].inside & alignments[1].inside & (other.membership > 0.5)
         gain = np.minimum(squares[0], 25.0) - np.minimum(squares[1], 25.0)
-        other.evidence = max(other.evidence * _EVIDENCE_DECAY, float(gain[both].sum()) / NOISE_CORRELATION**2)
+        other.evidence = max(other.evidence * EVIDENCE_DECAY, float(gain[both].sum()) / NOISE_CORRELATION**2)
         main.established = True
-        other.established = other.evidence > (_KEPT_EVIDENCE if other.established else _ESTABLISHED_EVIDENCE)
+        other.established = other.evidence > (KEPT_EVIDENCE if other.established else ESTABLISHED_EVIDENCE)
 
     def _update_membership(self, around: list[Map]) -> None:
         main, other = self.surfaces
         share = cv2.blur(other.membership / (main.membership + other.membership + 1e-6), (3, 3))
         share = np.clip(share, 0.03, 0.97)
-        favour = np.clip((around[0] - around[1]) * np.float32(_WINDOW_ELEMENTS**2 / 12), -8.0, 8.0)
+        favour = np.clip((around[0] - around[1]) * np.float32(WINDOW_ELEMENTS**2 / 12), -8.0, 8.0)
         odds = share / (1 - share) * np.exp(favour)
         share = odds / (1 + odds)
-        other.membership = share / (1 + (around[1] / _OUTLIER_VARIANCES) ** 2)
+        other.membership = share / (1 + (around[1] / OUTLIER_VARIANCES) ** 2)
         rest = 1 - share if other.established else np.float32(1)
-        main.membership = rest / (1 + (around[0] / _OUTLIER_VARIANCES) ** 2)
+        main.membership = rest / (1 + (around[0] / OUTLIER_VARIANCES) ** 2)
 
     def _drop_superfluous(self) -> None:
         other = self.surfaces[1]
         sizes = [float(surface.membership.sum()) for surface in self.surfaces]
-        unproven = other.frames > _TRIAL_FRAMES[1] and not other.established
+        unproven = other.frames > TRIAL_FRAMES[1] and not other.established
         lost = self._lost(other)
-        superfluous = lost or unproven or min(sizes) < _MIN_SURFACE_SHARE * self._size or self._move_alike()
+        superfluous = lost or unproven or min(sizes) < MIN_SURFACE_SHARE * self._size or self._move_alike()
         if sizes[1] > sizes[0] and not lost:
             self.surfaces.reverse()
         if superfluous:
             del self.surfaces[1]
             self.surfaces[0].established = True
-            self._next_trial = self.surfaces[0].frames + _PAUSE_FRAMES
+            self._next_trial = self.surfaces[0].frames + PAUSE_FRAMES
 
     @staticmethod
     def _lost(surface: Surface) -> bool:
@@ -369,7 +263,7 @@ class SurfaceTracker:
     def _move_alike(self) -> bool:
         """Whether both surfaces have the same motion and therefore are one."""
         main, other = self.surfaces
-        if self._age < 0.15 or other.frames < _TRIAL_FRAMES[0]:
+        if self._age < 0.15 or other.frames < TRIAL_FRAMES[0]:
             return False
         if abs(main.rate - other.rate) > 3 * math.hypot(main.rate_sigma, other.rate_sigma):
             return False
@@ -379,14 +273,14 @@ class SurfaceTracker:
         moved = between @ corners
         apart = np.abs(moved[:2] / moved[2] - corners[:2]).max(axis=1)
         return bool(
-            max(apart[0] * self._grid.focal[0], apart[1] * self._grid.focal[1]) < _MERGE_DISTANCE_ELEMENTS
+            max(apart[0] * self._grid.focal[0], apart[1] * self._grid.focal[1]) < MERGE_DISTANCE_ELEMENTS
         )
 
     def _select(self) -> Surface:
         main = self.surfaces[0]
         for surface in self.surfaces:
             if surface is not main and surface.established and surface.approaches:
-                sigmas = 0.0 if surface.nearest else _NEARER_SIGMAS
+                sigmas = 0.0 if surface.nearest else NEARER_SIGMAS
                 margin = sigmas * math.hypot(main.rate_sigma, surface.rate_sigma)
                 surface.nearest = surface.rate > main.rate + margin
                 if surface.nearest:

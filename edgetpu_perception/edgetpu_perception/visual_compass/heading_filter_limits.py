@@ -139,5 +139,5 @@ the same."""
 MAX_LATE_VIEWS = 5
 """Number of successive late views, in order among themselves, that show that the clock was set back.
 
-Rows: none; test_a_short_bag_that_is_played_again_starts_anew_too.
+Rows: none; test_playing_a_short_bag_again_restarts.
 """

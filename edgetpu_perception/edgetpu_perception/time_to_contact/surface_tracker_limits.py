@@ -1,0 +1,141 @@
+"""Limits and precisions of the surface tracker: keyframes, noise, and the second surface."""
+
+from __future__ import annotations
+
+import math
+
+from edgetpu_perception.time_to_contact.homography_alignment import precision_of
+
+MAX_KEYFRAME_AGE_S = 1.0
+"""Age of a keyframe, s, at which a new one is taken. Rows: looming, plane, median error of TTC."""
+
+MAX_LOG_DEPTH = math.log(1.3)
+"""Change of depth, as a logarithm, at which a new keyframe is taken.
+
+Rows: looming, plane, TTC 0.5-1 s, 128 px.
+"""
+
+MAX_SHIFT_SHARE = 0.25
+"""Shift, as a share of the picture, at which a new keyframe is taken.
+
+Rows: looming, lateral; plane, up to 10 deg/s of rotation.
+"""
+
+MIN_KEYFRAME_OVERLAP = 0.75
+"""Share of the picture in the keyframe below which a new keyframe is taken. Rows: the same."""
+
+MIN_OVERLAP = 0.3
+"""Share of the picture in the keyframe below which a surface is lost.
+
+Rows: looming, rotation, frames with a claim.
+"""
+
+FAILED_LOG_DEPTH = 1.0
+"""Change of depth, as a logarithm, beyond which the alignment has failed.
+
+Given as a guard: no motion changes the depth by a factor of e within one keyframe.
+"""
+
+NOISE_CORRELATION = 1.8
+"""Factor on the standard deviations, as the noise of neighbouring elements is correlated.
+
+Rows: looming, plane, inside one sigma.
+"""
+
+WARP_ERROR_ELEMENTS = 0.1
+"""Standard deviation, elements, by which real images deviate from a warp; times the slope it is an error of
+brightness. Rows: looming, plane, inside one sigma."""
+
+IMAGE_NOISE_SHARE = 0.55
+"""Share of the variance of a difference that is the image's; warping smooths the noise of the keyframe.
+
+Rows: looming, plane, inside one sigma.
+"""
+
+SLOPE_ROUNDING_VARIANCE = 1 / 12
+"""Variance of a slope due to rounding to whole grey levels. Derived: that of a uniform distribution."""
+
+MAIN_PRECISION = precision_of(0.15, 0.15, 0.05, 0.05, 0.03, 0.03, 0.1, 0.1)
+"""Precision of the expectation of the main surface's warp, from standard deviations of its parameters.
+
+Rows: looming, plane, up to 10 deg/s of rotation, median error of TTC.
+"""
+
+SECOND_PRECISION = precision_of(0.15, 0.15, 0.05, 0.01, 0.01, 0.01, 0.02, 0.02)
+"""The same for a second surface.
+
+Turn and tilt are the camera's and therefore nearly those of the main surface. Rows: looming, object before a
+background.
+"""
+
+WINDOW_ELEMENTS = 7
+"""Side of the neighbourhood over which residuals are averaged, elements.
+
+Rows: looming, object before a background.
+"""
+
+OUTLIER_VARIANCES = 4.0
+"""Mean squared residual, in its variance, from which on an element counts less than half.
+
+Rows: looming, object before a background.
+"""
+
+UNEXPLAINED_VARIANCES = 2.0
+"""Mean squared residual, in its variance, above which an element moves differently.
+
+Rows: looming, object before a background.
+"""
+
+MIN_SURFACE_SHARE = 0.02
+"""Smallest share of the map that is a surface. Rows: looming, object before a background."""
+
+TRIAL_FRAMES = (8, 20)
+"""Frames that a new surface gets at least to separate from the main one, and at most to be established.
+
+Rows: looming, object before a background.
+"""
+
+PAUSE_FRAMES, SEARCH_INTERVAL_FRAMES = 8, 2
+"""Frames from a failed trial to the next search for a second motion, and from search to search.
+
+Rows: looming, object before a background.
+"""
+
+TRIAL_EVIDENCE = 30.0
+"""Chi-square that a motion of its own must gain for a second surface to be tried.
+
+Rows: looming, object before a background.
+"""
+
+MAX_SHIFT_ELEMENTS = 3.0
+"""Largest shift, elements, that slopes can measure; larger motions cannot be followed.
+
+Rows: looming, object before a background.
+"""
+
+ESTABLISHED_EVIDENCE, KEPT_EVIDENCE = 60.0, 30.0
+"""Chi-square that a second surface must gain to become established, and to remain so.
+
+Rows: looming, object before a background.
+"""
+
+EVIDENCE_DECAY = 0.97
+"""Share of the evidence kept from frame to frame. Rows: looming, object before a background."""
+
+MERGE_DISTANCE_ELEMENTS = 0.4
+"""Surfaces whose motions differ by less than this, elements, are one.
+
+Rows: looming, object before a background.
+"""
+
+NEARER_SIGMAS = 2.0
+"""Standard deviations by which a second surface must first be found nearer in time than the main one.
+
+Rows: looming, object before a background.
+"""
+
+MIN_AGE_S = 0.1
+"""Age of a keyframe, s, below which too little has moved to measure a rate.
+
+Rows: looming, object before a background.
+"""
