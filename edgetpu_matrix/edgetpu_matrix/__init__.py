@@ -1,4 +1,4 @@
-"""What runs on an Edge TPU as a matrix engine: echo-state networks, place recognition, spectra.
+"""Echo-state networks, place recognition and spectra, by products with a matrix on an Edge TPU.
 
 The names below are loaded on first use, so that importing the package costs nothing.
 """

@@ -1,4 +1,4 @@
-"""What can go wrong above the matrix engine; everything below it is in edgetpu_driver.errors."""
+"""The errors of this package; those of products and of the device are in edgetpu_driver.errors."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from edgetpu_driver.errors import InputError
 
 
 class ArchiveError(InputError):
-    """A file that holds something else than what is to be loaded from it."""
+    """A file that does not contain what is to be loaded from it."""
 
 
 class NotTrainedError(InputError):
-    """A readout that has seen too little to be solved for."""
+    """A readout with too few samples to be trained."""
 
 
 class UnknownPlaceError(InputError):
-    """A label that no place has."""
+    """A label under which no place is known."""
 
 
 class DatabaseFullError(InputError):
-    """More places than the database may hold."""
+    """More embeddings than the database may hold."""

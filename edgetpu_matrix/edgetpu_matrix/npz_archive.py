@@ -1,4 +1,4 @@
-"""Arrays in a file: NumPy's .npz without pickled objects, replaced in one step, checked when read."""
+"""Files of arrays: NumPy's .npz without pickled objects, written atomically and checked when read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from edgetpu_driver.toolchain.model_files import write_file
 from edgetpu_matrix.errors import ArchiveError
 
 KIND = "kind"
-"""Name of the array that says what an archive holds."""
+"""Name of the array that holds the kind of an archive."""
 
 
 def save(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays into a file, its directory made when absent; a reader never sees half of it.
+    """Write arrays to a file atomically; its directory is made if absent.
 
     kind: what the file holds, checked by `load`. Raises ArchiveError if the file cannot be written.
     """
@@ -32,7 +32,7 @@ def save(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """Read the named arrays of a file that `save` wrote with this kind.
+    """Read the named arrays of a file that `save` has written with this kind.
 
     Raises ArchiveError for any other file, and for one that is missing or cannot be read.
     """
@@ -47,7 +47,7 @@ def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any
                 )
             return {name: archive[name] for name in names}
     except FileNotFoundError as error:
-        raise ArchiveError(f"expected a file {path}; {_names_beside(path)}") from error
+        raise ArchiveError(f"expected a file {path}; {_names_in_directory_of(path)}") from error
     except OSError as error:
         raise ArchiveError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
@@ -56,7 +56,7 @@ def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any
         raise ArchiveError(f"{path.name}: expected {kind} in an .npz file without pickle: {error}") from error
 
 
-def _names_beside(path: Path) -> str:
-    """Say which archives the directory of `path` holds, by the names a caller would give."""
+def _names_in_directory_of(path: Path) -> str:
+    """The names of the archives in the directory of `path`, as a caller would give them."""
     names = sorted(file.stem for file in path.parent.glob(f"*{path.suffix}"))
     return f"that directory holds: {', '.join(names)}" if names else "that directory holds no such files"

@@ -1,4 +1,4 @@
-"""Place recognition as a node: embeddings in, ~/match out; places come and go by services."""
+"""The place recognition node: subscribes to embeddings and publishes ~/match; services edit the places."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from edgetpu_msgs.msg import PlaceMatch
 from edgetpu_msgs.srv import AddPlace, FindPlace, ListPlaces, LoadFile, RemovePlace, SaveFile
 
 WAITING_QUERIES = 8
-"""Embeddings and service calls that wait for the driver before the oldest gives way."""
+"""Number of embeddings and service calls that may wait for the driver before the oldest is dropped."""
 
 _SETTINGS = (
     Setting(
@@ -86,7 +86,7 @@ class PlaceRecognitionNode(MatrixNode):
         self.start_diagnostics()
 
     def on_ready(self) -> None:
-        """Work on the queries that waited; the rows may have been rounded differently before."""
+        """Process the queries that waited; the rows may be rounded differently from before."""
         self._search.forget_rounding()
         self._queue.resume()
 
@@ -120,7 +120,7 @@ class PlaceRecognitionNode(MatrixNode):
         query.done(UnavailableError(f"more than {WAITING_QUERIES} queries wait for the driver"))
 
     def _start(self, query: _Query) -> bool:
-        """Begin a search; False when the rows have to be set on the driver first."""
+        """Begin a search; False if the rows have to be set on the driver first."""
         assert self.client is not None
         database = self._database
         if not len(database):
@@ -143,12 +143,13 @@ class PlaceRecognitionNode(MatrixNode):
     def _on_product(self, result: ProductResult) -> None:
         assert self.client is not None
         query = self._queue.present
+        assert query is not None
         product = result.product
         if product is None:
             assert result.error is not None
             self._end(query, result.error)
         elif not self._search.is_current:
-            # The places have changed meanwhile.
+            # The places have changed in the meantime.
             self._queue.put_back()
             self._queue.resume()
         else:

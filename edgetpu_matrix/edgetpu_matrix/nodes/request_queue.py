@@ -1,4 +1,4 @@
-"""Work that is done one piece after the other, each begun when the one before has been answered."""
+"""A bounded queue of work items that are processed one at a time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class WorkQueue(Generic[T]):
-    """Pieces of work in the order in which they came; when too many wait the oldest gives way.
+    """Work items in order of arrival, processed one at a time; if too many wait, the oldest is dropped.
 
-    `start` begins a piece and says whether it could; one that could not stays first in the queue until
-    `resume`. When the work is done `finished` must be called, by a callback or before `start` returns.
-    `dropped_one` is called with a piece that gave way. All calls come from one thread.
+    `start` begins an item and returns whether it could; an item that could not be started stays first in the
+    queue until `resume`. `finished` must be called when the item is done, in a callback or before `start`
+    returns. `dropped_one` is called with each dropped item. All calls come from one thread.
     """
 
     def __init__(
@@ -23,16 +23,16 @@ class WorkQueue(Generic[T]):
         self._start, self._limit, self._dropped_one = start, limit, dropped_one
         self._waiting: deque[T] = deque()
         self.present: T | None = None
-        """The piece that is being worked on."""
+        """The item being processed."""
         self._running = False
         self.dropped = 0
-        """Pieces that gave way."""
+        """Number of dropped items."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def offer(self, work: T) -> None:
-        """Do this when all that came before it is done."""
+        """Add an item, and start it if none is being processed."""
         self._waiting.append(work)
         self.resume()
         while len(self._waiting) > self._limit:
@@ -42,20 +42,20 @@ class WorkQueue(Generic[T]):
                 self._dropped_one(oldest)
 
     def finished(self) -> None:
-        """Say that the present piece is done."""
+        """Mark the present item as done, and start the next one."""
         self.present = None
         self.resume()
 
     def put_back(self) -> None:
-        """Say that the work on the present piece came to nothing; it is first again."""
+        """Return the present item to the front of the queue, to be started again."""
         if self.present is not None:
             self._waiting.appendleft(self.present)
             self.present = None
 
     def resume(self) -> None:
-        """Begin the next piece, for example because the driver is back."""
+        """Start the next item, for example because the driver is available again."""
         if self._running:
-            return  # called from within `start`: the loop below goes on
+            return  # called within `start`: the loop below continues
         self._running = True
         try:
             while self.present is None and self._waiting:

@@ -1,4 +1,4 @@
-"""The reservoir as a node: a signal in, ~/prediction out, trained on targets that come as messages."""
+"""The reservoir node: subscribes to a signal, publishes ~/prediction, and is trained on target messages."""
 
 from __future__ import annotations
 
@@ -161,8 +161,8 @@ class ReservoirNode(MatrixNode):
         self._network.check(inputs)
         stamp = _nanoseconds(header)
         if stamp < self._last_stamp:
-            self.get_logger().info("time went back; the reservoir begins anew")
-            self._begin_anew()
+            self.get_logger().info("time went back; the reservoir is reset")
+            self._reset()
         self._last_stamp = stamp
         step = _Step(header, inputs, self.published_at, target=self._early.pop(stamp, None))
         self._recent.append(step)
@@ -204,10 +204,11 @@ class ReservoirNode(MatrixNode):
     def _on_product(self, state: NDArray[np.float64], split: Split, result: ProductResult) -> None:
         assert self.client is not None
         step = self._queue.present
+        assert step is not None
         if result.product is not None and state is self._network.state:
             self._advance(step, result.product.outputs + split.product)
         elif result.error is None or not self.client.ready:
-            # The state was reset meanwhile, or the driver has gone: this input is still to be worked on.
+            # The state was reset in the meantime, or the driver is gone: this input is still to be processed.
             self._queue.put_back()
             if self.client.ready:
                 self._queue.resume()
@@ -234,7 +235,7 @@ class ReservoirNode(MatrixNode):
                 self._train(past)
 
     def _train(self, step: _Step) -> None:
-        """Learn from a state and its target, once both are known."""
+        """Add a state and its target to the training samples, once both are known."""
         if step.features is None or step.target is None or step.number <= self.values["washout"]:
             return
         if self._readout is None or len(step.target) != self._readout.outputs:
@@ -247,16 +248,20 @@ class ReservoirNode(MatrixNode):
 
     def _publish(self, step: _Step) -> None:
         readout = self._readout
-        trained = readout is not None and readout.weights is not None
-        valid = trained and step.number > self.values["washout"]
-        unknown = np.full(readout.outputs if readout else 0, np.nan, np.float32)
+        values = sigma = np.full(readout.outputs if readout else 0, np.nan)
+        valid = False
+        if readout is not None and readout.weights is not None:
+            sigma = readout.residual_rms
+            valid = step.features is not None and step.number > self.values["washout"]
+            if step.features is not None and valid:
+                values = readout.predict(step.features)
         self._predictions.publish(
             Prediction(
                 header=step.header,
                 valid=valid,
                 confidence=self._confidence,
-                values=readout.predict(step.features).astype(np.float32) if valid else unknown,
-                sigma=readout.residual_rms.astype(np.float32) if trained else unknown,
+                values=values.astype(np.float32),
+                sigma=sigma.astype(np.float32),
                 step=step.number,
                 samples=readout.samples if readout else 0,
             )
@@ -264,11 +269,11 @@ class ReservoirNode(MatrixNode):
         self.counters.results += 1
 
     def _on_reset(self, _request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self._begin_anew()
+        self._reset()
         response.success = True
         return response
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._network.reset()
         self._steps = 0
         self._past.clear()
@@ -333,7 +338,7 @@ class ReservoirNode(MatrixNode):
 
 
 def _explained(residual_rms: NDArray[np.float64], target_sigma: NDArray[np.float64]) -> float:
-    """Share of the targets' variance that was explained, the mean over the outputs, 0..1."""
+    """Explained share of the variance of the targets, 0..1, the mean over the outputs."""
     shares = 1.0 - residual_rms**2 / np.maximum(target_sigma**2, np.finfo(float).tiny)
     return float(np.clip(shares, 0.0, 1.0).mean())
 

@@ -1,4 +1,4 @@
-"""Numbers out of messages of any type, by the names of their fields."""
+"""Reading numbers from messages of any type, by the names of their fields."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _TYPE = re.compile(r"([a-z]\w*)/(?:msg/)?([A-Z]\w*)", re.ASCII)
 _FIELD = re.compile(r"([a-z]\w*(?:\.[a-z]\w*)*)(?:\[(-?\d*)(:?)(-?\d*)(?::([1-9]\d*))?\])?", re.ASCII)
 
 SAMPLE_FORMATS = {"": None, "int16": np.dtype("<i2"), "int32": np.dtype("<i4"), "float32": np.dtype("<f4")}
-"""What the bytes of a uint8[] can stand for, little-endian; "": each for itself."""
+"""Sample formats of the bytes of a uint8[], little-endian; "": each byte is a sample."""
 
 
 def message_type(name: str) -> type[Any]:
-    """Import a message type by its name, package/msg/Type; FatalError when there is none."""
+    """Import a message type by its name, package/msg/Type; FatalError if there is none."""
     match = _TYPE.fullmatch(name)
     if match is None:
         raise FatalError(f"expected a message type as package/msg/Type; got '{name}'")
@@ -35,9 +35,9 @@ def message_type(name: str) -> type[Any]:
 
 
 class SignalReader:
-    """Reads a vector, float64 [n], out of messages of one type.
+    """Reads a vector, float64 [n], from messages of one type.
 
-    fields: paths, separated by commas; their values are put one behind the other. "data",
+    fields: paths, separated by commas, whose values are concatenated. "data",
     "angular_velocity.x,angular_velocity.y", "ranges[0:90]", "data[1::2]" (every second value from the second
     on). sample_format: of SAMPLE_FORMATS. Raises FatalError for a path that the type does not have.
     """
@@ -46,10 +46,10 @@ class SignalReader:
         self._format = SAMPLE_FORMATS[sample_format]
         self._fields = [_field(kind, field.strip()) for field in fields.split(",")]
         self.has_header = isinstance(getattr(kind(), "header", None), Header)
-        """Whether the messages say when their values were taken."""
+        """Whether the messages have a header with a stamp."""
 
     def values(self, message: Any) -> NDArray[np.float64]:
-        """Give the numbers of a message; ValueError when a field holds none or an index is beyond its end."""
+        """The numbers of a message; ValueError if a field holds none or an index is out of range."""
         parts = []
         for names, index in self._fields:
             value = reduce(getattr, names, message)
@@ -61,7 +61,7 @@ class SignalReader:
         return np.concatenate(parts)
 
     def header(self, message: Any, clock: Clock) -> Header:
-        """Give the message's header; one with the present time where it has none."""
+        """The header of a message, or one with the present time if it has none."""
         if self.has_header:
             header: Header = message.header
             return header
@@ -74,7 +74,7 @@ class SignalReader:
 
 
 def _field(kind: type[Any], path: str) -> tuple[list[str], int | slice | None]:
-    """Names on the way to a field, and what to take of it."""
+    """The attribute names that lead to a field, and the index or slice to take of it."""
     match = _FIELD.fullmatch(path)
     names = match[1].split(".") if match else [path]
     example: Any = kind()
@@ -83,7 +83,7 @@ def _field(kind: type[Any], path: str) -> tuple[list[str], int | slice | None]:
         if name not in known:
             raise FatalError(
                 f"expected the path of a field of {kind.__name__}; got '{path}'; "
-                f"in place of '{name}' there is: {', '.join(known) or 'nothing'}"
+                f"instead of '{name}' there is: {', '.join(known) or 'nothing'}"
             )
         example = getattr(example, name)
     assert match is not None

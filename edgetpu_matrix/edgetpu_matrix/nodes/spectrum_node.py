@@ -1,4 +1,4 @@
-"""The spectrum as a node: a signal in, ~/spectrum out for every block of it."""
+"""The spectrum node: subscribes to a signal and publishes ~/spectrum for each block of it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from edgetpu_matrix.spectrum.sample_blocks import GAP_OF_ARRIVALS, SampleBlock, 
 from edgetpu_msgs.msg import Spectrum
 
 WAITING_BLOCKS = 16
-"""Blocks that wait for the driver before the oldest gives way."""
+"""Number of blocks that may wait for the driver before the oldest is dropped."""
 
 SIGNIFICANCE = 5.0
-"""A line of less than so many sigma may be rounding alone."""
+"""Smallest amplitude of a valid line, in sigma; a smaller one may be due to rounding alone."""
 
 _SETTINGS = (
     Setting(
@@ -90,7 +90,7 @@ class SpectrumNode(MatrixNode):
         self.start_diagnostics()
 
     def on_ready(self) -> None:
-        """Work on the blocks that waited."""
+        """Process the blocks that waited."""
         self._queue.resume()
 
     def problems(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Places by their embeddings: unit vectors with labels, in blocks of rows that change one at a time."""
+"""The database of known places: unit vectors, each labelled with its place."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LONGEST_LABEL = 256
 class PlaceDatabase:
     """Embeddings, normalised to length 1, each under the label of its place.
 
-    A place may have several embeddings, one for every view. All have the dimension of the first one, until
-    the last is removed. Rows lie without gaps; removing one puts the last one into its place, so that few
-    rows change.
+    A place may have several embeddings, for example one for each view. All have the dimension of the first
+    one, until the last is removed. Rows are contiguous: a removed row is overwritten with the last one, so
+    that few rows change.
     """
 
     def __init__(self, dimension: int = 0, capacity: int = 1 << 20) -> None:
-        """dimension: of the embeddings, 0: that of the first. capacity: embeddings it takes at most."""
+        """dimension: of the embeddings; 0: that of the first. capacity: largest number of embeddings."""
         self.capacity = capacity
         self._given = dimension
         self._rows = np.zeros((0, dimension), np.float32)
@@ -35,39 +35,39 @@ class PlaceDatabase:
         self._next = 0
         self._touched: dict[int, int] = {}
         self.version = 0
-        """Counts the changes."""
+        """Number of changes so far."""
 
     def __len__(self) -> int:
         return len(self._labels)
 
     @property
     def dimension(self) -> int:
-        """Values of an embedding; 0 until it is known."""
+        """Number of values of an embedding; 0 until it is known."""
         return self._rows.shape[1]
 
     @property
     def rows(self) -> NDArray[np.float32]:
-        """The unit vectors, [entries, dimension]; a view that later changes show in."""
+        """The unit vectors, [entries, dimension]; a view, which later changes modify."""
         return self._rows[: len(self)]
 
     @property
     def places(self) -> dict[str, int]:
-        """The places in the order in which they came, with the number of embeddings of each."""
+        """The number of embeddings of each place, in the order in which the places were added."""
         return dict(Counter(self._labels[row] for row in np.argsort(self._order, kind="stable")))
 
     def label(self, row: int) -> str:
-        """Say which place a row belongs to."""
+        """The label of the place that a row belongs to."""
         return self._labels[row]
 
     def age(self, row: int) -> int:
-        """Rank of a row in the order in which they came."""
+        """Rank of a row in the order in which rows were added."""
         return self._order[row]
 
     def add(self, label: str, embedding: ArrayLike, replace: bool = False) -> None:
-        """Add an embedding, float [dimension], to a place, a new one if there is none of that label.
+        """Add an embedding, float [dimension], to the place of that label, which is made if it is unknown.
 
-        replace: forget what was known of this place. When it fails nothing has changed. Raises InputError for
-        a label or an embedding that is none (see `unit_vector`), DatabaseFullError.
+        replace: remove the previous embeddings of this place. After an error nothing has changed. Raises
+        InputError for an invalid label or embedding (see `unit_vector`), DatabaseFullError.
         """
         if not label or len(label) > LONGEST_LABEL:
             raise InputError(f"expected a label of 1 to {LONGEST_LABEL} characters; got {len(label)}")
@@ -90,7 +90,7 @@ class PlaceDatabase:
         self._touch(row)
 
     def remove(self, label: str) -> int:
-        """Remove a place; the number of its embeddings. UnknownPlaceError for a label that none has."""
+        """Remove a place and return the number of its embeddings; UnknownPlaceError for an unknown label."""
         found = [row for row, each in enumerate(self._labels) if each == label]
         if not found:
             raise UnknownPlaceError(f"expected one of {len(set(self._labels))} places; got '{label}'")
@@ -114,11 +114,11 @@ class PlaceDatabase:
         self._order.clear()
 
     def changed_since(self, version: int) -> set[int]:
-        """Rows that were added, removed or moved since `version` had that value."""
+        """The rows that were added, removed or moved since `version` had that value."""
         return {row for row, touched in self._touched.items() if touched > version}
 
     def unit_vector(self, embedding: ArrayLike) -> NDArray[np.float32]:
-        """Normalise an embedding; InputError for another dimension, NaN, infinity and the zero vector."""
+        """The normalised embedding; InputError for another dimension, NaN, infinity and the zero vector."""
         vector = np.asarray(embedding, np.float64)
         expected = self.dimension or "any number of"
         if vector.ndim != 1 or not 1 <= vector.size <= LARGEST_DIMENSION:
@@ -134,14 +134,14 @@ class PlaceDatabase:
         return (vector / np.linalg.norm(vector)).astype(np.float32)
 
     def save(self, path: str | Path) -> None:
-        """Write all places into a file; ArchiveError if it cannot be written."""
+        """Write all places to a file; ArchiveError if it cannot be written."""
         order = np.argsort(self._order, kind="stable")
         labels = np.array([self._labels[row] for row in order], np.str_)
         archive.save(Path(path), KIND, {"labels": labels, "embeddings": self.rows[order]})
 
     @classmethod
     def load(cls, path: str | Path, capacity: int = 1 << 20) -> PlaceDatabase:
-        """Read what `save` wrote.
+        """Read a file that `save` has written.
 
         Raises ArchiveError for any other file, and for one that is missing or cannot be read;
         DatabaseFullError for one with more than `capacity` embeddings.

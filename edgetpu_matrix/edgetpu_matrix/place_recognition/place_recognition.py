@@ -20,7 +20,7 @@ class PlaceRecognition:
         places.database.add("kitchen", embedding)
         best = places.find(embedding, 3)
 
-    engines: see EngineMatrix. Changes of the database are set when the next search needs them.
+    engines: see EngineMatrix. Changes of the database reach the engines with the next search.
     """
 
     def __init__(self, engines: Sequence[SwappableEngine], database: PlaceDatabase | None = None) -> None:
@@ -29,9 +29,9 @@ class PlaceRecognition:
         self._matrix = EngineMatrix(engines, headroom=HEADROOM)
 
     def find(self, embedding: ArrayLike, count: int = 1) -> tuple[Place, ...]:
-        """Give at most `count` places, best first; none where none is known.
+        """At most `count` places, best first; none if none is known.
 
-        embedding: float [dimension] of any length but 0. Raises InputError for any other, DeviceError.
+        embedding: float [dimension], not all zeros. Raises InputError for any other, DeviceError.
         """
         query = self.database.unit_vector(embedding)
         if not len(self.database):

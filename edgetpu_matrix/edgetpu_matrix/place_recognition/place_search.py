@@ -1,4 +1,4 @@
-"""The places most similar to an embedding: coarse cosines in eight bits, exact ones on the host."""
+"""The search for the most similar places: coarse cosines in eight bits, exact cosines on the host."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ HEADROOM = ALWAYS
 
 @dataclass(frozen=True)
 class Place:
-    """A place that was found."""
+    """A known place and its similarity to the query."""
 
     label: str
     score: float
-    """Cosine of the angle between its embedding and the one asked for, -1..1, in float32 arithmetic."""
+    """Cosine of the angle between its embedding and the query, -1..1, in float32 arithmetic."""
 
 
 class PlaceSearch:
-    """Searches a database whose unit vectors are the rows of a matrix that somebody else multiplies by.
+    """Searches a database; the caller multiplies its rows by the query.
 
-    Whenever `is_current` is false that matrix is to become what `rows` gives.
+    While `is_current` is false the caller's matrix must be replaced by what `rows` returns.
     """
 
     def __init__(self, database: PlaceDatabase) -> None:
@@ -38,18 +38,18 @@ class PlaceSearch:
 
     @property
     def is_current(self) -> bool:
-        """Whether the database is what it was when `rows` was called."""
+        """Whether the database has not changed since `rows` was called."""
         return self._version == self.database.version
 
     def rows(self) -> tuple[NDArray[np.float32], set[int] | None]:
-        """Give the matrix, [entries, dimension], and the rows that have changed since; None: all."""
+        """The matrix, [entries, dimension], and the rows that have changed since the last call; None: all."""
         changed = self.database.changed_since(self._version) if self._version >= 0 else None
         self._version, self._rows = self.database.version, self.database.rows.copy()
         self.forget_rounding()
         return self._rows, changed
 
     def forget_rounding(self) -> None:
-        """Say that the rows may have been rounded in another way than before."""
+        """Discard what is known of the rounding of rows, which may have changed."""
         self._errors = None
 
     def find(
@@ -57,8 +57,8 @@ class PlaceSearch:
     ) -> tuple[Place, ...]:
         """The `count` places most similar to a unit vector, best first, as an exact search finds them.
 
-        product: of the matrix and the query. effective: the matrix as rounded. Of several embeddings of
-        one place the best counts; of equal places the older.
+        product: of the matrix and the query. effective: the matrix after rounding. A place with several
+        embeddings has the score of the best one; of places with equal scores the older one comes first.
         """
         if self._errors is None:
             self._errors = np.linalg.norm(effective - self._rows, axis=1)
@@ -68,10 +68,10 @@ class PlaceSearch:
 def bounds(
     query: NDArray[np.float32], product: RealProduct, row_errors: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """How far each coarse cosine may be off, [rows], whatever the query.
+    """Largest error of each coarse cosine, [rows].
 
-    product: of the rows in force and `query`, a unit vector. row_errors: length of what rounding took from
-    each row. Weights and input enter by the Cauchy-Schwarz inequality.
+    product: of the effective rows and `query`, a unit vector. row_errors: length of what rounding took from
+    each row. The rounding of weights and inputs is bounded by the Cauchy-Schwarz inequality.
     """
     length = float(np.linalg.norm(product.inputs))
     error = float(np.linalg.norm(product.inputs - query))
@@ -85,11 +85,11 @@ def _rank(
     bounds: NDArray[np.float64],
     count: int,
 ) -> tuple[Place, ...]:
-    """Score every row exactly that could be among the best by its coarse cosine, right within its bound."""
+    """Compute the exact scores of all rows that can be among the best, given the bounds of their cosines."""
     if not len(database) or count < 1:
         return ()
     lower, upper = cosines - bounds, cosines + bounds
-    # The best `count` places have at least this score; rows that cannot reach it are none of them.
+    # The best `count` places have at least this score; rows that cannot reach it are not among them.
     surest: dict[str, float] = {}
     for row in np.argsort(-lower, kind="stable"):
         surest.setdefault(database.label(row), float(lower[row]))
@@ -99,10 +99,10 @@ def _rank(
     rows = np.flatnonzero(upper >= threshold)
     scores = database.rows[rows] @ query
     best: dict[str, Place] = {}
-    for place in sorted(range(len(rows)), key=lambda at: (-scores[at], database.age(int(rows[at])))):
-        label = database.label(int(rows[place]))
+    for index in sorted(range(len(rows)), key=lambda at: (-scores[at], database.age(int(rows[at])))):
+        label = database.label(int(rows[index]))
         if label not in best:
-            best[label] = Place(label, float(np.clip(scores[place], -1.0, 1.0)))
+            best[label] = Place(label, float(np.clip(scores[index], -1.0, 1.0)))
         if len(best) == count:
             break
     return tuple(best.values())

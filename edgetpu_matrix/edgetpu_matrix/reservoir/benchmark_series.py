@@ -1,4 +1,4 @@
-"""Two time series on which reservoirs are compared: a filter to imitate, and chaos to predict."""
+"""Two benchmark time series for reservoirs: a nonlinear filter and a chaotic signal."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 
 def narma10(length: int, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Input and target, [length], of the nonlinear autoregressive moving average of order 10.
+    """Input and target, each [length], of the nonlinear autoregressive moving average of order 10.
 
-    After Atiya and Parlos (2000); the input is uniform in 0..0.5 there, and brought to -1..1 here.
+    After Atiya and Parlos (2000), whose input is uniform in 0..0.5; here it is scaled to -1..1.
     """
     inputs, outputs = np.random.default_rng(seed).uniform(0, 0.5, length + 1), np.zeros(length + 1)
     for t in range(9, length):
@@ -21,9 +21,10 @@ def narma10(length: int, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np
 def mackey_glass(
     length: int, ahead: int, start: float = 1.2
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The series of Mackey and Glass (1977) of delay 17, and itself `ahead` samples later, each [length].
+    """The Mackey-Glass series (1977) with delay 17, and the same series `ahead` samples later, each [length].
 
-    A sample per unit of time, tanh(x - 1), from a constant start after a transient of 200 samples.
+    One sample per unit of time, tanh(x - 1); `start` is the constant initial history. The first 200 samples
+    are discarded.
     """
     step, every, delay = 0.1, 10, 170
     series = np.full((length + ahead + 200) * every + delay, start)

@@ -1,4 +1,4 @@
-"""An echo-state network whose recurrent matrix is multiplied somewhere else.
+"""An echo-state network; the product with its recurrent matrix is computed by the caller.
 
 State update after Jaeger (2001): x <- (1 - leak) x + leak f(W x + W_in u + b).
 """
@@ -17,20 +17,21 @@ ACTIVATIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "relu": lambda values: np.maximum(values, 0.0),
     "identity": lambda values: values,
 }
-"""Functions by name."""
+"""Activation functions by name."""
 
 LARGEST_SIZE = 1024
+"""Most neurons: 16 tiles of dense_256, 1 MB of the chip's 8."""
 
 
-_SQUARINGS = 16
+_SQUARINGS = 16  # of the matrix: k = 2^16 in Gelfand's formula, for which the error is below 1 in 10 000
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 def spectral_radius(matrix: NDArray[np.float64]) -> float:
     """Largest absolute value of an eigenvalue, to 1 in 10 000.
 
-    By Gelfand's formula, |A^k|^(1/k) for a large k, since matrix products are ten times faster than an
-    eigenvalue solver, which takes seconds for a size of 1024.
+    By Gelfand's formula, |A^k|^(1/k) for a large k: matrix products are ten times faster than an eigenvalue
+    solver, which takes seconds for a size of 1024.
     """
     power, logarithm, exponent = matrix, 0.0, 1
     for _ in range(_SQUARINGS):
@@ -44,14 +45,14 @@ def spectral_radius(matrix: NDArray[np.float64]) -> float:
 
 
 class EchoStateNetwork:
-    """A random recurrent network with a state, float64 [size]; whoever runs it multiplies W by the state.
+    """A random recurrent network with a state, float64 [size]; the caller multiplies W by the state.
 
-    The weights depend on the arguments alone. W is uniformly distributed (a normal distribution would waste
-    most of the quantised range on a few large weights) and has the spectral radius asked for; W_in is
-    uniform in +-input_scaling, b in +-bias.
+    The weights depend on the arguments alone. W is uniformly distributed, because a normal distribution would
+    use most of the quantised range for a few large weights, and is scaled to the given spectral radius. W_in
+    is uniform in +-input_scaling, b in +-bias.
 
-    inputs: values of a sample; 0: as many as the first one has. leak: 0 < leak <= 1. activation: "tanh",
-    "relu" or "identity". Raises InputError for values out of range.
+    inputs: number of values of a sample; 0: that of the first sample. leak: 0 < leak <= 1. activation:
+    "tanh", "relu" or "identity". Raises InputError for values out of range.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class EchoStateNetwork:
         if not 1 <= size <= LARGEST_SIZE:
             raise InputError(f"expected a size of 1 to {LARGEST_SIZE}; got {size}")
         if inputs < 0:
-            raise InputError(f"expected at least one input; got {inputs}")
+            raise InputError(f"expected 0 or more inputs; got {inputs}")
         if not (0 < leak <= 1 and spectral_radius > 0):
             raise InputError(
                 f"expected 0 < leak <= 1 and a spectral radius > 0; got {leak} and {spectral_radius}"
@@ -78,13 +79,13 @@ class EchoStateNetwork:
             raise InputError(f"expected an activation of {', '.join(ACTIVATIONS)}; got '{activation}'")
         if activation != "tanh" and spectral_radius >= 1:
             raise InputError(
-                f"expected a spectral radius below 1 with {activation}, which bounds nothing; "
+                f"expected a spectral radius below 1 with {activation}, which is unbounded; "
                 f"got {spectral_radius}"
             )
         self.size, self.inputs, self.leak = size, 0, leak
         self._radius = spectral_radius
         self._activation = ACTIVATIONS[activation]
-        # One generator each, so that W does not depend on the number of inputs.
+        # Separate generators, so that W does not depend on the number of inputs.
         recurrent, projection = np.random.SeedSequence(seed).spawn(2)
         self._pattern = np.random.default_rng(recurrent).uniform(-1.0, 1.0, (size, size))
         self._random = np.random.default_rng(projection)
@@ -97,11 +98,11 @@ class EchoStateNetwork:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew from the state 0."""
+        """Set the state to zero."""
         self.state = np.zeros(self.size)
 
     def inputs_are(self, inputs: int) -> None:
-        """Say how many values a sample has, unless that is known already."""
+        """Set the number of values of a sample, unless it is known already."""
         if not self.inputs:
             self.inputs = inputs
             limit = self._input_scaling
@@ -109,19 +110,22 @@ class EchoStateNetwork:
 
     @property
     def matrix(self) -> NDArray[np.float64]:
-        """W before it was rounded, up to a factor, [size, size]."""
+        """W before rounding and before scaling to the spectral radius, [size, size]."""
         return self._pattern
 
     def bind(self, effective: NDArray[np.float64]) -> float:
-        """Say what W has become in eight bits, [size, size]; the factor by which `advance` corrects it."""
+        """Set the effective matrix, W after rounding, [size, size].
+
+        Returns the factor by which `advance` multiplies products to give W the spectral radius.
+        """
         self._factor = self._radius / spectral_radius(effective)
         return self._factor
 
     def advance(self, recurrent: NDArray[np.floating], inputs: ArrayLike) -> NDArray[np.float64]:
-        """Take one step: recurrent is effective @ state, [size], inputs the sample u, [inputs].
+        """Take one step. recurrent: effective matrix @ state, [size]. inputs: the sample u, [inputs].
 
-        Raises InputError for other shapes, NaN, infinity, and what makes the state larger than float32 holds;
-        the state is then kept.
+        Raises InputError for other shapes, NaN, infinity, and a sample that makes the state larger than
+        float32 holds; the state then stays as it was.
         """
         sample = self.check(inputs)
         self.inputs_are(len(sample))
@@ -137,7 +141,7 @@ class EchoStateNetwork:
         return state
 
     def check(self, inputs: ArrayLike) -> NDArray[np.float64]:
-        """Give the sample as float64 [inputs]; InputError when it is none."""
+        """The sample as float64 [inputs]; InputError for another shape, NaN and infinity."""
         sample = np.asarray(inputs, np.float64)
         if sample.ndim != 1 or len(sample) != (self.inputs or len(sample)) or not len(sample):
             expected = self.inputs or "one or more"
@@ -147,5 +151,5 @@ class EchoStateNetwork:
         return sample
 
     def features(self, inputs: ArrayLike) -> NDArray[np.float64]:
-        """What a readout sees after a step: 1, the sample and the state, [1 + inputs + size]."""
+        """The input of a readout after a step: 1, the sample and the state, [1 + inputs + size]."""
         return np.concatenate(([1.0], np.asarray(inputs, np.float64), self.state))

@@ -1,4 +1,4 @@
-"""A linear readout trained by ridge regression, one sample after the other, with bounded memory."""
+"""A linear readout trained by ridge regression, sample by sample, in constant memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from edgetpu_driver.errors import InputError
 from edgetpu_matrix.errors import ArchiveError, NotTrainedError
 
 BATCH = 32
-"""Samples gathered before they are added to the sums: one matrix product instead of 32 outer ones."""
+"""Samples that are added to the sums at a time: one matrix product instead of 32 outer products."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What solving for a readout gave."""
+    """The result of training a readout."""
 
     samples: int
     residual_rms: NDArray[np.float64]
@@ -30,9 +30,9 @@ class Training:
 class RidgeReadout:
     """A linear map of features to outputs: least mean |target - output|^2 + regularization |weights|^2.
 
-    Only the sums of the normal equations are kept (features^2 + features x outputs, float64), so training
-    takes the same memory however long it goes on, and may go on after it was solved for. The first feature
-    is taken to be a constant: its weight, the offset, is not regularised.
+    Only the sums of the normal equations are kept (features^2 + features x outputs, float64), so memory does
+    not grow with the number of samples, and training can continue after `solve`. The first feature is assumed
+    to be constant: its weight, the offset, is not regularised.
     """
 
     ARRAYS = ("weights", "gram", "cross", "target_sum", "target_square", "samples", "residual")
@@ -42,11 +42,11 @@ class RidgeReadout:
         self.weights: NDArray[np.float64] | None = None
         """[outputs, features]; None until the first `solve`."""
         self.residual_rms = np.full(outputs, np.nan)
-        """Of the last `solve`."""
+        """[outputs]: root mean square of the residual of the last `solve`; NaN before."""
         self.clear()
 
     def clear(self) -> None:
-        """Forget all samples; the weights stay."""
+        """Discard all samples; the weights stay."""
         self._gram = np.zeros((self.features, self.features))
         self._cross = np.zeros((self.features, self.outputs))
         self._target_sum = np.zeros(self.outputs)
@@ -56,21 +56,21 @@ class RidgeReadout:
 
     @property
     def samples(self) -> int:
-        """Samples seen since the last `clear`."""
+        """Number of samples since the last `clear`."""
         return self._samples + len(self._waiting)
 
     def add(self, features: ArrayLike, target: ArrayLike) -> None:
-        """Take one sample, float [features] and [outputs]; InputError for other shapes, NaN and infinity."""
+        """Add one sample, float [features] and [outputs]; InputError for other shapes, NaN and infinity."""
         sample = _vector(features, self.features, "features").copy(), _vector(target, self.outputs, "targets")
         self._waiting.append(sample)
         if len(self._waiting) == BATCH:
             self._flush()
 
     def solve(self, regularization: float = 1e-6) -> Training:
-        """Compute the weights for the samples so far.
+        """Compute the weights from the samples so far.
 
-        regularization: in the unit of the mean square of a feature. Raises NotTrainedError without samples,
-        or when the equations have no unique solution, InputError for a regularization that is not >= 0.
+        regularization: in the unit of the mean square of a feature. Raises NotTrainedError without samples
+        and if the equations have no unique solution, InputError unless regularization >= 0.
         """
         if not (np.isfinite(regularization) and regularization >= 0):
             raise InputError(f"expected a regularization of 0 or more; got {regularization}")
@@ -82,7 +82,7 @@ class RidgeReadout:
         penalty[0] = 0.0
         gram, cross = self._gram / n + np.diag(penalty), self._cross / n
         try:
-            # Cholesky fails exactly where the solution would be noise.
+            # Raises where the matrix is not positive definite: the solution would be noise.
             np.linalg.cholesky(gram)
             solution = np.linalg.solve(gram, cross)
         except np.linalg.LinAlgError:
@@ -98,15 +98,15 @@ class RidgeReadout:
         return Training(n, self.residual_rms, deviation)
 
     def predict(self, features: ArrayLike) -> NDArray[np.float64]:
-        """Give the outputs, float64 [outputs], for float [features]; NotTrainedError before `solve`."""
+        """The outputs, float64 [outputs], for float [features]; NotTrainedError before `solve`."""
         if self.weights is None:
-            raise NotTrainedError("expected a trained readout; it has not been solved for yet")
+            raise NotTrainedError("expected a trained readout; this one has not been trained yet")
         return self.weights @ _vector(features, self.features, "features")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything that was learned, to be saved: weights and sums. NotTrainedError before `solve`."""
+        """Weights and sums, to be saved. NotTrainedError before `solve`."""
         if self.weights is None:
-            raise NotTrainedError("expected a trained readout; it has not been solved for yet")
+            raise NotTrainedError("expected a trained readout; this one has not been trained yet")
         self._flush()
         values = (
             self.weights,
@@ -121,7 +121,7 @@ class RidgeReadout:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> RidgeReadout:
-        """Make the readout that `to_arrays` described; ArchiveError for arrays that are not one."""
+        """The readout that `to_arrays` described; ArchiveError for other arrays."""
         weights = arrays["weights"]
         if weights.ndim != 2 or 0 in weights.shape:
             raise ArchiveError(f"expected weights [outputs, features]; got {list(weights.shape)}")

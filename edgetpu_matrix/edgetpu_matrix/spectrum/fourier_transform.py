@@ -29,31 +29,31 @@ WINDOWS: dict[str, Callable[[int], NDArray[np.float64]]] = {
         + 0.08 * np.cos(4 * np.pi * np.arange(length) / length)
     ),
 }
-"""Windows by name, periodic: the length of their period is that of the block."""
+"""Windows by name; periodic, with the length of the block as period."""
 
 LARGEST_LENGTH = 1024
 
 
 @dataclass(frozen=True)
 class AmplitudeSpectrum:
-    """How much of each frequency is in a block."""
+    """The amplitude spectrum of a block."""
 
     amplitudes: NDArray[np.float64]
-    """[length / 2 + 1] in the unit of the signal, from 0 Hz to half the sample rate: a sine of amplitude A at
-    the frequency of a bin gives A there."""
+    """[length / 2 + 1] in the unit of the signal, from 0 Hz to half the sample rate. A sine of amplitude A at
+    the frequency of a bin has the amplitude A there."""
     frequency_step: float
-    """Hz between two of them."""
+    """Hz between neighbouring amplitudes."""
     sigma: float
-    """One standard deviation of an amplitude, over all bins, from rounding to eight bits: a line that repeats
-    within the block has most of it at few of them."""
+    """One standard deviation of an amplitude, over all bins, from rounding to eight bits. Of a signal that is
+    periodic within the block most of the error is in few bins."""
     peak_frequency: float
-    """Hz of the strongest line above 0 Hz, between the bins by parabolic interpolation."""
+    """Hz of the strongest line above 0 Hz, interpolated between bins by a parabola."""
     peak_amplitude: float
-    """Amplitude of its bin."""
+    """Amplitude of the bin of that line."""
 
 
 class SpectrumTransform:
-    """Blocks of `length` samples to amplitudes; the rows of the matrix are cosines, then sines.
+    """Transforms blocks of `length` samples; the rows of the matrix are cosines, then sines.
 
     window: of WINDOWS. Raises InputError for a length that is odd, too small or too large, or another window.
     """
@@ -75,23 +75,23 @@ class SpectrumTransform:
     def matrix(self) -> NDArray[np.float64]:
         """The transform, [length - 1, length]: real parts of all bins above 0 Hz, then imaginary parts.
 
-        The last bin has no imaginary part, and what is at 0 Hz is known without a transform.
+        The last bin has no imaginary part, and the amplitude at 0 Hz is the mean of the block.
         """
         angles = 2 * np.pi / self.length * np.outer(np.arange(1, self.bins), np.arange(self.length))
         return np.concatenate((np.cos(angles), -np.sin(angles[:-1])))
 
     def preprocess(self, samples: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Take the mean out of a block, [length], and window it: what the matrix is to multiply."""
+        """Subtract the mean of a block, [length], and apply the window; the result is to be multiplied."""
         windowed: NDArray[np.float64] = (samples - samples.mean()) * self._window
         return windowed
 
     def postprocess(
         self, samples: NDArray[np.float64], sample_rate: float, product: RealProduct
     ) -> AmplitudeSpectrum:
-        """Make the spectrum of a block of what the matrix made of `preprocess(samples)`.
+        """Compute the spectrum of a block from the product of the matrix and `preprocess(samples)`.
 
-        What rounding took from the inputs is put back around the strongest line: that of a periodic signal is
-        periodic, and changes the line itself.
+        At the bins around the strongest line, the transform of what rounding took from the inputs is added:
+        with a periodic signal the rounding error is periodic too, and changes the line itself.
         """
         real = product.outputs
         spectrum = np.zeros(self.bins, np.complex128)
@@ -111,7 +111,7 @@ class SpectrumTransform:
         )
 
     def _offset(self, amplitudes: NDArray[np.float64], peak: int) -> float:
-        """Where the line is between the bins, from the peak's neighbours, bins."""
+        """Offset of the line from the peak's bin, in bins, from the neighbouring amplitudes."""
         if not 1 < peak < self.bins - 1:
             return 0.0
         around = amplitudes[peak - 1 : peak + 2]
