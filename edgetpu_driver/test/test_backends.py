@@ -169,6 +169,19 @@ def test_two_names_of_one_file_are_in_the_memory_side_by_side(stick_host: ModelH
     assert stick_host.status().readings.uploads == 2
 
 
+def test_the_copy_of_an_unloaded_model_is_used_again(stick_host: ModelHost) -> None:
+    stick_host.load("sums", "again")
+    stick_host.invoke("sums", NUMBERS)
+    stick_host.invoke("again", NUMBERS)
+    stick_host.unload("again")
+    stick_host.load("sums", "third")
+    for name in ("third", "sums", "third", "sums"):
+        stick_host.invoke(name, NUMBERS)
+    stick_host.refresh()
+    readings = stick_host.status().readings
+    assert (readings.uploads, readings.sram_used) == (3, 2 * stick_host.model("sums").parsed.parameter_bytes)
+
+
 def test_a_fault_that_needs_a_reset_is_left_to_connect(stick: VirtualEdgeTpu, stick_host: ModelHost) -> None:
     stick_host.invoke("sums", NUMBERS)
     stick.fail(Fault.STALL, Transfer.OUTPUT)

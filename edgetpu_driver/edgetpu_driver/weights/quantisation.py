@@ -114,7 +114,10 @@ class WeightQuantiser:
 
 
 def clipping_error(scales: NDArray[np.float32], clipped: int, size: int, worst: float) -> ClippingError:
-    """The error for `clipped` of `size` weights that rows of these scales do not hold, by up to `worst`."""
+    """The error for `clipped` of `size` weights that exceed the range of rows with these scales.
+
+    worst: by how much they exceed it at most.
+    """
     finest, coarsest = INT8_MAX * float(scales.min()), INT8_MAX * float(scales.max())
     limits = f"{finest:g}" if finest == coarsest else f"{finest:g} to {coarsest:g}, by row,"
     return ClippingError(
