@@ -29,7 +29,7 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import take_waiting
 from edgetpu_driver.nodes.driver_node import DriverNode
-from edgetpu_driver.weights.replacement import WeightResult
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 from edgetpu_msgs.srv import UnloadModel
 
 REQUEST_TIMEOUT = 5.0
@@ -87,7 +87,7 @@ def make_driver(graph: Any, model_dir: Path) -> DriverNode:
 def give(client: ModelClient, graph: Any, weights: Any) -> WeightResult | EdgeTpuError:
     """Set weights and spin until that is answered."""
     results: list[WeightResult | EdgeTpuError] = []
-    assert client.set_weights(weights, results.append)
+    assert client.set_weights(WeightRequest(weights), results.append)
     graph.spin_until(lambda: bool(results))
     assert not client.busy
     return results[0]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
@@ -139,13 +138,7 @@ class ModelClient:
         return True
 
     def set_weights(
-        self,
-        weights: NDArray[np.floating[Any]],
-        done: Callable[[WeightResult | EdgeTpuError], None],
-        *,
-        tensor: str = "",
-        accept_clipping: bool = False,
-        rescale_rows: bool = False,
+        self, request: WeightRequest, done: Callable[[WeightResult | EdgeTpuError], None]
     ) -> bool:
         """Replace the values of one weight tensor; `done` gets what that did or the error, exactly once.
 
@@ -161,7 +154,6 @@ class ModelClient:
             done(result)
 
         self._begin(done)
-        request = WeightRequest(np.asarray(weights), tensor, accept_clipping, rescale_rows)
         self._transport.set_weights(self._loaded.name, request, finish)
         return True
 

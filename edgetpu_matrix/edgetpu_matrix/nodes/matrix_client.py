@@ -22,7 +22,7 @@ from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan
 from edgetpu_driver.matrix.products import TileRequest
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_driver.node_kit.model_client import ModelClient
-from edgetpu_driver.weights.replacement import WeightResult
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 from edgetpu_matrix.nodes.product_in_progress import ProductInProgress, ProductResult
 
@@ -257,7 +257,7 @@ class MatrixClient:
         """Set zeros on the first copy, only to learn from the answer what its weights are worth."""
         client = self._copies[0].client
         weights = np.zeros((prod(client.outputs[0].shape), 1), np.float32)
-        client.set_weights(weights, self._on_probed)
+        client.set_weights(WeightRequest(weights), self._on_probed)
         return False
 
     def _on_probed(self, result: WeightResult | EdgeTpuError) -> None:
@@ -297,8 +297,8 @@ class MatrixClient:
             if copy.holds(tile) or copy.client.busy:
                 continue
             answered = functools.partial(self._on_weights, copy, tile)
-            rescale_rows = self._options.rescale_rows
-            if copy.client.set_weights(tile.model_weights, answered, rescale_rows=rescale_rows):
+            request = WeightRequest(tile.model_weights, rescale_rows=self._options.rescale_rows)
+            if copy.client.set_weights(request, answered):
                 return copy.holds(tile) or copy.client.busy
         return False
 

@@ -14,7 +14,7 @@ from rclpy.task import Future
 
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.weights.replacement import WeightResult
+from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 from edgetpu_perception.algorithm import Frame
 from edgetpu_perception.images.conversion_cache import CameraImage
 from edgetpu_perception.nodes.perception_node import PerceptionNode
@@ -127,7 +127,7 @@ class WeightUpdatingNode(PerceptionNode):
         if weights is None or self._bound is None or self._client is None:
             self._step()
         else:
-            self._client.set_weights(weights, self._on_own_weights)
+            self._client.set_weights(WeightRequest(weights), self._on_own_weights)
 
     def _on_own_weights(self, result: WeightResult | EdgeTpuError) -> None:
         if isinstance(result, EdgeTpuError):
@@ -155,7 +155,7 @@ class WeightUpdatingNode(PerceptionNode):
             self._gate.resume()
 
         self._weights = WeightState.CHANGING
-        if not client.set_weights(change.weights, done):
+        if not client.set_weights(WeightRequest(change.weights), done):
             self._weights = before
             self._answer_change(UnavailableError(client.problem))
 
