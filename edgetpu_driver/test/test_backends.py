@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -221,3 +222,12 @@ def test_a_warm_chip_is_told_once_per_warning(stick: VirtualEdgeTpu, stick_host:
     cool = stick_host.status().readings
     assert (warm.thermal_warnings, warm.warm) == (1, True)
     assert (cool.thermal_warnings, cool.warm) == (1, False)
+
+
+@pytest.mark.parametrize("name", ["cpu", "virtual"])
+def test_without_litert_the_status_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
+    host = ModelHost(make_backend(name), [])
+    host.connect()
+    assert host.state is State.FAILED
+    assert "pip install ai-edge-litert" in host.status_message

@@ -44,7 +44,9 @@ class CpuBackend:
 
     def open(self, on_phase: OnPhase | None = None) -> None:  # noqa: ARG002
         """Load LiteRT now, not with the first model; DependencyMissingError without it."""
-        from edgetpu_driver.engines import cpu  # noqa: F401
+        from edgetpu_driver.engines.litert import interpreter_class
+
+        interpreter_class()
 
     def close(self) -> None:
         """Nothing to release."""

@@ -36,6 +36,13 @@ class VirtualStickBackend(StickBackend):
         self._register = register
         self._pack = pack
 
+    def open(self, on_phase: OnPhase | None = None) -> None:
+        """Open the stick; DependencyMissingError without LiteRT, which computes its results."""
+        from edgetpu_driver.engines.litert import interpreter_class
+
+        interpreter_class()
+        super().open(on_phase)
+
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         """Read a compiled model, which computes what the graph beside it does, or pack a plain graph."""
         if not is_compiled(path):
