@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.executable import Description, FieldOffset, InstructionBitstream, Position
-from edgetpu_driver.darwinn.instructions.address_fields import read_field, with_addresses, write_field
+from edgetpu_driver.darwinn.executable import Description
+from edgetpu_driver.darwinn.instructions.address_fields import read_field, write_field
 from edgetpu_driver.darwinn.instructions.instruction_word import disassemble
 from edgetpu_driver.errors import InputError, ModelFormatError
 from testdata import ModelFolder
@@ -39,27 +39,6 @@ def test_values_of_more_than_32_bits_are_refused(value: int) -> None:
         write_field(bytearray(16), 0, value)
 
 
-def test_addresses_go_to_their_fields_by_halves() -> None:
-    fields = tuple(
-        FieldOffset(Description.INPUT, name, position, bit)
-        for name, position, bit in (
-            ("a", Position.LOWER_32BIT, 70),
-            ("a", Position.UPPER_32BIT, 128 + 70),
-            ("b", Position.LOWER_32BIT, 256),
-        )
-    )
-    addresses = {"a": 0x0000_0012_3456_7890, "b": 0x0000_0001_0000_0007}
-    data = with_addresses(InstructionBitstream(bytes(48), fields), lambda field: addresses[field.name])
-    assert [read_field(data, field.bit) for field in fields] == [0x3456_7890, 0x12, 7]
-    assert [each.imm_scalar for each in disassemble(data)[:2]] == [0x3456_7890, 0x12]
-
-
-def test_addresses_of_more_than_64_bits_are_refused() -> None:
-    field = FieldOffset(Description.INPUT, "a", Position.UPPER_32BIT, 0)
-    with pytest.raises(InputError, match="does not fit"):
-        with_addresses(InstructionBitstream(bytes(16), (field,)), lambda _: 1 << 64)
-
-
 def test_golden_address_fields_are_immediates_of_moves_and_zero(golden: ModelFolder) -> None:
     for path in golden.models("_edgetpu.tflite"):
         for bitstream in CompiledModel.load(path).execution.bitstreams:
@@ -87,5 +66,9 @@ def test_dense_256_has_its_address_fields_at_the_published_bytes(golden: ModelFo
 def test_writing_zero_addresses_leaves_a_golden_bitstream_unchanged(golden: ModelFolder) -> None:
     model = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
     bitstream = model.execution.bitstreams[0]
-    assert with_addresses(bitstream, lambda _: 0) == bitstream.data
-    assert with_addresses(bitstream, lambda _: 1) != bitstream.data
+    data = bytearray(bitstream.data)
+    for field in bitstream.field_offsets:
+        write_field(data, field.bit, 0)
+    assert data == bitstream.data
+    write_field(data, bitstream.field_offsets[0].bit, 1)
+    assert data != bitstream.data

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
-from edgetpu_driver.darwinn.instructions.address_fields import with_addresses
+from edgetpu_driver.darwinn.instructions.address_fields import write_field
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.constant_patch import replace_tensor
@@ -141,10 +141,12 @@ def test_a_program_is_known_whatever_addresses_the_host_put_into_it(dense: Real)
     assert model.caching is not None
 
     def linked(executable: Any) -> Any:
-        bitstreams = [
-            replace(each, data=with_addresses(each, lambda _: 0x1234_5678_9ABC_D000))
-            for each in executable.bitstreams
-        ]
+        bitstreams = []
+        for each in executable.bitstreams:
+            data = bytearray(each.data)
+            for field in each.field_offsets:
+                write_field(data, field.bit, 0x1234_5678)
+            bitstreams.append(replace(each, data=bytes(data)))
         return replace(executable, bitstreams=tuple(bitstreams))
 
     other = replace(model, execution=linked(model.execution), caching=linked(model.caching))

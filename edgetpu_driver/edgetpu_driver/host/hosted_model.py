@@ -78,7 +78,7 @@ class HostedModel:
 
     def detach(self) -> None:
         """Drop the engines, whose device is gone."""
-        self.engine, self._engines = None, []
+        self.engine, self._engines, self._matrix = None, [], None
 
     def close(self) -> None:
         """Release the engines after the work under way on them."""

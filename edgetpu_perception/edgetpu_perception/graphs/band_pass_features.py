@@ -116,11 +116,6 @@ class FeatureMap:
         """Dx and Dy, grey levels per px: [2, rows, columns]."""
         return self.channels[1:3]
 
-    @property
-    def hessian(self) -> NDArray[np.float32]:
-        """Dxx, Dxy and Dyy, grey levels per px^2: [3, rows, columns]; of a graph of order 2."""
-        return self.channels[3:6]
-
 
 @dataclass(frozen=True)
 class FeatureReader:

@@ -6,9 +6,6 @@ stay zero make addresses offsets within the transferred data.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from edgetpu_driver.darwinn.executable import FieldOffset, InstructionBitstream, Position
 from edgetpu_driver.errors import InputError, ModelFormatError
 
 _VALUE_BITS = 32
@@ -28,20 +25,6 @@ def write_field(data: bytearray, bit: int, value: int) -> None:
     start, end, shift = _span(data, bit)
     rest = int.from_bytes(data[start:end], "little") & ~(_VALUE_MASK << shift)
     data[start:end] = (rest | value << shift).to_bytes(end - start, "little")
-
-
-def with_addresses(bitstream: InstructionBitstream, address_of: Callable[[FieldOffset], int]) -> bytes:
-    """The bitstream with 64-bit addresses filled in.
-
-    address_of: gives the address that a field refers to by its description, name and batch item; the field's
-    position says which half of it goes there. ModelFormatError if a field lies outside the bitstream.
-    """
-    data = bytearray(bitstream.data)
-    for field in bitstream.field_offsets:
-        address = address_of(field)
-        half = address >> _VALUE_BITS if field.position is Position.UPPER_32BIT else address & _VALUE_MASK
-        write_field(data, field.bit, half)
-    return bytes(data)
 
 
 def _span(data: bytes | bytearray, bit: int) -> tuple[int, int, int]:

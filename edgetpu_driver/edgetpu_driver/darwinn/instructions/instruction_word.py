@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,18 +101,6 @@ def field_arrays(data: bytes) -> dict[str, NDArray[np.uint32]]:
     return {field.name: _extract(halves[:, 0], halves[:, 1], field) for field in FIELDS}
 
 
-def from_field_arrays(fields: Mapping[str, NDArray[Any]]) -> bytes:
-    """The inverse of `field_arrays`; InputError if a value does not fit its field."""
-    halves = np.zeros((fields[FIELDS[0].name].size, 2), "<u8")
-    for field in FIELDS:
-        values = np.asarray(fields[field.name]).astype(np.uint64)
-        largest = int(values.max(initial=0))
-        if largest >= 1 << field.width:
-            raise _too_large(field, largest)
-        _insert(halves, field, values)
-    return halves.tobytes()
-
-
 def disassemble(data: bytes) -> list[Instruction]:
     """The words of a bitstream; ModelFormatError unless data is a whole number of them."""
     columns = field_arrays(data)
@@ -136,15 +123,6 @@ def _extract(low: NDArray[np.uint64], high: NDArray[np.uint64], field: Field) ->
     else:
         bits = low >> np.uint64(position) | high << np.uint64(64 - position)
     return (bits & mask).astype(np.uint32)
-
-
-def _insert(halves: NDArray[np.uint64], field: Field, values: NDArray[np.uint64]) -> None:
-    if field.position >= 64:
-        halves[:, 1] |= values << np.uint64(field.position - 64)
-        return
-    halves[:, 0] |= values << np.uint64(field.position)
-    if field.position + field.width > 64:
-        halves[:, 1] |= values >> np.uint64(64 - field.position)
 
 
 def _too_large(field: Field, value: int) -> InputError:
