@@ -95,6 +95,14 @@ def test_it_is_as_exact_as_eight_bits_allow(size: int, seed: int, rescale_rows: 
     assert relative_error(product.multiply(vectors).outputs, vectors @ matrix.T) <= 1.2 * ideal
 
 
+@pytest.mark.parametrize("size", [256, 512])
+def test_rows_that_use_all_of_their_range_are_as_exact_as_others(size: int) -> None:
+    matrix = np.random.default_rng(0).uniform(-1, 1, (size, size))
+    vectors, product = gaussian(20, size, seed=1), MatMul(size=size)
+    product.set_weights(matrix)
+    assert relative_error(product.multiply(vectors).outputs, vectors @ matrix.T) < 0.0165
+
+
 def test_rows_are_as_exact_as_each_other_whatever_their_size(product: MatMul) -> None:
     sizes = np.logspace(-6, 0, SIZE)
     matrix, vectors = gaussian(SIZE, SIZE) * sizes[:, np.newaxis], gaussian(20, SIZE, seed=1)

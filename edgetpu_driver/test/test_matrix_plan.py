@@ -195,8 +195,8 @@ class TestRows:
         (tile,) = make_plan(matrix, self.ROOMY, PlanOptions(gains=RowGains.ONE)).tiles
         assert tile.gains.tolist() == [1.0, 1.0]
 
-    def test_gains_that_only_go_up_leave_weights_beyond_the_range_there(self) -> None:
-        (tile,) = make_plan([[3.0], [0.01]], self.ROOMY, PlanOptions(gains=RowGains.UP)).tiles
+    def test_a_row_beyond_the_range_stays_there_if_only_rows_in_range_get_gains(self) -> None:
+        (tile,) = make_plan([[3.0], [0.01]], self.ROOMY, PlanOptions(gains=RowGains.IN_RANGE)).tiles
         assert tile.gains[0] == 1.0
         assert tile.gains[1] == pytest.approx(127 * ROW_SCALES[1] / 0.01)
 

@@ -101,17 +101,17 @@ class MatMul:
     ) -> WeightResult:
         """Multiply by this matrix from now on: [M, K], finite.
 
-        accept_clipping: clip values beyond the model's range, not refuse them. Weights within it are
-        multiplied row by row to use more of it, and outputs divided again. rescale_rows: rewrite the model's
-        multipliers, so that every row uses all of int8 and all of the outputs' range, whatever its values.
-        Raises InputError, ClippingError, ModelUnsupportedError as SwappableEngine.set_weights, and
-        DeviceError; the old matrix then stays in force.
+        accept_clipping: clip values beyond the model's range instead of refusing them. A row within it is
+        multiplied by the gain of least rounding error, and its outputs are divided by it. rescale_rows:
+        rewrite the model's multipliers, so that every row uses all of int8 and all of the outputs' range,
+        whatever its values. Raises InputError, ClippingError, ModelUnsupportedError as
+        SwappableEngine.set_weights, and DeviceError; the previous matrix then stays in effect.
         """
         values = _real(matrix, "a matrix")
         if values.ndim != 2 or 0 in values.shape:
             raise InputError(f"expected a matrix [M, K]; got shape {list(np.shape(matrix))}")
         self._check_fits((values.shape[0], values.shape[1]))
-        options = PlanOptions(rescale_rows, RowGains.UP, accept_clipping=accept_clipping)
+        options = PlanOptions(rescale_rows, RowGains.IN_RANGE, accept_clipping=accept_clipping)
         with self._lock:
             if not (accept_clipping or rescale_rows) and np.any(np.array(values.shape) > self.tile_shape):
                 _refuse_clipping(self._dense, values)

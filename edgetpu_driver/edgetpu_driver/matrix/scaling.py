@@ -44,8 +44,8 @@ class RowGains(Enum):
 
     ONE = "one"
     """None: weights are set as they are."""
-    UP = "up"
-    """1 or more: small rows use more of the range; weights beyond the model's range stay beyond it."""
+    IN_RANGE = "in range"
+    """The best ones, but 1 for a row with weights beyond the model's range, which stay beyond it."""
     ANY = "any"
     """Any: a row of whatever size fits into the model's range."""
 
@@ -88,11 +88,14 @@ def compiled_gains(
     columns, usable = part.shape[1], lengths > _SMALLEST_ROW
     steps = dense.tensor.scales[: len(part)].astype(np.float64)
     largest = np.maximum(part.max(axis=1), -part.min(axis=1))
-    np.divide(INT8_MAX * steps, largest, out=gains, where=usable)
+    limits = INT8_MAX * steps
+    np.divide(limits, largest, out=gains, where=usable)
     longest = _best_longest(dense, gains * lengths, steps, columns, headroom)
     fitting = np.divide(longest, lengths, out=gains.copy(), where=usable)
     np.minimum(gains, fitting, out=gains)
-    return np.maximum(gains, 1.0, out=gains) if allowed is RowGains.UP else gains
+    if allowed is RowGains.IN_RANGE:
+        gains[largest > limits] = 1.0
+    return gains
 
 
 def _fitting_length(dense: DenseModel, columns: int, headroom: float) -> float:
