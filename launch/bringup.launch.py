@@ -39,6 +39,18 @@ ARGUMENTS = (
     ("embedding_topic", "embedding", "what place_recognition compares", None),
     ("namespace", "", "namespace of all nodes", None),
     ("nodes", "spot_tracker", "nodes to start beside the driver, separated by commas; none: it alone", None),
+    (
+        "image_transport",
+        "",
+        "raw or compressed (image_topic/compressed); empty: what the parameter file says",
+        ("", "raw", "compressed"),
+    ),
+    (
+        "qos_reliability",
+        "",
+        "best_effort or reliable, of the subscriptions; empty: what the parameter file says",
+        ("", "best_effort", "reliable"),
+    ),
     ("single_process", "false", "true: all nodes in one process", TRUTHS),
     ("use_sim_time", "", "true or false; empty: what the parameter file says", ("", *TRUTHS)),
     ("params_file", str(SHARE / "config" / "edgetpu.yaml"), "parameters of all nodes", None),
@@ -70,7 +82,11 @@ def _start(context: LaunchContext) -> list[Node]:
     names, params_file, image_topic = _nodes(value("nodes")), value("params_file"), value("image_topic")
     if not Path(params_file).is_file():
         raise RuntimeError(f"params_file: expected a file; there is no '{params_file}'")
-    overrides = {"use_sim_time": value("use_sim_time").lower() == "true"} if value("use_sim_time") else {}
+    overrides: dict[str, bool | str] = {
+        name: value(name) for name in ("image_transport", "qos_reliability") if value(name)
+    }
+    if value("use_sim_time"):
+        overrides["use_sim_time"] = value("use_sim_time").lower() == "true"
     driver_overrides = {"backend": value("backend")} if value("backend") else {}
     camera_info_topic = value("camera_info_topic") or _camera_info_beside(image_topic)
     common = {

@@ -177,7 +177,7 @@ def test_nodes_on_one_topic_have_one_subscription_and_one_image() -> None:
     for node in nodes:
         listen(cameras, node, seen)
     assert [len(node.subscriptions) for node in nodes] == [1, 0]
-    nodes[0].subscriptions[0].callback(serialize_message(message()))
+    nodes[0].subscriptions[0].callback(serialize_message(message()), {})
     assert len(seen) == 2
     assert seen[0] is seen[1]
 
@@ -201,7 +201,7 @@ def test_the_subscription_moves_when_its_holder_leaves() -> None:
         listen(cameras, node, seen)
     cameras.leave(nodes[0])
     assert [len(node.subscriptions) for node in nodes] == [0, 1]
-    nodes[1].subscriptions[0].callback(serialize_message(message()))
+    nodes[1].subscriptions[0].callback(serialize_message(message()), {})
     assert len(seen) == 1
     cameras.leave(nodes[1])
     assert nodes[1].subscriptions == []
@@ -210,7 +210,7 @@ def test_the_subscription_moves_when_its_holder_leaves() -> None:
 def test_bytes_that_are_no_image_are_skipped() -> None:
     cameras, node, seen = Cameras(), Node(), []
     listen(cameras, node, seen)
-    node.subscriptions[0].callback(serialize_message(message())[:20])
+    node.subscriptions[0].callback(serialize_message(message())[:20], {})
     assert seen == []
 
 

@@ -110,7 +110,7 @@ def test_a_parameter_is_shared_where_all_nodes_that_have_it_agree() -> None:
         }
     )
     assert text.partition("\n\n")[2].splitlines() == [
-        "/**:",
+        "/**/*:",
         "  ros__parameters:",
         "    # Name of the driver. Read-only.",
         "    driver: edgetpu",

@@ -57,7 +57,7 @@ def services_of(section: str) -> str:
 def parameters_of_config(node: str) -> dict[str, Any]:
     """What the file states for the parameters that the node has."""
     config = yaml.safe_load((ROOT / "config" / "edgetpu.yaml").read_text())
-    stated = config["/**"]["ros__parameters"] | config[f"/**/{node}"]["ros__parameters"]
+    stated = config["/**/*"]["ros__parameters"] | config[f"/**/{node}"]["ros__parameters"]
     declared = {setting.name for setting in all_nodes()[node].load().settings}
     return {name: value for name, value in stated.items() if name in declared}
 

@@ -277,6 +277,7 @@ def test_diagnostics_say_what_came_of_the_images(tracker: Tracker) -> None:
         "dropped": 0,
         "malformed": 0,
         "failed": 0,
+        "lost": 0,
     }
 
 

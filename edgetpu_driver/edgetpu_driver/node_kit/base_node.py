@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -18,6 +18,7 @@ from rclpy.timer import Timer
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.parameter_overrides import unknown_overrides
 from edgetpu_driver.node_kit.parameters import Setting, declare
 from edgetpu_driver.node_kit.result_topics import ResultTopic
 
@@ -67,6 +68,9 @@ class BaseNode(Node):
     results: ClassVar[ResultTopic | None] = None
     """What the node publishes for each message it receives, for tools that record it."""
 
+    ignores_common_parameters: ClassVar[bool] = False
+    """Whether parameters set for all nodes are seldom meant for this one."""
+
     subject: ClassVar[str] = "messages"
     """What the node counts, in its diagnostics."""
 
@@ -77,9 +81,15 @@ class BaseNode(Node):
         self._complaints: set[Hashable] = set()
         try:
             self.values = declare(self, self.settings, self.on_parameter, self.refuse_parameter)
+            self._report_unknown_parameters(options.get("cli_args") or ())
         except BaseException:
             super().destroy_node()  # not the subclass's own method, whose fields are not set yet
             raise
+
+    def _report_unknown_parameters(self, cli_args: Sequence[str]) -> None:
+        own_only = self.ignores_common_parameters
+        for line in unknown_overrides(self, list(self.values), cli_args, own_only=own_only):
+            self.get_logger().warning(line)
 
     @property
     def full_name(self) -> str:

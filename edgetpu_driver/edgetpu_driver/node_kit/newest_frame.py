@@ -1,4 +1,4 @@
-"""What a node does when frames come faster than it works: the newest one wins, the others are counted."""
+"""Flow control for nodes slower than their camera: they process the newest frame and count the others."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rclpy.subscription import Subscription
 T = TypeVar("T")
 
 PATIENCE = 4
-"""Rounds in a row in which frames may have queued before a node counts as too slow for its camera."""
+"""Consecutive rounds in which frames may have queued before a node counts as too slow for its camera."""
 
 
 class NewestFrame(Generic[T]):
-    """A place for one waiting frame in front of work that handles one at a time.
+    """A queue of one frame in front of work that handles one frame at a time.
 
-    `start` begins the work on a frame and says whether it could. When the work is done `finished` must be
-    called, by the callback of an asynchronous request or before `start` returns. A frame that could not be
-    started waits for a newer one, or for `resume`; one whose start raised is gone. All calls come from one
-    thread.
+    `start` begins to process a frame and returns whether it could. When the processing is done `finished`
+    must be called, by the callback of an asynchronous request or before `start` returns. A frame that could
+    not be started waits until `resume` is called or a newer frame replaces it; one whose start raised is
+    discarded. All calls come from one thread.
     """
 
     def __init__(self, start: Callable[[T], bool]) -> None:
@@ -27,24 +27,24 @@ class NewestFrame(Generic[T]):
         self._waiting: T | None = None
         self._busy = False
         self.dropped = 0
-        """Frames that were replaced by a newer one before the work on them began."""
+        """Number of frames that were replaced by a newer one before they were started."""
 
     def offer(self, frame: T, replaced: int = 0) -> None:
-        """Work on this frame now, or as soon as the present one is done unless a newer one comes.
+        """Process this frame now, or when the present one is done unless a newer one arrives.
 
-        `replaced`: older frames that a `Backlog` skipped in favour of this one.
+        `replaced`: number of older frames that a `Backlog` skipped in favour of this one.
         """
         self.dropped += replaced + (self._waiting is not None)
         self._waiting = frame
         self.resume()
 
     def finished(self) -> None:
-        """Say that the work on the present frame is done."""
+        """End the processing of the present frame and start the waiting one."""
         self._busy = False
         self.resume()
 
     def put_back(self, frame: T) -> None:
-        """Say that the work on this frame came to nothing; it waits again unless a newer one does already."""
+        """End the processing of this frame without a result; it waits again unless a newer one does."""
         self._busy = False
         if self._waiting is None:
             self._waiting = frame
@@ -52,7 +52,7 @@ class NewestFrame(Generic[T]):
             self.dropped += 1
 
     def resume(self) -> None:
-        """Try the waiting frame, for example because the model has become ready."""
+        """Try to start the waiting frame, for example because the model has become ready."""
         if self._busy or self._waiting is None:
             return
         frame, self._waiting = self._waiting, None
@@ -69,10 +69,10 @@ class NewestFrame(Generic[T]):
 
 
 class Backlog(Generic[T]):
-    """Tells a hiccup, after which all frames that wait are worked off, from a node slower than its camera.
+    """Selects frames from a queue: all of them after a short delay, the newest if the node is too slow.
 
-    A node that keeps up has worked off what a hiccup left after a few rounds, for which it is a little late.
-    One that finds frames waiting round after round would stay late for ever: it takes the newest only.
+    A node that keeps up with its camera processes the frames that queued during a delay within a few rounds.
+    One that finds frames queued in every round would remain late for ever, so it processes the newest only.
     """
 
     def __init__(self, patience: int = PATIENCE) -> None:
@@ -80,18 +80,21 @@ class Backlog(Generic[T]):
         self._rounds = 0
 
     def select(self, waiting: list[T]) -> tuple[list[T], int]:
-        """Which of the frames that wait, oldest first, to work on, and how many others are skipped."""
+        """Return the frames to process of those that wait, oldest first, and the number of the others."""
         self._rounds = self._rounds + 1 if len(waiting) > 1 else 0
         if self._rounds <= self._patience:
             return waiting, 0
         return waiting[-1:], len(waiting) - 1
 
 
-def take_waiting(subscription: Subscription, message: Any) -> list[Any]:
-    """Give the message that the subscription's callback got and all others that wait, oldest first.
+def take_waiting(
+    subscription: Subscription, message: Any, on_info: Callable[[Any], None] | None = None
+) -> list[Any]:
+    """Return the message that the subscription's callback received and all others that wait, oldest first.
 
-    The executor hands them over one by one, with a round of its own for each. A queue of depth 1 would keep
-    the newest alone, but overwrites in silence: nobody could tell how many frames were lost.
+    The executor would take one round for each. A queue of depth 1 would keep the newest only, but it would
+    not be known how many messages it has overwritten. `on_info` is called with the middleware's information
+    on each of the others.
     """
     messages = [] if message is None else [message]
     with subscription.handle:
@@ -100,4 +103,27 @@ def take_waiting(subscription: Subscription, message: Any) -> list[Any]:
             if taken is None:
                 break
             messages.append(taken[0])
+            if on_info is not None:
+                on_info(taken[1])
     return messages
+
+
+class SequenceGaps:
+    """Counts messages that a publisher sent and that did not arrive, by gaps in their sequence numbers."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._lost = 0
+
+    def add(self, info: Any) -> None:
+        """Note the middleware's information on the next message, which may lack the number."""
+        number = info.get("publication_sequence_number") or 0
+        # A lower number is that of another publisher, or of one that was started again.
+        if number and self._last:
+            self._lost += max(0, number - self._last - 1)
+        self._last = number
+
+    def take(self) -> int:
+        """Return the number of messages lost since the last call."""
+        lost, self._lost = self._lost, 0
+        return lost

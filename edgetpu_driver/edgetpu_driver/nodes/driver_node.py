@@ -66,6 +66,7 @@ class DriverNode(BaseNode, LifecycleNode):
     """
 
     settings = SETTINGS
+    ignores_common_parameters = True
 
     def __init__(self, **options: Any) -> None:
         super().__init__("edgetpu", **options)

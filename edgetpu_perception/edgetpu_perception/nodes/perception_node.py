@@ -30,11 +30,9 @@ from edgetpu_perception.images.conversion_cache import CameraImage, Region
 from edgetpu_perception.images.encodings import ImageError, Pixels
 from edgetpu_perception.nodes.camera_calibration import Calibration
 from edgetpu_perception.nodes.image_messages import message_from_rgb
+from edgetpu_perception.nodes.image_watch import ImageWatch
 from edgetpu_perception.nodes.perception_parameters import perception_settings
 from edgetpu_perception.nodes.shared_images import Cameras, SharedImage
-
-FIRST_IMAGE = 10.0
-"""Seconds after the start without any image before the log says so."""
 
 _DRIVER_GONE = (ModelNotFoundError, UnavailableError)
 
@@ -47,6 +45,8 @@ class ImageCounters(Counters):
     """Results that are valid."""
     limited: int = 0
     """Images skipped because of rate_limit."""
+    lost: int = 0
+    """Images that the camera has sent and that did not arrive."""
 
 
 class PerceptionNode(BaseNode):
@@ -74,6 +74,9 @@ class PerceptionNode(BaseNode):
         self._mismatch_reported = False
         self._problem = ""
         self._replacement = ""
+        self._image_size: tuple[int, int] | None = None
+        """Width and height of the last image, px."""
+        self._reported_lost = 0
         self._last_stamp: float | None = None
         self._calibration = Calibration(self.values["rectified"], self.values["horizontal_fov"])
         self._gate = NewestFrame[SharedImage](self._start)
@@ -86,10 +89,9 @@ class PerceptionNode(BaseNode):
         with self.destroyed_on_error():
             self._unload_model = self.create_client(UnloadModel, f"{self.values['driver']}/unload_model")
             self._debug = self.create_publisher(Image, "~/debug_image", QOS_DEBUG)
-            self.start_diagnostics()
-            self._patience = self.create_steady_timer(FIRST_IMAGE, self._miss_images)
             self._client = self._client_for(self._model())
             self._subscribe()
+            self.start_diagnostics()
 
     @abstractmethod
     def publish(self, header: Header, result: Any) -> None:
@@ -106,9 +108,13 @@ class PerceptionNode(BaseNode):
     def problems(self) -> list[str]:
         """Return what is wrong with driver, model, camera and algorithm."""
         self.counters.dropped = self._gate.dropped
+        self._watch.step(self.counters.received, self.counters.lost)
         problems = [self._client.problem if self._client else "", self._problem, self._calibration.problem]
         if self.counters.received:
             problems += self.measuring_problems()
+        lost, self._reported_lost = self.counters.lost - self._reported_lost, self.counters.lost
+        if lost:
+            problems.append(f"{lost} lost images")
         return [problem for problem in problems if problem]
 
     def name_for(self, model: str) -> str:
@@ -152,6 +158,16 @@ class PerceptionNode(BaseNode):
             self.algorithm.min_confidence = value
         elif name == "roi":
             self.algorithm.region = Region(*value)
+            self.forget_complaints()
+
+    def refuse_parameter(self, name: str, value: Any) -> str | None:
+        """Return why a value is refused: a `roi` that extends beyond the images."""
+        if name == "roi" and self._image_size is not None:
+            try:
+                Region(*value).within(*self._image_size)
+            except ImageError as error:
+                return str(error)
+        return None
 
     def _client_for(self, model: str) -> ModelClient:
         return ModelClient(
@@ -182,6 +198,12 @@ class PerceptionNode(BaseNode):
         self._image_topic = self.resolve_topic_name("image") + ("/compressed" if compressed else "")
         self._cameras.listen_to_images(
             self, self._image_topic, compressed=compressed, qos=qos, listener=self._on_image
+        )
+        self._watch = ImageWatch(
+            self,
+            self._image_topic,
+            compressed=compressed,
+            reliable=reliability == ReliabilityPolicy.RELIABLE,
         )
         info_topic = self.resolve_topic_name("camera_info")
         self._cameras.listen_to_camera_info(self, info_topic, self._on_camera_info)
@@ -214,6 +236,7 @@ class PerceptionNode(BaseNode):
 
     def _on_image(self, image: SharedImage, replaced: int) -> None:
         self.counters.received += 1 + replaced
+        self.counters.lost += image.lost_before
         if self._too_early(image.stamp):
             self.counters.limited += 1 + replaced
             return
@@ -240,6 +263,7 @@ class PerceptionNode(BaseNode):
             self._on_malformed(error)
             self._gate.finished()
             return True
+        self._image_size = image.width, image.height
         self.algorithm.camera = self._calibration.camera_for(image.width, image.height)
         try:
             frame = self.algorithm.preprocess(image, shared.stamp)
@@ -289,16 +313,11 @@ class PerceptionNode(BaseNode):
     def _on_failure(self, error: Exception) -> None:
         """Count an image that the algorithm cannot handle; it must not end the node."""
         self.counters.failed += 1
-        self.complain_once(type(error), f"no result: {type(error).__name__}: {error}", error=True)
+        kind = str(error) if isinstance(error, ImageError) else type(error)
+        self.complain_once(kind, f"no result: {type(error).__name__}: {error}", error=True)
 
     def _check_size(self, frame: Frame) -> None:
         self._problem = self._calibration.mismatch(frame.image_width, frame.image_height)
         if self._problem and not self._mismatch_reported:
             self._mismatch_reported = True
             self.get_logger().warning(self._problem)
-
-    def _miss_images(self) -> None:
-        """Say once, where people look first, that there is nothing to see."""
-        self.destroy_timer(self._patience)  # else it would be waited for between any two images
-        if not self.counters.received:
-            self.get_logger().warning(f"no images on {self._image_topic} for {FIRST_IMAGE:.0f} s")

@@ -1,4 +1,4 @@
-"""The camera of a process: nodes that look at the same images share subscription, decoding and inference."""
+"""Images shared by the nodes of a process: one subscription, one decoding and one inference for all."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.model_client import ModelClient
-from edgetpu_driver.node_kit.newest_frame import Backlog, take_waiting
+from edgetpu_driver.node_kit.newest_frame import Backlog, SequenceGaps, take_waiting
 from edgetpu_perception.images.conversion_cache import CameraImage
 from edgetpu_perception.images.encodings import ImageError, Pixels
 from edgetpu_perception.nodes.image_messages import image_from_compressed_message, image_from_message
 from edgetpu_perception.nodes.serialized_image import read_image
+
+_HAS_MESSAGE_INFO = hasattr(Subscription, "CallbackType")  # not in Humble
 
 # In CDR a message begins with 4 bytes that tell its encoding; the stamp, its first field, takes 8.
 _AFTER_STAMP = 12
@@ -34,7 +36,7 @@ InfoListener = Callable[[CameraInfo], None]
 
 @dataclass(eq=False)  # arrays have no truth value
 class _Answer:
-    """What a model said, or will say, to some inputs."""
+    """The result of a model for some inputs, or the requests that wait for it."""
 
     target: tuple[str, str]
     inputs: Inputs
@@ -42,18 +44,20 @@ class _Answer:
     waiting: list[Done] = field(default_factory=list)
 
     def is_to(self, target: tuple[str, str], inputs: Inputs) -> bool:
-        """Whether this is the same question; inputs that nodes share are the same arrays."""
+        """Whether this is the same request; inputs that nodes share are the same arrays."""
         mine = self.inputs
         return self.target == target and all(mine.get(name) is array for name, array in inputs.items())
 
 
 class SharedImage:
-    """An image message, and what the nodes of this process have made of it so far."""
+    """An image message with what the nodes of this process have computed from it so far."""
 
     def __init__(self, message: Any, decode: Callable[[Any], Pixels]) -> None:
         self.header: Header = message.header
         self.stamp = seconds_of(message.header)
         """Time of the image, s."""
+        self.lost_before = 0
+        """Number of images that were sent before this one and did not arrive."""
         self._message, self._decode = message, decode
         self._image: CameraImage | ImageError | None = None
         self._answers: list[_Answer] = []
@@ -71,10 +75,10 @@ class SharedImage:
         return self._image
 
     def invoke(self, client: ModelClient, inputs: Inputs, done: Done) -> bool:
-        """Run a model on what was made of the image, as ModelClient.invoke does.
+        """Run a model on inputs computed from the image, as ModelClient.invoke does.
 
-        Where another node has asked the same model of the same driver about the same array, its answer is
-        this one's too, now or when it comes.
+        If another node has requested the same model of the same driver with the same array, `done` gets the
+        result of that request, now or when it arrives.
         """
         target = client.target
         for answer in self._answers:
@@ -112,7 +116,7 @@ Listener = TypeVar("Listener", ImageListener, InfoListener)
 
 
 class _Topic(ABC, Generic[Listener]):
-    """One subscription, held by one of the nodes that listen; when that leaves, by another."""
+    """One subscription for several listeners; it belongs to one of their nodes, after that to another."""
 
     def __init__(self, kind: type[Any], name: str, qos: QoSProfile, *, raw: bool = False) -> None:
         self._kind, self._name, self._qos, self._raw = kind, name, qos, raw
@@ -127,7 +131,7 @@ class _Topic(ABC, Generic[Listener]):
             self._subscribe(node)
 
     def remove(self, node: Node) -> None:
-        """Call it no more."""
+        """Do not call the node's listener any more."""
         self._listeners.pop(node, None)
         if node is self._holder:
             node.destroy_subscription(self._subscription)
@@ -138,11 +142,14 @@ class _Topic(ABC, Generic[Listener]):
     def _subscribe(self, node: Node) -> None:
         self._holder = node
         self._subscription = node.create_subscription(
-            self._kind, self._name, self._on_message, self._qos, raw=self._raw
+            self._kind, self._name, self._callback(), self._qos, raw=self._raw
         )
 
+    def _callback(self) -> Callable[..., None]:
+        return self._on_message
+
     def poll(self) -> None:
-        """Take what waits, without a round of the executor."""
+        """Take the messages that wait, without a round of the executor."""
         if self._subscription is not None:
             for message in take_waiting(self._subscription, None):
                 self._on_message(message)
@@ -152,7 +159,7 @@ class _Topic(ABC, Generic[Listener]):
 
 
 class _Images(_Topic[ImageListener]):
-    """Image messages; of those that queued, all after a hiccup, else the newest."""
+    """Image messages; of those that queued, all after a short delay, the newest if the nodes are too slow."""
 
     def __init__(
         self,
@@ -165,21 +172,35 @@ class _Images(_Topic[ImageListener]):
         super().__init__(kind, name, qos, raw=kind is Image)
         self._decode, self._afterwards = decode, afterwards
         self._backlog = Backlog[Any]()
+        self._gaps = SequenceGaps()
+
+    def _callback(self) -> Callable[..., None]:
+        return self._on_message_with_info if _HAS_MESSAGE_INFO else self._on_message
+
+    def _on_message_with_info(self, message: Any, info: Any) -> None:
+        self._gaps.add(info)
+        self._on_message(message)
 
     def _on_message(self, message: Any) -> None:
-        messages, skipped = self._backlog.select(take_waiting(self._subscription, message))
+        assert self._subscription is not None
+        waiting = take_waiting(self._subscription, message, self._gaps.add)
+        lost = self._gaps.take()
+        if len(waiting) >= self._qos.depth:
+            lost = 0  # the queue was full: the node was too slow and messages were overwritten
+        messages, skipped = self._backlog.select(waiting)
         for selected in messages:
             try:
                 image = SharedImage(read_image(selected) if self._raw else selected, self._decode)
-            except ImageError:  # what is no message at all the middleware would have dropped too
+            except ImageError:  # no valid message, which the middleware would have dropped as well
                 continue
+            image.lost_before, lost = lost, 0
             for listener in list(self._listeners.values()):
                 listener(image, skipped)
         self._afterwards()
 
 
 class _Infos(_Topic[InfoListener]):
-    """CameraInfo when it says something new: it comes with every image, and is always the same."""
+    """CameraInfo when its content has changed; it is published with every image and seldom changes."""
 
     def __init__(self, name: str) -> None:
         super().__init__(CameraInfo, name, qos_profile_sensor_data, raw=True)
@@ -187,7 +208,7 @@ class _Infos(_Topic[InfoListener]):
         self._last: CameraInfo | None = None
 
     def add(self, node: Node, listener: InfoListener) -> None:
-        """Call the listener from now on, and with what is known already."""
+        """Call the listener from now on, and at once with the message known already."""
         super().add(node, listener)
         if self._last is not None:
             listener(self._last)
@@ -202,7 +223,7 @@ class _Infos(_Topic[InfoListener]):
 
 
 class Cameras:
-    """What the nodes of one executor subscribe to: each topic once for each QoS asked for."""
+    """The subscriptions of the nodes of one executor: one for each topic and requested QoS."""
 
     def __init__(self) -> None:
         self._topics: dict[tuple[Any, ...], _Topic[Any]] = {}
@@ -229,13 +250,13 @@ class Cameras:
         self._topics.setdefault((topic,), _Infos(topic)).add(node, listener)
 
     def _poll_camera_info(self) -> None:
-        """The one of an image has come while that was worked on."""
+        """Take the camera_info that arrived while its image was processed."""
         for topic in self._topics.values():
             if isinstance(topic, _Infos):
                 topic.poll()
 
     def leave(self, node: Node) -> None:
-        """Call the node's listeners no more; to be called before the node is destroyed."""
+        """Do not call the node's listeners any more; to be called before the node is destroyed."""
         for topic in self._topics.values():
             topic.remove(node)
 

@@ -1,0 +1,89 @@
+"""Log messages about images that do not arrive: no images, none any more, some lost on the way."""
+
+from __future__ import annotations
+
+import time
+
+from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
+from rclpy.node import Node
+
+SILENCE = 10.0
+"""Seconds without images before the log says so."""
+
+LOST_SHARE = 0.05
+"""Share of lost images from which the log says so."""
+
+_WINDOW = 20
+"""Images over which that share is taken."""
+
+
+class ImageWatch:
+    """Reports when the images on a topic stop, resume or are lost; `step` is called about once a second."""
+
+    def __init__(self, node: Node, topic: str, *, compressed: bool, reliable: bool) -> None:
+        self._node, self._topic = node, topic
+        self._compressed, self._reliable = compressed, reliable
+        self._received = self._lost = 0
+        self._window = 0, 0
+        """Images received and lost at the beginning of the window."""
+        self._arrived_at = time.monotonic()
+        self._silent = self._loss_reported = False
+
+    def step(self, received: int, lost: int) -> None:
+        """Take the numbers of images received and lost since the start of the node, and report changes."""
+        now = time.monotonic()
+        if received != self._received:
+            self._received, self._arrived_at = received, now
+            if self._silent:
+                self._silent = False
+                self._node.get_logger().info(f"images on {self._topic} again")
+        elif not self._silent and now - self._arrived_at >= SILENCE:
+            self._silent = True
+            self._node.get_logger().warning(
+                f"no images on {self._topic} for {SILENCE:.0f} s ({received} before){self._other_transport()}"
+            )
+        self._check_loss(received, lost)
+
+    def _check_loss(self, received: int, lost: int) -> None:
+        came, missed = received - self._window[0], lost - self._window[1]
+        if came + missed < _WINDOW:
+            return
+        self._window = received, lost
+        # The images of two publishers have sequence numbers of their own.
+        if self._loss_reported or missed < LOST_SHARE * (came + missed) or self._publishers(self._topic) > 1:
+            return
+        self._loss_reported = True
+        self._node.get_logger().warning(
+            f"{missed} of {came + missed} images on {self._topic} were lost between camera and node; "
+            f"{self._cure()}"
+        )
+
+    def _cure(self) -> str:
+        if self._reliable:
+            return "the camera's queue is too short: increase the depth of its publisher"
+        return (
+            f"start the camera with FASTRTPS_DEFAULT_PROFILES_FILE={_profile()} (Fast DDS), as the launch "
+            "file does for these nodes, or set qos_reliability to reliable"
+        )
+
+    def _other_transport(self) -> str:
+        """Return a hint if the images are published with the other transport."""
+        if self._publishers(self._topic):
+            return ""
+        if self._compressed:
+            other, transport = self._topic.removesuffix("/compressed"), "raw"
+        else:
+            other, transport = f"{self._topic}/compressed", "compressed"
+        if not self._publishers(other):
+            return "; nobody publishes them"
+        return f"; there is {other}: set image_transport to {transport}"
+
+    def _publishers(self, topic: str) -> int:
+        return self._node.count_publishers(topic)
+
+
+def _profile() -> str:
+    try:
+        return f"{get_package_share_directory('edgetpu_ros')}/config/fastdds.xml"
+    except PackageNotFoundError:
+        return "config/fastdds.xml"

@@ -1,0 +1,223 @@
+"""What the log says about images that do not arrive, and about parameters that a node does not have."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from builtin_interfaces.msg import Time
+from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
+from rcl_interfaces.srv import SetParameters
+from sensor_msgs.msg import CompressedImage, Image
+from std_msgs.msg import Header
+
+from edgetpu_driver.node_kit.newest_frame import SequenceGaps
+from edgetpu_msgs.msg import ServoError
+from edgetpu_perception.nodes import image_watch
+from edgetpu_perception.nodes.image_watch import ImageWatch
+
+PERCEPTION = "edgetpu_perception"
+
+
+class FakeNode:
+    """Collects log lines; counts publishers as it is told."""
+
+    def __init__(self, **publishers: int) -> None:
+        self.lines: list[str] = []
+        self._publishers = publishers
+
+    def get_logger(self) -> FakeNode:
+        return self
+
+    def warning(self, line: str) -> None:
+        self.lines.append(line)
+
+    info = warning
+
+    def count_publishers(self, topic: str) -> int:
+        return self._publishers.get(topic.strip("/").replace("/", "_"), 0)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Its only item is the time that the watch sees, s."""
+    now = [0.0]
+    monkeypatch.setattr(image_watch.time, "monotonic", lambda: now[0])
+    return now
+
+
+def watch(
+    node: FakeNode, topic: str = "/image", compressed: bool = False, reliable: bool = False
+) -> ImageWatch:
+    made: Any = ImageWatch
+    return made(node, topic, compressed=compressed, reliable=reliable)
+
+
+def test_a_camera_that_dies_is_reported_and_so_is_its_return(clock: list[float]) -> None:
+    node = FakeNode(image=1)
+    images = watch(node)
+    for second, received in ((1, 30), (2, 60), (11.9, 60), (12, 60), (20, 60), (21, 90)):
+        clock[0] = second
+        images.step(received, 0)
+    assert node.lines == ["no images on /image for 10 s (60 before)", "images on /image again"]
+
+
+@pytest.mark.parametrize(
+    ("publishers", "topic", "compressed", "hint"),
+    [
+        (
+            {"image_compressed": 1},
+            "/image",
+            False,
+            "; there is /image/compressed: set image_transport to compressed",
+        ),
+        ({"image": 1}, "/image/compressed", True, "; there is /image: set image_transport to raw"),
+        ({}, "/image", False, "; nobody publishes them"),
+        ({"image": 1, "image_compressed": 1}, "/image", False, ""),
+    ],
+)
+def test_where_the_images_are_is_named(
+    clock: list[float], publishers: dict[str, int], topic: str, compressed: bool, hint: str
+) -> None:
+    node = FakeNode(**publishers)
+    images = watch(node, topic, compressed)
+    clock[0] = 10.0
+    images.step(0, 0)
+    assert node.lines == [f"no images on {topic} for 10 s (0 before){hint}"]
+
+
+@pytest.mark.usefixtures("clock")
+class TestLoss:
+    def test_lost_images_are_reported_once_with_the_cure(self) -> None:
+        node = FakeNode(image=1)
+        images = watch(node)
+        images.step(20, 0)
+        images.step(35, 5)
+        images.step(50, 10)
+        assert len(node.lines) == 1
+        assert node.lines[0].startswith("5 of 20 images on /image were lost between camera and node; ")
+        assert "config/fastdds.xml" in node.lines[0]
+        assert node.lines[0].endswith("or set qos_reliability to reliable")
+
+    def test_a_node_that_asks_for_reliable_images_hears_of_the_publishers_queue(self) -> None:
+        node = FakeNode(image=1)
+        watch(node, reliable=True).step(15, 5)
+        assert node.lines[0].endswith("increase the depth of its publisher")
+
+    def test_a_single_lost_image_is_not_reported(self) -> None:
+        node = FakeNode(image=1)
+        watch(node).step(29, 1)
+        assert node.lines == []
+
+    def test_two_publishers_on_a_topic_are_no_loss(self) -> None:
+        node = FakeNode(image=2)
+        watch(node).step(15, 5)
+        assert node.lines == []
+
+
+def test_gaps_in_sequence_numbers_are_lost_messages() -> None:
+    gaps = SequenceGaps()
+    for number in (7, 8, 11, 12, 3, 4, 6):
+        gaps.add({"publication_sequence_number": number})
+    assert (gaps.take(), gaps.take()) == (3, 0)
+
+
+def test_a_middleware_without_sequence_numbers_loses_nothing() -> None:
+    gaps = SequenceGaps()
+    for _ in range(3):
+        gaps.add({"publication_sequence_number": None})
+    assert gaps.take() == 0
+
+
+def image_message(second: int) -> Image:
+    data = array.array("B", np.full((64, 64), second % 255, np.uint8).tobytes())
+    stamp = Time(sec=second)
+    return Image(header=Header(stamp=stamp), height=64, width=64, encoding="mono8", step=64, data=data)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("watch_models")
+
+
+def test_a_region_outside_the_image_is_refused_once_images_have_come(
+    graph: Any, start_node: Callable[..., Any], models: Path
+) -> None:
+    start_node(
+        "edgetpu_driver", "edgetpu_node", "-r", "__node:=watch", backend="cpu", model_dirs=f"['{models}']"
+    )
+    start_node(
+        PERCEPTION,
+        "spot_tracker",
+        "-r",
+        "image:=/watched",
+        driver="watch",
+        model_dir=models,
+        qos_reliability="reliable",
+    )
+    images = graph.node.create_publisher(Image, "/watched", 10)
+    results = graph.collect(ServoError, "/spot_tracker/servo_error")
+    seconds = iter(range(1, 10_000))
+
+    def answered() -> bool:
+        images.publish(image_message(next(seconds)))
+        graph.spin_for(0.1)
+        return bool(results)
+
+    graph.spin_until(answered)
+    value = ParameterValue(type=ParameterType.PARAMETER_INTEGER_ARRAY, integer_array_value=[32, 0, 33, 64])
+    parameters = [Parameter(name="roi", value=value)]
+    (answer,) = graph.call(SetParameters, "/spot_tracker/set_parameters", parameters=parameters).results
+    assert not answer.successful
+    assert (
+        answer.reason
+        == "roi: region outside the image: expected a part of the image of 64x64 px; got 33x64 px at (32, 0)"
+    )
+
+
+def test_a_parameter_that_the_node_does_not_have_is_reported(
+    graph: Any, start_node: Callable[..., Any], models: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "parameters.yaml"
+    path.write_text(
+        "/**:\n  ros__parameters:\n    qos_depht: 3\n    passes: 2\n"
+        "/**/looming:\n  ros__parameters:\n    min_confidense: 0.5\n    wheels: 4\n"
+    )
+    process = start_node(PERCEPTION, "looming", "--params-file", str(path), model_dir=models)
+    graph.spin_until(lambda: "'wheels'" in process.output)
+    warnings = [line.partition("[looming]: ")[2] for line in process.output.splitlines() if "[WARN]" in line]
+    assert [line for line in warnings if "there is no parameter" in line] == [
+        "there is no parameter 'min_confidense'; did you mean 'min_confidence'?",
+        "there is no parameter 'qos_depht'; did you mean 'qos_depth'?",
+        "there is no parameter 'wheels'; there are driver, horizontal_fov, image_transport, min_confidence, "
+        "model, model_dir, qos_depth, qos_reliability, rate_limit, rectified, roi, size",
+    ]
+
+
+def test_a_camera_with_compressed_images_only_is_named(
+    graph: Any, start_node: Callable[..., Any], models: Path
+) -> None:
+    graph.node.create_publisher(CompressedImage, "/squeezed/compressed", 1)
+    process = start_node(PERCEPTION, "looming", "-r", "image:=/squeezed", model_dir=models)
+    graph.spin_until(lambda: "there is /squeezed/compressed: set image_transport" in process.output, 40.0)
+
+
+def test_a_normal_start_warns_of_nothing(graph: Any, start_node: Callable[..., Any], models: Path) -> None:
+    config = str(Path(__file__).parents[1] / "config" / "edgetpu.yaml")
+    process = start_node(
+        PERCEPTION,
+        "single_process",
+        *("--params-file", config, "-r", "__ns:=/usual", "-p", "backend:=virtual"),
+        *("-p", f"model_dir:={models}", "-p", f"model_dirs:=['{models}']"),
+        *("--", "--nodes", "looming,pattern_tracker,place_recognition,spot_tracker,spectrum"),
+    )
+    for model in ("looming_64x64", "pattern_64x64_16x16", "spot_bright_64x64", "dense_256"):
+        graph.spin_until(lambda model=model: f"model '{model}' is loaded" in process.output, 60.0)
+    assert "[WARN]" not in process.output
