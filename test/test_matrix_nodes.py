@@ -216,6 +216,31 @@ class TestSpectrum:
         spectra = self.spectra(vibration, np.sin(self.TIMES), offset=2000.0)
         assert spectra[0].header.stamp == time_of(3000 + 127 / self.RATE)
 
+    def test_samples_that_come_in_bursts_have_a_spectrum(
+        self, vibration: Talk, processes: dict[str, Any]
+    ) -> None:
+        numbers = np.arange(192)
+        bursts = 5000 + (numbers // 8 + 1) * 8 / self.RATE + numbers % 8 * 1e-4
+        for seconds, value in zip(bursts, np.sin(2 * np.pi * 62.5 * numbers / self.RATE), strict=True):
+            vibration.say(imu(seconds, value))
+        spectra = vibration.wait(2)
+        assert [spectrum.sample_rate for spectrum in spectra] == pytest.approx([self.RATE] * 2)
+        assert spectra[0].peak_frequency == pytest.approx(62.5, abs=0.2)
+        assert spectra[0].peak_amplitude == pytest.approx(1.0, abs=5 * spectra[0].sigma)
+        assert processes["spectrum"].output.count("/vibration come in bursts") == 1
+
+    def test_samples_with_jitter_in_their_stamps_are_resampled(
+        self, vibration: Talk, processes: dict[str, Any]
+    ) -> None:
+        stamps = 6000 + (np.arange(128) + np.random.default_rng(3).uniform(-0.2, 0.2, 128)) / self.RATE
+        for seconds in stamps:
+            vibration.say(imu(seconds, math.sin(2 * math.pi * 62.5 * seconds)))
+        (spectrum,) = vibration.wait(1)
+        assert spectrum.valid
+        assert spectrum.peak_frequency == pytest.approx(62.5, abs=0.2)
+        assert spectrum.peak_amplitude == pytest.approx(1.0, abs=5 * spectrum.sigma)
+        assert processes["spectrum"].output.count("samples are interpolated to") == 1
+
 
 class TestReservoir:
     @staticmethod

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from numpy.typing import NDArray
 from std_msgs.msg import Header
 
@@ -26,7 +27,7 @@ from edgetpu_matrix.spectrum.fourier_transform import (
     AmplitudeSpectrum,
     SpectrumTransform,
 )
-from edgetpu_matrix.spectrum.sample_blocks import GAP_OF_ARRIVALS, SampleBlock, SampleBlocks
+from edgetpu_matrix.spectrum.sample_blocks import SampleBlock, SampleBlocks, Timing
 from edgetpu_msgs.msg import Spectrum
 
 WAITING_BLOCKS = 16
@@ -46,8 +47,8 @@ _SETTINGS = (
     Setting(
         "sample_rate",
         0.0,
-        "Samples per second, Hz. 0: measured from the stamps of messages of one sample each, or from the "
-        "times of their arrival if they have no stamps.",
+        "Samples per second, Hz. 0: measured from the stamps of messages of one sample each, or from "
+        "their times of arrival if they have none; samples with jitter in their stamps are resampled.",
         0.0,
         1e9,
     ),
@@ -81,12 +82,12 @@ class SpectrumNode(MatrixNode):
             self._blocks = SampleBlocks(length, hop, self.values["sample_rate"])
         except InputError as error:
             raise FatalError(str(error)) from None
+        self._timing = Timing.EVEN
         self._queue = WorkQueue[_Work](self._start, WAITING_BLOCKS)
         self._spectra = self.create_publisher(Spectrum, "~/spectrum", QOS_RESULTS)
         self.client = self.make_client(HEADROOM)
         self.client.set_matrix(self._transform.matrix())
-        if not self.subscribe("signal", self._on_samples).has_header:
-            self._blocks.gap = GAP_OF_ARRIVALS
+        self._blocks.arrival_stamps = not self.subscribe("signal", self._on_samples).has_header
         self.start_diagnostics()
 
     def on_ready(self) -> None:
@@ -98,11 +99,35 @@ class SpectrumNode(MatrixNode):
         gaps, self._blocks.gaps = self._blocks.gaps, 0
         return super().problems() + ([f"{gaps} gaps in the signal"] if gaps else [])
 
+    def diagnostic(self) -> DiagnosticStatus:
+        """Add to the node's entry of /diagnostics how the latest samples became evenly spaced."""
+        status = super().diagnostic()
+        status.values = [*status.values, KeyValue(key="timing", value=self._timing.name.lower())]
+        return status
+
     def _on_samples(self, header: Header, samples: NDArray[np.float64]) -> None:
         stamp = header.stamp.sec + 1e-9 * header.stamp.nanosec
         for block in self._blocks.add(samples, stamp):
+            self._report_timing(block)
             self._queue.offer(_Work(header, block))
         self.counters.dropped = self._queue.dropped
+
+    def _report_timing(self, block: SampleBlock) -> None:
+        """Log when the samples begin to be treated in another way."""
+        if block.timing is self._timing:
+            return
+        self._timing = block.timing
+        topic = self.resolve_topic_name("signal")
+        rate = f"{block.sample_rate:.6g} Hz"
+        self.get_logger().info(
+            {
+                Timing.EVEN: f"the stamps on {topic} are evenly spaced again, at {rate}",
+                Timing.RESAMPLED: f"the stamps on {topic} have jitter of {block.jitter:.2g} sample "
+                f"intervals: samples are interpolated to {rate}",
+                Timing.SPREAD: f"the messages on {topic} come in bursts or without stamps: samples are taken "
+                f"to be evenly spaced, at {rate}",
+            }[block.timing]
+        )
 
     def _start(self, work: _Work) -> bool:
         assert self.client is not None

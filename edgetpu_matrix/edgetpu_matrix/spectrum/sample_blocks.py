@@ -1,37 +1,53 @@
-"""A stream of samples cut into overlapping blocks of one length, with the time and rate of each."""
+"""A stream of samples cut into overlapping blocks of one length, with the rate and timing of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.errors import InputError
+from edgetpu_matrix.spectrum.stamp_timing import interpolate, stamp_timing
 
-GAP = 1.5
-"""A sample later than so many sample intervals after the one before: some are missing in between."""
+MOST_LATE_ARRIVAL = 24.0
+"""Sample intervals by which a sample may be late where stamps are times of arrival and none is missing."""
 
-GAP_OF_ARRIVALS = 25.0
-"""As GAP, where stamps are the times of arrival: a sample may come late and none be missing."""
+LEAST_JITTER = 0.002
+"""RMS deviation of the stamps from even spacing, in sample intervals, from which a block is resampled."""
+
+
+class Timing(IntEnum):
+    """How the samples of a block became evenly spaced."""
+
+    EVEN = 0
+    """They are, by their stamps or because the sample rate is given."""
+    RESAMPLED = 1
+    """Interpolated from their stamps, which have jitter."""
+    SPREAD = 2
+    """Taken to be, because their stamps do not say when each was taken: bursts, or times of arrival."""
 
 
 @dataclass(frozen=True)
 class SampleBlock:
-    """Consecutive samples of a signal."""
+    """Consecutive samples of a signal, evenly spaced."""
 
     samples: NDArray[np.float64]
     """[length], oldest first."""
     sample_rate: float
     """Hz."""
     sequence: int
-    """Counts the blocks since the last `reset`."""
+    """Number of blocks since the last `reset`."""
+    timing: Timing = Timing.EVEN
+    jitter: float = 0.0
+    """RMS deviation of the stamps from even spacing, in sample intervals; 0 if the sample rate is given."""
 
 
 class SampleBlocks:
-    """Gathers samples, however many come at a time, and gives a block every `hop` samples.
+    """Collects samples, however many come at a time, and gives a block every `hop` samples.
 
-    sample_rate: Hz; 0: measured from the stamps, for which every sample must come with its own.
+    sample_rate: Hz; 0: measured from the stamps, which requires a stamp with every sample.
     Raises InputError for lengths and rates that make no block.
     """
 
@@ -40,25 +56,28 @@ class SampleBlocks:
             raise InputError(f"expected a hop of 1 to {length} samples; got {hop}")
         if not (np.isfinite(sample_rate) and sample_rate >= 0):
             raise InputError(f"expected a sample rate of 0 (measured) or more, Hz; got {sample_rate}")
+        if not sample_rate and length < 2:
+            raise InputError("expected blocks of at least 2 samples where the sample rate is measured; got 1")
         self.length, self.hop, self.sample_rate = length, hop, sample_rate
-        self.gap = GAP
-        """Sample intervals after which samples are missing."""
+        self.arrival_stamps = False
+        """Whether stamps are times of arrival: samples may come late, and are taken to be evenly spaced."""
         self.gaps = 0
-        """Times the stream began anew because samples were missing."""
+        """Times the stream was restarted because samples were missing or time went back."""
         self.reset()
 
     def reset(self) -> None:
-        """Forget the samples gathered."""
+        """Forget the samples collected."""
         self._samples = np.zeros(0)
         self._stamps = np.zeros(0)
         self._sequence = 0
 
     def add(self, samples: ArrayLike, stamp: float) -> list[SampleBlock]:
-        """Take samples, float [n], of which the last was taken at `stamp` seconds; the blocks now complete.
+        """Take samples, float [n], of which the last was taken at `stamp` s; return the blocks now complete.
 
-        A stamp that goes back, or one after a gap where the rate is measured, begins the stream anew.
-        Raises InputError for another shape, NaN and infinity, and for several samples with one stamp where
-        the rate is to be measured.
+        A stamp that goes back restarts the stream, and so do missing samples where the rate is measured:
+        stamps that are late and not made up for by those that follow. Raises InputError for another shape,
+        NaN and infinity, and where the rate is measured for several samples with one stamp and for stamps
+        that do not advance.
         """
         values = np.asarray(samples, np.float64)
         if values.ndim != 1:
@@ -69,32 +88,45 @@ class SampleBlocks:
             raise InputError(
                 f"expected a sample rate for messages of {values.size} samples: one stamp cannot tell it"
             )
-        self._begin_anew_after_a_gap(values.size, stamp)
+        if values.size and len(self._stamps) and stamp < self._stamps[-1]:
+            self.gaps += 1
+            self.reset()
         self._samples = np.concatenate((self._samples, values))
         self._stamps = np.concatenate((self._stamps, np.full(values.size, stamp)))
         blocks = []
         while len(self._samples) >= self.length:
-            blocks.append(SampleBlock(self._samples[: self.length].copy(), self._rate(), self._sequence))
-            self._sequence += 1
-            self._samples, self._stamps = self._samples[self.hop :], self._stamps[self.hop :]
+            if block := self._next_block():
+                blocks.append(block)
         return blocks
 
-    def _rate(self) -> float:
+    def _next_block(self) -> SampleBlock | None:
+        """Make a block of the oldest samples; None after removing those before a gap."""
+        samples, stamps = self._samples[: self.length], self._stamps[: self.length]
         if self.sample_rate:
-            return self.sample_rate
-        stamps = self._stamps[: self.length]
-        return float((len(stamps) - 1) / (stamps[-1] - stamps[0]))
-
-    def _begin_anew_after_a_gap(self, count: int, stamp: float) -> None:
-        if not len(self._stamps):
-            return
-        step = stamp - self._stamps[-1]
-        if self.sample_rate:
-            missing = step < 0
+            block = SampleBlock(samples.copy(), self.sample_rate, self._sequence)
         else:
-            intervals = np.diff(self._stamps[-self.length :])
-            usual = float(np.median(intervals)) if intervals.size else float("inf")
-            missing = step <= 0 or step > self.gap * usual
-        if missing and count:
-            self.gaps += 1
-            self.reset()
+            if stamps[0] == stamps[-1]:
+                self.reset()
+                raise InputError(
+                    f"expected stamps that advance, or a sample rate; got {stamps[0]:g} s {len(stamps)} times"
+                )
+            timing = stamp_timing(stamps, MOST_LATE_ARRIVAL if self.arrival_stamps else 0.0)
+            if timing.first_after_gap:
+                self.gaps += 1
+                self._sequence = 0
+                self._remove(timing.first_after_gap)
+                return None
+            kind = Timing.EVEN
+            if self.arrival_stamps or timing.bursts:
+                kind = Timing.SPREAD
+            elif timing.jitter > LEAST_JITTER:
+                kind = Timing.RESAMPLED
+                samples = interpolate(samples, stamps, timing.grid)
+            rate = 1.0 / timing.interval
+            block = SampleBlock(samples.copy(), rate, self._sequence, kind, timing.jitter)
+        self._sequence += 1
+        self._remove(self.hop)
+        return block
+
+    def _remove(self, count: int) -> None:
+        self._samples, self._stamps = self._samples[count:], self._stamps[count:]

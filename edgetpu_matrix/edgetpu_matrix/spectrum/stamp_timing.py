@@ -1,0 +1,138 @@
+"""How the stamps of a block of samples are spaced: evenly, with jitter, in bursts, or with gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+MISSING = 0.5
+"""Lateness in sample intervals, not made up for by the stamps that follow, that means a missing sample."""
+
+CATCH_UP = 4
+"""Stamps, or bursts, within which a late one has to be made up for."""
+
+SHORT = 0.25
+"""A share of the usual interval: samples that follow each other faster were delivered together."""
+
+LEAST_SHORT = 0.1
+"""Share of all intervals that are short where stamps come in bursts."""
+
+LEAST_BURSTS = 3
+"""Complete bursts that show how many samples a burst has."""
+
+INTERPOLATION_POINTS = 6
+"""Samples around a time that its value is interpolated from."""
+
+LEAST_DISTANCE = 0.05
+"""Intervals between two samples of which the later is interpolated through; with less it would add noise."""
+
+
+@dataclass(frozen=True)
+class StampTiming:
+    """The spacing of consecutive stamps."""
+
+    interval: float
+    """Seconds per sample."""
+    bursts: bool
+    """Whether samples are delivered several at a time, so that stamps do not say when each was taken."""
+    jitter: float
+    """RMS deviation of the stamps from even spacing, in intervals."""
+    grid: Floats
+    """[samples] evenly spaced times, s, fitted to the stamps."""
+    first_after_gap: int
+    """Index of the first sample after missing ones; 0 if none is missing."""
+
+
+def stamp_timing(stamps: Floats, most_late: float = 0.0) -> StampTiming:
+    """Analyse the stamps of a block, [samples] s, at least two, not decreasing and not all equal.
+
+    most_late: intervals by which a sample may be late, in addition, before others count as missing.
+    """
+    intervals = np.diff(stamps)
+    tails = _burst_tails(stamps, intervals)
+    bursts = tails is not None
+    if tails is None:
+        tails = np.arange(len(stamps))
+    periods = np.diff(stamps[tails]) / np.diff(tails)
+    usual = float(np.median(np.repeat(periods, np.diff(tails))))
+    gap = _first_after_gap(stamps, tails, usual, most_late)
+    interval, start = _line(tails, stamps[tails], usual, robust=bursts)
+    grid = start + interval * np.arange(len(stamps), dtype=np.float64)
+    jitter = float(np.sqrt(np.mean(np.square(stamps - grid)))) / interval
+    return StampTiming(interval, bursts, jitter, grid, gap)
+
+
+def interpolate(samples: Floats, stamps: Floats, times: Floats) -> Floats:
+    """Values at evenly spaced `times` of a signal sampled at `stamps`, s, not decreasing, all [samples].
+
+    Polynomials through the neighbours: exact for a degree below INTERPOLATION_POINTS. At least two samples.
+    """
+    apart = np.diff(stamps) > LEAST_DISTANCE * (times[1] - times[0])
+    distinct = np.concatenate(([True], apart))
+    samples, stamps = samples[distinct], stamps[distinct]
+    points = min(INTERPOLATION_POINTS, len(samples))
+    first = np.clip(np.searchsorted(stamps, times) - points // 2, 0, len(samples) - points)
+    chosen = first[:, None] + np.arange(points)
+    nodes, values = stamps[chosen] - times[:, None], samples[chosen]
+    result = np.zeros(len(times))
+    for i in range(points):
+        others = np.delete(nodes, i, axis=1)
+        result += values[:, i] * np.prod(others / (others - nodes[:, i : i + 1]), axis=1)
+    return result
+
+
+def _burst_tails(stamps: Floats, intervals: Floats) -> NDArray[np.int64] | None:
+    """Indices of the last sample of each burst but the unfinished one; None where there are no bursts."""
+    short = intervals < SHORT * _usual_wait(intervals)
+    tails = np.flatnonzero(~short)
+    if short.mean() < LEAST_SHORT or len(tails) <= LEAST_BURSTS:
+        return None
+    sizes = np.diff(tails)
+    periods = np.diff(stamps[tails]) / sizes
+    usual = np.median(np.repeat(periods, sizes))
+    spread = np.median(np.abs(periods - usual))
+    regular = np.median(intervals[short]) < SHORT * usual and spread < SHORT * usual
+    return tails if regular else None
+
+
+def _usual_wait(intervals: Floats) -> float:
+    """The interval below which half of the time lies, without one that is longer than all others together."""
+    ordered = np.sort(intervals)
+    if len(ordered) > 2 and ordered[-1] > ordered[:-1].sum():
+        ordered = ordered[:-1]
+    sums = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(sums, sums[-1] / 2)])
+
+
+def _first_after_gap(stamps: Floats, tails: NDArray[np.int64], usual: float, most_late: float) -> int:
+    lateness = stamps[tails] - usual * tails
+    steps = np.diff(lateness)
+    scatter = 1.4826 * float(np.median(np.abs(steps - np.median(steps))))
+    limit = (MISSING + most_late) * usual + 3 * scatter
+    for late in np.flatnonzero(steps > limit):
+        before = lateness[max(late - CATCH_UP + 1, 0) : late + 1].min()
+        after = lateness[late + 1 : late + 1 + CATCH_UP].min()
+        if after - before > limit:
+            return int(tails[late]) + 1
+    first = int(tails[-1]) + 1  # of the burst that may go on in the next block
+    if first < len(stamps) and stamps[first] - stamps[first - 1] > usual * np.diff(tails).max() + limit:
+        return first
+    return 0
+
+
+def _line(numbers: NDArray[np.int64], times: Floats, usual: float, robust: bool) -> tuple[float, float]:
+    """Slope and value at 0 of the line through times: least squares, or the median of slopes."""
+    centre = numbers.mean()
+    if robust:
+        first, second = np.triu_indices(len(numbers), max(len(numbers) // 2, 1))
+        slope = float(np.median((times[second] - times[first]) / (numbers[second] - numbers[first])))
+        return slope, float(np.median(times - slope * numbers))
+    # Around the usual spacing, where no precision is lost to the size of the times.
+    offsets = times - times[0] - usual * numbers
+    deviations = numbers - centre
+    slope = usual + float(deviations @ offsets / (deviations @ deviations))
+    return slope, float(times[0] + (offsets - (slope - usual) * numbers).mean())
