@@ -32,7 +32,7 @@ help: ## list the commands
 setup: ## install what is needed and build the packages (every command below does it)
 	@tools/setup.sh
 
-demo: setup ## replay a scene, or BAG=path TOPIC=/t, through the live graph (BACKEND=, NODES=, RATE=, HFOV=)
+demo: setup ## replay a rendered scene, or BAG=path TOPIC=/t, through the live graph (BACKEND=, NODES=, RATE=, HFOV=)
 	@$(RUN) python3 -m demo --backend "$(BACKEND)" --rate "$(RATE)" --hfov "$(HFOV)" $(if $(NODES),--nodes "$(NODES)") $(if $(BAG),--bag "$(BAG)") $(if $(TOPIC),--topic "$(TOPIC)")
 
 test: lint types pytest ## run every check and test
@@ -63,6 +63,7 @@ fuzz: setup ## feed the parsers with mutated models (INPUTS=, SEED=)
 
 pictures: setup ## draw the pictures of the README into docs/images
 	@$(RUN) python3 -m accuracy.readme_pictures
+	$(RUN) python3 -m demo --backend cpu --gif docs/images/demo.gif
 
 parameters: setup ## write config/edgetpu.yaml from the parameters that the nodes declare
 	@$(RUN) python3 -m edgetpu_driver.node_kit.parameter_file >build/edgetpu.yaml

@@ -1,1 +1,1 @@
-"""The demo: replays a recorded bag through the live ROS graph and shows what the nodes made of it."""
+"""The demo: replays images through the live ROS graph and reports the results of the nodes."""

@@ -1,4 +1,4 @@
-"""The command line of the demo: `python -m demo` at the root of the repository."""
+"""The command line of the demo: `python -m demo` in the root of the repository."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; 0 when every node gave results, otherwise one line on standard error says why not."""
+    """Run the demo; 0 if every node gave results, otherwise 1 and one line on standard error."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        from .run import run  # not earlier: what is not installed is to be said in one line
+        from .run import run  # here, so that a missing package is reported in one line
     except ImportError as error:
         return _complain(
             f"{error}: run `make demo`, or install requirements.txt and source a built workspace"
@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--backend", choices=("cpu", "virtual", "usb"), default="virtual")
     parser.add_argument(
         "--nodes",
-        help="perception nodes, separated by commas; by default all for a bag, spot_tracker for the scene",
+        help="perception nodes, separated by commas; default: all",
     )
     parser.add_argument(
         "--rate",
@@ -55,7 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--params-file", type=Path, default=PARAMETERS)
     parser.add_argument("--output", type=Path, default=Path("build", "demo"))
-    parser.add_argument("--timeout", type=float, default=5.0, help="s to wait for the result of an image")
+    parser.add_argument("--gif", type=Path, help="write an animation of the debug images there")
+    parser.add_argument("--timeout", type=float, default=5.0, help="s to wait for the results of an image")
     parser.add_argument("--startup-timeout", type=float, default=30.0, help="s to wait for the graph")
     return parser
 

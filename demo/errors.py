@@ -1,10 +1,10 @@
-"""What can go wrong in the demo; each message is the one line its user sees."""
+"""Errors of the demo; each message is the one line that its user sees."""
 
 from __future__ import annotations
 
 
 class DemoError(Exception):
-    """Base of everything the demo gives up for; the message is one line for the user."""
+    """Base of the errors that end the demo; the message is one line for the user."""
 
 
 class UsageError(DemoError):

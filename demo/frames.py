@@ -1,4 +1,4 @@
-"""A dozen frames of a bag as pictures for the report."""
+"""Some frames of a bag as pictures for the report."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from edgetpu_perception.images.encodings import (
 from .bag import COMPRESSED_IMAGE, ImageBag, Record
 
 WIDEST = 480  # px; larger frames are shrunk for the report
+PICTURES = 60  # in the report, of each node
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,12 @@ class Frame:
 
 
 def evenly_spaced(count: int, wanted: int) -> list[int]:
-    """At most `wanted` of the numbers below `count`, first and last among them."""
+    """Return at most `wanted` of the numbers below `count`, first and last among them."""
     return sorted({round(number) for number in np.linspace(0, count - 1, min(count, wanted))})
 
 
-def read_frames(bag: ImageBag, wanted: int = 12) -> Iterator[Frame]:
-    """Evenly spaced images of the bag; those that are malformed are left out."""
+def read_frames(bag: ImageBag, wanted: int = PICTURES) -> Iterator[Frame]:
+    """Yield evenly spaced images of the bag; malformed ones are left out."""
     numbers = set(evenly_spaced(bag.topic.count, wanted))
     images = (record for record in bag.records() if record.topic == bag.topic.name)
     for number, record in enumerate(images):
@@ -53,14 +54,14 @@ def read_frames(bag: ImageBag, wanted: int = 12) -> Iterator[Frame]:
         except ImageError:
             continue
         height, width = pixels.shape[:2]
-        yield Frame(number, record.stamp_ns, width, height, _data_url(pixels))
+        yield Frame(number, record.stamp_ns, width, height, data_url(pixels))
 
 
 def decode_record(record: Record) -> Pixels:
-    """The image of a record, RGB; ImageError for a malformed one."""
+    """Decode the image of a record to RGB; ImageError for a malformed one."""
     try:
         message: Any = get_typestore(Stores.ROS2_JAZZY).deserialize_cdr(record.cdr, record.type)
-    except Exception as error:  # whatever the parser meets in a damaged message
+    except Exception as error:  # the parser raises many types for a damaged message
         raise ImageError(ImageFault.CONTENT, f"expected a {record.type}; got {error}") from error
     if record.type == COMPRESSED_IMAGE:
         return to_rgb(decode_compressed(message.data, message.format))
@@ -70,10 +71,11 @@ def decode_record(record: Record) -> Pixels:
     )
 
 
-def _data_url(pixels: Pixels) -> str:
+def data_url(pixels: Pixels) -> str:
+    """Encode an RGB image, uint8 [height, width, 3], as a JPEG in a data URL, shrunk to WIDEST."""
     height, width = pixels.shape[:2]
     if width > WIDEST:
         size = (WIDEST, max(1, round(height * WIDEST / width)))
         pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
-    _, jpeg = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 88])
+    _, jpeg = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 80])
     return "data:image/jpeg;base64," + base64.b64encode(jpeg.tobytes()).decode()

@@ -1,4 +1,4 @@
-"""Starts the processes of the ROS graph, watches them and ends them."""
+"""Starts, monitors and stops the processes of the ROS graph."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Process:
     remappings: tuple[tuple[str, str], ...] = ()
 
     def command(self) -> list[str]:
-        """The command line, as `ros2 launch` would write it."""
+        """Compose the command line, as `ros2 launch` would."""
         arguments = ["-r", f"__node:={self.name}"]
         if self.parameters_file:
             arguments += ["--params-file", str(self.parameters_file)]
@@ -45,7 +45,7 @@ class Process:
 
 
 def find_executable(package: str, executable: str) -> Path:
-    """Where the sourced ROS environment has an executable, as `ros2 run` finds it."""
+    """Find an executable in the sourced ROS environment, as `ros2 run` does; GraphError."""
     for prefix in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep):
         path = Path(prefix, "lib", package, executable)
         if prefix and os.access(path, os.X_OK):
@@ -56,9 +56,9 @@ def find_executable(package: str, executable: str) -> Path:
 
 
 def isolate(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables of the graph: images fit into the middleware, nothing leaves this machine.
+    """Return environment variables for the graph: profiles for large images, discovery on this machine only.
 
-    Unless the user chose a ROS domain it gets one that nobody here uses.
+    A ROS domain that no process on this machine uses is chosen unless one is set already.
     """
     settings = {"PYTHONUNBUFFERED": "1", "RCUTILS_COLORIZED_OUTPUT": "0"}
     if environment.get("ROS_DISTRO") == "humble":
@@ -73,7 +73,7 @@ def isolate(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def _unused_domain() -> int:
-    """A domain nobody on this machine is in; those up to 101 stay clear of the ephemeral ports of Linux."""
+    """Find an unused domain from 1 to 100; these do not collide with the ephemeral ports of Linux."""
     first = 1 + os.getpid() % 100
     for offset in range(100):
         domain = 1 + (first + offset - 1) % 100
@@ -93,7 +93,7 @@ def domain_in_use(domain: int) -> bool:
 
 
 class Graph:
-    """Running processes with a log each; a context manager that leaves none behind."""
+    """Running processes with a log each; a context manager that stops all of them."""
 
     def __init__(self, processes: Sequence[Process], log_directory: Path) -> None:
         self._wanted = processes
@@ -117,16 +117,16 @@ class Graph:
         self.stop()
 
     def log(self, name: str) -> Path:
-        """The file with what a process writes to its standard output and error."""
+        """Path of the log of a process: its standard output and error."""
         return self._log_directory / f"{name}.log"
 
     def last_words(self, name: str) -> str:
-        """The last line a process wrote; for a traceback that is the error."""
+        """Return the last line that a process wrote; the error of a traceback."""
         lines = self.log(name).read_text(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
 
     def check(self) -> None:
-        """Raise GraphError when a process has ended."""
+        """Raise GraphError if a process has ended."""
         for name, process in self._running.items():
             if process.poll() is not None:
                 why = self.last_words(name)
@@ -135,14 +135,14 @@ class Graph:
                 )
 
     def stop(self) -> None:
-        """Interrupt all processes, as Ctrl-C does, and kill what is left after STOP_TIMEOUT."""
+        """Interrupt all processes, as Ctrl-C does, and kill those that still run after STOP_TIMEOUT."""
         for process in self._running.values():
             _signal(process, signal.SIGINT)
         deadline = time.monotonic() + STOP_TIMEOUT
         try:
             while time.monotonic() < deadline and any(p.poll() is None for p in self._running.values()):
                 time.sleep(0.02)
-        finally:  # a second Ctrl-C ends the patience, not the clean-up
+        finally:  # a second Ctrl-C ends the waiting, not the clean-up
             for process in self._running.values():
                 _signal(process, signal.SIGKILL)
                 process.wait()
@@ -150,7 +150,7 @@ class Graph:
 
 
 def _start(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-    # A session of its own: the Ctrl-C of a terminal reaches the demo only, which ends the rest in order.
+    # A session of its own, so that Ctrl-C on a terminal reaches only the demo, which stops the rest in order.
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
     )

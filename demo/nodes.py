@@ -34,7 +34,8 @@ class PerceptionNode:
     result: str  # topic below the node's name
     message: str  # "package/msg/Type"
     values: tuple[Value, ...]
-    marker: tuple[str, str] | None = None  # fields that are a position in the image, -1 first to 1 last pixel
+    marker: tuple[str, str] | None = None  # fields of a position in the picture, in units of `marker_unit`
+    marker_unit: str = "half"  # "half": -1 at the centre of the first pixel to 1 at that of the last; or "px"
 
     @property
     def topic(self) -> str:
@@ -61,7 +62,8 @@ def described(entry: NodeEntry) -> PerceptionNode | None:
         result=results.topic,
         message=results.type_name,
         values=tuple(_value(entry.name, value) for value in results.values),
-        marker=results.position,
+        marker=results.position or PIXEL_POSITIONS.get(entry.name),
+        marker_unit="px" if entry.name in PIXEL_POSITIONS else "half",
     )
 
 
@@ -70,12 +72,20 @@ def _value(node: str, value: ResultValue) -> Value:
     return Value(value.field, value.meaning, value.unit, value.sigma or None, tolerance)
 
 
+PIXEL_POSITIONS = {"pattern_tracker": ("x", "y")}
+"""Fields of a position in px of the image, by node."""
+
 TOLERANCES = {
     ("spot_tracker", "x"): 0.05,
     ("spot_tracker", "y"): 0.05,
     ("spot_tracker", "bearing_x"): 0.03,
     ("spot_tracker", "bearing_y"): 0.03,
+    ("looming", "expansion_rate"): 0.05,
+    ("optical_flow", "dx"): 1.5,
+    ("optical_flow", "dy"): 1.5,
     ("visual_compass", "yaw"): 0.05,
+    ("pattern_tracker", "x"): 2.0,
+    ("pattern_tracker", "y"): 2.0,
 }
 """How far from the truth a value may be and still count as right, by node and field, in the value's unit."""
 

@@ -1,4 +1,4 @@
-"""Cuts a pattern out of the first image of a bag, for the pattern tracker to look for."""
+"""Cuts the template for the pattern tracker out of the first image of a bag."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .bag import ImageBag
 from .frames import decode_record
 
 PART = 4
-"""The image's width and height over the pattern's, like those of the tracker's search image and template."""
+"""Ratio of the image's size to the pattern's, as between the tracker's search image and template."""
 
 
 def write_pattern(bag: ImageBag, path: Path) -> bool:
-    """Write the place of most contrast in the first good image as a PNG; False when there is none."""
+    """Write the part of the first good image with the most contrast as a PNG; False if there is none."""
     for record in bag.records():
         if record.topic != bag.topic.name:
             continue
@@ -32,7 +32,7 @@ def write_pattern(bag: ImageBag, path: Path) -> bool:
 
 
 def _strongest(pixels: Pixels) -> Pixels:
-    """The part of a grey image, clear of its border, whose grey levels differ most."""
+    """Return the part of a grey image, clear of its border, with the most contrast."""
     height, width = (max(size // PART, 1) for size in pixels.shape)
     corners = [
         (top, left)

@@ -1,4 +1,4 @@
-"""The plots of the report: every value of a node over time, as one SVG."""
+"""The plots of the report: the values of a node over time, as one SVG."""
 
 from __future__ import annotations
 
@@ -38,15 +38,19 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def plot(node: PerceptionNode, results: NodeResults, truth: Truth | None) -> str:
-    """The measured values with their sigma, the truth where known, confidence and latency; SVG."""
+WIDE, NARROW = 9.5, 4.2
+"""Widths of a plot for a desktop and for a phone, inches."""
+
+
+def plot(node: PerceptionNode, results: NodeResults, truth: Truth | None, width: float = WIDE) -> str:
+    """Draw the values with their sigma, the truth where known, confidence and latency; SVG."""
     stamps = column(results.rows, "stamp_ns")
     start = stamps[0]
     times = (stamps - start) * 1e-9
     shown = [value for value in node.values if np.isfinite(column(results.rows, value.field)).any()]
     count = len(shown) + 2
-    with rc_context({**STYLE, "svg.hashsalt": node.name}):
-        figure = Figure(figsize=(9.5, 1.35 * count), layout="constrained")
+    with rc_context({**STYLE, "svg.hashsalt": f"{node.name} {width}"}):
+        figure = Figure(figsize=(width, 1.35 * count), layout="constrained")
         panels = figure.subplots(count, 1, sharex=True)
         for panel, value in zip(panels, shown, strict=False):
             _value(panel, value, times, results.rows)
@@ -66,7 +70,7 @@ def plot(node: PerceptionNode, results: NodeResults, truth: Truth | None) -> str
 
 
 def column(rows: Sequence[Row], field: str) -> Array:
-    """One field of all rows as float64, NaN where it is not a finite number."""
+    """Return one field of all rows as float64, NaN where it is not a finite number."""
     values = (row.get(field) for row in rows)
     finite = [v if isinstance(v, int | float) and math.isfinite(v) else math.nan for v in values]
     return np.array(finite, np.float64)
@@ -94,7 +98,7 @@ def _confidence(panel: Axes, times: Array, rows: Sequence[Row]) -> None:
     panel.plot(times, column(rows, "confidence"), color=MEASURED, marker=".")
     panel.set_ylim(-0.05, 1.05)
     panel.set_ylabel("confidence\n0..1")
-    panel.set_title("red: the node says that nothing was measured")
+    panel.set_title("red: results that are not valid")
 
 
 def _latency(panel: Axes, times: Array, results: NodeResults) -> None:

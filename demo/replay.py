@@ -1,7 +1,8 @@
-"""Plays the images of a bag into the running graph and collects what the nodes answer."""
+"""Plays the images of a bag into the running graph and collects the results of the nodes."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import time
@@ -16,30 +17,35 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 from rclpy.signals import SignalHandlerOptions
-from sensor_msgs.msg import CameraInfo
+from sensor_msgs.msg import CameraInfo, Image
 
 from edgetpu_msgs.msg import DeviceStatus
 
 from .bag import ImageTopic, Record
+from .debug_frames import DebugFrames
 from .errors import GraphError
+from .frames import PICTURES, evenly_spaced
 from .nodes import PerceptionNode
 from .results import Collector, NodeResults, Row
 
 DRIVER = "edgetpu"
+DEBUG_TOPIC = "debug_image"  # below the name of a node
 RELIABLE = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
+BEST_EFFORT = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 TICK = 0.05  # s between two looks at the processes while nothing comes
 SETTLE = 0.2  # s for the first camera_info to arrive before the image that needs it
-MOST_LOST = 3  # images in a row without an answer before the replay gives up
-# In the diagnostics of a perception node: what it says when all it lacks is images, and its counters of
-# images that it is done with and gives no result for.
+DEBUG_TIMEOUT = 1.0  # s to wait for the debug images of an image after its results
+MOST_LOST = 3  # images in a row without a result before the replay gives up
+# In the diagnostics of a perception node: its messages when only images are missing, and its counters of
+# images that it gives no result for.
 IDLE = {"ok", "no images"}
 WITHOUT_RESULT = {"malformed", "failed", "dropped"}
 
 
 @dataclass
 class _Node:
-    """What is known of a perception node."""
+    """The results and the diagnostics of a perception node."""
 
     collector: Collector
     diagnosis: str = "no sign of it yet"
@@ -48,11 +54,11 @@ class _Node:
 
     @property
     def ready(self) -> bool:
-        """Whether only images are missing."""
+        """Whether the node waits for nothing but images."""
         return set(self.diagnosis.split("; ")) <= IDLE
 
     def hear(self, status: DiagnosticStatus) -> None:
-        """Take over its diagnostics."""
+        """Take its diagnostics."""
         self.diagnosis = status.message
         counters = {item.key: int(item.value) for item in status.values if item.key in WITHOUT_RESULT}
         self.malformed = counters.get("malformed", 0)
@@ -60,9 +66,9 @@ class _Node:
 
 
 class Replay:
-    """A ROS node in the place of the camera and of the one who needs the results; a context manager.
+    """A ROS node that publishes the images and subscribes to the results; a context manager.
 
-    `check` is called several times a second and raises what ends the replay.
+    `check` is called several times a second; an exception from it ends the replay.
     """
 
     def __init__(self, nodes: Sequence[PerceptionNode], topic: ImageTopic, check: Callable[[], None]) -> None:
@@ -73,6 +79,7 @@ class Replay:
         self._driver = DeviceStatus(message="no sign of it yet")
         self._unreadable = 0  # images of the bag that could not be published
         self._lost = 0  # so many images in a row got no answer
+        self.debug_frames = DebugFrames(evenly_spaced(topic.count, PICTURES))
         self._calibrated = False
 
     def __enter__(self) -> Replay:
@@ -93,7 +100,7 @@ class Replay:
             if self._topic.camera_info
             else None
         )
-        # Last, because discovery is in order: who reaches us here knows the subscriptions above.
+        # Last, because discovery is in order: a node that publishes here knows the subscriptions above.
         self._ros.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, RELIABLE)
         return self
 
@@ -165,6 +172,7 @@ class Replay:
         if image is None:
             self._unreadable += 1
             return
+        debug_wanted = self.debug_frames.shown(number, record.stamp_ns)
 
         def silent() -> list[_Node]:
             return [
@@ -177,6 +185,17 @@ class Replay:
         self._spin_until(time.monotonic() + timeout, lambda: not silent())
         if timeout:
             self._note_lost(silent())
+            if debug_wanted:
+                self._wait_for_debug_images(number, [node for node in nodes if node not in silent()])
+
+    def _wait_for_debug_images(self, number: int, nodes: Sequence[_Node]) -> None:
+        """Wait for the debug images of an image from the nodes that publish any."""
+        names = [node.collector.name for node in nodes]
+        publishing = [name for name in names if self._ros.count_publishers(f"/{name}/{DEBUG_TOPIC}")]
+        self._spin_until(
+            time.monotonic() + DEBUG_TIMEOUT,
+            lambda: all(self.debug_frames.has(name, number) for name in publishing),
+        )
 
     def _note_lost(self, silent: Sequence[_Node]) -> None:
         self._lost = self._lost + 1 if silent else 0
@@ -210,7 +229,7 @@ class Replay:
             self._check()
 
     def _missing(self) -> str:
-        """What is not there yet, in words; empty when the graph is complete."""
+        """Say what the graph lacks; empty when it is complete."""
         if self._driver.state != DeviceStatus.READY:
             return f"waiting for {DRIVER}: {self._driver.message or 'it is starting'}"
         if self._images.get_subscription_count() < len(self._nodes):
@@ -230,6 +249,12 @@ class Replay:
             collector.received(stamp.sec * 1_000_000_000 + stamp.nanosec, values, now)
 
         self._ros.create_subscription(_message_type(spec.message), spec.topic, received, RELIABLE)
+        self._ros.create_subscription(
+            Image,
+            f"/{spec.name}/{DEBUG_TOPIC}",
+            functools.partial(self.debug_frames.received, spec.name),
+            BEST_EFFORT,
+        )
 
     def _on_driver(self, message: DeviceStatus) -> None:
         self._driver = message
@@ -247,7 +272,7 @@ def _message_type(name: str) -> Any:
 
 
 def _message(record: Record) -> Any:
-    """The message of a record; None when its bytes are no message of its type."""
+    """Deserialise a record; None if its bytes are not a message of its type."""
     try:
         return deserialize_message(record.cdr, _message_type(record.type))
     except RuntimeError:  # rclpy's RMWError
@@ -255,7 +280,7 @@ def _message(record: Record) -> Any:
 
 
 def _plain(value: Any) -> bool | int | float | list[float]:
-    """The value of a message field as JSON knows it."""
+    """Convert the value of a message field to a type of JSON."""
     if isinstance(value, bool | int | float):
         return value
     return [float(item) for item in value]

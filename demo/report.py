@@ -1,7 +1,8 @@
-"""The report: one self-contained HTML page that shows whether the perception nodes did their job."""
+"""The report: one self-contained HTML page that shows what the perception nodes measured."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,20 +12,25 @@ import jinja2
 
 from .frames import Frame
 from .nodes import PerceptionNode
-from .plots import plot
+from .plots import NARROW, WIDE, plot
 from .results import NodeResults, Row
-from .truth import Deviation, Truth
+from .truth import Deviation, Judgement, Truth
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
+ENOUGH_RIGHT = 0.95
+"""Share of the compared results that agree with the truth, for a good verdict."""
+
+ENOUGH_VALID = 0.9
+"""Share of valid results for a good verdict where no truth is known."""
+
+
 @dataclass(frozen=True)
 class Picture:
-    """A frame with what a node said of it: places in px of the full image, and its values in words."""
+    """A frame with what a node measured in it; positions in px of the frame."""
 
     frame: Frame
-    seconds: float  # since the first frame shown
-    measured: tuple[float, float] | None
     true: tuple[float, float] | None
     caption: str
 
@@ -41,7 +47,12 @@ class Section:
     deviations: tuple[tuple[Deviation, str], ...]  # with the unit
     never: tuple[str, ...]  # values that were never a number in this run
     pictures: tuple[Picture, ...]
-    plot: str  # SVG
+    plots: tuple[str, str]  # SVG for a desktop and for a phone; empty without results
+
+    @property
+    def frames_json(self) -> str:
+        """The pictures for the script of the page."""
+        return json.dumps([{"url": p.frame.url, "true": p.true, "caption": p.caption} for p in self.pictures])
 
 
 def write_report(
@@ -49,11 +60,13 @@ def write_report(
     nodes: Sequence[PerceptionNode],
     results: Mapping[str, NodeResults],
     truths: Mapping[str, Truth],
-    frames: Sequence[Frame],
+    frames: Mapping[str, Sequence[Frame]],
     settings: Mapping[str, str],
 ) -> None:
-    """Write the page; `settings` are shown as they are."""
-    sections = [_section(node, results[node.name], truths.get(node.name), frames) for node in nodes]
+    """Write the page, with the frames of each node; `settings` are shown as they are."""
+    sections = [
+        _section(node, results[node.name], truths.get(node.name), frames[node.name]) for node in nodes
+    ]
     loader = jinja2.FileSystemLoader(TEMPLATES)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     page = environment.get_template("report.html.j2").render(sections=sections, settings=settings)
@@ -70,42 +83,45 @@ def _section(
         if truth and (deviation := truth.deviation(rows, value.field))
     ]
     tolerances = {value.field: value.tolerance for value in node.values if value.tolerance is not None}
-    right = truth.right(rows, tolerances) if truth else None
+    judgement = truth.judge(rows, tolerances) if truth else None
     return Section(
         node=node,
         results=results,
-        verdict=_verdict(results, right),
-        headline=_headline(results, right),
+        verdict=_verdict(results, judgement),
+        headline=_headline(results, judgement),
         cards=_cards(results, deviations),
         deviations=tuple(deviations),
         never=tuple(v.field for v in node.values if rows and not any(_finite(row[v.field]) for row in rows)),
         pictures=tuple(_picture(node, frame, frames[0], rows, truth) for frame in frames),
-        plot=plot(node, results, truth) if rows else "",
+        plots=(plot(node, results, truth, WIDE), plot(node, results, truth, NARROW)) if rows else ("", ""),
     )
 
 
-def _verdict(results: NodeResults, right: int | None) -> str:
-    """In one word; `right` is the number of results that agree with the truth, None where it is not known."""
-    count = len(results.rows)
-    if not count or (right is not None and right < count / 2):
+def _verdict(results: NodeResults, judgement: Judgement | None) -> str:
+    """Say in one word how many results are valid and, as far as the truth is known, right."""
+    if not results.valid:
         return "bad"
-    complete = not results.dropped and not results.malformed and results.valid and right in (None, count)
-    return "good" if complete else "incomplete"
+    share, enough = results.valid / len(results.rows), ENOUGH_VALID
+    if judgement and judgement.compared:
+        share, enough = judgement.right / judgement.compared, ENOUGH_RIGHT
+        if share < 0.5:
+            return "bad"
+    return "good" if share >= enough and not results.dropped and not results.malformed else "incomplete"
 
 
-def _headline(results: NodeResults, right: int | None) -> str:
-    answered = f"{len(results.rows)} of {results.images} images answered"
-    if right is not None:
-        answered += f", {right} right"
-    elif not results.valid:
-        answered += ", nothing measured in any"
+def _headline(results: NodeResults, judgement: Judgement | None) -> str:
+    parts = [f"{results.valid} of {len(results.rows)} results valid"]
+    if judgement and judgement.compared:
+        parts.append(f"{judgement.right} of {judgement.compared} right")
     if results.malformed:
-        answered += f", {results.malformed} refused as malformed"
-    return answered + (f", {results.dropped} lost" if results.dropped else "")
+        parts.append(f"{results.malformed} images refused as malformed")
+    if results.dropped:
+        parts.append(f"{results.dropped} images lost")
+    return ", ".join(parts)
 
 
 def _cards(results: NodeResults, deviations: Sequence[tuple[Deviation, str]]) -> tuple[tuple[str, str], ...]:
-    cards = [("something measured in", f"{results.valid} of {len(results.rows)} results")]
+    cards = [("images answered", f"{len(results.rows)} of {results.images}")]
     cards += [(f"RMSE of {d.field}", f"{d.rmse:.4f} {unit}") for d, unit in deviations[:2]]
     if results.latencies:
         cards.append(("latency p50 / p99", f"{results.latency_ms(50):.1f} / {results.latency_ms(99):.1f} ms"))
@@ -118,30 +134,31 @@ def _picture(
     node: PerceptionNode, frame: Frame, first: Frame, rows: Sequence[Row], truth: Truth | None
 ) -> Picture:
     row = next((row for row in rows if row["stamp_ns"] == frame.stamp_ns), None)
-    measured = true = None
-    if node.marker and row:
-        measured = _place(frame, [row[field] for field in node.marker])
+    true = None
     if node.marker and truth:
-        true = _place(frame, [truth.at(frame.stamp_ns, field) for field in node.marker])
-    return Picture(frame, (frame.stamp_ns - first.stamp_ns) * 1e-9, measured, true, _caption(node, row))
+        true = _position(node, frame, [truth.at(frame.stamp_ns, field) for field in node.marker])
+    seconds = (frame.stamp_ns - first.stamp_ns) * 1e-9
+    return Picture(frame, true, f"{seconds:.2f} s  {_caption(node, row)}")
 
 
 def _caption(node: PerceptionNode, row: Row | None) -> str:
     if row is None:
         return "no result"
     if not row["valid"]:
-        return "nothing measured"
+        return "not valid"
     numbers = [(value.field, row[value.field]) for value in node.values[:2]]
     return "  ".join(f"{field} {number:+.3f}" for field, number in numbers if isinstance(number, float))
 
 
-def _place(frame: Frame, offset: Sequence[object]) -> tuple[float, float] | None:
-    """From -1 (centre of the first pixel) .. 1 (centre of the last) to px from the edge of the image."""
-    x, y = offset
+def _position(node: PerceptionNode, frame: Frame, values: Sequence[object]) -> tuple[float, float] | None:
+    """Convert the fields of a marker to px from the top left edge of the image."""
+    x, y = values
     if not (_finite(x) and _finite(y)):
         return None
     assert isinstance(x, float)
     assert isinstance(y, float)
+    if node.marker_unit == "px":
+        return x + 0.5, y + 0.5
     return (x + 1) / 2 * (frame.width - 1) + 0.5, (y + 1) / 2 * (frame.height - 1) + 0.5
 
 

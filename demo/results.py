@@ -1,4 +1,4 @@
-"""What came back from the nodes: rows, counts and latencies, and the summary made of them."""
+"""The results of the nodes: rows, counts and latencies, and the summary of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = dict[str, bool | int | float | list[float]]
 
 @dataclass
 class NodeResults:
-    """Everything one node answered in a replay."""
+    """All results of one node in a replay."""
 
     name: str
     topic: str
@@ -27,16 +27,16 @@ class NodeResults:
 
     @property
     def dropped(self) -> int:
-        """Good images without a result."""
+        """Number of well-formed images without a result."""
         return self.images - self.malformed - len(self.rows)
 
     @property
     def valid(self) -> int:
-        """Results with something measured."""
+        """Number of valid results."""
         return sum(row["valid"] is True for row in self.rows)
 
     def latency_ms(self, percentile: float) -> float:
-        """A percentile of the latency in ms; NaN without results."""
+        """Return a percentile of the latency in ms; NaN without results."""
         return float(np.percentile(self.latencies, percentile)) * 1e3 if self.latencies else math.nan
 
 
@@ -67,23 +67,23 @@ class Collector:
         return True
 
     def answered(self, image: int) -> bool:
-        """Whether there is a result for the image of that number."""
+        """Whether the image of that number has a result."""
         return image in self._answers
 
     @property
     def missing(self) -> int:
-        """How many images have no result yet."""
+        """Number of images that have no result yet."""
         return len(self._sent) - len(self._answers)
 
     def results(self, malformed: int = 0) -> NodeResults:
-        """All there is so far."""
+        """Return the results so far."""
         ordered = [self._answers[image] for image in sorted(self._answers)]
         rows, latencies = [row for row, _ in ordered], [latency for _, latency in ordered]
         return NodeResults(self.name, self.topic, len(self._sent), malformed, rows, latencies)
 
 
 def summary(backend: str, bag: Path, nodes: Mapping[str, NodeResults]) -> dict[str, object]:
-    """The content of summary.json."""
+    """Compose the content of summary.json."""
     return {
         "backend": backend,
         "bag": str(bag),
@@ -103,7 +103,7 @@ def summary(backend: str, bag: Path, nodes: Mapping[str, NodeResults]) -> dict[s
 
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:
-    """Write strict JSON: numbers that JSON does not have (NaN, infinity) become null."""
+    """Write strict JSON: NaN and infinities become null."""
     path.write_text(json.dumps(_strict(content), indent=1, allow_nan=False) + "\n")
 
 

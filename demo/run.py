@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .animation import write_animation
 from .bag import ImageBag
+from .debug_frames import DebugFrames
 from .errors import GraphError, UsageError
 from .frames import read_frames
 from .graph import PARAMETERS, Graph, Process, isolate
@@ -18,7 +21,7 @@ from .pattern import write_pattern
 from .replay import DRIVER, Replay
 from .report import write_report
 from .results import NodeResults, summary, write_json
-from .scene import write_scene
+from .scene_bag import PARAMETERS_FILE, write_scene
 from .terminal import Terminal
 from .truth import heading_truth, load_truth
 
@@ -37,15 +40,16 @@ def run(options: argparse.Namespace) -> None:
     for old in ("summary.json", "report.html"):
         (output / old).unlink(missing_ok=True)
     if options.bag is None:
-        terminal.say("rendering a scene from known geometry")
+        terminal.say("rendering a scene of known geometry (about ten seconds)")
     path = options.bag or write_scene(output / "scene")
     with ImageBag(path, options.topic) as bag:
         os.environ.update(isolate())
         os.environ.setdefault("ROS_HOME", str((output / "ros").resolve()))  # models and logs of the nodes
-        results = _replay(options, terminal, bag, nodes)
+        results, debug = _replay(options, terminal, bag, nodes)
         write_json(output / "summary.json", summary(options.backend, path, results))
         terminal.say("writing the report")
-        frames = list(read_frames(bag))
+        camera = list(read_frames(bag))
+        frames = {node.name: debug.of(node.name) or camera for node in nodes}
         settings = _settings(options, bag, nodes)
         write_report(
             output / "report.html",
@@ -55,6 +59,8 @@ def run(options: argparse.Namespace) -> None:
             frames,
             settings,
         )
+    if options.gif:
+        write_animation(options.gif, camera, frames)
     terminal.table(results)
     terminal.result(f"report:  {(output / 'report.html').resolve().as_uri()}")
     terminal.result(f"summary: {output / 'summary.json'}")
@@ -68,12 +74,12 @@ def run(options: argparse.Namespace) -> None:
 def _wanted_nodes(options: argparse.Namespace) -> str:
     if options.nodes is not None:
         return str(options.nodes)
-    return ",".join(NODES) if options.bag else "spot_tracker"
+    return ",".join(NODES)
 
 
 def _replay(
     options: argparse.Namespace, terminal: Terminal, bag: ImageBag, nodes: Sequence[PerceptionNode]
-) -> Mapping[str, NodeResults]:
+) -> tuple[Mapping[str, NodeResults], DebugFrames]:
     processes = _processes(options, bag, nodes)
     names = ", ".join(process.name for process in processes)
     terminal.say(f"starting {names} (backend {options.backend}, ROS domain {os.environ['ROS_DOMAIN_ID']})")
@@ -85,7 +91,7 @@ def _replay(
                     bag.records(), rate=options.rate, timeout=options.timeout, progress=advance
                 )
         terminal.say("stopping the graph")
-    return results
+    return results, replay.debug_frames
 
 
 def _processes(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[PerceptionNode]) -> list[Process]:
@@ -107,24 +113,29 @@ def _processes(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[Perce
         remappings.append(("camera_info", topic.camera_info))
     else:
         parameters.append(("horizontal_fov", str(math.radians(options.hfov))))
-    eyes = [
+    perception = [
         Process(
             name=node.name,
             package=node.package,
             executable=node.executable,
             parameters_file=options.params_file,
-            parameters=(*parameters, *_pattern(options, bag, node)),
+            parameters=(*parameters, *_targets(options, bag, node)),
             remappings=tuple(remappings),
         )
         for node in nodes
     ]
-    return [driver, *eyes]
+    return [driver, *perception]
 
 
-def _pattern(options: argparse.Namespace, bag: ImageBag, node: PerceptionNode) -> tuple[tuple[str, str], ...]:
-    """What the pattern tracker is to look for, unless somebody's own parameters say it."""
+def _targets(options: argparse.Namespace, bag: ImageBag, node: PerceptionNode) -> tuple[tuple[str, str], ...]:
+    """Parameters that say what to look for, unless the user's own parameter file says it."""
+    if options.params_file != PARAMETERS:
+        return ()
+    known = bag.path / PARAMETERS_FILE
+    if known.is_file():
+        return tuple(json.loads(known.read_text()).get(node.name, {}).items())
     path = options.output.resolve() / "pattern.png"
-    if node.name != "pattern_tracker" or options.params_file != PARAMETERS or not write_pattern(bag, path):
+    if node.name != "pattern_tracker" or not write_pattern(bag, path):
         return ()
     return ("template", str(path)), ("accept_ambiguous", "true")
 

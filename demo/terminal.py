@@ -1,4 +1,4 @@
-"""What the demo says on the terminal: what it waits for, how far it is, and the table at the end."""
+"""The output of the demo on the terminal: progress, and the table at the end."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Terminal:
         self._result = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
     def say(self, text: str) -> None:
-        """One line on what is going on."""
+        """Print one line of progress."""
         self._progress.print(f"[demo] {text}", markup=False, soft_wrap=True)
 
     def result(self, text: str) -> None:
-        """One line of the outcome."""
+        """Print one line of the result."""
         self._result.print(text, markup=False, soft_wrap=True)
 
     @contextmanager
     def counting(self, what: str, total: int) -> Iterator[Callable[[], None]]:
-        """Show how many of `total` are done, a call each: a bar on a terminal, ten lines elsewhere."""
+        """Count up to `total`, one a call: a bar on a terminal, ten lines elsewhere."""
         if not self._progress.is_terminal:
             yield self._line_counter(what, total)
             return
@@ -46,7 +46,7 @@ class Terminal:
             yield lambda: bar.advance(task)
 
     def table(self, nodes: Mapping[str, NodeResults]) -> None:
-        """The outcome, a line for each node."""
+        """Print the results, a line for each node."""
         table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
         table.add_column("node", no_wrap=True)
         for heading in ("images", "results", "dropped", "malformed", "valid", "p50 ms", "p99 ms"):

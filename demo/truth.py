@@ -1,4 +1,4 @@
-"""What the perception nodes should have measured, where somebody knows it."""
+"""What the perception nodes should have measured, where it is known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 from .bag import Quaternion
 from .errors import BagError
 
-# In the bag's directory: {node: {"stamp_ns": [...], field: [...], ...}}; null where there is nothing.
+# In the bag's directory: {node: {"stamp_ns": [...], field: [...], ...}}; null where there is nothing
+# or nothing is known. "valid" is a field too.
 TRUTH_FILE = "truth.json"
 
 Row = Mapping[str, object]  # one result: "stamp_ns", "valid" and the values of the node
@@ -27,6 +28,14 @@ class Deviation:
     count: int  # results that had both a value and a truth
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """How many results agree with the truth."""
+
+    right: int
+    compared: int
+
+
 class Truth:
     """The true values of one node's fields, by stamp."""
 
@@ -38,7 +47,7 @@ class Truth:
         self._rows = dict(zip(self.stamps_ns, rows, strict=True))
 
     def at(self, stamp_ns: int, field: str) -> float | bool | None:
-        """The true value at a stamp; None where there is nothing to measure or nothing is known."""
+        """Return the true value at a stamp; None where there is nothing to measure or nothing is known."""
         return self._rows.get(stamp_ns, {}).get(field)
 
     def deviation(self, rows: Sequence[Row], field: str) -> Deviation | None:
@@ -53,25 +62,27 @@ class Truth:
         rmse = math.sqrt(math.fsum(d * d for d in differences) / len(differences))
         return Deviation(field, rmse, max(abs(d) for d in differences), len(differences))
 
-    def right(self, rows: Sequence[Row], tolerances: Mapping[str, float]) -> int:
-        """How many results are valid when they should be, as far as is known, and within the tolerances."""
-        return sum(self._is_right(row, tolerances) for row in rows)
+    def judge(self, rows: Sequence[Row], tolerances: Mapping[str, float]) -> Judgement:
+        """Count the results that can be compared, and those that are valid when they should be and accurate.
 
-    def _is_right(self, row: Row, tolerances: Mapping[str, float]) -> bool:
+        Where it is not known whether a result should be valid, only valid ones are compared.
+        """
+        outcomes = [outcome for row in rows if (outcome := self._is_right(row, tolerances)) is not None]
+        return Judgement(sum(outcomes), len(outcomes))
+
+    def _is_right(self, row: Row, tolerances: Mapping[str, float]) -> bool | None:
         stamp = _stamp(row)
-        if "valid" in self.fields and row.get("valid") != self.at(stamp, "valid"):
+        expected = self.at(stamp, "valid")
+        if expected is not None and row.get("valid") != expected:
             return False
-        for field, tolerance in tolerances.items():
-            measured, true = row.get(field), self.at(stamp, field)
-            if true is None:
-                continue
-            if not isinstance(measured, float) or not abs(measured - float(true)) <= tolerance:
-                return False
-        return True
+        known = [(field, true) for field in tolerances if (true := self.at(stamp, field)) is not None]
+        if expected is None and (not known or not row.get("valid")):
+            return None
+        return all(_within(row.get(field), float(true), tolerances[field]) for field, true in known)
 
 
 def load_truth(bag: Path) -> dict[str, Truth]:
-    """The truth that lies in a bag's directory, by node; empty when there is none."""
+    """Read the truth in a bag's directory, by node; empty if there is none."""
     path = bag / TRUTH_FILE
     if not path.is_file():
         return {}
@@ -82,7 +93,7 @@ def load_truth(bag: Path) -> dict[str, Truth]:
 
 
 def heading_truth(orientations: Iterable[tuple[int, Quaternion]]) -> dict[str, Truth]:
-    """The heading that a camera's recorded orientations tell; empty when there are none.
+    """Compute the true heading from a camera's recorded orientations; empty if there are none.
 
     Yaw is the turn about the vertical axis of the image (y, down), zero at the first image.
     """
@@ -93,6 +104,10 @@ def heading_truth(orientations: Iterable[tuple[int, Quaternion]]) -> dict[str, T
     if not stamps:
         return {}
     return {"visual_compass": Truth({"stamp_ns": stamps, "yaw": [value - yaw[0] for value in yaw]})}
+
+
+def _within(measured: object, true: float, tolerance: float) -> bool:
+    return isinstance(measured, float) and abs(measured - true) <= tolerance
 
 
 def _stamp(row: Row) -> int:

@@ -19,7 +19,8 @@ from rosbags.typesys import Stores, get_typestore
 from demo.bag import IMAGE
 from demo.errors import GraphError
 from demo.graph import Graph, Process, find_executable, isolate
-from demo.scene import Scene, write_scene
+from demo.scene import Scene
+from demo.scene_bag import write_scene
 
 ROOT = Path(__file__).parents[1]
 FAKE = Path(__file__).with_name("demo_fake_node.py")

@@ -1,10 +1,13 @@
-"""The report is one page that opens from disk and shows whether tracking worked."""
+"""The report is one page that opens from disk and shows what the nodes measured."""
 
 from __future__ import annotations
 
+import html
+import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,8 @@ from demo.frames import Frame, evenly_spaced, read_frames
 from demo.nodes import NODES
 from demo.report import write_report
 from demo.results import NodeResults, Row
-from demo.scene import Scene, write_scene
+from demo.scene import Scene
+from demo.scene_bag import write_scene
 from demo.truth import Truth, load_truth
 
 NODE = NODES["spot_tracker"]
@@ -51,8 +55,14 @@ def report(scene: Path, path: Path, offset: float = 0.0, results: NodeResults | 
     with ImageBag(scene) as bag:
         frames = list(read_frames(bag))
     settings = {"bag": "<scene>", "topic": "/camera/image_raw", "backend": "cpu"}
-    write_report(path, [NODE], {NODE.name: results}, {NODE.name: truth}, frames, settings)
+    write_report(path, [NODE], {NODE.name: results}, {NODE.name: truth}, {NODE.name: frames}, settings)
     return path.read_text()
+
+
+def frames_of(page: str) -> list[dict[str, Any]]:
+    """The frames of the only player of the page."""
+    (text,) = re.findall(r'data-frames="([^"]*)"', page)
+    return list(json.loads(html.unescape(text)))
 
 
 def test_it_needs_nothing_but_itself(scene: Path, tmp_path: Path) -> None:
@@ -60,23 +70,33 @@ def test_it_needs_nothing_but_itself(scene: Path, tmp_path: Path) -> None:
     links = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert links
     assert all(link.startswith(("data:image/jpeg;base64,", "#")) for link in links)
-    assert "<script" not in page
+    assert "<script src" not in page
     assert "&lt;scene&gt;" in page
 
 
-def test_it_shows_every_frame_with_what_was_measured_and_what_is_true(scene: Path, tmp_path: Path) -> None:
+def test_its_contents_list_links_to_every_node(scene: Path, tmp_path: Path) -> None:
     page = report(scene, tmp_path / "report.html")
-    assert page.count("<image ") == 6
-    # The beacon is off in one of the six.
-    assert page.count('class="measured"') == page.count('class="true"') == 5
-    assert "nothing measured" in page
+    contents = page[page.index("<nav") : page.index("</nav>")]
+    assert re.findall(r'href="#([^"]*)"', contents) == ["spot_tracker", "summary", "settings"]
+    assert all(f'id="{name}"' in page for name in ("spot_tracker", "summary", "settings"))
+
+
+def test_its_player_has_every_frame_with_the_true_position(scene: Path, tmp_path: Path) -> None:
+    frames = frames_of(report(scene, tmp_path / "report.html"))
+    truth = load_truth(scene)["spot_tracker"]
+    lit = truth.at(Scene().stamp_ns(0), "x")
+    assert len(frames) == 6
+    assert frames[0]["true"][0] == pytest.approx((lit + 1) / 2 * 319 + 0.5)
+    # The lamp is off in one of the six.
+    assert [frame["true"] is None for frame in frames] == [False, False, False, True, False, False]
+    assert frames[3]["caption"] == "0.10 s  not valid"
 
 
 @pytest.mark.parametrize(
     ("offset", "verdict"),
     [
-        (0.0, '"verdict good">6 of 6 images answered, 6 right'),
-        (0.2, '"verdict bad">6 of 6 images answered, 1 right'),
+        (0.0, '"verdict good">5 of 6 results valid, 6 of 6 right'),
+        (0.2, '"verdict bad">5 of 6 results valid, 1 of 6 right'),
     ],
 )
 def test_its_verdict_is_whether_the_results_are_right(
@@ -87,11 +107,28 @@ def test_its_verdict_is_whether_the_results_are_right(
     assert f"<b>{abs(offset):.4f} half image widths</b><span>RMSE of x</span>" in page
 
 
+@pytest.mark.parametrize(
+    ("valid", "verdict"),
+    [(10, '"verdict good">10 of 10'), (5, '"verdict incomplete">5 of 10'), (0, '"verdict bad">0 of 10')],
+)
+def test_without_a_truth_its_verdict_goes_by_valid_results(tmp_path: Path, valid: int, verdict: str) -> None:
+    rows: list[Row] = [
+        {"stamp_ns": number, "valid": number < valid, "confidence": 1.0, "x": 0.0, "y": 0.0}
+        for number in range(10)
+    ]
+    for row in rows:
+        row.update(dict.fromkeys(NODE.fields[2:], 0.0))
+    results = NodeResults(NODE.name, NODE.topic, 10, 0, rows, [0.001] * 10)
+    settings = {"bag": "", "topic": "", "backend": ""}
+    write_report(tmp_path / "page.html", [NODE], {NODE.name: results}, {}, {NODE.name: []}, settings)
+    assert f"{verdict} results valid" in (tmp_path / "page.html").read_text()
+
+
 def test_without_any_result_it_says_so(scene: Path, tmp_path: Path) -> None:
     nothing = NodeResults(NODE.name, NODE.topic, images=6, malformed=4)
     page = report(scene, tmp_path / "report.html", results=nothing)
-    assert '"verdict bad">0 of 6 images answered, 0 right, 4 refused as malformed, 2 lost' in page
-    assert page.count("no result") == 6
+    assert '"verdict bad">0 of 0 results valid, 4 images refused as malformed, 2 images lost' in page
+    assert [frame["caption"][8:] for frame in frames_of(page)] == ["no result"] * 6
 
 
 def test_frames_are_evenly_spaced_with_first_and_last() -> None:

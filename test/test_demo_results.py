@@ -11,7 +11,7 @@ import pytest
 from demo.errors import BagError, UsageError
 from demo.nodes import NODES, select
 from demo.results import Collector, NodeResults, summary, write_json
-from demo.truth import Deviation, Truth, load_truth
+from demo.truth import Deviation, Judgement, Truth, load_truth
 
 
 def test_a_result_belongs_to_the_image_of_its_stamp() -> None:
@@ -97,10 +97,19 @@ def test_deviation_counts_results_that_have_a_value_and_a_truth() -> None:
 
 
 def test_a_result_is_right_when_valid_as_it_should_be_and_within_tolerance() -> None:
-    assert TRUTH.right(ROWS[:1], {"x": 0.31}) == 1
-    assert TRUTH.right(ROWS[:1], {"x": 0.29}) == 0
-    assert TRUTH.right(ROWS[2:3], {"x": 0.1}) == 1
-    assert TRUTH.right(ROWS[3:], {"x": 0.1}) == 0
+    assert TRUTH.judge(ROWS[:1], {"x": 0.31}) == Judgement(right=1, compared=1)
+    assert TRUTH.judge(ROWS[:1], {"x": 0.29}) == Judgement(right=0, compared=1)
+    assert TRUTH.judge(ROWS[2:3], {"x": 0.1}) == Judgement(right=1, compared=1)
+    assert TRUTH.judge(ROWS[3:4], {"x": 0.1}) == Judgement(right=0, compared=1)
+
+
+def test_without_a_truth_results_are_not_compared() -> None:
+    assert TRUTH.judge(ROWS[4:], {"x": 0.1}) == Judgement(right=0, compared=0)
+
+
+def test_where_validity_is_not_known_only_valid_results_are_compared() -> None:
+    truth = Truth({"stamp_ns": [1, 4], "valid": [None, None], "x": [0.3, 0.3]})
+    assert truth.judge(ROWS, {"x": 0.1}) == Judgement(right=1, compared=1)
 
 
 def test_a_truth_file_that_is_malformed_is_said_to_be(tmp_path: Path) -> None:

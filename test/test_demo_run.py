@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
+from demo.frames import PICTURES
 from demo.nodes import NODES
-from demo.scene import Scene, write_scene
-from demo.truth import load_truth
+from demo.scene import Scene
+from demo.scene_bag import write_scene
+from demo.truth import Judgement, load_truth
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,7 +26,7 @@ pytest.importorskip("ai_edge_litert", reason="the cpu and virtual backends need 
 
 
 def demo(output: Path, *arguments: str) -> dict[str, Any]:
-    """Run the demo; the spot tracker's part of its summary."""
+    """Run the demo with the spot tracker; its part of the summary."""
     return dict(demo_of_nodes(output, "--nodes=spot_tracker", *arguments)["spot_tracker"])
 
 
@@ -41,7 +44,7 @@ def demo_of_nodes(output: Path, *arguments: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """25 images at 10 Hz; the beacon is off in three of them."""
+    """25 images at 10 Hz; the lamp is off in three of them."""
     return write_scene(tmp_path_factory.mktemp("demo") / "scene", Scene(frames=25, rate=10.0))
 
 
@@ -57,10 +60,10 @@ def test_every_image_is_answered_under_its_own_stamp(on_cpu: dict[str, Any]) -> 
     assert 0 < on_cpu["latency_ms"]["p50"] <= on_cpu["latency_ms"]["p99"]
 
 
-def test_the_beacon_is_tracked_while_it_is_on(on_cpu: dict[str, Any], scene: Path) -> None:
+def test_the_lamp_is_tracked_while_it_is_on(on_cpu: dict[str, Any], scene: Path) -> None:
     truth = load_truth(scene)["spot_tracker"]
     tolerances = {value.field: value.tolerance for value in NODES["spot_tracker"].values if value.tolerance}
-    assert truth.right(on_cpu["rows"], tolerances) == 25
+    assert truth.judge(on_cpu["rows"], tolerances) == Judgement(right=25, compared=25)
     assert [row["x"] is None for row in on_cpu["rows"]] == [frame in (21, 22, 23) for frame in range(25)]
 
 
@@ -74,10 +77,20 @@ def test_the_virtual_stick_gives_the_rows_of_the_cpu(
     assert demo(tmp_path, f"--bag={scene}", "--backend=virtual")["rows"] == on_cpu["rows"]
 
 
-def test_without_a_bag_the_rendered_scene_is_replayed(tmp_path: Path) -> None:
-    result = demo(tmp_path, "--backend=cpu", "--rate=3")
-    assert result["images"] == Scene().frames
-    assert load_truth(tmp_path / "scene")["spot_tracker"].stamps_ns[0] == Scene().start_ns
+def test_without_a_bag_every_node_measures_what_is_true_of_the_rendered_scene(tmp_path: Path) -> None:
+    results = demo_of_nodes(tmp_path, "--backend=cpu", f"--gif={tmp_path / 'demo.gif'}")
+    truths = load_truth(tmp_path / "scene")
+    assert set(results) == set(truths) == set(NODES)
+    for name, result in results.items():
+        assert (result["images"], result["results"]) == (Scene().frames, Scene().frames)
+        tolerances = {value.field: value.tolerance for value in NODES[name].values if value.tolerance}
+        judgement = truths[name].judge(result["rows"], tolerances)
+        assert judgement.compared >= 80
+        assert judgement.right >= 0.95 * judgement.compared, name
+    page = (tmp_path / "report.html").read_text()
+    assert page.count('class="verdict good"') == 2 * len(NODES)  # in the contents and at the node
+    with Image.open(tmp_path / "demo.gif") as animation:
+        assert animation.n_frames == PICTURES
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,47 @@
+"""The debug images that the nodes publish during a replay, kept as pictures for the report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgetpu_perception.images.encodings import ImageError, decode
+
+from .frames import Frame, data_url
+
+
+class DebugFrames:
+    """Debug images of some of the images shown, by node."""
+
+    def __init__(self, numbers: list[int]) -> None:
+        """Keep the debug images of the images with these numbers, from 0."""
+        self._wanted = set(numbers)
+        self._numbers: dict[int, int] = {}  # by stamp, ns
+        self._frames: dict[str, dict[int, Frame]] = {}
+
+    def shown(self, number: int, stamp_ns: int) -> bool:
+        """Note that an image is shown to the nodes; whether its debug images are wanted."""
+        if number in self._wanted:
+            self._numbers[stamp_ns] = number
+        return number in self._wanted
+
+    def received(self, node: str, message: Any) -> None:
+        """Take a sensor_msgs/Image of a node."""
+        stamp_ns = message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec
+        number = self._numbers.get(stamp_ns)
+        if number is None:
+            return
+        try:
+            pixels = decode(message.encoding, message.height, message.width, message.step, message.data)
+        except ImageError:
+            return
+        frame = Frame(number, stamp_ns, message.width, message.height, data_url(pixels))
+        self._frames.setdefault(node, {})[number] = frame
+
+    def has(self, node: str, number: int) -> bool:
+        """Whether the debug image of that number has come."""
+        return number in self._frames.get(node, {})
+
+    def of(self, node: str) -> list[Frame]:
+        """Return the debug images of a node in the order of the images; empty if it published none."""
+        frames = self._frames.get(node, {})
+        return [frames[number] for number in sorted(frames)]

@@ -1,0 +1,91 @@
+"""Writes the rendered scene into a bag, with what is true of it beside it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys.store import Typestore
+
+from .bag import CAMERA_INFO, IMAGE
+from .scene import Scene, render
+from .scene_truth import truth_of
+from .truth import TRUTH_FILE
+
+TOPIC = "/camera/image_raw"
+INFO_TOPIC = "/camera/camera_info"
+FRAME_ID = "camera_optical_frame"
+PATTERN_FILE = "pattern.png"
+"""The poster as the first frame shows it, for the pattern tracker."""
+PARAMETERS_FILE = "parameters.json"
+"""What the nodes are to look for in this scene, parameters by node."""
+
+
+def write_scene(directory: Path, scene: Scene | None = None) -> Path:
+    """Render the scene into a bag of images and camera_info; replaces what is there."""
+    scene = scene or Scene()
+    if directory.exists():
+        shutil.rmtree(directory)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    store = get_typestore(Stores.ROS2_JAZZY)
+    header_type, time_type = store.types["std_msgs/msg/Header"], store.types["builtin_interfaces/msg/Time"]
+    with Writer(directory, version=9, storage_plugin=StoragePlugin.MCAP) as bag:
+        infos = bag.add_connection(INFO_TOPIC, CAMERA_INFO, typestore=store)
+        images = bag.add_connection(TOPIC, IMAGE, typestore=store)
+        for frame, picture in enumerate(render(scene)):
+            if frame == 0:
+                _write_pattern(scene, picture, directory / PATTERN_FILE)
+            stamp_ns = scene.stamp_ns(frame)
+            header = header_type(time_type(*divmod(stamp_ns, 1_000_000_000)), FRAME_ID)
+            info = _camera_info(scene, store, header)
+            bag.write(infos, stamp_ns, store.serialize_cdr(info, CAMERA_INFO))
+            image = _image(scene, store, header, picture)
+            bag.write(images, stamp_ns, store.serialize_cdr(image, IMAGE))
+    (directory / TRUTH_FILE).write_text(json.dumps(truth_of(scene), indent=1))
+    parameters = {
+        "spot_tracker": {"color": "red"},
+        "pattern_tracker": {"template": str((directory / PATTERN_FILE).resolve())},
+    }
+    (directory / PARAMETERS_FILE).write_text(json.dumps(parameters, indent=1))
+    return directory
+
+
+def _write_pattern(scene: Scene, picture: npt.NDArray[np.uint8], path: Path) -> None:
+    left, top, width, height = scene.pattern_box()
+    cv2.imwrite(str(path), picture[top : top + height, left : left + width, ::-1])
+
+
+def _image(scene: Scene, store: Typestore, header: Any, picture: npt.NDArray[np.uint8]) -> object:
+    return store.types[IMAGE](
+        header=header,
+        height=scene.height,
+        width=scene.width,
+        encoding="rgb8",
+        is_bigendian=0,
+        step=3 * scene.width,
+        data=picture.reshape(-1),
+    )
+
+
+def _camera_info(scene: Scene, store: Typestore, header: Any) -> object:
+    f, (cx, cy) = scene.focal_length, scene.centre
+    return store.types[CAMERA_INFO](
+        header=header,
+        height=scene.height,
+        width=scene.width,
+        distortion_model="plumb_bob",
+        d=np.zeros(5),
+        k=np.array([f, 0.0, cx, 0.0, f, cy, 0.0, 0.0, 1.0]),
+        r=np.eye(3).reshape(-1),
+        p=np.array([f, 0.0, cx, 0.0, 0.0, f, cy, 0.0, 0.0, 0.0, 1.0, 0.0]),
+        binning_x=0,
+        binning_y=0,
+        roi=store.types["sensor_msgs/msg/RegionOfInterest"](0, 0, 0, 0, False),
+    )
