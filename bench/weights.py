@@ -26,6 +26,7 @@ from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.stick import StickEngine
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.quantisation import INT8_MAX
 from edgetpu_driver.weights.replacement import WeightRequest
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from measured_figures.row import Row
@@ -120,8 +121,8 @@ def _plain_swap(weights: NDArray[np.float32], transfers: list[tuple[int, int]]) 
     transfer = bare_transfers(transfers)
 
     def swap() -> None:
-        scale = np.abs(weights).max() / dense.INT8_MAX
-        np.clip(np.rint(weights / scale), -dense.INT8_MAX, dense.INT8_MAX).astype(np.int8)
+        scale = np.abs(weights).max() / INT8_MAX
+        np.clip(np.rint(weights / scale), -INT8_MAX, INT8_MAX).astype(np.int8)
         transfer()
 
     return swap
@@ -177,9 +178,9 @@ def _swaps_in_a_row() -> Row:
         thread = threading.Thread(target=run_other)
         thread.start()
         for steps in np.random.default_rng(0).integers(-127, 128, _SWAPS):
-            engine.set_weights(WeightRequest(np.array([[steps / dense.INT8_MAX]], np.float32)))
+            engine.set_weights(WeightRequest(np.array([[steps / INT8_MAX]], np.float32)))
             result = int(engine.run(x)["y"][0, 0]) - 128
-            wrong[0] += abs(result - steps / dense.INT8_MAX / dense.output_scale(size)) > 1
+            wrong[0] += abs(result - steps / INT8_MAX / dense.output_scale(size)) > 1
         done.set()
         thread.join()
     case = f"{_SWAPS} swaps, another model running"

@@ -37,6 +37,7 @@ from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.quantisation import INT8_MAX
 from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
@@ -298,7 +299,7 @@ class TestProducts:
         assert self.error(host, matrix, self.VECTOR) < 0.02
         steps = np.rint(self.VECTOR * 30).clip(-127, 127)
         outputs = host.invoke("dense", {"x": (steps + 128).astype(np.uint8)[np.newaxis]}).outputs["y"]
-        expected = matrix @ (steps / dense.INT8_MAX) / dense.output_scale(SIZE) + 128
+        expected = matrix @ (steps / INT8_MAX) / dense.output_scale(SIZE) + 128
         assert np.abs(outputs[0] - expected).max() <= 1
         assert self.error(host, matrix, self.VECTOR) < 0.02
 

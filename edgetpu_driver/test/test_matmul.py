@@ -21,6 +21,7 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.quantisation import INT8_MAX
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
 SIZE = 64
@@ -112,7 +113,7 @@ def test_rows_are_as_exact_as_each_other_whatever_their_size(product: MatMul) ->
     errors = [relative_error(outputs[:, row], expected[:, row]) for row in range(SIZE)]
     assert max(errors) < 0.04
     assert swap.clipped == 0
-    assert np.all(swap.row_scales <= 1.5 * np.abs(matrix).max(axis=1) / dense.INT8_MAX)
+    assert np.all(swap.row_scales <= 1.5 * np.abs(matrix).max(axis=1) / INT8_MAX)
 
 
 def test_both_engines_multiply_alike(on_cpu: MatMul, on_stick: MatMul) -> None:
@@ -121,7 +122,7 @@ def test_both_engines_multiply_alike(on_cpu: MatMul, on_stick: MatMul) -> None:
     for product in (on_cpu, on_stick):
         product.set_weights(matrix, rescale_rows=True)
         outputs.append(product.multiply(vectors))
-    step = outputs[0].input_scale / (1 / dense.INT8_MAX) * dense.output_scale(SIZE) * 30
+    step = outputs[0].input_scale / (1 / INT8_MAX) * dense.output_scale(SIZE) * 30
     assert np.abs(outputs[0].outputs - outputs[1].outputs).max() <= step
 
 
@@ -178,18 +179,18 @@ def test_a_given_input_scale_is_used_and_clips_only_when_that_is_accepted(on_cpu
 def test_outputs_that_saturate_are_told(on_cpu: MatMul) -> None:
     on_cpu.set_weights(np.ones((1, SIZE)))
     with pytest.raises(ClippingError, match="0 inputs are out of range, and 1 outputs"):
-        on_cpu.multiply(np.ones(SIZE), input_scale=1 / dense.INT8_MAX)
-    accepted = on_cpu.multiply(np.ones(SIZE), input_scale=1 / dense.INT8_MAX, accept_clipping=True)
+        on_cpu.multiply(np.ones(SIZE), input_scale=1 / INT8_MAX)
+    accepted = on_cpu.multiply(np.ones(SIZE), input_scale=1 / INT8_MAX, accept_clipping=True)
     assert (accepted.clipped, accepted.saturated) == (0, 1)
     # A scale that fits the output leaves three steps per input; passes compensate.
     assert on_cpu.multiply(np.ones(SIZE), passes=8).outputs[0] == pytest.approx(SIZE, rel=0.02)
 
 
 def test_a_given_scale_holds_what_it_would_for_weights_as_they_are(product: MatMul) -> None:
-    product.set_weights(np.full((1, 16), 8 / dense.INT8_MAX))
+    product.set_weights(np.full((1, 16), 8 / INT8_MAX))
     # Twelve times larger weights would use their range better but exceed the output range threefold.
-    result = product.multiply(np.ones(16), input_scale=1 / dense.INT8_MAX)
-    assert result.outputs[0] == pytest.approx(16 * 8 / dense.INT8_MAX, abs=0.02)
+    result = product.multiply(np.ones(16), input_scale=1 / INT8_MAX)
+    assert result.outputs[0] == pytest.approx(16 * 8 / INT8_MAX, abs=0.02)
     assert (result.saturated, result.weights_version) == (0, 1)
 
 

@@ -25,6 +25,7 @@ from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.packed_layout import weight_offsets
+from edgetpu_driver.weights.quantisation import INT8_MAX
 from edgetpu_driver.weights.replacement import WeightRequest
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
@@ -140,10 +141,10 @@ def engine(request: pytest.FixtureRequest, graph: bytes) -> Iterator[SwappableEn
 
 def test_a_smaller_matrix_is_padded_with_zeros(engine: SwappableEngine) -> None:
     engine.set_weights(WeightRequest(np.ones((SIZE, SIZE), np.float32), accept_clipping=True))
-    swap = engine.set_weights(WeightRequest(np.full((2, 3), 64 / dense.INT8_MAX, np.float32)))
+    swap = engine.set_weights(WeightRequest(np.full((2, 3), 64 / INT8_MAX, np.float32)))
     assert swap.version == 2
     y = run(engine, np.full((1, SIZE), 255, np.uint8)) - 128
-    assert y[:2].tolist() == [round(3 * 64 / dense.INT8_MAX / dense.output_scale(SIZE))] * 2
+    assert y[:2].tolist() == [round(3 * 64 / INT8_MAX / dense.output_scale(SIZE))] * 2
     assert not y[2:].any()
 
 

@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import GraphError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain.graph_family import GraphFamily
+from edgetpu_driver.weights.quantisation import INT8_MAX
 
 LARGEST = 2048
 """Rows of the largest matrix: 4 MB of the chip's 8."""
 
-INT8_MAX = 127
-"""Steps of an int8 on either side of zero."""
+OUTPUT_DEVIATIONS = 4.6
+"""Range of the outputs in standard deviations; 1 in 240 000 Gaussian outputs exceeds it.
 
-OUTPUT_HEADROOM = 4.6
-"""Range of the outputs over their standard deviation; 1 in 240 000 Gaussian outputs exceeds it."""
+It is part of every dense_<size> file. How outputs use the range is up to the plan, see matrix.scaling.
+"""
 
 _SPREAD = 1 / 128  # spread of the row scales: if all are equal, the compiler stores no multiplier per row
 
@@ -63,7 +64,7 @@ def weight_scales(size: int) -> NDArray[np.float64]:
 def output_scale(size: int) -> float:
     """Scale of the output."""
     sigma = sqrt(size) / (_largest_gaussian(size) * _largest_gaussian(size * size))
-    return min(OUTPUT_HEADROOM * sigma, size) / INT8_MAX
+    return min(OUTPUT_DEVIATIONS * sigma, size) / INT8_MAX
 
 
 def _largest_gaussian(count: int) -> float:
