@@ -15,20 +15,34 @@ from .frames import Frame
 
 Pixels = npt.NDArray[np.uint8]
 
-TILE = (208, 156)  # width and height of a picture, px
+TILE = (192, 144)  # width and height of a picture, px
 TITLE = 18  # height of its title, px
 COLUMNS = 3
-COLORS = 48
-MILLISECONDS = 160  # between two frames
+GREYS = 16
+MARKS = (
+    (255, 45, 30),
+    (190, 40, 30),
+    (70, 210, 80),
+    (40, 130, 50),
+    (255, 160, 20),
+    (240, 220, 60),
+    (60, 160, 230),
+)
+"""Colours of the lamp and of what the nodes draw, which a palette made from the pictures would not have."""
+MILLISECONDS = 250  # between two frames
+FRAMES = 36  # at most
 
 
 def write_animation(path: Path, camera: Sequence[Frame], nodes: Mapping[str, Sequence[Frame]]) -> None:
-    """Write the images of the camera and the debug images of each node with the same numbers."""
+    """Write the images of the camera and the debug images of each node side by side."""
     strips = {"camera": camera, **nodes}
     by_number = {name: {frame.number: frame for frame in frames} for name, frames in strips.items()}
     numbers = sorted(set.intersection(*(set(frames) for frames in by_number.values())))
+    numbers = numbers[:: -(-len(numbers) // FRAMES)]
     mosaics = [_mosaic({name: frames[number] for name, frames in by_number.items()}) for number in numbers]
-    palette = Image.fromarray(np.concatenate(mosaics[:: max(len(mosaics) // 8, 1)])).quantize(COLORS)
+    palette = Image.new("P", (1, 1))
+    greys = [(level, level, level) for level in np.linspace(0, 255, GREYS).astype(int).tolist()]
+    palette.putpalette([part for color in (*greys, *MARKS) for part in color])
     pictures = [Image.fromarray(each).quantize(palette=palette, dither=Image.Dither.NONE) for each in mosaics]
     path.parent.mkdir(parents=True, exist_ok=True)
     pictures[0].save(
@@ -47,7 +61,7 @@ def _mosaic(frames: Mapping[str, Frame]) -> Pixels:
 def _tile(name: str, frame: Frame) -> Pixels:
     """A picture under its title; noise is smoothed, because it would take most of the file."""
     data = np.frombuffer(base64.b64decode(frame.url.partition(",")[2]), np.uint8)
-    bgr = cv2.bilateralFilter(cv2.imdecode(data, cv2.IMREAD_COLOR), 5, 25, 3)
+    bgr = cv2.bilateralFilter(cv2.imdecode(data, cv2.IMREAD_COLOR), 9, 40, 5)
     picture = cv2.cvtColor(cv2.resize(bgr, TILE, interpolation=cv2.INTER_AREA), cv2.COLOR_BGR2RGB)
     title = np.full((TITLE, TILE[0], 3), 255, np.uint8)
     cv2.putText(

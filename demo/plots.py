@@ -56,7 +56,8 @@ def plot(node: PerceptionNode, results: NodeResults, truth: Truth | None, width:
             _value(panel, value, times, results.rows)
             if truth and value.field in truth.fields:
                 _truth(panel, value, truth, start)
-            _legend(panel)
+            if width == WIDE:
+                _legend(panel)
         _confidence(panels[-2], times, results.rows)
         _latency(panels[-1], times, results)
         for panel in panels:
