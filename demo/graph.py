@@ -33,12 +33,13 @@ class Process:
     remappings: tuple[tuple[str, str], ...] = ()
 
     def command(self) -> list[str]:
-        """Compose the command line, as `ros2 launch` would."""
+        """Compose the command line."""
         arguments = ["-r", f"__node:={self.name}"]
         if self.parameters_file:
             arguments += ["--params-file", str(self.parameters_file)]
         for name, value in self.parameters:
-            arguments += ["-p", f"{name}:={value}"]
+            # With the node's name: otherwise the section of the node in the file would win.
+            arguments += ["-p", f"{self.name}:{name}:={value}"]
         for old, new in self.remappings:
             arguments += ["-r", f"{old}:={new}"]
         return [str(find_executable(self.package, self.executable)), "--ros-args", *arguments]

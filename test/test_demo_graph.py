@@ -163,7 +163,7 @@ def test_what_does_not_stop_is_killed_in_time(tmp_path: Path, monkeypatch: pytes
     assert left_behind(tmp_path) == []
 
 
-def test_a_command_line_is_that_of_a_launch_file(prefix: Path) -> None:
+def test_a_command_line_has_parameters_after_those_of_the_file(prefix: Path) -> None:
     process = Process(
         name="spot_tracker",
         package="edgetpu_perception",
@@ -176,7 +176,7 @@ def test_a_command_line_is_that_of_a_launch_file(prefix: Path) -> None:
     assert executable == str(prefix / "lib/edgetpu_perception/spot_tracker")
     assert " ".join(arguments) == (
         "--ros-args -r __node:=spot_tracker --params-file edgetpu.yaml "
-        "-p image_transport:=raw -r image:=/camera/image_raw"
+        "-p spot_tracker:image_transport:=raw -r image:=/camera/image_raw"
     )
 
 
