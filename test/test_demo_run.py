@@ -35,7 +35,7 @@ def demo_of_nodes(output: Path, *arguments: str) -> dict[str, dict[str, Any]]:
     environment = {name: value for name, value in os.environ.items() if name != "ROS_DOMAIN_ID"}
     command = [sys.executable, "-m", "demo", f"--output={output}", *arguments]
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False
     )
     assert done.returncode == 0, done.stderr
     assert (output / "report.html").stat().st_size > 10_000
