@@ -21,7 +21,7 @@ _INITIAL_VARIANCE = 10.0
 """The variance before it is measured. Rows: looming, plane, median error of TTC."""
 
 _NEWEST_WEIGHT = 0.2
-"""Weight of the newest measurement of the variance. Rows: looming, static, frames with a claim."""
+"""Weight of the newest measurement of the variance. Rows: looming, static, no approach claimed."""
 
 _SQUARE_QUARTILE = 0.1015
 """Lower quartile of the square of a standard normal variable. Derived: 0.3186 squared."""

@@ -17,7 +17,7 @@ from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, STRE
 INITIAL_SLANT_SIGMA = 0.15
 """Standard deviation of the slant (a tangent) of an unknown plane.
 
-Rows: looming, lateral, frames with a claim; plane, inside one sigma.
+Rows: looming, lateral, no approach claimed; plane, inside one sigma.
 """
 
 SLANT_DRIFT_SIGMA = 0.01
@@ -27,7 +27,7 @@ UNEVENNESS_SIGMA = 0.01
 """Standard deviation of the stretch of surfaces that are not quite plane. Rows: the same."""
 
 MAX_SLANT = 1.5
-"""Largest slant (a tangent) that is accepted: 56 degrees. Rows: looming, lateral, frames with a claim."""
+"""Largest slant (a tangent) that is accepted: 56 degrees. Rows: looming, lateral, no approach claimed."""
 
 _IDENTITY = np.eye(3)
 

@@ -14,7 +14,7 @@ from edgetpu_perception.time_to_contact.relative_depth import RelativeDepth
 MIN_APPROACH_RATE = 0.15
 """Rate, 1/s, above which a surface may count as approaching: contact within 6.7 s.
 
-Rows: looming, static, rotation and lateral, frames with a claim.
+Rows: looming, static, rotation and lateral, no approach claimed.
 """
 
 APPROACH_SIGMAS = 4.5

@@ -27,7 +27,7 @@ MIN_KEYFRAME_OVERLAP = 0.75
 MIN_OVERLAP = 0.3
 """Share of the picture in the keyframe below which a surface is lost.
 
-Rows: looming, rotation, frames with a claim.
+Rows: looming, rotation, no approach claimed.
 """
 
 FAILED_LOG_DEPTH = 1.0
