@@ -43,7 +43,7 @@ lint: setup
 	$(RUN) ruff check --quiet .
 
 types: setup
-	@echo "[test] types of the ROS-free code (mypy --strict)"
+	@echo "[test] types (mypy --strict)"
 	$(RUN) mypy --no-error-summary
 
 pytest: setup

@@ -94,7 +94,8 @@ class BaseNode(Node):
     @property
     def full_name(self) -> str:
         """Namespace and name without the leading slash, as diagnostics and names of models have it."""
-        return self.get_fully_qualified_name().lstrip("/")
+        name: str = self.get_fully_qualified_name()
+        return name.lstrip("/")
 
     @contextmanager
     def destroyed_on_error(self) -> Iterator[None]:

@@ -70,7 +70,7 @@ def _section(key: str, settings: Iterable[Setting]) -> Iterator[str]:
 def _value(setting: Setting) -> str:
     """The default in YAML; [""] for a list whose default is empty or depends on the machine."""
     default = [""] if setting.default_text or setting.default == [] else setting.default
-    text = yaml.safe_dump(default, default_flow_style=True, width=1000).removesuffix("...\n").strip()
+    text: str = yaml.safe_dump(default, default_flow_style=True, width=1000).removesuffix("...\n").strip()
     return text.replace("''", '""')
 
 

@@ -79,7 +79,7 @@ class ImageWatch:
         return f"; there is {other}: set image_transport to {transport}"
 
     def _publishers(self, topic: str) -> int:
-        return self._node.count_publishers(topic)
+        return int(self._node.count_publishers(topic))
 
 
 def _profile() -> str:

@@ -75,7 +75,7 @@ class PatternTrackerNode(WeightUpdatingNode):
             return super().measuring_problems()
         return ["no template; ~/set_template sets one"]
 
-    def node_weights(self) -> NDArray[np.float64] | None:
+    def node_weights(self) -> NDArray[np.floating[Any]] | None:
         """Weights of the template."""
         return self._tracker.model_weights
 

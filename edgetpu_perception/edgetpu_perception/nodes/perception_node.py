@@ -313,7 +313,7 @@ class PerceptionNode(BaseNode):
     def _on_failure(self, error: Exception) -> None:
         """Count an image that the algorithm cannot handle; it must not end the node."""
         self.counters.failed += 1
-        kind = str(error) if isinstance(error, ImageError) else type(error)
+        kind = str(error) if isinstance(error, ImageError) else type(error).__name__
         self.complain_once(kind, f"no result: {type(error).__name__}: {error}", error=True)
 
     def _check_size(self, frame: Frame) -> None:

@@ -133,7 +133,7 @@ class _Topic(ABC, Generic[Listener]):
     def remove(self, node: Node) -> None:
         """Do not call the node's listener any more."""
         self._listeners.pop(node, None)
-        if node is self._holder:
+        if self._holder is not None and node is self._holder:
             node.destroy_subscription(self._subscription)
             self._holder = self._subscription = None
             if self._listeners:

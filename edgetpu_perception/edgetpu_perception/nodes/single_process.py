@@ -43,7 +43,8 @@ def main() -> int:
 
 def _own_arguments() -> Sequence[str]:
     try:
-        return remove_ros_args(sys.argv)[1:]
+        arguments: Sequence[str] = remove_ros_args(sys.argv)[1:]
+        return arguments
     except RuntimeError:  # bad ROS arguments, which `run` reports
         return ()
 

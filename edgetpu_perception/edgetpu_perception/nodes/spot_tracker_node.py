@@ -98,7 +98,7 @@ class SpotTrackerNode(WeightUpdatingNode):
             return ""
         return super().name_for(model)
 
-    def node_weights(self) -> NDArray[np.float64] | None:
+    def node_weights(self) -> NDArray[np.floating[Any]] | None:
         """Weights of the colour."""
         return None if self._color is None else graph.color_filter(self._color)
 

@@ -34,7 +34,7 @@ class WeightState(Enum):
 class _Change:
     """New weights requested by a caller."""
 
-    weights: NDArray[np.float64]
+    weights: NDArray[np.floating[Any]]
     apply: Callable[[], None]
     """Called once the model has them."""
     answer: Future
@@ -59,7 +59,7 @@ class WeightUpdatingNode(PerceptionNode):
         self._refused = ""
 
     @abstractmethod
-    def node_weights(self) -> NDArray[np.float64] | None:
+    def node_weights(self) -> NDArray[np.floating[Any]] | None:
         """Return the weights for the model that is loaded and bound now; None: those in its file."""
 
     def name_for(self, model: str) -> str:
@@ -77,7 +77,9 @@ class WeightUpdatingNode(PerceptionNode):
             self._weights = WeightState.LOADING
         return changed
 
-    async def change_weights(self, weights: NDArray[np.float64], apply: Callable[[], None]) -> WeightResult:
+    async def change_weights(
+        self, weights: NDArray[np.floating[Any]], apply: Callable[[], None]
+    ) -> WeightResult:
         """Replace the model's weights as soon as no image is under way.
 
         `apply` is called when the driver has replaced them, before any further image. Raises the EdgeTpuError
