@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 DRIVER = ROOT / "edgetpu_driver" / "edgetpu_driver"
 PERCEPTION = ROOT / "edgetpu_perception" / "edgetpu_perception"
 MATRIX = ROOT / "edgetpu_matrix" / "edgetpu_matrix"
+TOOLS = tuple(ROOT / name for name in ("accuracy", "bench", "demo", "fuzz"))
 
 ROS = (
     "rclpy",
@@ -179,7 +180,7 @@ def test_the_top_level_of_the_driver_can_be_taken_in_at_a_glance() -> None:
     assert len(rooms) <= MOST_DRIVER_ROOMS
 
 
-@pytest.mark.parametrize("package", [DRIVER, PERCEPTION, MATRIX], ids=lambda package: package.name)
+@pytest.mark.parametrize("package", [DRIVER, PERCEPTION, MATRIX, *TOOLS], ids=lambda package: package.name)
 def test_no_module_is_too_long_to_be_read_in_one_go(package: Path) -> None:
     lengths = {
         name: len(path.read_text().splitlines())
