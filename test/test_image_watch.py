@@ -19,7 +19,9 @@ from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.node_kit.newest_frame import SequenceGaps
+from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_msgs.msg import ServoError
+from edgetpu_perception.graphs import families
 from edgetpu_perception.nodes import image_watch
 from edgetpu_perception.nodes.image_watch import ImageWatch
 
@@ -221,3 +223,21 @@ def test_a_normal_start_warns_of_nothing(graph: Any, start_node: Callable[..., A
     for model in ("looming_64x64", "pattern_64x64_16x16", "spot_bright_64x64", "dense_256"):
         graph.spin_until(lambda model=model: f"model '{model}' is loaded" in process.output, 60.0)
     assert "[WARN]" not in process.output
+
+
+def test_a_model_packed_for_the_virtual_stick_is_not_called_loaded_on_a_real_one(
+    graph: Any, start_node: Callable[..., Any], tmp_path: Path
+) -> None:
+    name = "spot_bright_64x64"
+    plain = families.write_model(name, tmp_path)
+    (tmp_path / f"{name}_edgetpu.tflite").write_bytes(pack(plain.read_bytes(), name=name))
+    process = start_node(
+        PERCEPTION,
+        "single_process",
+        *("-r", "__ns:=/packed", "--", "--nodes", "spot_tracker"),
+        backend="usb",
+        model_dir=tmp_path,
+        model_dirs=f"['{tmp_path}']",
+    )
+    graph.spin_until(lambda: "loaded, but it cannot run here" in process.output, 40.0)
+    assert "is loaded on" not in process.output

@@ -1,1 +1,1 @@
-"""What every node of the suite is made of: parameters, executor, driver client, messages. Needs ROS 2."""
+"""The parts of every node: base class, parameters, executor, driver client, messages. Needs ROS 2."""

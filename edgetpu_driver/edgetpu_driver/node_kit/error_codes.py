@@ -1,4 +1,4 @@
-"""The driver's exceptions as the ErrorCode of a service answer, and back."""
+"""Convert the driver's exceptions to the ErrorCode of a service response, and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_msgs.msg import ErrorCode
 
-# The first class that fits counts.
+# The first class that the exception is an instance of decides.
 _CODES: tuple[tuple[type[EdgeTpuError], int], ...] = (
     (ModelNotFoundError, ErrorCode.UNKNOWN_MODEL),
     (ClippingError, ErrorCode.REFUSED),
@@ -45,7 +45,7 @@ _EXCEPTIONS: dict[int, type[EdgeTpuError]] = {
 
 
 def code_of(error: BaseException) -> ErrorCode:
-    """Give the code a caller sees for an exception; whatever is not foreseen counts as a failed device."""
+    """Return the code for an exception; DEVICE for an unexpected one."""
     for kind, code in _CODES:
         if isinstance(error, kind):
             return ErrorCode(value=code)
@@ -53,5 +53,5 @@ def code_of(error: BaseException) -> ErrorCode:
 
 
 def exception_of(code: ErrorCode, message: str) -> EdgeTpuError:
-    """Make the exception that stands for a failed service answer."""
+    """Return the exception for a failed service response."""
     return _EXCEPTIONS.get(code.value, EdgeTpuError)(message)

@@ -1,4 +1,4 @@
-"""Arrays and tensor specifications as messages and back, checked."""
+"""Convert arrays and tensor specifications to messages and back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 
 
 def dtype_code(dtype: np.dtype[Any]) -> int:
-    """Give the constant of Tensor for a NumPy dtype; InputError when messages cannot carry it."""
+    """Return the constant of Tensor for a NumPy dtype; InputError if there is none."""
     try:
         return _CODES[dtype.newbyteorder("<")]
     except KeyError:
@@ -37,7 +37,7 @@ def dtype_code(dtype: np.dtype[Any]) -> int:
 
 
 def dtype_of(code: int) -> np.dtype[Any]:
-    """Give the NumPy dtype for a constant of Tensor; InputError for any other number."""
+    """Return the NumPy dtype for a constant of Tensor; InputError for any other number."""
     try:
         return _DTYPES[code]
     except KeyError:
@@ -78,10 +78,10 @@ def from_message(message: Tensor) -> NDArray[Any]:
 
 
 def inputs_from_messages(messages: Sequence[Tensor], specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
-    """Name the arrays of a request; a single tensor may be unnamed where the model takes a single one.
+    """Return the arrays of a request by name; a single tensor may be unnamed if the model has a single input.
 
     Raises InputError for a malformed tensor or a name that occurs twice. Whether names, shapes and dtypes
-    are those of the model is for `tensor.check_inputs` to say.
+    are those of the model is checked by `tensor.check_inputs`.
     """
     if len(messages) == 1 and len(specs) == 1 and not messages[0].name:
         return {specs[0].name: from_message(messages[0])}

@@ -1,4 +1,4 @@
-"""The driver node: one accelerator, shared by every node of the graph."""
+"""The driver node: it owns one accelerator and runs the models of all nodes of the graph on it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Handler = Callable[["DriverNode", Any, Any], None]
 
 
 def _answers(handle: Handler) -> Callable[[DriverNode, Any, Any], Any]:
-    """Make a service callback of a method: an exception becomes an answer that says what went wrong."""
+    """Make a service callback of a method: an exception becomes a failed response with its message."""
 
     @functools.wraps(handle)
     def callback(node: DriverNode, request: Any, response: Any) -> Any:
@@ -60,7 +60,7 @@ def _answers(handle: Handler) -> Callable[[DriverNode, Any, Any], Any]:
 
 
 class DriverNode(BaseNode, LifecycleNode):
-    """Owns one accelerator. Configuring it loads models and looks for the device, activating it serves them.
+    """Owns one accelerator. Configuring it loads models and looks for the device; activating it serves them.
 
     Unless `autostart` is false the node configures and activates itself.
     """
@@ -109,7 +109,7 @@ class DriverNode(BaseNode, LifecycleNode):
         self._starting = False
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Load the models of the `models` parameter and begin to look for the device."""
+        """Load the models of the `models` parameter and start to look for the device."""
         values = self.values
         try:
             backend = make_backend(
@@ -137,7 +137,7 @@ class DriverNode(BaseNode, LifecycleNode):
         return super().on_configure(state)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Begin to answer requests."""
+        """Start to answer requests."""
         self._lifecycle = "active"
         return super().on_activate(state)
 
@@ -147,7 +147,7 @@ class DriverNode(BaseNode, LifecycleNode):
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Close the device and forget all models."""
+        """Close the device and unload all models."""
         self._release("unconfigured")
         return super().on_cleanup(state)
 
@@ -313,7 +313,7 @@ class DriverNode(BaseNode, LifecycleNode):
         return diagnostic(status, self.full_name, [warning for warning in warnings if warning])
 
     def _rivals(self) -> str:
-        """Complain of other drivers of this name: nobody can tell which of them answers a request."""
+        """Return a warning if other drivers have this name, because any of them may answer a request."""
         topic = self._status_publisher.topic_name
         drivers = sum(
             publisher.topic_type == "edgetpu_msgs/msg/DeviceStatus"

@@ -1,4 +1,4 @@
-"""The state of the driver as messages: device status, diagnostics, model information."""
+"""Convert the state of the driver to messages: device status, diagnostics, model information."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def device_status(status: HostStatus, backend: str, stamp: Time) -> DeviceStatus
 
 
 def diagnostic(status: DeviceStatus, node_name: str, warnings: Sequence[str] = ()) -> DiagnosticStatus:
-    """Make the entry of /diagnostics from the device status and what else there is to warn of (REP-107)."""
+    """Make the entry of /diagnostics from the device status and other warnings (REP-107)."""
     state = State(status.state)
     level = _LEVELS[state]
     if warnings and level == DiagnosticStatus.OK:

@@ -1,1 +1,1 @@
-"""The nodes of this package: thin shells of ROS around the algorithms."""
+"""The matrix nodes: the ROS interfaces of the algorithms."""

@@ -1,1 +1,1 @@
-"""The perception nodes: thin shells of ROS around the algorithms."""
+"""The perception nodes: the ROS interfaces of the algorithms."""

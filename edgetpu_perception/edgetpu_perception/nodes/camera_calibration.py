@@ -1,4 +1,4 @@
-"""The camera of the images, from sensor_msgs/CameraInfo or from a field of view."""
+"""The intrinsics of the camera, from sensor_msgs/CameraInfo or from an assumed field of view."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from edgetpu_perception.images.pinhole import CameraError, Pinhole
 
 
 class Calibration:
-    """Follows camera_info: `camera` is None until a usable one has come, `problem` says why not."""
+    """The camera of the last camera_info; None, with the reason in `problem`, if that is unusable."""
 
     def __init__(self, rectified: bool, horizontal_fov: float = 0.0) -> None:
-        """`horizontal_fov`: rad, for images without a usable camera_info; 0: nothing is assumed of them."""
+        """`horizontal_fov`: assumed for images without a usable camera_info, rad; 0: none is assumed."""
         self._rectified = rectified
         self._horizontal_fov = horizontal_fov
         self._seen: tuple[object, ...] | None = None
@@ -21,7 +21,7 @@ class Calibration:
         self.problem = ""
 
     def update(self, info: CameraInfo) -> bool:
-        """Take over a message; False when it says nothing new."""
+        """Apply a message; return False if its content has not changed."""
         roi = (info.roi.x_offset, info.roi.y_offset, info.roi.width, info.roi.height)
         source = [*info.p[0:3], *info.p[4:7], *info.p[8:11]] if self._rectified else info.k
         k = [float(value) for value in source]
@@ -44,14 +44,14 @@ class Calibration:
         return True
 
     def camera_for(self, width: int, height: int) -> Pinhole | None:
-        """Camera of images of this size: the calibrated one, else one of the assumed field of view."""
+        """The camera for images of this size: the calibrated one, or one of the assumed field of view."""
         if self.camera is not None or not self._horizontal_fov:
             return self.camera
         focal_length = width / 2 / math.tan(self._horizontal_fov / 2)
         return Pinhole(width, height, focal_length, focal_length, (width - 1) / 2, (height - 1) / 2)
 
     def mismatch(self, width: int, height: int) -> str:
-        """Say why the calibration does not fit images of this size; empty when it does or there is none."""
+        """Return why the calibration does not fit images of this size; empty if it does or there is none."""
         camera = self.camera
         if camera is None or (camera.width, camera.height) == (width, height):
             return ""

@@ -1,4 +1,4 @@
-"""From sensor_msgs/Image and CompressedImage to pixels; through cv_bridge where it is installed."""
+"""Convert sensor_msgs/Image and CompressedImage to pixels, with cv_bridge if it is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgetpu_perception.images.encodings import (
 )
 from edgetpu_perception.nodes.serialized_image import SerializedImage
 
-# Not every cv_bridge knows the newer names of YUV 4:2:2, and none converts what has no colour format.
+# Not every version of cv_bridge has the newer names of YUV 4:2:2; none converts encodings without a colour.
 _BRIDGE_ENCODINGS = frozenset(ENCODINGS) - {"uyvy", "yuyv", "8UC1", "8UC3"}
 
 
@@ -55,7 +55,7 @@ def image_from_compressed_message(message: CompressedImage) -> Pixels:
 
 
 def _bridge_reads(message: Image | SerializedImage) -> bool:
-    """Whether cv_bridge's Python side reads such an image right: it loses padding and byte order."""
+    """Whether cv_bridge reads such an image correctly; in Python it ignores padding and byte order."""
     return (
         message.encoding in _BRIDGE_ENCODINGS
         and not message.is_bigendian
