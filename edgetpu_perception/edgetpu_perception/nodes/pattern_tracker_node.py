@@ -90,7 +90,7 @@ class PatternTrackerNode(WeightUpdatingNode):
         return tracker
 
     def publish(self, header: Header, result: MatchResult) -> None:
-        """Publish the result on ~/match and ~/servo_error."""
+        """Publish the result on ~/match and, when that has readers, on ~/servo_error."""
         self._match.publish(
             PatternMatch(
                 header=header,
@@ -107,21 +107,8 @@ class PatternTrackerNode(WeightUpdatingNode):
                 runner_up_score=result.runner_up_score,
             )
         )
-        self._servo_error.publish(
-            ServoError(
-                header=header,
-                valid=result.valid,
-                confidence=result.confidence,
-                x=result.offset_x,
-                y=result.offset_y,
-                x_sigma=result.offset_x_sigma,
-                y_sigma=result.offset_y_sigma,
-                bearing_x=result.bearing_x,
-                bearing_y=result.bearing_y,
-                bearing_x_sigma=result.bearing_x_sigma,
-                bearing_y_sigma=result.bearing_y_sigma,
-            )
-        )
+        if self._servo_error.get_subscription_count():
+            self._servo_error.publish(_servo_error(header, result))
 
     def draw(self, image: Pixels, result: MatchResult) -> Pixels:
         """Draw a box around the pattern, and its score."""
@@ -166,3 +153,19 @@ class PatternTrackerNode(WeightUpdatingNode):
             for image in (request.view, request.mask)
         )
         return self._tracker.judge_template(patch, mask, request.accept_ambiguous, view=view)
+
+
+def _servo_error(header: Header, result: MatchResult) -> ServoError:
+    return ServoError(
+        header=header,
+        valid=result.valid,
+        confidence=result.confidence,
+        x=result.offset_x,
+        y=result.offset_y,
+        x_sigma=result.offset_x_sigma,
+        y_sigma=result.offset_y_sigma,
+        bearing_x=result.bearing_x,
+        bearing_y=result.bearing_y,
+        bearing_x_sigma=result.bearing_x_sigma,
+        bearing_y_sigma=result.bearing_y_sigma,
+    )

@@ -69,7 +69,7 @@ class VisualCompassNode(PerceptionNode):
         return ["no usable camera_info, which the heading needs; set horizontal_fov if the camera has none"]
 
     def publish(self, header: Header, result: HeadingResult) -> None:
-        """Publish the result on ~/heading and, when it is valid, on ~/twist."""
+        """Publish the result on ~/heading and, when it is valid and has readers, on ~/twist."""
         if result.reference_stamp == seconds_of(header):
             self._reference_stamp = header.stamp
         self._heading.publish(
@@ -84,7 +84,7 @@ class VisualCompassNode(PerceptionNode):
                 yaw_rate_sigma=result.yaw_rate_sigma,
             )
         )
-        if result.valid:
+        if result.valid and self._twist.get_subscription_count():
             self._twist.publish(_twist(header, result))
 
     def draw(self, image: Pixels, result: HeadingResult) -> Pixels:
