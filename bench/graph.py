@@ -10,11 +10,11 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from bench.compared_nodes import MODELS, package_of, result_topics
 from bench.instructions import counting
-from bench.results import RESULTS
 from bench.running_graph import Graph, Session, Turn
 from demo.graph import find_executable, isolate
 from measured_figures.row import Row
@@ -49,7 +49,7 @@ def _one_process(models: Path, seconds: float, pairs: int) -> Iterator[Row]:
     case = "five nodes in one process"
     with Session() as session:
         suite = session.start(_SUITE, [_single_process(models)])
-        plain = session.start(_PLAIN, [_plain_process(RESULTS)])
+        plain = session.start(_PLAIN, [_plain_process(MODELS)])
         session.set_template(suite)
         for graph in (suite, plain):
             session.measure(graph, *_WARM_UP)
@@ -65,7 +65,7 @@ def _a_process_each(models: Path, pairs: int) -> Iterator[Row]:
     case = "a process for each node"
     with Session() as session:
         suite = session.start(_SUITE, _node_processes(models))
-        plain = session.start(_PLAIN, [_plain_process([name]) for name in RESULTS])
+        plain = session.start(_PLAIN, [_plain_process([name]) for name in MODELS])
         session.set_template(suite)
         for graph in (suite, plain):
             session.measure(graph, _PROCESSES_RATE, _WARM_UP[1])
@@ -151,7 +151,7 @@ def _instructions_of_image(session: Session, graph: Graph, rate: float) -> float
 def _single_process(models: Path) -> list[str]:
     """The driver and the five nodes in one process."""
     path = find_executable("edgetpu_perception", "single_process")
-    nodes = ",".join(RESULTS)
+    nodes = ",".join(MODELS)
     return [str(path), "--nodes", nodes, *_ros({"backend": "cpu", **_directories(models)})]
 
 
@@ -160,14 +160,17 @@ def _node_processes(models: Path) -> list[list[str]]:
     directories = _directories(models)
     driver = {"backend": "cpu", "model_dirs": directories["model_dirs"]}
     commands = [[str(find_executable("edgetpu_driver", "edgetpu_node")), *_ros(driver)]]
-    for name in RESULTS:
-        path = find_executable("edgetpu_perception", name)
+    for name in MODELS:
+        path = find_executable(package_of(name), name)
         commands.append([str(path), *_ros({"model_dir": directories["model_dir"]})])
     return commands
 
 
-def _plain_process(names: Sequence[str] | Mapping[str, object]) -> list[str]:
-    return [sys.executable, "-m", "bench.plain_graph", *names]
+def _plain_process(names: Iterable[str]) -> list[str]:
+    """The plain nodes of these names in one process."""
+    results = ((name, result_topics()[name]) for name in names)
+    nodes = (f"{name}:{result.message_type.__name__}:{result.topic}" for name, result in results)
+    return [sys.executable, "-m", "bench.plain_graph", *nodes]
 
 
 def _directories(models: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.results import RESULTS, message_type
+from bench.compared_nodes import MODELS, result_topics
 
 _ROOT = Path(__file__).resolve().parents[1]
 _START_TIMEOUT = 30.0  # s until every node has answered
@@ -49,9 +49,9 @@ class Graph:
     def __init__(self, namespace: str, commands: Sequence[Sequence[str]]) -> None:
         """`commands`: one a process; the nodes listen to "image" in the namespace."""
         self.namespace = namespace
-        self.delays: dict[str, list[float]] = {name: [] for name in RESULTS}
+        self.delays: dict[str, list[float]] = {name: [] for name in MODELS}
         """Seconds from stamp to result, by node."""
-        ros = ("--ros-args", "-r", f"__ns:={namespace}", "--log-level", "warn")
+        ros = ("--ros-args", "-r", f"__ns:={namespace}", "--log-level", "error")
         self._processes = [_start([*command, *ros]) for command in commands]
 
     @property
@@ -110,7 +110,7 @@ class Session:
         """Start a graph and show it images until all its nodes answer; TimeoutError if they do not."""
         graph = Graph(namespace, commands)
         self._graphs.append(graph)
-        for name in RESULTS:
+        for name in MODELS:
             self._subscribe(graph, name)
         end = time.monotonic() + _START_TIMEOUT
         while not graph.answers:
@@ -156,10 +156,10 @@ class Session:
             # When the middleware had it: this process must not add to the delay.
             delays.append(1e-9 * (info["received_timestamp"] - nanoseconds) - seconds)
 
-        topic = f"{graph.namespace}/{name}/{RESULTS[name].topic}"
-        self._node.create_subscription(
-            message_type(name), topic, receive, QoSProfile(depth=_RESULT_QUEUE), raw=True
-        )
+        result = result_topics()[name]
+        topic = f"{graph.namespace}/{name}/{result.topic}"
+        qos = QoSProfile(depth=_RESULT_QUEUE)
+        self._node.create_subscription(result.message_type, topic, receive, qos, raw=True)
 
     def _show(self, graph: Graph, rate: float, seconds: float) -> int:
         """Have the camera publish to a graph, and receive its results; the number of images."""

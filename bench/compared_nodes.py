@@ -1,0 +1,30 @@
+"""The nodes that are compared with plain ones, and the model that each of them runs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from edgetpu_driver.node_kit.node_table import node_table
+from edgetpu_driver.node_kit.result_topics import ResultTopic
+
+MODELS = {
+    "looming": "looming_64x64",
+    "optical_flow": "features1_64x64",
+    "pattern_tracker": "pattern_64x64_16x16",
+    "spot_tracker": "spot_bright_64x64",
+    "visual_compass": "features1_64x64",
+}
+"""The graph of each node; the same as that of the suite's node of this name."""
+
+
+@functools.cache
+def result_topics() -> Mapping[str, ResultTopic]:
+    """What each of these nodes publishes, by name. Imports the nodes."""
+    table = node_table()
+    return {name: table[name].load().results for name in MODELS}
+
+
+def package_of(name: str) -> str:
+    """The package that installs the executable of a node."""
+    return node_table()[name].package
