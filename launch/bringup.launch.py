@@ -6,7 +6,9 @@ models are called without crossing DDS.
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 from pathlib import Path, PurePosixPath
 
 from ament_index_python.packages import get_package_share_directory
@@ -75,6 +77,18 @@ def _nodes(text: str) -> list[str]:
     return names
 
 
+def _parameters_by_name(parameters: dict[str, dict[str, bool | str]]) -> str:
+    """Path of a new parameter file with a section for each node.
+
+    One process has several nodes. launch_ros would write one section for all of them, and sections with the
+    name of a node in params_file would take precedence over it.
+    """
+    sections = {f"/**/{name}": {"ros__parameters": values} for name, values in parameters.items() if values}
+    with tempfile.NamedTemporaryFile("w", prefix="edgetpu_", suffix=".yaml", delete=False) as file:
+        json.dump(sections, file)  # JSON is YAML
+    return file.name
+
+
 def _start(context: LaunchContext) -> list[Node]:
     def value(name: str) -> str:
         return str(LaunchConfiguration(name).perform(context))
@@ -103,12 +117,15 @@ def _start(context: LaunchContext) -> list[Node]:
     }
     driver_parameters = [params_file, overrides | driver_overrides]
     if value("single_process").lower() == "true":
+        by_name = {"edgetpu": overrides | driver_overrides, **dict.fromkeys(names, overrides)}
         return [
             Node(
                 package="edgetpu_perception",
                 executable="single_process",
                 arguments=["--nodes", ",".join(names)],
-                parameters=driver_parameters,
+                parameters=[params_file, _parameters_by_name(by_name)]
+                if any(by_name.values())
+                else [params_file],
                 **common,
             )
         ]
