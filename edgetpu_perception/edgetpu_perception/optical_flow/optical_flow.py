@@ -27,19 +27,21 @@ Derived: the range asked for, a quarter, and an eighth of it as reserve.
 
 CORRELATION_RANGE = (0.4, 0.6)
 """Correlation of the features at the shift: unrelated frames up to the first, full confidence from the second
-on. Rows: flow, two photographs and two places of a photograph, not valid; any shift to 4, valid."""
+on. Rows: flow, two photographs and two places of a photograph, not valid; any shift to 4, valid;
+gabor_64x64_p4: shifts to 1.5, valid."""
 
 EVIDENCE_LEAD_RANGE = (20.0, 60.0)
 """Lead of the best shift's evidence over the next best one: no confidence up to the first, full confidence
-from the second on. Rows: flow, shift beyond the range, not valid; any shift to 4, valid."""
+from the second on. Rows: flow, shift beyond the range, not valid; any shift to 4, valid; gabor_64x64_p4:
+any shift to 4, valid."""
 
 SIGMA_RANGE_CELLS = (0.4, 0.2)
 """Standard deviation of the shift, cells: too little texture from the first on, full confidence up to the
-second. Rows: flow, any shift to 4, valid within 0.25."""
+second. Rows: flow, any shift to 4, valid within 0.25. Uncritical."""
 
 TEXTURE_RANGE = (2.0, 4.0)
 """Root mean square of the features over that of rounding alone: no confidence up to the first, full
-confidence from the second on. Rows: flow, no texture, not valid."""
+confidence from the second on. Rows: flow, no texture, not valid. Uncritical."""
 
 PEAK_RADIUS_PX = 4
 """Radius of a correlation peak, px of the model's input; shifts nearer to the best one do not compete with

@@ -32,7 +32,7 @@ _NOISE_VARIANCES = 8
 MAX_NOISE_SHARE = 0.7
 """Largest share of a sum of squares that is taken off as noise.
 
-Rows: flow, gain 20 %, offset 20, noise 4, rmse.
+Rows: flow, gain 20 %, offset 20, noise 4, rmse. Uncritical.
 """
 
 

@@ -77,7 +77,7 @@ Rows: spot, colours, full contrast, right or unsure. Uncritical below 1.
 SUFFICIENT_CONFIDENCE = 0.5
 """Confidence from which on no further threshold or shape is tried.
 
-Derived: half of full confidence; it is what "right or unsure" counts as sure.
+Derived: half of full confidence; it is what "right or unsure" counts as sure. Uncritical.
 """
 
 MIN_FLAT_AREA_SHARE = 0.8
