@@ -15,13 +15,19 @@ import pytest
 rclpy = pytest.importorskip("rclpy", reason="needs ROS 2")
 
 from rclpy.callback_groups import ReentrantCallbackGroup  # noqa: E402
-from rclpy.executors import ExternalShutdownException  # noqa: E402
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor  # noqa: E402
 from rclpy.node import Node  # noqa: E402
 from rclpy.task import Future  # noqa: E402
 from std_msgs.msg import String  # noqa: E402
 from std_srvs.srv import Trigger  # noqa: E402
 
-from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor  # noqa: E402
+from edgetpu_driver.node_kit import executor as executor_module  # noqa: E402
+from edgetpu_driver.node_kit.errors import FatalError  # noqa: E402
+from edgetpu_driver.node_kit.executor import (  # noqa: E402
+    StaticSingleThreadedExecutor,
+    make_executor,
+    missing_names,
+)
 
 PATIENCE = 10.0
 
@@ -477,3 +483,27 @@ def test_with_rclpy_s_signal_handlers_a_signal_ends_the_wait(number: int) -> Non
         finally:
             process.kill()
     assert output == "ended\n"
+
+
+@pytest.mark.usefixtures("graph")
+class TestTheChoice:
+    def test_the_static_executor_is_the_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("EDGETPU_EXECUTOR", raising=False)
+        assert type(make_executor()) is StaticSingleThreadedExecutor
+
+    def test_rclpys_own_can_be_chosen(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("EDGETPU_EXECUTOR", "rclpy")
+        assert type(make_executor()) is SingleThreadedExecutor
+
+    def test_another_name_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("EDGETPU_EXECUTOR", "fast")
+        with pytest.raises(FatalError, match="EDGETPU_EXECUTOR: expected static or rclpy; got 'fast'"):
+            make_executor()
+
+    def test_rclpys_own_is_used_where_a_private_name_is_missing(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("EDGETPU_EXECUTOR", raising=False)
+        monkeypatch.setattr(executor_module, "_ADDERS", ("add_nothing",))
+        assert missing_names() == ["WaitSet.add_nothing"]
+        assert type(make_executor()) is SingleThreadedExecutor
