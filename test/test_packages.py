@@ -89,6 +89,11 @@ def test_graph_families_are_found_by_their_entry_point() -> None:
     assert {point.name for point in entry_points(group="edgetpu.graphs")} >= {"edgetpu_perception"}
 
 
+def test_nodes_are_found_by_their_entry_points() -> None:
+    points = entry_points(group="edgetpu.nodes")
+    assert {point.name for point in points} >= {"edgetpu", "spot_tracker", "reservoir"}
+
+
 def test_the_command_is_on_the_path() -> None:
     command = shutil.which("edgetpu")
     assert command is not None
