@@ -17,7 +17,7 @@ from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironment
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from edgetpu_driver.node_kit.node_table import node_table
+from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
 
 SHARE = Path(get_package_share_directory("edgetpu_ros"))
 
@@ -89,6 +89,14 @@ def _parameters_by_name(parameters: dict[str, dict[str, bool | str]]) -> str:
     return file.name
 
 
+def _overrides_of(name: str, overrides: dict[str, bool | str]) -> dict[str, bool | str]:
+    """Those of the values from the command line that this node has a parameter for."""
+    if set(overrides) <= {"use_sim_time"}:
+        return overrides  # without importing the node
+    declared = {setting.name for setting in all_nodes()[name].load().settings}
+    return {key: value for key, value in overrides.items() if key in {"use_sim_time", *declared}}
+
+
 def _start(context: LaunchContext) -> list[Node]:
     def value(name: str) -> str:
         return str(LaunchConfiguration(name).perform(context))
@@ -101,7 +109,9 @@ def _start(context: LaunchContext) -> list[Node]:
     }
     if value("use_sim_time"):
         overrides["use_sim_time"] = value("use_sim_time").lower() == "true"
-    driver_overrides = {"backend": value("backend")} if value("backend") else {}
+    by_name = {name: _overrides_of(name, overrides) for name in (DRIVER, *names)}
+    if value("backend"):
+        by_name[DRIVER] = {**by_name[DRIVER], "backend": value("backend")}
     camera_info_topic = value("camera_info_topic") or _camera_info_beside(image_topic)
     common = {
         "namespace": value("namespace"),
@@ -115,9 +125,7 @@ def _start(context: LaunchContext) -> list[Node]:
             ("embedding", value("embedding_topic")),
         ],
     }
-    driver_parameters = [params_file, overrides | driver_overrides]
     if value("single_process").lower() == "true":
-        by_name = {"edgetpu": overrides | driver_overrides, **dict.fromkeys(names, overrides)}
         return [
             Node(
                 package="edgetpu_perception",
@@ -132,8 +140,8 @@ def _start(context: LaunchContext) -> list[Node]:
     driver = Node(
         package="edgetpu_driver",
         executable="edgetpu_node",
-        name="edgetpu",
-        parameters=driver_parameters,
+        name=DRIVER,
+        parameters=[params_file, by_name[DRIVER]],
         **common,
     )
     return [
@@ -143,7 +151,7 @@ def _start(context: LaunchContext) -> list[Node]:
                 package=node_table()[name].package,
                 executable=name,
                 name=name,
-                parameters=[params_file, overrides],
+                parameters=[params_file, by_name[name]],
                 **common,
             )
             for name in names
