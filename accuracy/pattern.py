@@ -17,6 +17,7 @@ from accuracy.pattern_scenes import NOTHING, Change, Scene, scenes
 from accuracy.photographs import DEVELOPMENT, held_out
 from edgetpu_driver.engines.cpu import CpuEngine
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.weights.replacement import WeightRequest
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
 from measured_figures.row import Row
@@ -55,9 +56,9 @@ class ExactResponse:
         response = cv2.filter2D(cells, cv2.CV_64F, self.weights, anchor=(0, 0))[:height, :width]
         return {"response": response[np.newaxis, :, :, np.newaxis] / self.outputs[0].scale}
 
-    def set_weights(self, weights: NDArray[np.float64]) -> None:
+    def set_weights(self, request: WeightRequest) -> None:
         """Set the weights, [1, h, w, 1]."""
-        self.weights = weights[0, :, :, 0]
+        self.weights = np.asarray(request.weights[0, :, :, 0], np.float64)
 
 
 @dataclass(frozen=True)
