@@ -119,13 +119,13 @@ def test_malformed_images_are_skipped_without_a_wait(command: list[str], tmp_pat
         ("breaks", " ended with code 1: this is why it cannot start"),
         ("dies", "spot_tracker ended with code 1: RuntimeError: no more images please"),
         ("mute", "spot_tracker did not answer 3 images in a row; it says: ok"),
-        ("absent", "not ready after 3 s: waiting for edgetpu: no Edge TPU found"),
+        ("absent", "not ready after 10 s: waiting for edgetpu: no Edge TPU found"),
     ],
 )
 def test_a_graph_that_fails_is_explained_in_one_line(
     command: list[str], prefix: Path, behaviour: str, message: str
 ) -> None:
-    done = run([*command, "--startup-timeout=3", "--timeout=0.5"], behaviour)
+    done = run([*command, "--startup-timeout=10", "--timeout=0.5"], behaviour)
     assert done.returncode == 1
     assert message in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
