@@ -8,13 +8,13 @@ from edgetpu_driver.engines.protocol import Engine
 def open_engine(engine: str, name: str, graph: bytes) -> Engine:
     """Open the engine "cpu" or "virtual" for a .tflite graph that is not compiled."""
     if engine == "cpu":
-        from edgetpu_driver.engines.cpu import CpuEngine
+        from edgetpu_driver.engines.cpu_engine import CpuEngine
 
         return CpuEngine(graph)
     if engine != "virtual":
         raise ValueError(f"expected the engine cpu or virtual; got {engine}")
     from edgetpu_driver.compiled_model import CompiledModel
-    from edgetpu_driver.engines.stick import StickEngine
+    from edgetpu_driver.engines.stick_engine import StickEngine
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
     from edgetpu_driver.virtual import VirtualEdgeTpu
     from edgetpu_driver.virtual.graph_packer import pack

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from accuracy.engines import open_engine
 from accuracy.pattern_scenes import NOTHING, Change, Scene, scenes
 from accuracy.photographs import DEVELOPMENT, held_out
-from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weights.replacement import WeightRequest
 from edgetpu_perception.graphs import pattern_correlation as pattern

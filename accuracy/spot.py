@@ -21,6 +21,7 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception import SpotResult, SpotTracker
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_evidence as graph
+from edgetpu_perception.graphs.color_weights import color_filter
 from measured_figures.row import Row
 from testdata import GOLDEN
 
@@ -45,7 +46,7 @@ class ExactEvidence:
 
     def __init__(self, color: str | None = None) -> None:
         channels = 1 if color is None else 3
-        self._weights = np.ones(1) if color is None else graph.color_filter(color).ravel().astype(np.float64)
+        self._weights = np.ones(1) if color is None else color_filter(color).ravel().astype(np.float64)
         self._cells = cv2.boxFilter(np.ones((SIDE, SIDE)), -1, (3, 3), borderType=cv2.BORDER_CONSTANT)
         self.inputs = (TensorSpec("image", (1, SIDE, SIDE, channels), np.dtype(np.uint8), 1.0, 0),)
         self.outputs = (TensorSpec("evidence", (1, SIDE, SIDE, 1), np.dtype(np.float64), 1.0, 0),)

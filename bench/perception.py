@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bench.camera import FOCAL_LENGTH, FRAMES, HEIGHT, TEMPLATE, WIDTH, scene
 from bench.timing import Work, compare
-from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_perception import Looming, OpticalFlow, PatternTracker, Pinhole, SpotTracker, VisualCompass
 from edgetpu_perception.algorithm import PerceptionAlgorithm
 from edgetpu_perception.graphs import families, pattern_correlation

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_description import describe
 from edgetpu_driver.toolchain.graph_family import build_graph

@@ -14,7 +14,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
 from edgetpu_driver.backends.cpu import CpuBackend
-from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.tflite.graph_builder import GraphBuilder

@@ -29,7 +29,7 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import take_waiting
 from edgetpu_driver.nodes.driver_node import DriverNode
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.srv import UnloadModel
 
 REQUEST_TIMEOUT = 5.0

@@ -16,7 +16,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 PROGRAM = """
 import sys, time
 from rclpy.node import Node
-from edgetpu_driver.node_kit.errors import FatalError
+from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.spin import run
 
 class Tick(Node):

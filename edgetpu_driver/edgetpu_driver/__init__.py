@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edgetpu_driver.compiled_model import CompiledModel
-    from edgetpu_driver.engines.cpu import CpuEngine
+    from edgetpu_driver.engines.cpu_engine import CpuEngine
     from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
     from edgetpu_driver.matrix.matmul import MatMul
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
     from edgetpu_driver.tensor import TensorSpec
     from edgetpu_driver.virtual.pyusb_backend import VirtualEdgeTpu
-    from edgetpu_driver.weights.replacement import WeightRequest
+    from edgetpu_driver.weights.weight_request import WeightRequest
 
 __all__ = [
     "CompiledModel",
@@ -32,14 +32,14 @@ __all__ = [
 
 _HOME = {
     "CompiledModel": "compiled_model",
-    "CpuEngine": "engines.cpu",
+    "CpuEngine": "engines.cpu_engine",
     "EdgeTpu": "stick.edge_tpu",
     "EdgeTpuError": "errors",
     "MatMul": "matrix.matmul",
     "ModelFormatError": "errors",
     "TensorSpec": "tensor",
     "VirtualEdgeTpu": "virtual.pyusb_backend",
-    "WeightRequest": "weights.replacement",
+    "WeightRequest": "weights.weight_request",
 }
 
 

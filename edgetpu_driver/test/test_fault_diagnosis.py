@@ -181,7 +181,7 @@ def test_a_process_that_ends_without_closing_the_stick_puts_it_to_sleep() -> Non
 import atexit
 from edgetpu_driver import EdgeTpu, VirtualEdgeTpu
 stick = VirtualEdgeTpu()
-atexit.register(lambda: print("asleep" if stick._silicon._registers.asleep else "awake"))
+atexit.register(lambda: print("asleep" if stick._chip._registers.asleep else "awake"))
 tpu = EdgeTpu.open(usb_backend=stick)
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ import pytest
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.instructions.assembly_text import from_text, to_text
 from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
-from edgetpu_driver.darwinn.instructions.fields import FIELDS, LENGTH, scalar_mnemonic
+from edgetpu_driver.darwinn.instructions.instruction_fields import FIELDS, LENGTH, scalar_mnemonic
 from edgetpu_driver.darwinn.instructions.instruction_word import (
     Instruction,
     assemble,

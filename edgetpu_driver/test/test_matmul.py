@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.engines.cpu import CpuEngine
-from edgetpu_driver.engines.stick import StickEngine
+from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import ClippingError, DeviceError, InputError, ModelUnsupportedError
 from edgetpu_driver.matrix.matmul import MatMul
 from edgetpu_driver.stick.edge_tpu import EdgeTpu

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.darwinn.parameters.channelwise import DepthwiseLayout, RoutingLayout
-from edgetpu_driver.darwinn.parameters.section import Section
+from edgetpu_driver.darwinn.parameters.section_codec import Section
 from edgetpu_driver.darwinn.parameters.single_output import convolution_layout, coordinate_layout
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 from testdata import ModelFolder

@@ -14,7 +14,7 @@ from diagnostic_msgs.msg import DiagnosticStatus
 
 from edgetpu_driver.backends.backend import Readings
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
-from edgetpu_driver.nodes.status_messages import device_status, diagnostic
+from edgetpu_driver.nodes.device_status_messages import device_status, diagnostic
 from edgetpu_msgs.msg import DeviceStatus
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import ModelUnsupportedError, TransferTimeoutError
-from edgetpu_driver.stick.prepared_executable import PreparedExecutable
-from edgetpu_driver.stick.prepared_inference import PreparedInference
+from edgetpu_driver.stick.dma_transfers import PreparedExecutable
+from edgetpu_driver.stick.inference import PreparedInference
 from edgetpu_driver.usb.bringup import ClockPreset, bring_up
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import Frame, Tag

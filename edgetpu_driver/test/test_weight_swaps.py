@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
-from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.protocol import Engine, SwappableEngine
-from edgetpu_driver.engines.stick import StickEngine
+from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.stick.loaded_model import LoadedModel
@@ -26,8 +26,8 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.packed_layout import weight_offsets
 from edgetpu_driver.weights.quantisation import INT8_MAX
-from edgetpu_driver.weights.replacement import WeightRequest
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
+from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
 from testdata import ModelFolder
 

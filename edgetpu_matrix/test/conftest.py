@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 def on_cpu() -> Callable[..., Any]:
     """A function that makes an EngineMatrix with options and sets weights on it."""
     pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
-    from edgetpu_driver.engines.cpu import CpuEngine
+    from edgetpu_driver.engines.cpu_engine import CpuEngine
     from edgetpu_driver.toolchain import dense_graph
     from edgetpu_matrix import EngineMatrix
 

@@ -14,7 +14,7 @@ from rclpy.clock import Clock
 from sensor_msgs.msg import Imu, LaserScan
 from std_msgs.msg import Float32MultiArray, Header, UInt8MultiArray
 
-from edgetpu_driver.node_kit.errors import FatalError
+from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_matrix.nodes.signal_messages import SignalReader, message_type
 
 

@@ -182,7 +182,7 @@ class PerceptionAlgorithm(ABC, Generic[Result]):
 
     def _make_engine(self) -> Engine:
         # Imported late: a node whose inference runs in a driver needs no LiteRT.
-        from edgetpu_driver.engines.cpu import CpuEngine
+        from edgetpu_driver.engines.cpu_engine import CpuEngine
 
         engine = CpuEngine(self._graph())
         self._use_engine(engine)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.graphs.band_pass_features import BORDER, FeatureMap, FeatureReader

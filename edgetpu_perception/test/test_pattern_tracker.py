@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.engines.cpu import CpuEngine
-from edgetpu_driver.engines.stick import StickEngine
+from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import DeviceLostError, GraphError, ModelUnsupportedError
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tensor import TensorSpec

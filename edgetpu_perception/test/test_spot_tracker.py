@@ -12,18 +12,19 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.protocol import SwappableEngine
-from edgetpu_driver.engines.stick import StickEngine
+from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.replacement import WeightRequest
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
+from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception import Pinhole, SpotResult, SpotTracker
 from edgetpu_perception.graphs import spot_evidence as graph
+from edgetpu_perception.graphs.color_weights import ColorError, color_filter
 from edgetpu_perception.graphs.families import build
 from edgetpu_perception.images.encodings import ImageError
 from testdata import ModelFolder
@@ -271,7 +272,7 @@ def test_a_color_can_be_changed() -> None:
 
 def test_an_unknown_color_changes_nothing() -> None:
     tracker = SpotTracker(color="red")
-    with pytest.raises(graph.ColorError):
+    with pytest.raises(ColorError):
         tracker.set_color("brown")
     assert tracker.model == "spot_color_7ec1c1_64x64"
 
@@ -348,7 +349,7 @@ def test_without_an_engine_set_color_changes_only_the_decoder() -> None:
     engine = CpuEngine(build(graph.name("red")))
     tracker = SpotTracker(color="red")
     tracker.bind(engine.inputs, engine.outputs)
-    engine.set_weights(WeightRequest(graph.color_filter("blue")))
+    engine.set_weights(WeightRequest(color_filter("blue")))
     tracker.set_color("blue")
     frame = tracker.preprocess(primaries())
     assert in_px(tracker.postprocess(frame, engine.run(frame.inputs))) == pytest.approx(

@@ -23,7 +23,7 @@ class CpuBackend:
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         """Read a plain graph."""
-        from edgetpu_driver.engines.cpu import CpuEngine
+        from edgetpu_driver.engines.cpu_engine import CpuEngine
         from edgetpu_driver.tflite.model_reader import parse_model
 
         if is_compiled(path):
@@ -44,7 +44,7 @@ class CpuBackend:
 
     def open(self, on_phase: OnPhase | None = None) -> None:  # noqa: ARG002
         """Load LiteRT now, not with the first model; DependencyMissingError without it."""
-        from edgetpu_driver.engines.litert import interpreter_class
+        from edgetpu_driver.engines.litert_interpreter import interpreter_class
 
         interpreter_class()
 
@@ -53,7 +53,7 @@ class CpuBackend:
 
     def attach(self, model: ParsedModel) -> AttachedEngine:
         """Make an engine for the graph."""
-        from edgetpu_driver.engines.cpu import CpuEngine
+        from edgetpu_driver.engines.cpu_engine import CpuEngine
 
         return CpuEngine(model.source)
 

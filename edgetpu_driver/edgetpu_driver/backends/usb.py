@@ -78,7 +78,7 @@ class StickBackend:
         one is left. Such copies are resident together; engines that share a copy displace each other's
         parameters.
         """
-        from edgetpu_driver.engines.stick import StickEngine
+        from edgetpu_driver.engines.stick_engine import StickEngine
 
         if model.unsupported_reason:
             raise ModelUnsupportedError(model.unsupported_reason)

@@ -38,7 +38,7 @@ class VirtualStickBackend(StickBackend):
 
     def open(self, on_phase: OnPhase | None = None) -> None:
         """Open the stick; DependencyMissingError without LiteRT, which computes its results."""
-        from edgetpu_driver.engines.litert import interpreter_class
+        from edgetpu_driver.engines.litert_interpreter import interpreter_class
 
         interpreter_class()
         super().open(on_phase)

@@ -12,7 +12,7 @@ from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.instructions.assembly_text import to_text
 from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
-from edgetpu_driver.darwinn.instructions.fields import WORD_BYTES
+from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.instruction_word import disassemble as words_of
 from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer, transfers
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError

@@ -19,7 +19,7 @@ from edgetpu_driver.darwinn.executable import (
     InterruptHint,
     Layer,
 )
-from edgetpu_driver.darwinn.instructions.fields import WORD_BYTES
+from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP, Model, Subgraph, parse_model

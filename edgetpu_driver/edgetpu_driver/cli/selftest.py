@@ -130,7 +130,7 @@ class _Model:
             reason = "pass --model x_edgetpu.tflite, made by edgetpu_compiler, with x.tflite beside it"
             return [Check("results", "skipped", reason)]
         try:
-            from edgetpu_driver.engines.cpu import CpuEngine
+            from edgetpu_driver.engines.cpu_engine import CpuEngine
 
             expected = CpuEngine(self._graph)
             engine = self._backend.attach(self._parsed)

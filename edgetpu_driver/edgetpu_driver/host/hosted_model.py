@@ -11,7 +11,7 @@ from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import DeviceError, EdgeTpuError
 from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, needs_tiles
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights.replacement import WeightRequest
+from edgetpu_driver.weights.weight_request import WeightRequest
 
 Attach = Callable[[ParsedModel], AttachedEngine]
 """Backend.attach."""

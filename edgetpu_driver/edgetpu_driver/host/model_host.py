@@ -32,7 +32,7 @@ from edgetpu_driver.host.inference_statistics import InferenceStatistics
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest, needs_tiles, refuse_tiles
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.toolchain.model_files import ModelFiles, plain_stem
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.matrix.plan import MatrixPlan, Tile
 from edgetpu_driver.matrix.products import ProductBatch, Products, TileRequest
-from edgetpu_driver.weights.replacement import WeightResult
+from edgetpu_driver.weights.weight_request import WeightResult
 
 
 class EngineTiles:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.matrix.matmul import MatMul, Product
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 
 def needs_tiles(engine: SwappableEngine, request: WeightRequest) -> bool:

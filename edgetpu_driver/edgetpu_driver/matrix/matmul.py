@@ -21,7 +21,7 @@ from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan,
 from edgetpu_driver.matrix.products import ProductBatch
 from edgetpu_driver.matrix.scaling import RowGains
 from edgetpu_driver.weights.quantisation import INT8_MAX, clipping_error
-from edgetpu_driver.weights.replacement import WeightResult
+from edgetpu_driver.weights.weight_request import WeightResult
 
 MAX_PASSES = 64
 """Most repetitions of a product: beyond 8 little is left to gain, see docs/weights.md."""
@@ -242,7 +242,7 @@ def _real(values: ArrayLike, what: str) -> NDArray[np.float32]:
 
 
 def _cpu_engines(size: int) -> Callable[[], SwappableEngine]:
-    from edgetpu_driver.engines.cpu import CpuEngine
+    from edgetpu_driver.engines.cpu_engine import CpuEngine
     from edgetpu_driver.toolchain import dense_graph as dense
 
     graph = dense.build(size)

@@ -45,7 +45,7 @@ from rclpy.timer import Timer
 from rclpy.utilities import timeout_sec_to_nsec
 from rclpy.waitable import NumberOfEntities
 
-from edgetpu_driver.node_kit.errors import FatalError
+from edgetpu_driver.node_kit.fatal_error import FatalError
 
 Work = Callable[[], None]
 """Takes the data of a ready entity and calls its callback."""

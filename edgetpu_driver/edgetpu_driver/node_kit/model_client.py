@@ -15,14 +15,14 @@ from rclpy.node import Node
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit import local_drivers
-from edgetpu_driver.node_kit.driver_connection import (
+from edgetpu_driver.node_kit.driver_transports import (
     DirectTransport,
     LoadResult,
     ServiceTransport,
     Transport,
 )
 from edgetpu_driver.tensor import TensorSpec, check_inputs
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 STEP_PERIOD = 0.1
 """Seconds between two checks whether the driver is available and whether a request is overdue."""

@@ -20,8 +20,8 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.node_kit.errors import FatalError
 from edgetpu_driver.node_kit.executor import make_executor
+from edgetpu_driver.node_kit.fatal_error import FatalError
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2

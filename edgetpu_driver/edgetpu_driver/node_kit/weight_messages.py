@@ -11,7 +11,7 @@ from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.node_kit.error_codes import exception_of
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.srv import MatMul, SetWeights
 
 

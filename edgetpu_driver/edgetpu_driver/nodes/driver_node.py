@@ -21,7 +21,7 @@ from edgetpu_driver.host.reconnector import Reconnector
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED, BaseNode
 from edgetpu_driver.node_kit.error_codes import code_of
-from edgetpu_driver.node_kit.errors import FatalError
+from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.tensor_messages import inputs_from_messages, to_message
 from edgetpu_driver.node_kit.weight_messages import (
     fill_product,
@@ -29,9 +29,14 @@ from edgetpu_driver.node_kit.weight_messages import (
     product_request,
     weight_request,
 )
+from edgetpu_driver.nodes.device_status_messages import (
+    device_status,
+    diagnostic,
+    model_info,
+    register_messages,
+)
 from edgetpu_driver.nodes.driver_parameters import SETTINGS, default_firmware
-from edgetpu_driver.nodes.status_messages import device_status, diagnostic, model_info, register_messages
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.msg import DeviceStatus
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
 

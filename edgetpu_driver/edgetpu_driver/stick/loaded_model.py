@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import DeviceLostError, InputError
+from edgetpu_driver.stick.inference import PreparedInference
 from edgetpu_driver.stick.parameter_memory import CachedParameters
-from edgetpu_driver.stick.prepared_inference import PreparedInference
 from edgetpu_driver.stick.session import StickSession
 from edgetpu_driver.tensor import TensorSpec, check_inputs
 from edgetpu_driver.usb.link import UsbLink

@@ -7,7 +7,7 @@ from itertools import count
 
 from edgetpu_driver.compiled_model import CompiledModel, sha256
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.stick.prepared_executable import PreparedExecutable
+from edgetpu_driver.stick.dma_transfers import PreparedExecutable
 from edgetpu_driver.usb.link import UsbLink
 
 _versions = count()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from edgetpu_driver.stick.link_recovery import ResilientLink
 from edgetpu_driver.stick.parameter_memory import ParameterMemory
-from edgetpu_driver.stick.recovery import ResilientLink
 from edgetpu_driver.usb.connector import StickConnector
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgetpu_driver.darwinn.executable import Description, FieldOffset, InstructionBitstream, Position
-from edgetpu_driver.darwinn.instructions.fields import FIELDS, WORD_BITS
+from edgetpu_driver.darwinn.instructions.instruction_fields import FIELDS, WORD_BITS
 from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder
 
 _SCALAR_REGISTERS = 32

@@ -18,7 +18,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.usb.fault_diagnosis import Interrupt
 from edgetpu_driver.usb.framing import Tag
 from edgetpu_driver.virtual import usb_descriptors as descriptors
-from edgetpu_driver.virtual.chip import Silicon
+from edgetpu_driver.virtual.chip import Chip
 from edgetpu_driver.virtual.fault_injection import SLOW_SECONDS, Fault, FaultScript, Transfer, flip_bit
 from edgetpu_driver.virtual.program_library import ProgramLibrary
 from edgetpu_driver.virtual.simulated_clock import SimulatedClock
@@ -68,7 +68,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         self.faults = FaultScript()
         self.last_inference_time = 0.0
         """Simulated seconds from the first byte of its instructions to the event that ended it."""
-        self._silicon = Silicon(self.library, speed == "super", boot_mode, celsius)
+        self._chip = Chip(self.library, speed == "super", boot_mode, celsius)
         self._super_speed = speed == "super"
         self._timing = SUPER_SPEED if self._super_speed else HIGH_SPEED
         self._serial = serial
@@ -113,13 +113,13 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         after: simulated seconds until it shows on the bus.
         """
         with self._lock:
-            self._silicon.power_on(boot_mode)
+            self._chip.power_on(boot_mode)
             self._port.enumerate(self.clock.monotonic() + after)
 
     def warn_of_heat(self) -> None:
         """Let the chip raise its thermal warning."""
         with self._lock:
-            self._silicon.interrupt(Interrupt.THERMAL_WARNING)
+            self._chip.interrupt(Interrupt.THERMAL_WARNING)
 
     @property
     def is_plugged(self) -> bool:
@@ -129,7 +129,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
     @property
     def hang_reason(self) -> str:
         """Why the chip hangs; empty if it does not."""
-        return self._silicon.hang_reason
+        return self._chip.hang_reason
 
     # The backend interface: enumeration and descriptors.
 
@@ -143,7 +143,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
 
     def get_device_descriptor(self, dev: Handle) -> SimpleNamespace:
         """The descriptor of the current identity."""
-        port, boot_mode = self._port, self._silicon.boot_mode
+        port, boot_mode = self._port, self._chip.boot_mode
         return descriptors.device_descriptor(
             boot_mode, self._super_speed, port.bus, port.ports, port.address, bool(self._serial)
         )
@@ -164,7 +164,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         """There is one interface."""
         if intf or alt:
             raise IndexError(intf or alt)
-        return descriptors.interface_descriptor(self._silicon.boot_mode)
+        return descriptors.interface_descriptor(self._chip.boot_mode)
 
     def get_endpoint_descriptor(
         self,
@@ -215,7 +215,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         with self._lock:
             self._check(dev_handle)
             gone = self._strike(dev_handle, Transfer.RESET, 0) in _LEAVES
-            if not gone and self._silicon.reset():
+            if not gone and self._chip.reset():
                 self._port.enumerate(self.clock.monotonic())
                 gone = True
             if gone:
@@ -246,7 +246,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
                 answer = self._descriptor(wValue)
             else:
                 try:
-                    answer = self._silicon.control(bmRequestType, bRequest, wValue, wIndex, payload)
+                    answer = self._chip.control(bmRequestType, bRequest, wValue, wIndex, payload)
                 except TimeoutError:
                     self._time_out(timeout)
             if answer is None:
@@ -270,7 +270,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         return flip_bit(data, self._bit_errors)
 
     def _descriptor(self, value: int) -> bytes | None:
-        if value >> 8 != _STRING_DESCRIPTOR or self._silicon.boot_mode:
+        if value >> 8 != _STRING_DESCRIPTOR or self._chip.boot_mode:
             return None
         return descriptors.string_descriptor(value & 0xFF, self._serial)
 
@@ -281,13 +281,13 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
             self._port.check_claimed(dev_handle)
             if ep != _OUT:
                 raise USBError("Entity not found", errno=errno.ENOENT)
-            start, begins = self.clock.monotonic(), self._silicon.begins_program
+            start, begins = self.clock.monotonic(), self._chip.begins_program
             content = self._spoilt(data.tobytes(), fault)
-            if not self._silicon.take(content):
+            if not self._chip.take(content):
                 self._time_out(timeout)
             if begins:
                 self._inference_start = start
-            self.clock.sleep(self._timing.bulk(len(content)) + self._silicon.compute_seconds())
+            self.clock.sleep(self._timing.bulk(len(content)) + self._chip.compute_seconds())
             return len(content)
 
     def bulk_read(self, dev_handle: Handle, ep: int, intf: int, buff: array[int], timeout: int) -> int:
@@ -301,7 +301,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
             self._port.check_claimed(dev_handle)
             try:
                 if ep == _ACTIVATIONS:
-                    data, complete = self._silicon.give_outputs(len(buff))
+                    data, complete = self._chip.give_outputs(len(buff))
                     self.clock.sleep(self._timing.bulk(len(data)) if data else 0.0)
                 else:
                     data, complete = self._event(len(buff), fault)
@@ -321,7 +321,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
             return len(data)
 
     def _event(self, size: int, fault: Fault | None) -> tuple[bytes, bool]:
-        event = self._silicon.give_event(size)
+        event = self._chip.give_event(size)
         if event is None:
             return b"", False
         self.clock.sleep(self._timing.bulk(len(event.packet)))
@@ -340,7 +340,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         with self._lock:
             self._check(dev_handle)
             self._port.check_claimed(dev_handle)
-            word = self._silicon.give_interrupt()
+            word = self._chip.give_interrupt()
             if not word:
                 self._time_out(timeout)
             buff[: len(word)] = array("B", word)
@@ -370,7 +370,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         if fault is Fault.THERMAL_WARNING:
             self.warn_of_heat()
         if fault is Fault.CHIP_FAULT:
-            self._silicon.interrupt(Interrupt.FATAL_ERROR)
+            self._chip.interrupt(Interrupt.FATAL_ERROR)
         return fault
 
     def _let_leave(self, fault: Fault) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.darwinn.output_tiles import TileGather
 from edgetpu_driver.darwinn.wire_format import input_from_wire
-from edgetpu_driver.engines.cpu import CpuEngine
+from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import EdgeTpuError, GraphError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.constant_patch import replace_tensor

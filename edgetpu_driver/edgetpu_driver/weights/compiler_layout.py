@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.compiled_model import Parameters
 from edgetpu_driver.darwinn.parameters.channelwise import DepthwiseLayout, RoutingLayout
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout, requantisation_multipliers
-from edgetpu_driver.darwinn.parameters.section import Section
+from edgetpu_driver.darwinn.parameters.section_codec import Section
 from edgetpu_driver.darwinn.parameters.single_output import convolution_layout, coordinate_layout
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.compiled_model import Parameters
 from edgetpu_driver.darwinn.parameters.channelwise import RoutingLayout
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
-from edgetpu_driver.darwinn.parameters.section import Section
+from edgetpu_driver.darwinn.parameters.section_codec import Section
 from edgetpu_driver.errors import ModelFormatError
 
 

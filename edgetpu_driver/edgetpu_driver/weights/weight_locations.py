@@ -23,7 +23,7 @@ from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.darwinn.parameters.channelwise import RoutingLayout
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout, requantisation_multipliers
 from edgetpu_driver.darwinn.parameters.scattered import ScatteredLayout
-from edgetpu_driver.darwinn.parameters.section import Section
+from edgetpu_driver.darwinn.parameters.section_codec import Section
 from edgetpu_driver.darwinn.parameters.single_output import convolution_layout
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec

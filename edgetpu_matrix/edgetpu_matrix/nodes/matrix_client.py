@@ -22,7 +22,7 @@ from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan
 from edgetpu_driver.matrix.products import TileRequest
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_driver.node_kit.model_client import ModelClient
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 from edgetpu_matrix.nodes.product_in_progress import ProductInProgress, ProductResult
 

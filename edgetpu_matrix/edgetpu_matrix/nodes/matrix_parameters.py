@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.node_kit.errors import FatalError
+from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.toolchain.graph_family import build_graph

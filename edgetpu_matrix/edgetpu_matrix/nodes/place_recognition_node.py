@@ -13,12 +13,12 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
-from edgetpu_driver.node_kit.errors import FatalError
+from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import directory_setting, matrix_settings
 from edgetpu_matrix.nodes.product_in_progress import ProductResult
-from edgetpu_matrix.nodes.request_queue import WorkQueue
+from edgetpu_matrix.nodes.work_queue import WorkQueue
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 from edgetpu_matrix.place_recognition.place_search import HEADROOM, Place, PlaceSearch
 from edgetpu_msgs.msg import PlaceMatch

@@ -16,14 +16,14 @@ from std_srvs.srv import Trigger
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
-from edgetpu_driver.node_kit.errors import FatalError
+from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_matrix import npz_archive as archive
 from edgetpu_matrix.errors import ArchiveError, NotTrainedError
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import directory_setting, matrix_settings
 from edgetpu_matrix.nodes.product_in_progress import ProductResult
-from edgetpu_matrix.nodes.request_queue import WorkQueue
+from edgetpu_matrix.nodes.work_queue import WorkQueue
 from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, LARGEST_SIZE, EchoStateNetwork
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split
 from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout

@@ -16,6 +16,7 @@ from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.graphs import brightness_slopes as looming
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.graphs import spot_evidence as spot
+from edgetpu_perception.graphs.color_weights import COLORS
 
 
 def _build_spot_color(digits: str, height: str, width: str) -> bytes:
@@ -42,7 +43,7 @@ FAMILIES = (
         re.compile(f"spot_color_([0-9a-f]{{6}})_{_SIZE}"),
         _build_spot_color,
         "spot_tracker: a spot of a colour",
-        tuple(spot.name(color) for color in spot.COLORS),
+        tuple(spot.name(color) for color in COLORS),
     ),
     GraphFamily(
         "features<order, 1 or 2>_<height>x<width>",

@@ -13,7 +13,7 @@ from std_msgs.msg import Header
 from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.error_codes import code_of
-from edgetpu_driver.node_kit.errors import FatalError
+from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import ErrorCode, PatternMatch, ServoError

@@ -17,7 +17,7 @@ from std_msgs.msg import Header
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.base_node import QOS_DEBUG, BaseNode, Counters
-from edgetpu_driver.node_kit.errors import FatalError
+from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import NewestFrame
 from edgetpu_driver.node_kit.parameters import Setting
@@ -30,9 +30,9 @@ from edgetpu_perception.images.conversion_cache import CameraImage, Region
 from edgetpu_perception.images.encodings import ImageError, Pixels
 from edgetpu_perception.nodes.camera_calibration import Calibration
 from edgetpu_perception.nodes.image_messages import message_from_rgb
+from edgetpu_perception.nodes.image_subscriptions import Cameras, SharedImage
 from edgetpu_perception.nodes.image_watch import ImageWatch
 from edgetpu_perception.nodes.perception_parameters import perception_settings
-from edgetpu_perception.nodes.shared_images import Cameras, SharedImage
 
 _DRIVER_GONE = (ModelNotFoundError, UnavailableError)
 

@@ -13,8 +13,8 @@ from rclpy.utilities import remove_ros_args
 from edgetpu_driver.node_kit.node_table import node_table, nodes_of
 from edgetpu_driver.node_kit.spin import run
 from edgetpu_driver.nodes.driver_node import DriverNode
+from edgetpu_perception.nodes.image_subscriptions import Cameras
 from edgetpu_perception.nodes.perception_node import PerceptionNode
-from edgetpu_perception.nodes.shared_images import Cameras
 
 
 def main() -> int:

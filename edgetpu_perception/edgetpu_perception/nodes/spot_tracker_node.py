@@ -22,6 +22,7 @@ from edgetpu_perception.debug_images import drawing
 from edgetpu_perception.debug_images.result_pictures import spot_picture
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_evidence as graph
+from edgetpu_perception.graphs.color_weights import COLORS, ColorError, color_filter, color_weights
 from edgetpu_perception.images.encodings import Pixels
 from edgetpu_perception.nodes.perception_parameters import perception_settings
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
@@ -38,8 +39,8 @@ def _refusal(value: Any) -> str | None:
     """Return the reason why a value of the parameter `color` is refused, or None."""
     try:
         if value:
-            graph.color_weights(value)
-    except graph.ColorError as error:
+            color_weights(value)
+    except ColorError as error:
         return str(error)
     return None
 
@@ -48,7 +49,7 @@ def _requested(request: SetColor.Request) -> Color:
     """Return the requested colour; ColorError if both fields are set."""
     rgb: list[float] = request.rgb.tolist()
     if request.preset and any(rgb):
-        raise graph.ColorError(f"expected a preset or rgb; got both, '{request.preset}' and {rgb}")
+        raise ColorError(f"expected a preset or rgb; got both, '{request.preset}' and {rgb}")
     return request.preset or rgb
 
 
@@ -59,7 +60,7 @@ class SpotTrackerNode(WeightUpdatingNode):
         Setting(
             "color",
             "",
-            f"Colour of the spot: {', '.join(graph.COLORS)}, or the weights of the three channels, such as "
+            f"Colour of the spot: {', '.join(COLORS)}, or the weights of the three channels, such as "
             "[1.0, -0.5, -0.5]. Empty: the brightest spot of any colour. ~/set_color changes it while the "
             "node runs.",
             check=_refusal,
@@ -100,7 +101,7 @@ class SpotTrackerNode(WeightUpdatingNode):
 
     def node_weights(self) -> NDArray[np.floating[Any]] | None:
         """Weights of the colour."""
-        return None if self._color is None else graph.color_filter(self._color)
+        return None if self._color is None else color_filter(self._color)
 
     def publish(self, header: Header, result: SpotResult) -> None:
         """Publish the result on ~/servo_error."""
@@ -133,14 +134,14 @@ class SpotTrackerNode(WeightUpdatingNode):
     ) -> SetColor.Response:
         try:
             color = _requested(request)
-            weights = graph.color_filter(color)
+            weights = color_filter(color)
             if self._is_grey():
                 self._turn_to_color(color)
             else:
                 swap = await self.change_weights(weights, functools.partial(self._use_color, color))
                 step = swap.row_scales[0]
                 weights = np.rint(weights / step) * step
-        except graph.ColorError as error:
+        except ColorError as error:
             response.message, response.error = str(error), code_of(InputError())
         except (OSError, EdgeTpuError) as error:
             response.message, response.error = str(error), code_of(error)

@@ -17,9 +17,9 @@ from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Heading
 from edgetpu_perception.debug_images.result_pictures import heading_picture
 from edgetpu_perception.images.encodings import Pixels
+from edgetpu_perception.nodes.image_subscriptions import seconds_of
 from edgetpu_perception.nodes.perception_node import PerceptionNode
 from edgetpu_perception.nodes.perception_parameters import perception_settings
-from edgetpu_perception.nodes.shared_images import seconds_of
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 
 UNKNOWN_VARIANCE = 1e6

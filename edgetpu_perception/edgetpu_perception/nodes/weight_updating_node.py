@@ -14,11 +14,11 @@ from rclpy.task import Future
 
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_perception.algorithm import Frame
 from edgetpu_perception.images.conversion_cache import CameraImage
+from edgetpu_perception.nodes.image_subscriptions import SharedImage
 from edgetpu_perception.nodes.perception_node import PerceptionNode
-from edgetpu_perception.nodes.shared_images import SharedImage
 
 
 class WeightState(Enum):

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.protocol import Engine, SwappableEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights.replacement import WeightRequest
+from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.graphs import spot_evidence as graph
+from edgetpu_perception.graphs.color_weights import color_filter
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.spot_tracker.coordinate_decoder import CoordinateDecoder
 from edgetpu_perception.spot_tracker.evidence_decoder import EvidenceDecoder
@@ -68,7 +69,7 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
     ) -> None:
         """`engine`: runs the model; None for the suite's own graph on the CPU.
 
-        `color`: a preset of `graphs.spot_evidence.COLORS`, three weights for red, green and blue, or None for
+        `color`: a preset of `graphs.color_weights.COLORS`, three weights for red, green and blue, or None for
         brightness. With an engine it is the colour that its model was made for; `set_color` changes it.
         `camera`: intrinsics of the images, for bearings. Results below `min_confidence`, 0..1, are not valid.
         Raises ColorError for an unknown colour and ModelUnsupportedError for an engine with another model.
@@ -96,10 +97,10 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
 
         The engine's model gets new weights; no compiler is needed. See SwappableEngine.set_weights for the
         errors it raises. If inference runs elsewhere, first give the model
-        `graphs.spot_evidence.color_filter(color)`. Raises ColorError for an unknown colour, and
+        `graphs.color_weights.color_filter(color)`. Raises ColorError for an unknown colour, and
         ModelUnsupportedError for an engine with a model for brightness or one that keeps its weights.
         """
-        weights = graph.color_filter(color)
+        weights = color_filter(color)
         colored = self._input is not None and self._input.channels == 3
         if self._fixed and not colored:
             raise ModelUnsupportedError("expected an engine with a model for a colour; its input is grey")
@@ -143,7 +144,7 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         elif sum(math.prod(spec.shape) for spec in outputs) == 2:
             weights = None
             if image.channels == 3 and self._color is not None:
-                weights = graph.color_filter(self._color).ravel().tolist()
+                weights = color_filter(self._color).ravel().tolist()
             self._decoder = CoordinateDecoder(outputs, image.height, image.width, weights)
         else:
             came = ", ".join(map(str, outputs)) or "none"

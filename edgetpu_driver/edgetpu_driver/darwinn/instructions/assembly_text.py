@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from edgetpu_driver.darwinn.instructions.fields import (
+from edgetpu_driver.darwinn.instructions.instruction_fields import (
     FIELDS,
     IMMEDIATE,
     WORD_BYTES,

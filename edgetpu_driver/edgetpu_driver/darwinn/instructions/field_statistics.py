@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from edgetpu_driver.darwinn.instructions.fields import FIELDS
+from edgetpu_driver.darwinn.instructions.instruction_fields import FIELDS
 from edgetpu_driver.darwinn.instructions.instruction_word import field_arrays
 
 

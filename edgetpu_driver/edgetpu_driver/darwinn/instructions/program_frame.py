@@ -16,7 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgetpu_driver.darwinn.instructions.fields import IMMEDIATE, WORD_BITS, Branch, ScalarOp, VectorOp
+from edgetpu_driver.darwinn.instructions.instruction_fields import (
+    IMMEDIATE,
+    WORD_BITS,
+    Branch,
+    ScalarOp,
+    VectorOp,
+)
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, assemble, with_length
 from edgetpu_driver.errors import InputError, ModelFormatError
 

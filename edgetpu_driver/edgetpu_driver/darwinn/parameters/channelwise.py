@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.darwinn.parameters.section import (
+from edgetpu_driver.darwinn.parameters.section_codec import (
     ALIGNMENT,
     ZERO_WEIGHT,
     check_blob,

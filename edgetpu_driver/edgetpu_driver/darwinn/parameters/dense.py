@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.darwinn.parameters.section import (
+from edgetpu_driver.darwinn.parameters.section_codec import (
     INPUTS_PER_CELL,
     ZERO_WEIGHT,
     check_blob,

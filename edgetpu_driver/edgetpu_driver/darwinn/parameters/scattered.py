@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.darwinn.parameters.section import (
+from edgetpu_driver.darwinn.parameters.section_codec import (
     ZERO_WEIGHT,
     check_blob,
     check_target,

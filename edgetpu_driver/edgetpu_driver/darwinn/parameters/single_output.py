@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.darwinn.parameters.section import (
+from edgetpu_driver.darwinn.parameters.section_codec import (
     ALIGNMENT,
     INPUTS_PER_CELL,
     ZERO_WEIGHT,

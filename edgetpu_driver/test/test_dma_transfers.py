@@ -23,7 +23,7 @@ from edgetpu_driver.darwinn.executable import (
     Layer,
 )
 from edgetpu_driver.errors import ModelUnsupportedError, ProtocolError
-from edgetpu_driver.stick.prepared_executable import PreparedExecutable
+from edgetpu_driver.stick.dma_transfers import PreparedExecutable
 from edgetpu_driver.usb.framing import Event, Frame, Tag
 from edgetpu_driver.usb.link import Reception, UsbLink
 

@@ -20,7 +20,7 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_perception.images.conversion_cache import Region
 from edgetpu_perception.images.encodings import ImageError
 from edgetpu_perception.nodes.image_messages import image_from_message
-from edgetpu_perception.nodes.shared_images import Cameras, SharedImage
+from edgetpu_perception.nodes.image_subscriptions import Cameras, SharedImage
 
 WHOLE = Region(0, 0, 4, 2)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.output_tiles import TileGather
 from edgetpu_driver.darwinn.wire_format import input_to_wire
-from edgetpu_driver.stick.prepared_executable import PreparedExecutable
+from edgetpu_driver.stick.dma_transfers import PreparedExecutable
 from edgetpu_driver.usb.link import UsbLink
 
 

@@ -16,8 +16,8 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import Description, Direction, DmaHint, InstructionHint, InterruptHint
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
-from edgetpu_driver.engines.cpu import CpuEngine
-from edgetpu_driver.engines.stick import StickEngine
+from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.stick.loaded_model import LoadedModel
 from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensor
@@ -26,9 +26,9 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.replacement import WeightRequest
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import weight_locations
+from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
 from testdata import ModelFolder
 

@@ -16,8 +16,8 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.backends.virtual import VirtualStickBackend, pack_for_virtual_stick
-from edgetpu_driver.engines.cpu import CpuEngine
-from edgetpu_driver.engines.stick import StickEngine
+from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import (
     ClippingError,
     DeviceError,
@@ -38,7 +38,7 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.quantisation import INT8_MAX
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 SIZE = 64

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
-from edgetpu_driver.engines.stick import StickEngine
+from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import DeviceLostError, FirmwareError, InputError, TransferTimeoutError
 from edgetpu_driver.usb.bringup import ClockPreset
 from edgetpu_driver.usb.firmware import FirmwareImage
@@ -179,7 +179,7 @@ def test_a_loaded_model_keeps_its_stick_open(stick: VirtualEdgeTpu, dense: Dense
     assert list(loaded.run({"x": ramp()})["y"][0]) == dense.expected(ramp())
     loaded.close()
     gc.collect()
-    assert stick._silicon._registers.asleep
+    assert stick._chip._registers.asleep
 
 
 def test_a_virtual_stick_tells_how_long_an_inference_took_on_it(stick: VirtualEdgeTpu, dense: Dense) -> None:
@@ -330,11 +330,11 @@ def test_an_unreferenced_device_is_put_to_sleep_and_collected(stick: VirtualEdge
     tpu = EdgeTpu.open(usb_backend=stick)
     run(tpu, dense, ramp())
     dropped = weakref.ref(tpu)
-    assert not stick._silicon._registers.asleep
+    assert not stick._chip._registers.asleep
     del tpu
     gc.collect()
     assert dropped() is None
-    assert stick._silicon._registers.asleep
+    assert stick._chip._registers.asleep
     EdgeTpu.open(usb_backend=stick).close()
 
 

@@ -20,7 +20,7 @@ from edgetpu_driver.node_kit.error_codes import exception_of
 from edgetpu_driver.node_kit.tensor_messages import from_message, specs_from_messages, to_message
 from edgetpu_driver.node_kit.weight_messages import set_weights_request, weight_result
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.srv import Invoke, LoadModel, SetWeights
 
 # With Fast DDS every client of a service receives the answers to all clients and selects its own. In a queue

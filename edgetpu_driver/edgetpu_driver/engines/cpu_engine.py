@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.litert import LARGEST_SCALE, first_line, make_interpreter, refuse_fatal_scales
+from edgetpu_driver.engines.litert_interpreter import (
+    LARGEST_SCALE,
+    first_line,
+    make_interpreter,
+    refuse_fatal_scales,
+)
 from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec, check_inputs
 from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensor
@@ -24,7 +29,7 @@ from edgetpu_driver.tflite.model_reader import (
     parse_model,
 )
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
 
 _SATURATING_MULTIPLIER = 255.0  # of 8-bit outputs; XNNPACK takes less than 256

@@ -15,9 +15,9 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
-from edgetpu_driver.weights.replacement import WeightRequest, WeightResult
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocation, weight_locations
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor
 
 
