@@ -156,14 +156,14 @@ def test_only_litert_s_own_log_line_is_suppressed(tmp_path: Path) -> None:
     file.write_bytes(doubling())
     script = (
         "import os, sys\n"
-        "from edgetpu_driver.engines import cpu, litert\n"
-        "with litert._without_greeting():\n"
-        "    os.write(2, b'a line of somebody else\\n')\n"
-        f"cpu.CpuEngine({str(file)!r})\n"
-        f"cpu.CpuEngine({str(file)!r})\n"
+        "from edgetpu_driver.engines import cpu_engine, litert_interpreter\n"
+        "with litert_interpreter._without_greeting():\n"
+        "    os.write(2, b'another line\\n')\n"
+        f"cpu_engine.CpuEngine({str(file)!r})\n"
+        f"cpu_engine.CpuEngine({str(file)!r})\n"
         "print('to the end', file=sys.stderr)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stderr.splitlines() == ["a line of somebody else", "to the end"]
+    assert done.stderr.splitlines() == ["another line", "to the end"]
