@@ -73,14 +73,24 @@ class DenseModel:
         return prod(self.input.shape)
 
     @cached_property
+    def input_steps(self) -> int:
+        """Quantisation steps of the input on either side of zero."""
+        return self.input.symmetric_steps
+
+    @cached_property
+    def output_steps(self) -> int:
+        """Quantisation steps of the output on either side of zero."""
+        return self.output.symmetric_steps
+
+    @cached_property
     def input_range(self) -> float:
         """Largest input of either sign, in the unit that the model was built with."""
-        return self.input.scale * self.input.symmetric_steps
+        return self.input.scale * self.input_steps
 
     @cached_property
     def output_range(self) -> float:
         """Largest output of either sign, in the unit that the model was built with."""
-        return self.output.scale * self.output.symmetric_steps
+        return self.output.scale * self.output_steps
 
 
 def check_tensors(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:

@@ -146,33 +146,39 @@ def multiply(plan: MatrixPlan, batch: Array, passes: int = 1, input_scale: float
     if input_scale is not None:
         given = np.full((len(batch), len(plan.column_blocks)), input_scale)
         return (yield from _mean_of_passes(plan, batch, given, passes))
-    scales, safe = _fitting_scales(plan, batch)
-    products = yield from _mean_of_passes(plan, batch, scales, passes)
+    products = yield from _mean_of_passes(plan, batch, _typical_scales(plan, batch), passes)
     for _ in range(_ATTEMPTS):
         if not products.saturated.any():
             return products
         again = products.saturated > 0
-        coarser = products.scales[again] * _COARSER
+        scales, safe = products.scales[again], _safe_scales(plan, batch[again])
         # With the safe scale nothing saturates but by the rounding of weights: then it gets coarser still.
-        limit = np.where(products.scales[again] < safe[again], safe[again], np.inf)
-        scales = np.minimum(coarser, limit)
+        scales = np.minimum(scales * _COARSER, np.where(scales < safe, safe, np.inf))
         products.replace(again, (yield from _mean_of_passes(plan, batch[again], scales, passes)))
     raise ModelUnsupportedError("expected a Dense model; outputs are at the end of their range for any input")
 
 
-def _fitting_scales(plan: MatrixPlan, batch: Array) -> tuple[Array, Array]:
-    """[B, blocks] each: the finest scales that clip no input and no typical output; those that clip none."""
-    fine, safe = np.empty((2, len(batch), len(plan.column_blocks)))
-    for index, block in enumerate(plan.column_blocks):
+def _typical_scales(plan: MatrixPlan, batch: Array) -> Array:
+    """[B, blocks]: the finest scales that clip no input and no typical output."""
+    return _fitting_scales(plan, batch, [block.typical_scale for block in plan.column_blocks])
+
+
+def _safe_scales(plan: MatrixPlan, batch: Array) -> Array:
+    """[B, blocks]: the finest scales that clip no input and no output."""
+    return _fitting_scales(plan, batch, [block.safe_scale for block in plan.column_blocks])
+
+
+def _fitting_scales(plan: MatrixPlan, batch: Array, scales: Sequence[float]) -> Array:
+    """[B, blocks]: the finest scales that clip no input. scales: those that vectors of length 1 need."""
+    fitting = np.empty((len(batch), len(scales)))
+    for index, (block, scale) in enumerate(zip(plan.column_blocks, scales, strict=True)):
         vectors = batch[:, block.columns]
         lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         largest = np.abs(vectors).max(axis=1)
-        holding = largest / plan.dense.input.symmetric_steps
-        fine[:, index] = np.maximum(block.typical_scale * lengths, holding)
-        safe[:, index] = np.maximum(block.safe_scale * lengths, holding)
+        np.maximum(scale * lengths, largest / plan.dense.input_steps, out=fitting[:, index])
         if not largest.all():
-            fine[largest == 0.0, index] = safe[largest == 0.0, index] = plan.dense.input.scale
-    return fine, safe
+            fitting[largest == 0.0, index] = plan.dense.input.scale
+    return fitting
 
 
 def _mean_of_passes(plan: MatrixPlan, batch: Array, scales: Array, passes: int) -> Products:
@@ -198,7 +204,7 @@ def _round(plan: MatrixPlan, batch: Array, scales: Array, passes: int) -> Produc
     tensors = []
     for index, block in enumerate(plan.column_blocks):
         step = steps[..., index, np.newaxis]
-        rounded = _rounded_inputs(batch[:, block.columns], step, plan.dense.input.symmetric_steps, clipped)
+        rounded = _rounded_inputs(batch[:, block.columns], step, plan.dense.input_steps, clipped)
         real = rounded * step
         inputs[:, block.columns] = real[0] if passes == 1 else real.mean(axis=0)
         tensors.append(_input_tensors(plan.dense, rounded))
@@ -208,10 +214,11 @@ def _round(plan: MatrixPlan, batch: Array, scales: Array, passes: int) -> Produc
         for tensor in tensors[tile.columns.start // plan.dense.columns]
     ]
     by_pass, saturated = _real_outputs(plan, raw, steps)
-    outputs, changes = np.zeros(by_pass.shape[1:]), np.empty((len(batch), passes))
+    outputs, changes = by_pass[0], np.empty((len(batch), passes))
     for index, each in enumerate(by_pass):
-        change = (each - outputs) / (index + 1)
-        outputs += change
+        change = (each - outputs) / (index + 1) if index else each
+        if index:
+            outputs = outputs + change
         changes[:, index] = np.einsum("ij,ij->i", change, change) / change.shape[1]
     return ProductBatch(plan, outputs, inputs, scales, changes, clipped, saturated)
 
@@ -257,8 +264,8 @@ def _real_outputs(
         rows = tile.rows.stop - tile.rows.start
         whole = np.array(arrays).reshape(passes, vectors, -1)[..., :rows].astype(np.float64)
         whole -= output.zero_point
-        if max(whole.max(), -whole.min()) >= output.symmetric_steps:
-            at_end = np.count_nonzero(np.abs(whole) >= output.symmetric_steps, axis=2)
+        if max(whole.max(), -whole.min()) >= plan.dense.output_steps:
+            at_end = np.count_nonzero(np.abs(whole) >= plan.dense.output_steps, axis=2)
             saturated += at_end.max(axis=0)
         whole *= units[..., tile.columns.start // plan.dense.columns, np.newaxis]
         whole /= tile.gains

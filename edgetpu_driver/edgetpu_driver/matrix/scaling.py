@@ -126,8 +126,8 @@ def _best_longest(
         return fitting
     caps = fitting * _CAPS[:, np.newaxis]
     shortened = np.minimum(lengths, caps)
-    of_inputs = effective_headroom(INPUT_HEADROOM, columns) / dense.input.symmetric_steps * _CAPS
-    of_outputs = effective_headroom(headroom, columns) / dense.output.symmetric_steps * (caps / shortened)
+    of_inputs = effective_headroom(INPUT_HEADROOM, columns) / dense.input_steps * _CAPS
+    of_outputs = effective_headroom(headroom, columns) / dense.output_steps * (caps / shortened)
     of_weights = sqrt(columns) * steps / shortened
     errors = of_inputs**2 + (of_outputs**2 + of_weights**2).mean(axis=1)
     return float(caps[errors.argmin(), 0])
