@@ -43,7 +43,7 @@ def test_a_figure_near_zero_is_measured_by_what_is_asked() -> None:
     assert regressions([replace(RMSE, value=0.0049)], {"discs, rmse": 0.001}) == []
 
 
-def test_figures_of_which_nothing_is_asked_do_not_count() -> None:
+def test_figures_without_a_goal_do_not_count() -> None:
     assert regressions([replace(RMSE, value=9.0, reach=None)], {}) == []
 
 

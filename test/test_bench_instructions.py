@@ -17,5 +17,5 @@ def test_an_event_that_is_not_counted_has_no_count(value: str) -> None:
     assert read_count(f"{value},,instructions,0,100.00,,\n") is None
 
 
-def test_the_count_of_another_event_is_not_taken() -> None:
+def test_the_count_of_another_event_is_ignored() -> None:
     assert read_count("300.09,msec,task-clock,300086624,100.00,0.273,CPUs utilized\n") is None

@@ -91,7 +91,7 @@ def test_a_bag_without_images_is_refused(tmp_path: Path) -> None:
         ImageBag(write(tmp_path / "bag", {"/chatter": "std_msgs/msg/String"}))
 
 
-def test_what_is_no_bag_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_bag_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no bag")
     (tmp_path / "broken.mcap").write_bytes(b"\x89MCAP0\r\n" + bytes(100))
     (tmp_path / "broken.db3").write_bytes(bytes(100))

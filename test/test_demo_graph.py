@@ -149,7 +149,9 @@ def test_an_interrupt_ends_the_demo_and_its_graph(
     assert left_behind(prefix) == []
 
 
-def test_what_does_not_stop_is_killed_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_does_not_stop_is_killed_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stubborn = tmp_path / "lib" / "package" / "stubborn"
     stubborn.parent.mkdir(parents=True)
     stubborn.write_text("#!/bin/sh\ntrap '' INT\necho ready\nwhile true; do sleep 0.1; done\n")
@@ -185,7 +187,7 @@ def test_an_executable_that_is_not_installed_is_named() -> None:
         find_executable("no_package", "no_executable")
 
 
-def test_the_graph_stays_on_this_machine_in_a_domain_of_its_own() -> None:
+def test_the_graph_stays_on_this_machine_in_its_own_domain() -> None:
     settings = isolate({"ROS_DISTRO": "jazzy"})
     assert settings["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
     assert 1 <= int(settings["ROS_DOMAIN_ID"]) <= 100

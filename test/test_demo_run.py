@@ -107,7 +107,7 @@ def test_recorded_bags_are_answered_image_by_image(
     assert stamps[0] == 1_600_000_000_000_000_000
 
 
-def test_a_recorded_bag_is_shown_to_every_eye_and_gives_the_same_rows_again(
+def test_a_recorded_bag_is_replayed_to_every_node_with_repeatable_rows(
     tmp_path: Path, recorded_bag: Callable[[str], Path]
 ) -> None:
     arguments = (f"--bag={recorded_bag('gopro_max_raw_sqlite3')}", "--backend=cpu")

@@ -107,7 +107,7 @@ class TestWeightServices:
         assert product.input_scale == pytest.approx(0.1)
         assert len(product.pass_rms) == 1
 
-    def test_what_a_given_scale_cannot_hold_is_refused_or_counted(self, graph: Any) -> None:
+    def test_values_beyond_a_given_scale_are_refused_or_counted(self, graph: Any) -> None:
         self.set_weights(graph, 100.0, 100.0, 0.0, 0.0)
         request = {"model": "mine", "inputs": [1.0, 2.0], "input_scale": 0.01}
         refused = graph.call(MatMul, "/edgetpu/matmul", **request)
@@ -146,7 +146,7 @@ class TestWeightServices:
             ((1.0, 200.0), {}, ErrorCode.REFUSED),
         ],
     )
-    def test_what_is_refused_leaves_the_old_weights(
+    def test_refused_weights_leave_the_old_ones(
         self, graph: Any, weights: tuple[float, ...], fields: dict[str, Any], code: int
     ) -> None:
         answer = self.set_weights(graph, *weights, **fields)
@@ -331,7 +331,7 @@ class TestParameters:
         assert described["status_period"].floating_point_range[0].from_value == 0.1
         assert described["backend"].additional_constraints == "one of usb, virtual, cpu"
 
-    def test_what_is_read_once_cannot_be_set(self, graph: Any) -> None:
+    def test_parameters_read_at_start_cannot_be_set(self, graph: Any) -> None:
         parameter = Parameter("backend", value="usb").to_parameter_msg()
         answer = graph.call(SetParameters, "/edgetpu/set_parameters", parameters=[parameter])
         assert [result.successful for result in answer.results] == [False]
@@ -389,7 +389,7 @@ class TestStarting:
         assert list(response.available) == [str(tmp_path / "edgetpu" / "models" / "sums.tflite")]
         process.stop(signal.SIGTERM)
 
-    def test_without_a_stick_it_gives_up_when_told_to(self, start_node: Any) -> None:
+    def test_without_a_stick_it_exits_after_the_timeout(self, start_node: Any) -> None:
         process = start_node(
             "edgetpu_driver", "edgetpu_node", backend="usb", serial="none", wait_for_device_timeout=0.0
         )
@@ -435,7 +435,7 @@ class TestRealModels:
 
 class TestAFault:
     @pytest.mark.parametrize("transfer", range(2))
-    def test_a_stick_unplugged_in_mid_swap_comes_back_with_the_old_weights(
+    def test_a_stick_unplugged_during_a_swap_returns_with_the_old_weights(
         self, graph: Any, model_dir: Path, monkeypatch: pytest.MonkeyPatch, transfer: int
     ) -> None:
         stick = VirtualEdgeTpu()

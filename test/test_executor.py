@@ -260,7 +260,7 @@ def test_a_cancelled_task_is_forgotten(bench: Bench, monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize("make", ["a task", "a timer"])
-def test_what_a_callback_raises_comes_out(bench: Bench, make: str) -> None:
+def test_exceptions_of_callbacks_are_raised(bench: Bench, make: str) -> None:
     def fail() -> None:
         raise ArithmeticError(make)
 

@@ -89,7 +89,7 @@ def test_two_nodes_with_one_model_share_its_inference(image: SharedImage, second
 
 
 @pytest.mark.parametrize("other", [Client("looming"), Client("features", "/second_stick")])
-def test_another_model_or_driver_is_asked_itself(image: SharedImage, other: Client) -> None:
+def test_another_model_or_driver_gets_its_own_request(image: SharedImage, other: Client) -> None:
     first = Client("features")
     image.invoke(first, inputs(image), lambda _: None)
     image.invoke(other, inputs(image), lambda _: None)
@@ -187,7 +187,7 @@ def test_nodes_on_one_topic_have_one_subscription_and_one_image() -> None:
     [{"topic": "/other"}, {"qos": QoSProfile(depth=6)}, {"compressed": True}],
     ids=["topic", "QoS", "transport"],
 )
-def test_what_differs_has_a_subscription_of_its_own(other: dict[str, Any]) -> None:
+def test_different_topics_have_separate_subscriptions(other: dict[str, Any]) -> None:
     cameras, nodes = Cameras(), [Node(), Node()]
     listen(cameras, nodes[0], [])
     listen(cameras, nodes[1], [], **other)
@@ -207,7 +207,7 @@ def test_the_subscription_moves_when_its_holder_leaves() -> None:
     assert nodes[1].subscriptions == []
 
 
-def test_bytes_that_are_no_image_are_skipped() -> None:
+def test_malformed_images_are_skipped() -> None:
     cameras, node, seen = Cameras(), Node(), []
     listen(cameras, node, seen)
     node.subscriptions[0].callback(serialize_message(message())[:20], {})

@@ -124,7 +124,7 @@ def test_it_is_ready_once_a_matrix_is_set(graph: Any, make_client: Any) -> None:
     assert product.outputs == pytest.approx([2.0, 0.0, -2.0], abs=0.05)
 
 
-def test_a_product_may_be_asked_for_when_another_is_told(graph: Any, make_client: Any) -> None:
+def test_a_product_may_be_requested_from_a_result_callback(graph: Any, make_client: Any) -> None:
     client = make_client()
     client.set_matrix(np.eye(3))
     graph.spin_until(lambda: client.ready)

@@ -282,7 +282,7 @@ class TestReservoir:
         assert prediction.sigma == pytest.approx(training.residual_rms, rel=1e-5)
         assert (np.sqrt(np.mean(np.square(errors), axis=0)) < 3 * np.array(prediction.sigma)).all()
 
-    def test_what_it_learned_is_saved_and_loaded(self, reservoir: Talk, graph: Any, home: Path) -> None:
+    def test_the_trained_readout_is_saved_and_loaded(self, reservoir: Talk, graph: Any, home: Path) -> None:
         saved = graph.call(SaveFile, "/reservoir/save_readout", name="sines")
         assert (saved.success, saved.path) == (True, str(home / "sines.npz"))
         training = graph.call(TrainReadout, "/reservoir/train_readout", regularization=1e6)
@@ -446,7 +446,7 @@ class TestPlaceRecognition:
         ],
         ids=["dimension", "NaN", "zeros", "no label"],
     )
-    def test_what_is_no_place_is_refused(
+    def test_an_invalid_place_is_refused(
         self, graph: Any, label: str, embedding: list[float], reason: str
     ) -> None:
         answer = self.add(graph, label, embedding)

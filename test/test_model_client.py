@@ -264,7 +264,7 @@ def any_driver(
 
 @pytest.mark.usefixtures("any_driver")
 class TestWeights:
-    def test_a_model_under_a_name_of_its_own_takes_weights(self, graph: Any, make_client: Any) -> None:
+    def test_a_model_under_its_own_name_accepts_weights(self, graph: Any, make_client: Any) -> None:
         mine, shared = make_client(name="mine/sums"), make_client()
         graph.spin_until(lambda: mine.ready and shared.ready)
         swap = give(mine, graph, np.array([[0, 1, 0, 0], [0, 0, 0, 1]]))
@@ -284,7 +284,7 @@ class TestWeights:
             (np.zeros(8), InputError, r"at most \[2, 4\]"),
         ],
     )
-    def test_weights_that_are_refused_leave_the_old_ones_in_force(
+    def test_refused_weights_leave_the_old_ones_effective(
         self, graph: Any, make_client: Any, weights: Any, error: type[Exception], message: str
     ) -> None:
         client = make_client()

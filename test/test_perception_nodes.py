@@ -210,7 +210,7 @@ def test_the_time_to_contact_is_distance_over_speed(show: Callable[..., Any]) ->
     assert all(zone > 0 for zone in result.zones)
 
 
-def test_what_stands_still_is_not_approached(show: Callable[..., Any]) -> None:
+def test_a_static_scene_is_not_approached(show: Callable[..., Any]) -> None:
     for frame in range(10):
         result = show("looming", 210 + frame / 30, magnified(1.2))
     assert result.ttc == math.inf or not result.valid

@@ -82,7 +82,7 @@ def test_a_fatal_error_is_one_line_and_status_1(ticking: Any) -> None:
     assert (process.returncode, errors) == (1, "-c: the chip melted\n")
 
 
-def test_an_exception_nobody_foresaw_is_one_line_and_the_node_is_released(ticking: Any) -> None:
+def test_an_unexpected_exception_is_one_line_and_the_node_is_released(ticking: Any) -> None:
     process = ticking("raise ZeroDivisionError('by\\n  nothing')")
     output, errors = process.communicate(timeout=10)
     (line,) = errors.splitlines()

@@ -163,14 +163,14 @@ def test_every_encoding_gives_the_same_position(tracker: Tracker) -> None:
         assert values(result) == values(expected)
 
 
-def test_where_there_is_no_spot_the_numbers_are_nan(tracker: Tracker) -> None:
+def test_without_a_spot_the_numbers_are_nan(tracker: Tracker) -> None:
     result = tracker.show(image_message(9, np.zeros((64, 64), np.uint8)))
     assert result.header == header(9)
     assert not result.valid
     assert all(map(math.isnan, (result.x, result.y, result.x_sigma, result.bearing_x)))
 
 
-def test_there_is_no_bearing_without_camera_info(tracker: Tracker) -> None:
+def test_without_camera_info_there_is_no_bearing(tracker: Tracker) -> None:
     result = tracker.show(image_message(10, spot()))
     assert math.isnan(result.bearing_x)
     assert math.isnan(result.bearing_y_sigma)
@@ -198,7 +198,7 @@ def test_camera_info_gives_bearings(calibrated: Tracker, graph: Any) -> None:
     assert results[-1].bearing_x_sigma > 0
 
 
-def test_a_field_of_view_stands_in_for_camera_info(start_tracker: Callable[..., Tracker], graph: Any) -> None:
+def test_a_field_of_view_replaces_camera_info(start_tracker: Callable[..., Tracker], graph: Any) -> None:
     tracker = start_tracker("assumed", horizontal_fov=math.pi / 2)
     result = tracker.show(image_message(11, spot()))
     # 90 degrees over 64 px: the focal length is 32 px.
@@ -310,7 +310,7 @@ def test_a_debug_image_is_there_for_who_wants_it(tracker: Tracker, graph: Any) -
     assert picture[2, 42].tolist() == [80, 220, 80]
 
 
-def test_nothing_is_drawn_while_nobody_looks(models: Path, graph: Any) -> None:
+def test_nothing_is_drawn_without_subscribers(models: Path, graph: Any) -> None:
     from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
 
     drawn = []
@@ -582,7 +582,7 @@ def test_an_unknown_node_is_refused(start_node: Callable[..., Any]) -> None:
     assert "spot_tracker, visual_compass; got 'nose'" in process.output
 
 
-def test_results_resume_when_the_driver_comes_back(
+def test_results_resume_when_the_driver_is_back(
     start_node: Callable[..., Any], start_tracker: Callable[..., Tracker], graph: Any, models: Path
 ) -> None:
     def start_driver() -> Any:

@@ -44,7 +44,7 @@ def test_rescaled_rows_stay_within_their_bound_too(rescale_rows: bool) -> None:
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (20, 100)])
-def test_what_vectors_have_in_common_is_not_rounded(shape: tuple[int, int]) -> None:
+def test_the_host_subspace_is_not_rounded(shape: tuple[int, int]) -> None:
     matrix = EngineMatrix([engine(), engine()], host_directions=3)
     matrix.set(random.normal(size=shape))
     basis, mean = random.normal(size=(3, shape[1])), random.normal(size=shape[1])

@@ -93,7 +93,7 @@ def test_an_unknown_place_cannot_be_removed() -> None:
 
 
 @pytest.mark.parametrize("embedding", [[], [1.0, 2.0], [0.0] * 8, [np.nan] * 8, [np.inf] * 8, np.eye(8)])
-def test_what_is_no_embedding_is_refused(embedding: list[float]) -> None:
+def test_an_invalid_embedding_is_refused(embedding: list[float]) -> None:
     database = filled("a")
     with pytest.raises(InputError, match="expected an embedding"):
         database.add("b", embedding)
@@ -101,12 +101,12 @@ def test_what_is_no_embedding_is_refused(embedding: list[float]) -> None:
 
 
 @pytest.mark.parametrize("label", ["", "x" * 257])
-def test_what_is_no_label_is_refused(label: str) -> None:
+def test_an_invalid_label_is_refused(label: str) -> None:
     with pytest.raises(InputError, match="expected a label"):
         filled("a").add(label, np.eye(8)[1])
 
 
-def test_it_takes_as_many_as_it_may() -> None:
+def test_it_accepts_up_to_its_capacity() -> None:
     database = PlaceDatabase(capacity=2)
     database.add("a", [1.0])
     database.add("b", [1.0])
@@ -114,7 +114,7 @@ def test_it_takes_as_many_as_it_may() -> None:
         database.add("c", [1.0])
 
 
-def test_it_comes_back_from_a_file(tmp_path: Path) -> None:
+def test_it_is_restored_from_a_file(tmp_path: Path) -> None:
     database = filled("hall", "küche", "garden", "hall", "attic")
     database.remove("garden")
     database.save(str(tmp_path / "home.npz"))
@@ -126,7 +126,7 @@ def test_it_comes_back_from_a_file(tmp_path: Path) -> None:
     assert views[0] == views[1]
 
 
-def test_an_empty_one_comes_back_too(tmp_path: Path) -> None:
+def test_an_empty_one_is_restored_too(tmp_path: Path) -> None:
     PlaceDatabase().save(tmp_path / "none.npz")
     assert len(PlaceDatabase.load(tmp_path / "none.npz")) == 0
 

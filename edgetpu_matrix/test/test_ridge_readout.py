@@ -71,7 +71,7 @@ def test_samples_can_be_forgotten() -> None:
         readout.solve()
 
 
-def test_what_cannot_be_solved_is_refused_and_changes_nothing() -> None:
+def test_an_unsolvable_training_is_refused_and_changes_nothing() -> None:
     readout = trained(np.ones((100, 3)), TARGETS)
     with pytest.raises(NotTrainedError, match="100 samples of 3 features"):
         readout.solve(0.0)
@@ -107,7 +107,7 @@ def test_a_bad_regularization_is_refused(regularization: float) -> None:
         trained().solve(regularization)
 
 
-def test_it_comes_back_from_arrays_and_learns_on() -> None:
+def test_it_is_restored_from_arrays_and_continues_training() -> None:
     readout = trained(FEATURES[:50], TARGETS[:50])
     readout.solve(0.1)
     copy = RidgeReadout.from_arrays(readout.to_arrays())
@@ -130,7 +130,7 @@ def test_it_comes_back_from_arrays_and_learns_on() -> None:
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_arrays_that_are_no_readout_are_refused(change: dict[str, np.ndarray]) -> None:
+def test_arrays_that_are_not_a_readout_are_refused(change: dict[str, np.ndarray]) -> None:
     readout = trained()
     readout.solve()
     with pytest.raises(ArchiveError):

@@ -86,7 +86,7 @@ def test_a_field_that_there_is_not_is_refused(fields: str) -> None:
         (UInt8MultiArray(data=array.array("B", b"abc")), "data", "int16"),
     ],
 )
-def test_what_holds_no_numbers_is_refused(message: object, fields: str, sample_format: str) -> None:
+def test_a_message_without_numbers_is_refused(message: object, fields: str, sample_format: str) -> None:
     with pytest.raises(ValueError, match="expected numbers in"):
         SignalReader(type(message), fields, sample_format).values(message)
 

@@ -80,7 +80,7 @@ def test_missing_samples_are_found(stamps: NDArray[np.float64], first: int) -> N
     [later(EVEN, 100, 0.8, 101), later(bursts(10), 100, 5.0, 110)],
     ids=["a sample", "a burst"],
 )
-def test_what_is_late_and_made_up_for_is_not_missing(stamps: NDArray[np.float64]) -> None:
+def test_late_samples_that_catch_up_are_not_missing(stamps: NDArray[np.float64]) -> None:
     assert stamp_timing(stamps).first_after_gap == 0
 
 

@@ -47,7 +47,7 @@ def test_work_that_ends_at_once_does_not_pile_up() -> None:
     assert begun == list(range(5000))
 
 
-def test_what_could_not_begin_stays_first() -> None:
+def test_work_that_could_not_begin_stays_first() -> None:
     worker = Worker()
     worker.able = False
     worker.queue.offer(1)
@@ -58,7 +58,7 @@ def test_what_could_not_begin_stays_first() -> None:
     assert worker.begun == [1, 2]
 
 
-def test_what_came_to_nothing_is_first_again() -> None:
+def test_failed_work_is_first_again() -> None:
     worker = Worker()
     worker.queue.offer(1)
     worker.queue.offer(2)

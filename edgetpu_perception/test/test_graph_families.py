@@ -50,7 +50,7 @@ def test_the_bright_graph_limits_pixels_to_their_blocks_and_averages() -> None:
 
 
 @pytest.mark.parametrize("position", [(20, 30), (0, 0), (0, 63), (63, 0), (63, 63), (62, 62), (1, 40)])
-def test_a_hot_pixel_leaves_nothing(position: tuple[int, int]) -> None:
+def test_a_hot_pixel_is_removed(position: tuple[int, int]) -> None:
     image = np.zeros((64, 64), np.uint8)
     image[position] = 255
     assert not evidence(spot.build(), image).any()
@@ -164,7 +164,7 @@ def test_a_model_file_is_written_once(tmp_path: Path) -> None:
     assert path.stat().st_mtime == 1
 
 
-def test_a_graph_with_other_weights_is_written_under_a_name_of_its_own(tmp_path: Path) -> None:
+def test_a_graph_with_other_weights_is_written_under_its_own_name(tmp_path: Path) -> None:
     assert write_model("mine", tmp_path, b"graph").read_bytes() == b"graph"
 
 

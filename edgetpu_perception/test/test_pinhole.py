@@ -85,7 +85,7 @@ def test_a_region_is_given_in_pixels_before_binning() -> None:
     assert camera == Pinhole(100, 80, 250, 255, 110, 90)
 
 
-def test_coefficients_that_are_all_zero_are_no_distortion() -> None:
+def test_zero_coefficients_mean_no_distortion() -> None:
     assert Pinhole.from_camera_info(640, 480, K, [0.0] * 5, "plumb_bob").distortion == ()
 
 

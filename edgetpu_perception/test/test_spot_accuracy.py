@@ -163,7 +163,7 @@ def test_the_sigma_of_a_disc_cut_by_the_border_covers_the_error() -> None:
     assert rmse(found[:, 1:]) < 0.1
 
 
-def test_noise_of_any_strength_is_no_spot() -> None:
+def test_noise_of_any_strength_is_not_a_spot() -> None:
     random = np.random.default_rng(5)
     tracker = SpotTracker()
     for level, noise in random.uniform((0, 2), (200, 40), (100, 2)):
@@ -172,7 +172,7 @@ def test_noise_of_any_strength_is_no_spot() -> None:
 
 
 @pytest.mark.parametrize("color", [None, "white"])
-def test_a_gradient_in_any_direction_is_no_spot(color: str | None) -> None:
+def test_a_gradient_in_any_direction_is_not_a_spot(color: str | None) -> None:
     tracker = SpotTracker(color=color)
     for angle in np.arange(0, 360, 15):
         across = (X - 31.5) * math.cos(math.radians(angle)) + (Y - 31.5) * math.sin(math.radians(angle))
