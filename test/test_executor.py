@@ -22,12 +22,12 @@ from std_msgs.msg import String  # noqa: E402
 from std_srvs.srv import Trigger  # noqa: E402
 
 from edgetpu_driver.node_kit import executor as executor_module  # noqa: E402
-from edgetpu_driver.node_kit.errors import FatalError  # noqa: E402
 from edgetpu_driver.node_kit.executor import (  # noqa: E402
     StaticSingleThreadedExecutor,
     make_executor,
     missing_names,
 )
+from edgetpu_driver.node_kit.fatal_error import FatalError  # noqa: E402
 
 PATIENCE = 10.0
 
