@@ -93,7 +93,7 @@ def declare(
 ) -> dict[str, Any]:
     """Declare the parameters and return their values by name; FatalError with the reason for a bad one.
 
-    When somebody sets a parameter that is not read-only, `refused` gets name and value after the checks of
+    When a parameter that is not read-only is set, `refused` gets name and value after the checks of
     the setting and returns the reason why the node refuses the value, or None; then `changed` is called.
     """
     values = {setting.name: _declare(node, setting) for setting in settings}

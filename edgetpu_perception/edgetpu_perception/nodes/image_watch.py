@@ -75,7 +75,7 @@ class ImageWatch:
         else:
             other, transport = f"{self._topic}/compressed", "compressed"
         if not self._publishers(other):
-            return "; nobody publishes them"
+            return "; it has no publisher"
         return f"; there is {other}: set image_transport to {transport}"
 
     def _publishers(self, topic: str) -> int:

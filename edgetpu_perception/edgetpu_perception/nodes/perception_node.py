@@ -175,7 +175,7 @@ class PerceptionNode(BaseNode):
         )
 
     def _model(self) -> str:
-        """What the driver is to load; the suite's own graph is put where the driver finds it."""
+        """Return the model to load; the suite's own graph is written to where the driver finds it."""
         if self.values["model"]:
             return str(self.values["model"])
         directory = self._model_dir()
@@ -215,11 +215,12 @@ class PerceptionNode(BaseNode):
                 self.get_logger().warning(self._calibration.problem)
 
     def _on_model(self) -> None:
-        """Learn what the driver has loaded, and work on the image that waited for it."""
+        """Bind the algorithm to the model that was loaded, and process the image that waits."""
         assert self._client is not None
         specs = self._client.inputs, self._client.outputs
         try:
-            # An algorithm that is bound again begins anew; the same model after a restart is no reason to.
+            # Binding resets the algorithm, which the same model after a restart of the driver does not
+            # require.
             if specs != self._bound:
                 self.algorithm.bind(*specs)
         except EdgeTpuError as error:
@@ -243,18 +244,18 @@ class PerceptionNode(BaseNode):
         self._gate.offer(image, replaced)
 
     def _too_early(self, stamp: float) -> bool:
-        """Whether rate_limit leaves this image out; a stamp that goes back starts anew, 0 is no stamp."""
+        """Whether rate_limit skips this image; a stamp before the last resets the limit, 0 is no stamp."""
         limit, last = self.values["rate_limit"], self._last_stamp
         if not stamp:
             return False
-        # A camera at just this rate has some jitter in its stamps.
+        # The stamps of a camera at exactly this rate have some jitter.
         if limit > 0 and last is not None and 0 <= stamp - last < 0.95 / limit:
             return True
         self._last_stamp = stamp
         return False
 
     def _start(self, shared: SharedImage) -> bool:
-        """Begin the work on an image; False when there is nobody yet to run the model."""
+        """Start to process an image; False if the model is not loaded yet."""
         if self._client is None or not self._client.ready or self._bound is None:
             return False
         try:
@@ -282,7 +283,7 @@ class PerceptionNode(BaseNode):
     def _on_answer(
         self, shared: SharedImage, image: CameraImage, frame: Frame, answer: InferenceResult
     ) -> None:
-        """Make a result of what the driver answered."""
+        """Make a result of the driver's answer."""
         if self._client is None:  # the node is being destroyed
             return
         if answer.error is None:
