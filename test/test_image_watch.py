@@ -222,8 +222,9 @@ def test_a_normal_start_warns_of_nothing(graph: Any, start_node: Callable[..., A
     )
     for model in ("looming_64x64", "pattern_64x64_16x16", "spot_bright_64x64", "dense_256"):
         graph.spin_until(lambda model=model: f"model '{model}' is loaded" in process.output, 60.0)
-    # There is no camera here, which is reported after 10 s.
-    lines = [line for line in process.output.splitlines() if "no images on" not in line]
+    # There is no camera here; and a busy machine may bring the device up after a node has asked for it.
+    excused = "no images on", "no device: "
+    lines = [line for line in process.output.splitlines() if not any(text in line for text in excused)]
     assert [line for line in lines if "[WARN]" in line] == []
 
 
