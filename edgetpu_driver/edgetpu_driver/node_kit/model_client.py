@@ -30,6 +30,9 @@ STEP_PERIOD = 0.1
 RETRY_PERIOD = 1.0
 """Seconds between two attempts to load a model that the driver refused."""
 
+START_UP = 5.0
+"""Seconds in which a driver without its device is usual: nodes of one launch start together."""
+
 
 class ClientState(Enum):
     """What a ModelClient is doing."""
@@ -84,6 +87,9 @@ class ModelClient:
         # Nodes of one launch start together: a driver that starts a little later is not worth a warning.
         self._deadline = time.monotonic() + request_timeout
         self._next_load = 0.0
+        self._start_up_end = time.monotonic() + START_UP
+        self._warning_due = False
+        """Whether `problem` was logged without a warning, because it is usual during start-up."""
         self.problem = "looking for the driver"
         """Why no results are to be expected, one line; empty if they are."""
         # Simulated time may stand still; whether the driver answers is a matter of real time.
@@ -178,7 +184,7 @@ class ModelClient:
             self._unconfirmed = True
             self._next_load = time.monotonic() + RETRY_PERIOD
         if isinstance(error, (ModelNotFoundError, UnavailableError)):
-            self._unload(str(error))
+            self._unload(str(error), usual_at_start=isinstance(error, UnavailableError))
             return
         self._state = ClientState.READY
         if error is None and self._unconfirmed:
@@ -237,16 +243,19 @@ class ModelClient:
         self._unload(problem)
         fail(UnavailableError(problem))
 
-    def _unload(self, problem: str) -> None:
+    def _unload(self, problem: str, *, usual_at_start: bool = False) -> None:
         self._state, self._loaded = ClientState.UNLOADED, LoadResult()
-        self._report(problem)
+        self._report(problem, usual_at_start=usual_at_start)
 
-    def _report(self, problem: str) -> None:
-        """Log a problem, or that it is gone, when it changes."""
-        if problem == self.problem:
+    def _report(self, problem: str, *, usual_at_start: bool = False) -> None:
+        """Log a problem, or that it is gone, when it changes; a warning unless it is usual at this time."""
+        usual = usual_at_start and time.monotonic() < self._start_up_end
+        if problem == self.problem and (usual or not self._warning_due):
             return
-        self.problem = problem
-        if problem:
+        self.problem, self._warning_due = problem, usual
+        if usual:
+            self._node.get_logger().info(f"model '{self._model}': {problem}")
+        elif problem:
             self._node.get_logger().warning(f"model '{self._model}': {problem}")
         else:
             own = f" as '{self._name}'" if self._name else ""
