@@ -30,7 +30,7 @@ def rows() -> Iterator[Row]:
     yield _relayout(64, 4.0)
     yield _relayout(128, 2.0)
     yield _dense_parameters(256, 15.0)
-    yield _dense_parameters(1024, 10.0)
+    yield _dense_parameters(1024, 15.0)
     with tempfile.TemporaryDirectory() as folder:
         packed = Path(folder) / "dense_1024_edgetpu.tflite"
         packed.write_bytes(packed_dense(1024))
