@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LARGEST = 127
-_DEVIATIONS_AT_LARGEST = np.arange(2.0, 5.5, 0.1)
-"""The scales that are tried: so many standard deviations of the values are the largest number."""
+_DEVIATIONS_AT_LARGEST = np.concatenate([np.arange(2.0, 5.5, 0.1), np.arange(6.0, 30.0)])
+"""The scales that are tried: so many standard deviations of the values are the largest number.
+
+Normal values need 4, sparse ones such as spectra of lines more.
+"""
 
 
 def ideally_rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
