@@ -323,13 +323,7 @@ def test_an_interruption_stops_the_compiler_too(
         "compile",
         str(models / "dense_64.tflite"),
     ]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # a background shell ignores SIGINT
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for_child(child)
     os.kill(process.pid, number)
     out, err = process.communicate(timeout=PATIENCE)
