@@ -22,6 +22,8 @@ from rcl_interfaces.msg import Parameter
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import get_parameter_value
 
+from edgetpu_msgs.msg import ErrorCode
+
 README = (Path(__file__).parents[1] / "README.md").read_text()
 NAMESPACE = "/calls"
 NODES = (
@@ -63,7 +65,16 @@ def interface(name: str) -> Any:
 
 
 def service_call(graph: Any, name: str, kind: str, values: str = "{}") -> Any:
-    return graph.call(interface(kind), NAMESPACE + name, **yaml.safe_load(values))
+    """Make the call, again while the device is not there yet: the block begins with the nodes running."""
+    responses: list[Any] = []
+
+    def answered() -> bool:
+        responses.append(graph.call(interface(kind), NAMESPACE + name, **yaml.safe_load(values)))
+        error = getattr(responses[-1], "error", None)
+        return error is None or error.value != ErrorCode.UNAVAILABLE
+
+    graph.spin_until(answered)
+    return responses[-1]
 
 
 def param_set(graph: Any, node: str, name: str, value: str) -> Any:
