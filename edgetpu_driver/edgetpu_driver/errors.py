@@ -42,6 +42,23 @@ class UnavailableError(EdgeTpuError):
     """The driver is not running, is inactive or has no device yet; the same request may succeed later."""
 
 
+class BusyError(EdgeTpuError):
+    """Too many requests wait already; the same request may succeed later."""
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds after which to try again, as estimated from the work that waits."""
+
+
+class ExpiredError(EdgeTpuError):
+    """The deadline of a request passed before it could be run."""
+
+
+class OwnershipError(EdgeTpuError):
+    """The model belongs to another client, which did not load it as shared."""
+
+
 class InputError(EdgeTpuError, ValueError):
     """An input has a name, shape, dtype or value that is not accepted."""
 

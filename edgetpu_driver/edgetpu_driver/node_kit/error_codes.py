@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgetpu_driver.errors import (
+    BusyError,
     ClippingError,
     DependencyMissingError,
     DeviceAccessError,
@@ -10,10 +11,12 @@ from edgetpu_driver.errors import (
     DeviceError,
     DeviceNotFoundError,
     EdgeTpuError,
+    ExpiredError,
     InputError,
     ModelFormatError,
     ModelNotFoundError,
     ModelUnsupportedError,
+    OwnershipError,
     PathRefusedError,
     UnavailableError,
 )
@@ -28,6 +31,9 @@ _CODES: tuple[tuple[type[EdgeTpuError], int], ...] = (
     (ModelUnsupportedError, ErrorCode.BAD_MODEL),
     (DependencyMissingError, ErrorCode.BAD_MODEL),
     (PathRefusedError, ErrorCode.REFUSED),
+    (OwnershipError, ErrorCode.REFUSED),
+    (ExpiredError, ErrorCode.EXPIRED),
+    (BusyError, ErrorCode.BUSY),
     (UnavailableError, ErrorCode.UNAVAILABLE),
     (DeviceNotFoundError, ErrorCode.UNAVAILABLE),
     (DeviceAccessError, ErrorCode.UNAVAILABLE),
@@ -41,6 +47,8 @@ _EXCEPTIONS: dict[int, type[EdgeTpuError]] = {
     ErrorCode.REFUSED: PathRefusedError,
     ErrorCode.UNAVAILABLE: UnavailableError,
     ErrorCode.DEVICE: DeviceError,
+    ErrorCode.EXPIRED: ExpiredError,
+    ErrorCode.BUSY: BusyError,
 }
 
 
