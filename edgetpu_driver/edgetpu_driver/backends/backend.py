@@ -78,6 +78,8 @@ class RegisterValue:
     name: str
     address: int
     value: int
+    bus_path: str = ""
+    """Of the stick it was read from."""
 
 
 class Backend(Protocol):

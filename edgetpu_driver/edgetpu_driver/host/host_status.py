@@ -22,8 +22,41 @@ class State(IntEnum):
 
 
 @dataclass(frozen=True)
+class StickStatus:
+    """The state of one stick of a host; the fields are those of edgetpu_msgs/StickStatus."""
+
+    state: State
+    status_message: str
+    """One line on the state."""
+    readings: Readings
+    """Serial number, bus path, link speed, effective clock preset, temperature, memory, uploads."""
+    throttled: bool = False
+    """Whether the clock is reduced because the chip is hot."""
+    resident: tuple[str, ...] = ()
+    """Names of the models whose parameters are in its memory."""
+    waiting: int = 0
+    """Requests that wait for this stick alone."""
+    utilisation: float = 0.0
+    """Share of the last period spent in engines, 0..1."""
+    throughput: float = 0.0
+    """Requests completed per second of the last period."""
+    inferences: int = 0
+    """Requests run since the host was made, as are the counters that follow."""
+    uploads_avoided: int = 0
+    """Inferences whose parameters were resident already."""
+    recoveries: int = 0
+    """Times it was brought back."""
+    failed_checks: int = 0
+    """Self-checks with a wrong answer."""
+
+
+@dataclass(frozen=True)
 class HostStatus:
-    """The state of the device, its readings, and counters of the work done."""
+    """The state of a host's sticks as a whole, and counters of the work done.
+
+    `state` is that of the stick which is closest to being ready; `readings` are those of that stick, with the
+    counters of all.
+    """
 
     state: State
     status_message: str
@@ -37,6 +70,13 @@ class HostStatus:
     """How often the device was recovered, by its driver or by opening it again."""
     dropped: int
     """Requests for a loaded model that got no result."""
+    waiting: int = 0
+    """Requests that wait now."""
+    expired: int = 0
+    """Requests whose deadline passed before they were run."""
+    refused: int = 0
+    """Requests answered BUSY."""
+    sticks: tuple[StickStatus, ...] = ()
 
 
 UNCONFIGURED = HostStatus(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from enum import IntEnum
 from pathlib import Path
 
-from edgetpu_driver.backends.backend import ParsedModel
+from edgetpu_driver.backends.backend import ParsedModel, Placement
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import DeviceError, EdgeTpuError
 from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, needs_tiles
@@ -17,11 +18,28 @@ Attach = Callable[[ParsedModel], AttachedEngine]
 """Backend.attach."""
 
 
+class ModelState(IntEnum):
+    """How far a model is; the numbers are those of edgetpu_msgs/ModelInfo."""
+
+    LOADED = 0
+    QUEUED = 1
+    FAILED = 2
+
+
 class HostedModel:
     """A model of a ModelHost. Others may read its properties at any time; the host changes it."""
 
     def __init__(self, name: str, path: Path, sha256: str, parsed: ParsedModel, attach: Attach) -> None:
         self.name = name
+        self.state = ModelState.LOADED
+        self.message = ""
+        """Why it could not be loaded; else empty."""
+        self.owner = ""
+        """The client that loaded it; empty: anonymous clients."""
+        self.shared = False
+        """Whether other clients may set its weights and unload it."""
+        self.sticks: tuple[str, ...] = ()
+        """Bus paths of the sticks it is assigned to."""
         self.path = path
         self.sha256 = sha256
         """Of the file, in hexadecimal."""
@@ -48,6 +66,21 @@ class HostedModel:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """The model's outputs, in the model's order."""
         return self.parsed.outputs
+
+    @property
+    def placement(self) -> Placement:
+        """Where its parameters are while it runs; HOST as long as that is not known."""
+        return self.parsed.placement
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Size of its parameters; 0 as long as that is not known."""
+        return self.parsed.parameter_bytes
+
+    @property
+    def caching_token(self) -> int:
+        """Models with the same one can be resident together; 0: never resident, or not known yet."""
+        return self.parsed.caching_token
 
     @property
     def resident(self) -> bool:

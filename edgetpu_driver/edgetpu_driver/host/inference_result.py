@@ -25,3 +25,5 @@ class InferenceResult:
     """Seconds that the simulated device took, transfers included; NaN for a device that does not tell."""
     weights_version: int = 0
     """Version of the weights the outputs were computed with; see WeightResult."""
+    model_sha256: str = ""
+    """Of the model's file, in hexadecimal."""

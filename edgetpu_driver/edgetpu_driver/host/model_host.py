@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +25,27 @@ from edgetpu_driver.errors import (
     UnavailableError,
 )
 from edgetpu_driver.host.device_connection import DeviceConnection
-from edgetpu_driver.host.host_status import HostStatus, State
+from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.host_status import HostStatus, State, StickStatus
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.inference_statistics import InferenceStatistics
+from edgetpu_driver.host.reconnector import Reconnector
+from edgetpu_driver.host.request_terms import BULK_TERMS, NORMAL_TERMS, RequestTerms
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest, needs_tiles, refuse_tiles
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.toolchain.model_files import ModelFiles, plain_stem
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
+DEFAULT_LIMITS = HostLimits()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
+
+
+_Answer = TypeVar("_Answer")
+
+
+def _ignore(_answer: object) -> None:
+    """Do nothing with the answer."""
 
 
 @dataclass
@@ -52,15 +63,18 @@ class ModelHost:
 
     def __init__(
         self,
-        backend: Backend,
+        backends: Backend | Sequence[Backend],
         model_dirs: Sequence[str | Path],
         on_change: Callable[[], None] | None = None,
+        limits: HostLimits = DEFAULT_LIMITS,
     ) -> None:
+        backend = backends[0] if isinstance(backends, Sequence) else backends
+        self.limits = limits
         self.files = ModelFiles(model_dirs, compiled=backend.compiled, uncompiled=backend.uncompiled)
         self._backend = backend
-        self._device = DeviceConnection(
-            backend, self._attach_all, self._detach_all, on_change or (lambda: None)
-        )
+        self._on_change = on_change or (lambda: None)
+        self._device = DeviceConnection(backend, self._attach_all, self._detach_all, self._changed)
+        self._reconnector: Reconnector | None = None
         self._lock = self._device.lock
         self._models: dict[str, HostedModel] = {}
         self._statistics = InferenceStatistics()
@@ -75,7 +89,98 @@ class ModelHost:
         """One line on the state."""
         return self._device.status_message
 
-    def load(self, model: str, name: str = "") -> HostedModel:
+    @property
+    def gave_up(self) -> bool:
+        """Whether `wait_timeout` has passed without a device; see `start`."""
+        return self._reconnector is not None and self._reconnector.gave_up
+
+    def start(self, *, wait_timeout: float = -1.0, refresh_period: float = 1.0) -> None:
+        """Open the devices, and from now on read them, and open again those that are lost. Returns at once.
+
+        wait_timeout: seconds to wait for the first device before giving up, which sets `gave_up` and calls
+        `on_change`; negative: for ever. A device that is lost later is always waited for. refresh_period:
+        seconds between two readings of a ready device.
+        """
+        self._reconnector = Reconnector(self, wait_timeout, self._on_change, refresh_period)
+        self._reconnector.start()
+
+    def _changed(self) -> None:
+        if self._reconnector is not None:
+            self._reconnector.wake()
+        self._on_change()
+
+    def submit_load(
+        self,
+        model: str,
+        name: str = "",
+        done: Callable[[HostedModel | EdgeTpuError], None] = _ignore,
+        *,
+        client: str = "",
+        shared: bool = False,
+    ) -> HostedModel:
+        """Begin to load a model and return it at once, perhaps in the state QUEUED; see `load`.
+
+        done: called once, with the model when it is loaded or with the error that prevented it. Raises
+        BusyError beyond the limits, OwnershipError for the name of another client's model, and what
+        ModelFiles.find raises.
+        """
+        loaded = self.load(model, name, client=client, shared=shared)
+        done(loaded)
+        return loaded
+
+    def submit_invoke(
+        self,
+        name: str,
+        inputs: Mapping[str, NDArray[Any]],
+        done: Callable[[InferenceResult | EdgeTpuError], None],
+        terms: RequestTerms = NORMAL_TERMS,
+    ) -> None:
+        """Run a loaded model once, without waiting; see `invoke`.
+
+        done: called once, by a thread of the host, with the result or the error. What can be refused at once
+        is raised: ModelNotFoundError, InputError, ModelUnsupportedError, UnavailableError, BusyError.
+        """
+        del terms
+        self._answer(done, lambda: self.invoke(name, inputs))
+
+    def submit_multiply(
+        self,
+        name: str,
+        request: ProductRequest,
+        done: Callable[[Product | EdgeTpuError], None],
+        terms: RequestTerms = BULK_TERMS,
+    ) -> None:
+        """Multiply by the weights of a loaded model, without waiting; see `multiply` and `submit_invoke`."""
+        del terms
+        self._answer(done, lambda: self.multiply(name, request))
+
+    def submit_set_weights(
+        self,
+        name: str,
+        request: WeightRequest,
+        done: Callable[[WeightResult | EdgeTpuError], None],
+        terms: RequestTerms = BULK_TERMS,
+    ) -> None:
+        """Replace weights of a loaded model, without waiting; see `set_weights` and `submit_invoke`.
+
+        The array of the request must not be changed before `done` was called. Also raises OwnershipError.
+        """
+        del terms
+        self._answer(done, lambda: self.set_weights(name, request))
+
+    def submit_registers(self, done: Callable[[tuple[RegisterValue, ...] | EdgeTpuError], None]) -> None:
+        """Read state and error registers of all sticks, without waiting; `done` as in `submit_invoke`."""
+        self.refresh()
+        self._answer(done, self.registers)
+
+    def _answer(self, done: Callable[[_Answer | EdgeTpuError], None], work: Callable[[], _Answer]) -> None:
+        try:
+            answer: _Answer | EdgeTpuError = work()
+        except EdgeTpuError as error:
+            answer = error
+        done(answer)
+
+    def load(self, model: str, name: str = "", *, client: str = "", shared: bool = False) -> HostedModel:
         """Load a model from the model directories; do nothing if the same file is already loaded as `name`.
 
         model: file stem, file name or path (see ModelFiles.find). name: what `invoke` calls it, by default
@@ -103,6 +208,7 @@ class ModelHost:
             if present is not None and same and not present.unsupported_reason:
                 return present
         loaded = HostedModel(name, path, digest, self._backend.parse(path, data), self._backend.attach)
+        loaded.owner, loaded.shared = client, shared
         with self._lock:
             if self._device.ready:
                 loaded.attach()
@@ -111,8 +217,8 @@ class ModelHost:
             present.close()
         return loaded
 
-    def unload(self, name: str) -> None:
-        """Forget a model; requests under way are still answered."""
+    def unload(self, name: str, client: str = "") -> None:  # noqa: ARG002
+        """Forget a model; requests under way are still answered. OwnershipError for another client's."""
         with self._lock:
             model = self.model(name)
             del self._models[name]
@@ -152,6 +258,7 @@ class ModelHost:
                 engine_duration=timing.duration,
                 device_duration=engine.device_duration,
                 weights_version=model.weights_version,
+                model_sha256=model.sha256,
             )
 
     def multiply(self, name: str, request: ProductRequest) -> Product:
@@ -209,6 +316,9 @@ class ModelHost:
 
     def close(self) -> None:
         """Close the device; models stay loaded for the next `connect`."""
+        reconnector, self._reconnector = self._reconnector, None
+        if reconnector is not None:
+            reconnector.stop()
         self._device.close()
 
     def refresh(self) -> None:
@@ -237,6 +347,17 @@ class ModelHost:
                 inferences=statistics.inferences,
                 recoveries=device.reopened + device.readings.recoveries,
                 dropped=statistics.dropped,
+                sticks=(
+                    StickStatus(
+                        device.state,
+                        device.status_message,
+                        device.readings,
+                        resident=resident,
+                        utilisation=statistics.period.utilisation,
+                        inferences=statistics.inferences,
+                        recoveries=device.reopened + device.readings.recoveries,
+                    ),
+                ),
             )
 
     def _engine_of(self, model: HostedModel) -> tuple[AttachedEngine, int]:

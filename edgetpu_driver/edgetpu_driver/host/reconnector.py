@@ -5,12 +5,29 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from edgetpu_driver.host.host_status import State
-from edgetpu_driver.host.model_host import ModelHost
 
 RETRY_PERIOD = 1.0
 """Seconds between two attempts to open the device."""
+
+
+class Reconnectable(Protocol):
+    """What a reconnector needs of a host."""
+
+    @property
+    def state(self) -> State:
+        """The state of the device."""
+        ...
+
+    def connect(self) -> None:
+        """Open the device anew; the outcome is the new state."""
+        ...
+
+    def refresh(self) -> None:
+        """Read state and counters."""
+        ...
 
 
 class Reconnector:
@@ -23,7 +40,7 @@ class Reconnector:
 
     def __init__(
         self,
-        host: ModelHost,
+        host: Reconnectable,
         timeout: float = -1.0,
         on_give_up: Callable[[], None] | None = None,
         refresh_period: float = 1.0,
