@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
@@ -17,6 +16,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.timer import Timer
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.node_kit.diagnostics import CounterDiagnostic, Counters, publish_diagnostics
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.parameter_overrides import unknown_overrides
 from edgetpu_driver.node_kit.parameters import Setting, declare
@@ -27,9 +27,6 @@ try:
 except ImportError:  # ROS 2 Humble
     from rclpy.qos_event import PublisherEventCallbacks
 
-DIAGNOSTICS_PERIOD = 1.0
-"""Seconds; REP-107 asks for 1 Hz."""
-
 QOS_RESULTS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 
 QOS_DEBUG = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
@@ -38,21 +35,6 @@ QOS_DEBUG = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 QOS_LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 _NO_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
-
-
-@dataclass
-class Counters:
-    """What happened to the messages since the node started."""
-
-    received: int = 0
-    results: int = 0
-    """Results published."""
-    dropped: int = 0
-    """Replaced by newer messages while the node was busy or the driver was unavailable."""
-    malformed: int = 0
-    """Messages whose content was not as expected."""
-    failed: int = 0
-    """Requests that the driver refused or did not answer, and results that could not be computed."""
 
 
 class BaseNode(Node):
@@ -77,7 +59,7 @@ class BaseNode(Node):
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
         self.counters: Counters = Counters()
-        self._reported = Counters()
+        self._counter_diagnostic = CounterDiagnostic(self.full_name, self.subject)
         self._complaints: set[Hashable] = set()
         try:
             self.values = declare(self, self.settings, self.on_parameter, self.refuse_parameter)
@@ -150,8 +132,7 @@ class BaseNode(Node):
 
     def start_diagnostics(self) -> None:
         """Publish diagnostics from now on."""
-        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 1)
-        self.create_steady_timer(DIAGNOSTICS_PERIOD, self._publish_diagnostics)
+        publish_diagnostics(self, self.diagnostic)
 
     def problems(self) -> list[str]:
         """Return what keeps the node from working, a line each, for its diagnostics."""
@@ -159,32 +140,7 @@ class BaseNode(Node):
 
     def diagnostic(self) -> DiagnosticStatus:
         """Make the node's entry of /diagnostics (REP-107) from its counters and problems."""
-        now, before = self.counters, self._reported
-        lines = self.problems()
-        if now.received == before.received:
-            lines.append(f"no {self.subject}")
-        for count, what in (
-            (now.malformed - before.malformed, f"malformed {self.subject}"),
-            (now.failed - before.failed, "failed inferences"),
-            (now.dropped - before.dropped, f"dropped {self.subject}"),
-        ):
-            if count:
-                lines.append(f"{count} {what}")
-        self._reported = replace(now)
-        return DiagnosticStatus(
-            level=DiagnosticStatus.WARN if lines else DiagnosticStatus.OK,
-            name=f"{self.full_name}: {self.subject}",
-            message="; ".join(lines) or "ok",
-            values=[
-                KeyValue(key=self.subject if key == "received" else key, value=str(value))
-                for key, value in vars(now).items()
-            ],
-        )
-
-    def _publish_diagnostics(self) -> None:
-        array = DiagnosticArray(status=[self.diagnostic()])
-        array.header.stamp = self.get_clock().now().to_msg()
-        self._diagnostics.publish(array)
+        return self._counter_diagnostic.status(self.counters, self.problems())
 
 
 def fill_answer(response: Any, error: Exception | None = None, message: str = "") -> Any:

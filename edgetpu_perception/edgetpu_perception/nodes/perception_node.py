@@ -16,7 +16,8 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.node_kit.base_node import QOS_DEBUG, BaseNode, Counters
+from edgetpu_driver.node_kit.base_node import QOS_DEBUG, BaseNode
+from edgetpu_driver.node_kit.diagnostics import Counters
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import NewestFrame
