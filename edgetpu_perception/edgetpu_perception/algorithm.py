@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,25 @@ ImageLike = NDArray[np.uint8] | CameraImage
 def camera_image(image: ImageLike) -> CameraImage:
     """Check and wrap an array; ImageError unless it is uint8 [H, W] or [H, W, 3]."""
     return image if isinstance(image, CameraImage) else CameraImage(image)
+
+
+class Position(NamedTuple):
+    """A position in the image, in three units, with its standard deviations."""
+
+    u: float
+    """px of the image, right positive; (0, 0) is the centre of the first pixel."""
+    v: float
+    """px of the image, down positive."""
+    u_sigma: float
+    v_sigma: float
+    x: float
+    """-1 is the centre of the first column of pixels, 1 that of the last one."""
+    y: float
+    """-1 is the centre of the first row of pixels, 1 that of the last one."""
+    x_sigma: float
+    y_sigma: float
+    bearing: tuple[float, float, float, float]
+    """atan2(x, z) and atan2(y, z) in the optical frame and their standard deviations, rad; NaN if unknown."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +82,31 @@ class Frame:
             return None
         region = self.region
         return camera.cropped(region.x_offset, region.y_offset, region.width, region.height)
+
+    def position(
+        self,
+        cells: ImageInput,
+        x: float,
+        y: float,
+        x_sigma: float,
+        y_sigma: float,
+        camera: Pinhole | None,
+    ) -> Position:
+        """Convert a position in the model's input, in cells from the centre of the first one.
+
+        `camera`: intrinsics of the whole image, for the bearing.
+        """
+        x_cell, y_cell = self.width / cells.width, self.height / cells.height
+        u, v = (x + 0.5) * x_cell - 0.5, (y + 0.5) * y_cell - 0.5
+        u_sigma, v_sigma = x_sigma * x_cell, y_sigma * y_cell
+        x_unit, y_unit = 2 / max(self.image_width - 1, 1), 2 / max(self.image_height - 1, 1)
+        bearing = (math.nan,) * 4
+        camera = self.camera(camera)
+        if camera is not None:
+            bearing = camera.bearing_with_sigma(u, v, u_sigma, v_sigma)
+        u, v = u + self.region.x_offset, v + self.region.y_offset
+        offset = u * x_unit - 1, v * y_unit - 1, u_sigma * x_unit, v_sigma * y_unit
+        return Position(u, v, u_sigma, v_sigma, *offset, bearing)
 
 
 @dataclass(frozen=True)

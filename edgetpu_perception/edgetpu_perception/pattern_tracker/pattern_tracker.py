@@ -307,33 +307,26 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
     def _result(
         self, frame: Frame, template: Template, confidence: float, matches: Matches, match: Alignment
     ) -> MatchResult:
-        """Convert a match from px of the search image to px of the image, to -1..1 and to bearings."""
-        x_cell, y_cell = frame.width / self._search_size[1], frame.height / self._search_size[0]
+        """The result for an accepted match, whose position is in px of the search image."""
+        image = self._bound_input()
         x, y = match.x + template.offset[0], match.y + template.offset[1]
-        u, v = (x + 0.5) * x_cell - 0.5, (y + 0.5) * y_cell - 0.5
-        u_sigma, v_sigma = match.x_sigma * x_cell, match.y_sigma * y_cell
-        x_unit, y_unit = 2 / max(frame.image_width - 1, 1), 2 / max(frame.image_height - 1, 1)
-        bearing = (math.nan,) * 4
-        camera = frame.camera(self.camera)
-        if camera is not None:
-            bearing = camera.bearing_with_sigma(u, v, u_sigma, v_sigma)
-        u, v = u + frame.region.x_offset, v + frame.region.y_offset
+        at = frame.position(image, x, y, match.x_sigma, match.y_sigma, self.camera)
         return MatchResult(
             frame.stamp,
             True,
             confidence,
             bool(matches.rivals),
-            u,
-            v,
-            template.size[1] * x_cell,
-            template.size[0] * y_cell,
-            u_sigma,
-            v_sigma,
+            at.u,
+            at.v,
+            template.size[1] * (frame.width / image.width),
+            template.size[0] * (frame.height / image.height),
+            at.u_sigma,
+            at.v_sigma,
             match.score,
             matches.runner_up_score,
-            u * x_unit - 1,
-            v * y_unit - 1,
-            u_sigma * x_unit,
-            v_sigma * y_unit,
-            *bearing,
+            at.x,
+            at.y,
+            at.x_sigma,
+            at.y_sigma,
+            *at.bearing,
         )

@@ -19,7 +19,7 @@ from edgetpu_perception.graphs.color_weights import color_filter
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.spot_tracker.coordinate_decoder import CoordinateDecoder
 from edgetpu_perception.spot_tracker.evidence_decoder import EvidenceDecoder
-from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, Spot, SpotDecoder
+from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, SpotDecoder
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,12 @@ class SpotResult:
     """-1 is the centre of the first row of pixels, 1 that of the last one."""
     x_sigma: float = math.nan
     """One standard deviation, in units of `x`."""
-    """One standard deviation, in units of `x`."""
     y_sigma: float = math.nan
     bearing_x: float = math.nan
     """atan2(x, z) in the optical frame, right positive, rad; NaN without a camera of the image's size."""
     bearing_y: float = math.nan
     """atan2(y, z) in the optical frame, down positive, rad."""
     bearing_x_sigma: float = math.nan
-    """One standard deviation, rad."""
     """One standard deviation, rad."""
     bearing_y_sigma: float = math.nan
 
@@ -131,7 +129,8 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         if spot is NO_SPOT or spot.confidence < self.min_confidence:
             return SpotResult(frame.stamp, False, spot.confidence)
         self._last = spot.x, spot.y
-        return self._result(frame, image, spot)
+        at = frame.position(image, spot.x, spot.y, spot.x_sigma, spot.y_sigma, self.camera)
+        return SpotResult(frame.stamp, True, spot.confidence, at.x, at.y, at.x_sigma, at.y_sigma, *at.bearing)
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept an evidence map of the input's size, as of the suite's own graphs, or two coordinates.
@@ -151,25 +150,3 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
             raise ModelUnsupportedError(
                 f"expected an output [1, {image.height}, {image.width}, 1] or two coordinates; got {came}"
             )
-
-    def _result(self, frame: Frame, image: ImageInput, spot: Spot) -> SpotResult:
-        """Convert a spot from cells to -1..1 of the image and to bearings."""
-        x_cell, y_cell = frame.width / image.width, frame.height / image.height
-        u, v = (spot.x + 0.5) * x_cell - 0.5, (spot.y + 0.5) * y_cell - 0.5
-        u_sigma, v_sigma = spot.x_sigma * x_cell, spot.y_sigma * y_cell
-        x_unit, y_unit = 2 / max(frame.image_width - 1, 1), 2 / max(frame.image_height - 1, 1)
-        bearing = (math.nan,) * 4
-        camera = frame.camera(self.camera)
-        if camera is not None:
-            bearing = camera.bearing_with_sigma(u, v, u_sigma, v_sigma)
-        u, v = u + frame.region.x_offset, v + frame.region.y_offset
-        return SpotResult(
-            frame.stamp,
-            True,
-            spot.confidence,
-            u * x_unit - 1,
-            v * y_unit - 1,
-            u_sigma * x_unit,
-            v_sigma * y_unit,
-            *bearing,
-        )
