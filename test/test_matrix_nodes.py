@@ -196,6 +196,7 @@ class TestSpectrum:
         assert first.frequency_step == pytest.approx(self.RATE / 128)
         assert len(first.amplitudes) == 65
         assert first.valid
+        assert not first.resampled
         assert first.peak_frequency == pytest.approx(62.5, abs=0.2)
         assert first.peak_amplitude == pytest.approx(0.5, abs=5 * first.sigma)
         assert first.amplitudes[0] == pytest.approx(9.81, abs=0.01)
@@ -225,6 +226,7 @@ class TestSpectrum:
             vibration.say(imu(seconds, value))
         spectra = vibration.wait(2)
         assert [spectrum.sample_rate for spectrum in spectra] == pytest.approx([self.RATE] * 2)
+        assert not spectra[0].resampled
         assert spectra[0].peak_frequency == pytest.approx(62.5, abs=0.2)
         assert spectra[0].peak_amplitude == pytest.approx(1.0, abs=5 * spectra[0].sigma)
         assert processes["spectrum"].output.count("/vibration come in bursts") == 1
@@ -237,6 +239,7 @@ class TestSpectrum:
             vibration.say(imu(seconds, math.sin(2 * math.pi * 62.5 * seconds)))
         (spectrum,) = vibration.wait(1)
         assert spectrum.valid
+        assert spectrum.resampled
         assert spectrum.peak_frequency == pytest.approx(62.5, abs=0.2)
         assert spectrum.peak_amplitude == pytest.approx(1.0, abs=5 * spectrum.sigma)
         assert processes["spectrum"].output.count("samples are interpolated to") == 1

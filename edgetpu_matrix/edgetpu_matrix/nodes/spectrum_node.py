@@ -159,6 +159,7 @@ class SpectrumNode(MatrixNode):
                 sigma=spectrum.sigma,
                 peak_frequency=spectrum.peak_frequency if valid else float("nan"),
                 peak_amplitude=spectrum.peak_amplitude if valid else float("nan"),
+                resampled=work.block.timing is Timing.RESAMPLED,
             )
         )
         self.counters.results += 1
