@@ -123,16 +123,21 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     rows = []
     names = available()
     if names:
-        fields, rates = ((75.0,), (-30.0, 60.0)) if quick else (FIELDS_OF_VIEW, RATES)
+        fields, rates = ((75.0,), (60.0,)) if quick else (FIELDS_OF_VIEW, RATES)
         turns = [Turn(*each) for each in itertools.product(names, fields, rates)]
         rows += _turn_rows(run, turns, "full turns", asked=True)
         rows += _disturbed_rows(run, names[:1] if quick else names)
         rows += _wall_rows(run, names[:1] if quick else names)
-    settings = [(75.0, -60.0)] if quick else [(60.0, 30.0), (75.0, -60.0), (90.0, -90.0), (90.0, 10.0)]
-    wrapped = [Turn(name, *each) for name in PHOTOGRAPHS for each in settings]
-    rows += _turn_rows(run, wrapped, "full turns in wrapped photographs", asked=False)
     if DATA.find(CLIP):
         rows += _walk_rows(run)
+    return rows if quick else rows + _informative_rows(engine, run)
+
+
+def _informative_rows(engine: str, run: Engine) -> list[Row]:
+    """Rows without limits: photographs wrapped into panoramas, and other models."""
+    settings = [(60.0, 30.0), (75.0, -60.0), (90.0, -90.0), (90.0, 10.0)]
+    wrapped = [Turn(name, *each) for name in PHOTOGRAPHS for each in settings]
+    rows = _turn_rows(run, wrapped, "full turns in wrapped photographs", asked=False)
     return rows + _gabor_rows(engine)
 
 
