@@ -570,6 +570,8 @@ class TestLifecycle:
         assert change(Transition.TRANSITION_CONFIGURE)
         assert invoke() == (False, "/managed is inactive; expected it to be active")
         assert change(Transition.TRANSITION_ACTIVATE)
+        assert not change(Transition.TRANSITION_CONFIGURE)  # not valid now; nothing changes
+        assert not change(99)
         graph.spin_until(lambda: invoke() == (True, ""))
         assert change(Transition.TRANSITION_DEACTIVATE)
         assert invoke() == (False, "/managed is inactive; expected it to be active")

@@ -16,8 +16,10 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.timer import Timer
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.node_kit.callback_guard import UnreadableError, reason
 from edgetpu_driver.node_kit.diagnostics import CounterDiagnostic, Counters, publish_diagnostics
 from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.one_line import one_line
 from edgetpu_driver.node_kit.parameter_overrides import unknown_overrides
 from edgetpu_driver.node_kit.parameters import Setting, declare
 from edgetpu_driver.node_kit.result_topics import ResultTopic
@@ -33,6 +35,9 @@ QOS_DEBUG = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 """Reliable, because viewers ask for that by default."""
 
 QOS_LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+
+_MOST_COMPLAINTS = 1000
+"""Kinds of complaints kept; others can make up kinds, for example with names of encodings."""
 
 _NO_EVENTS = PublisherEventCallbacks(use_default_callbacks=False)
 
@@ -116,15 +121,27 @@ class BaseNode(Node):
 
     def complain_once(self, kind: Hashable, text: str, *, error: bool = False) -> None:
         """Log a warning or an error unless one of this kind was logged before; the node goes on."""
-        if kind in self._complaints:
+        if kind in self._complaints or len(self._complaints) >= _MOST_COMPLAINTS:
             return
         self._complaints.add(kind)
-        line = f"{text}. Further ones of this kind are only counted, in /diagnostics."
+        line = f"{one_line(text)}. Further ones of this kind are only counted, in /diagnostics."
         # rclpy refuses a line of code that logs at two levels.
         if error:
             self.get_logger().error(line)
         else:
             self.get_logger().warning(line)
+
+    def on_callback_failure(self, source: str, error: Exception) -> None:
+        """Log once and count what a callback raised, or why a message or request could not be read.
+
+        An EdgeTpuError is the refusal of a request, which its client is told; it is not counted.
+        """
+        if isinstance(error, UnreadableError):
+            self.counters.unreadable += 1
+        elif not isinstance(error, EdgeTpuError):
+            self.counters.errors += 1
+        refused = isinstance(error, EdgeTpuError)
+        self.complain_once((source, type(error)), f"{source}: {reason(error)}", error=not refused)
 
     def forget_complaints(self) -> None:
         """Log complaints of every kind again, because something has changed."""
@@ -145,7 +162,7 @@ class BaseNode(Node):
 
 def fill_answer(response: Any, error: Exception | None = None, message: str = "") -> Any:
     """Write into a service's response how the call ended, and return it."""
-    response.success, response.message = error is None, str(error or message)
+    response.success, response.message = error is None, one_line(error or message)
     if error is not None:
         response.error = code_of(error if isinstance(error, EdgeTpuError) else InputError(str(error)))
     return response

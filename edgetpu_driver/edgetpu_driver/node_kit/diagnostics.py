@@ -10,6 +10,8 @@ from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.node import Node
 
+from edgetpu_driver.node_kit.one_line import one_line
+
 DIAGNOSTICS_PERIOD = 1.0
 """Seconds; REP-107 asks for 1 Hz."""
 
@@ -27,6 +29,10 @@ class Counters:
     """Messages whose content was not as expected."""
     failed: int = 0
     """Requests that the driver refused or did not answer, and results that could not be computed."""
+    unreadable: int = 0
+    """Messages, requests and answers that could not be deserialised."""
+    errors: int = 0
+    """Unexpected exceptions that callbacks raised."""
 
 
 class CounterDiagnostic:
@@ -37,6 +43,7 @@ class CounterDiagnostic:
         self._node_name = node_name
         self._subject = subject
         self._last = Counters()
+        self._failures = FailureDiagnostic()
 
     def status(self, counters: Counters, problems: Iterable[str]) -> DiagnosticStatus:
         """Warn of `problems`, of silence and of what was lost since the last call; list all counters."""
@@ -51,6 +58,7 @@ class CounterDiagnostic:
         ):
             if count:
                 lines.append(f"{count} {what}")
+        lines += self._failures.lines(counters)
         return DiagnosticStatus(
             level=DiagnosticStatus.WARN if lines else DiagnosticStatus.OK,
             name=f"{self._node_name}: {subject}",
@@ -62,12 +70,36 @@ class CounterDiagnostic:
         )
 
 
+class FailureDiagnostic:
+    """Tells what could not be read and what callbacks raised; every node has this in its entry."""
+
+    def __init__(self) -> None:
+        self._last = Counters()
+
+    def lines(self, counters: Counters) -> list[str]:
+        """Return what happened since the last call, a line each."""
+        last, self._last = self._last, replace(counters)
+        changes = (
+            (counters.unreadable - last.unreadable, "unreadable messages or requests"),
+            (counters.errors - last.errors, "unexpected errors"),
+        )
+        return [f"{count} {what}" for count, what in changes if count]
+
+    def values(self, counters: Counters) -> list[KeyValue]:
+        """Return the numbers since the node started."""
+        return [KeyValue(key=key, value=str(vars(counters)[key])) for key in ("unreadable", "errors")]
+
+
 def publish_diagnostics(node: Node, status: Callable[[], DiagnosticStatus]) -> None:
     """Publish a node's entry of /diagnostics in every period of real time from now on."""
     publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 1)
 
     def publish() -> None:
-        array = DiagnosticArray(status=[status()])
+        entry = status()
+        entry.message = one_line(entry.message)
+        for pair in entry.values:
+            pair.value = one_line(pair.value)
+        array = DiagnosticArray(status=[entry])
         array.header.stamp = node.get_clock().now().to_msg()
         publisher.publish(array)
 

@@ -1,10 +1,11 @@
 """A single-threaded executor that keeps its wait set from one round to the next.
 
 EDGETPU_EXECUTOR=rclpy selects rclpy's own executor instead; `make_executor` also falls back to it if a
-private name is missing. rclpy promises nothing about the following names, which this module uses:
+private name is missing. Both go on after what callbacks raise; see `callback_guard`. rclpy promises nothing
+about the following names, which this module uses:
 
-- SingleThreadedExecutor: `_context`, `_guard`, `_is_shutdown`, `_sigint_gc`, and `_spin_once_impl`, which is
-  overridden because spin_until_future_complete calls it;
+- SingleThreadedExecutor: `_context`, `_guard`, `_is_shutdown`, `_sigint_gc`, `_make_handler`, and
+  `_spin_once_impl`, which is overridden because spin_until_future_complete calls it;
 - Task: `_handler`, the coroutine of a suspended callback; - Subscription: `_callback_type`, `CallbackType`,
 whether the callback takes the message info; - `rclpy.impl.implementation_singleton.rclpy_implementation`:
 `WaitSet` with its add_*, clear_entities, wait and
@@ -45,6 +46,14 @@ from rclpy.timer import Timer
 from rclpy.utilities import timeout_sec_to_nsec
 from rclpy.waitable import NumberOfEntities
 
+from edgetpu_driver.node_kit.callback_guard import (
+    GuardedExecutor,
+    UnreadableError,
+    answering,
+    read_request,
+    report,
+    source_of,
+)
 from edgetpu_driver.node_kit.fatal_error import FatalError
 
 Work = Callable[[], None]
@@ -58,7 +67,7 @@ EXECUTORS = ("static", "rclpy")
 """Values of that variable; the first is the default."""
 
 
-def make_executor() -> SingleThreadedExecutor:
+def make_executor() -> GuardedExecutor:
     """Make the executor that EDGETPU_EXECUTOR names; rclpy's if this one cannot run on this rclpy.
 
     Raises FatalError for another value of the variable.
@@ -67,19 +76,19 @@ def make_executor() -> SingleThreadedExecutor:
     if wanted not in EXECUTORS:
         raise FatalError(f"{EXECUTOR_VARIABLE}: expected {' or '.join(EXECUTORS)}; got '{wanted}'")
     if wanted == "rclpy":
-        return SingleThreadedExecutor()
+        return GuardedExecutor()
     missing = missing_names()
     if missing:
         names = ", ".join(missing)
         get_logger("executor").info(f"using rclpy's own executor: this version of rclpy has no {names}")
-        return SingleThreadedExecutor()
+        return GuardedExecutor()
     return StaticSingleThreadedExecutor()
 
 
 def missing_names() -> list[str]:
     """Private names that StaticSingleThreadedExecutor needs and this version of rclpy lacks."""
     owners = {
-        SingleThreadedExecutor: ("_spin_once_impl", "wait_for_ready_callbacks"),
+        SingleThreadedExecutor: ("_make_handler", "_spin_once_impl", "wait_for_ready_callbacks"),
         Client: ("get_pending_request",),
         _rclpy.WaitSet: ("clear_entities", "get_ready_entities", "wait", *_ADDERS),
         _rclpy.Subscription: ("pointer", "take_message"),
@@ -100,7 +109,7 @@ def missing_names() -> list[str]:
     return missing
 
 
-class StaticSingleThreadedExecutor(SingleThreadedExecutor):
+class StaticSingleThreadedExecutor(GuardedExecutor):
     """Rebuilds its wait set only when nodes or entities have changed, as rclcpp's executor of this name does.
 
     rclpy's own executor collects all entities of all nodes in every round, and takes two or three rounds for
@@ -209,8 +218,9 @@ class StaticSingleThreadedExecutor(SingleThreadedExecutor):
         task()
         known = self._suspended if task in self._suspended else [*self._suspended, task]
         self._suspended = [each for each in known if not each.done() and not each.cancelled()]
-        if task.done():
-            task.result()  # raises what the callback raised
+        error = task.exception() if task.done() else None
+        if error is not None:
+            self.report_task(error)
         return True
 
     def _forget_wait_set(self) -> None:
@@ -235,11 +245,11 @@ class _WaitSet:
             self._held.enter_context(guard.handle)
             conditions.append(guard.handle)
             self._works[guard.handle.pointer] = work
-        conditions += self._hold((each for node in nodes for each in node.guards), _call_guard)
-        subscriptions = self._hold((each for node in nodes for each in node.subscriptions), _take_message)
-        timers = self._hold((each for node in nodes for each in node.timers), _call_timer)
-        clients = self._hold((each for node in nodes for each in node.clients), _take_response)
-        services = self._hold((each for node in nodes for each in node.services), _take_request)
+        conditions += self._hold(nodes, "guards", _call_guard)
+        subscriptions = self._hold(nodes, "subscriptions", _take_message)
+        timers = self._hold(nodes, "timers", _call_timer)
+        clients = self._hold(nodes, "clients", _take_response)
+        services = self._hold(nodes, "services", _take_request)
         self._waitables = [each for node in nodes for each in node.waitables if self._holds(each)]
         handles = subscriptions, conditions, timers, clients, services
         counts = NumberOfEntities(*map(len, handles))
@@ -275,13 +285,17 @@ class _WaitSet:
         """Allow the entities to be destroyed."""
         self._held.close()
 
-    def _hold(self, entities: Iterable[Any], act: Callable[[Any], None]) -> list[Any]:
+    def _hold(self, nodes: Iterable[Node], kind: str, act: Callable[[Any], None]) -> list[Any]:
         """Return the handles of the entities that still exist, after noting what to do for each."""
-        living = [each for each in entities if self._holds(each.handle)]
-        for each in living:
-            plain = not inspect.iscoroutinefunction(getattr(each, "callback", None))
-            self._works[each.handle.pointer] = functools.partial(_run, act, each) if plain else None
-        return [each.handle for each in living]
+        handles = []
+        for node in nodes:
+            for each in getattr(node, kind):
+                if self._holds(each.handle):
+                    plain = not inspect.iscoroutinefunction(getattr(each, "callback", None))
+                    run = functools.partial(_run, act, each, node)
+                    self._works[each.handle.pointer] = run if plain else None
+                    handles.append(each.handle)
+        return handles
 
     def _holds(self, destroyable: Any) -> bool:
         try:
@@ -293,18 +307,21 @@ class _WaitSet:
 
 _CALLBACK_TYPES = getattr(Subscription, "CallbackType", None)
 _KINDS = ("guard_condition", "timer", "subscription", "client", "service")
-"""In order of handling. A wait resets guard conditions, so they come first: if a callback raises, the other
-entities are still ready in the next round."""
+"""In order of handling. A wait resets guard conditions, so they come first: if a callback ends the spinning,
+the other entities are still ready in the next round."""
 
 
-def _run(act: Callable[[Any], None], entity: Any) -> None:
-    """Call `act` unless a callback of the same round has destroyed the entity."""
+def _run(act: Callable[[Any], None], entity: Any, node: Node) -> None:
+    """Call `act` unless a callback of the same round has destroyed the entity; report what it raises."""
     with ExitStack() as held:
         try:
             held.enter_context(entity.handle)
         except InvalidHandle:
             return
-        act(entity)
+        try:
+            act(entity)
+        except Exception as error:
+            report([node], source_of(entity), error)
 
 
 def _call_timer(timer: Timer) -> None:
@@ -314,7 +331,10 @@ def _call_timer(timer: Timer) -> None:
 
 
 def _take_message(subscription: Subscription) -> None:
-    taken = subscription.handle.take_message(subscription.msg_type, subscription.raw)
+    try:
+        taken = subscription.handle.take_message(subscription.msg_type, subscription.raw)
+    except Exception as error:
+        raise UnreadableError(error) from error
     if taken is not None:
         message, info = taken
         # Callbacks may take the info since Iron.
@@ -329,7 +349,10 @@ def _call_guard(guard: GuardCondition) -> None:
 
 
 def _take_response(client: Client) -> None:
-    header, response = client.handle.take_response(client.srv_type.Response)
+    try:
+        header, response = client.handle.take_response(client.srv_type.Response)
+    except Exception as error:
+        raise UnreadableError(error) from error
     if header is None:
         return
     try:
@@ -340,6 +363,8 @@ def _take_response(client: Client) -> None:
 
 
 def _take_request(service: Service) -> None:
-    request, header = service.handle.service_take_request(service.srv_type.Request)
+    request, header = read_request(service)
     if header is not None:
-        service.send_response(service.callback(request, service.srv_type.Response()), header)
+        response = service.srv_type.Response()
+        with answering(service, header, request, response):
+            service.send_response(service.callback(request, response), header)

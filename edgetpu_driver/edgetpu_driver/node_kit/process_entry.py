@@ -14,9 +14,14 @@ from types import FrameType
 
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 
-_THREADS = "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"
+_LIBRARY_LIMITS = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OPENCV_FOR_THREADS_NUM": "1",
+    "OPENCV_IO_MAX_IMAGE_PIXELS": str(2**26),
+}
 """Read when NumPy and OpenCV are loaded. Images here are too small to profit from more threads, which would
-spin on cores that the camera and the other nodes need. Set the variables to use more."""
+spin on cores that the camera and the other nodes need. The last one is the largest image, px, that OpenCV
+decodes. Set the variables to use more."""
 
 
 def main() -> int:
@@ -51,8 +56,8 @@ def run_main(module: str) -> int:
 def _prepare() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
-    for threads in _THREADS:
-        os.environ.setdefault(threads, "1")
+    for name, value in _LIBRARY_LIMITS.items():
+        os.environ.setdefault(name, value)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

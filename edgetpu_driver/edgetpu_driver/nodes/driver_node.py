@@ -20,8 +20,10 @@ from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.reconnector import Reconnector
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED, BaseNode
+from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.one_line import describe, one_line
 from edgetpu_driver.node_kit.tensor_messages import inputs_from_messages, to_message
 from edgetpu_driver.node_kit.weight_messages import (
     fill_product,
@@ -41,6 +43,7 @@ from edgetpu_msgs.msg import DeviceStatus
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
 
 Handler = Callable[["DriverNode", Any, Any], None]
+Transition = Callable[["DriverNode", LifecycleState], TransitionCallbackReturn]
 
 
 def _answers(handle: Handler) -> Callable[[DriverNode, Any, Any], Any]:
@@ -54,12 +57,26 @@ def _answers(handle: Handler) -> Callable[[DriverNode, Any, Any], Any]:
         except Exception as error:
             text = str(error)
             if not isinstance(error, EdgeTpuError):
-                text = f"unexpected {type(error).__name__}: {error}"
-                node.get_logger().error(f"{handle.__name__}: {text}")
-            response.success, response.message = False, text
+                text = describe(error)
+                node.on_callback_failure(f"request to ~/{handle.__name__.removeprefix('_on_')}", error)
+            response.success, response.message = False, one_line(text)
             if hasattr(response, "error"):
                 response.error = code_of(error)
         return response
+
+    return callback
+
+
+def _reported(transition: Transition) -> Transition:
+    """Report what a transition raises, of which rclpy makes an error without a word."""
+
+    @functools.wraps(transition)
+    def callback(node: DriverNode, state: LifecycleState) -> TransitionCallbackReturn:
+        try:
+            return transition(node, state)
+        except Exception as error:
+            node.on_callback_failure(transition.__name__, error)
+            raise
 
     return callback
 
@@ -81,6 +98,7 @@ class DriverNode(BaseNode, LifecycleNode):
         self._problem = ""
         self._starting = False
         self._has_rivals = False
+        self._failures = FailureDiagnostic()
         self._logged: tuple[State, str] | None = None
         with self.destroyed_on_error():
             self._create_interfaces()
@@ -110,9 +128,10 @@ class DriverNode(BaseNode, LifecycleNode):
         success = TransitionCallbackReturn.SUCCESS
         self._starting = True
         if self.trigger_configure() != success or self.trigger_activate() != success:
-            raise FatalError(self._problem)
+            raise FatalError(self._problem or "cannot configure: an unexpected error, see above")
         self._starting = False
 
+    @_reported
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load the models of the `models` parameter and start to look for the device."""
         values = self.values
@@ -141,25 +160,34 @@ class DriverNode(BaseNode, LifecycleNode):
         self._lifecycle = "inactive"
         return super().on_configure(state)
 
+    @_reported
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Start to answer requests."""
         self._lifecycle = "active"
         return super().on_activate(state)
 
+    @_reported
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Refuse requests from now on."""
         self._lifecycle = "inactive"
         return super().on_deactivate(state)
 
+    @_reported
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Close the device and unload all models."""
         self._release("unconfigured")
         return super().on_cleanup(state)
 
+    @_reported
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Close the device for good."""
         self._release("finalized")
         return super().on_shutdown(state)
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Close the device after a transition that raised."""
+        self._release("unconfigured")
+        return super().on_error(state)
 
     def destroy_node(self) -> None:
         """Close the device and leave the graph."""
@@ -315,7 +343,10 @@ class DriverNode(BaseNode, LifecycleNode):
         warnings = [self._rivals()]
         if self._host is not None and self._host.status().readings.warm:
             warnings.append("the chip warns of its temperature")
-        return diagnostic(status, self.full_name, [warning for warning in warnings if warning])
+        warnings += self._failures.lines(self.counters)
+        entry = diagnostic(status, self.full_name, [warning for warning in warnings if warning])
+        entry.values += self._failures.values(self.counters)
+        return entry
 
     def _rivals(self) -> str:
         """Return a warning if other drivers have this name, because any of them may answer a request."""

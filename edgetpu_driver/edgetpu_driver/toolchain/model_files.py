@@ -56,6 +56,22 @@ def plain_stem(path: Path) -> str:
     return path.stem.removesuffix(COMPILED_SUFFIX)
 
 
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a regular file; links in a circle and files that cannot be looked at are not."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def is_compiled(path: Path) -> bool:
     """Whether the file name is one of edgetpu_compiler's outputs."""
     return path.stem.endswith(COMPILED_SUFFIX)
@@ -89,12 +105,17 @@ class ModelFiles:
             raise ModelNotFoundError(f"no model {model[:100]!r}: {error}") from None
 
     def available(self) -> list[Path]:
-        """List the model files this backend could load, sorted by directory and name."""
+        """List the model files this backend could load, sorted by directory and name.
+
+        Files whose name is not UTF-8 are left out: no request can name them.
+        """
         return [
             path
             for directory in self.directories
             for path in sorted(directory.glob("*.tflite"))
-            if (self._compiled if is_compiled(path) else self._uncompiled) and path.is_file()
+            if (self._compiled if is_compiled(path) else self._uncompiled)
+            and _is_text(path.name)
+            and _is_file(path)
         ]
 
     def _find(self, model: str) -> Path:

@@ -15,6 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_perception.images.compressed_size import FORMATS, compressed_size, jpeg_scans
+
+MAX_PIXELS = 2**26
+"""Largest number of pixels of a compressed image: 8192 x 8192, more than the cameras of robots have."""
+
+MAX_JPEG_SCANS = 100
+"""Largest number of scans of a JPEG. Usual progressive images have about ten."""
 
 Pixels = NDArray[np.uint8]
 """Grey [H, W] or RGB [H, W, 3]."""
@@ -28,6 +35,8 @@ class ImageFault(enum.Enum):
     STEP = "wrong step"
     LENGTH = "wrong data length"
     CONTENT = "undecodable data"
+    SIZE = "too many pixels"
+    MASK = "wrong mask"
     REGION = "region outside the image"
 
 
@@ -91,7 +100,9 @@ def row_bytes(encoding: str, width: int) -> int:
     """Bytes of one row of `width` px without padding. Raises ImageError for an unknown encoding."""
     layout = _ENCODINGS.get(encoding)
     if layout is None:
-        raise ImageError(ImageFault.ENCODING, f"expected one of {', '.join(ENCODINGS)}; got '{encoding}'")
+        raise ImageError(
+            ImageFault.ENCODING, f"expected one of {', '.join(ENCODINGS)}; got '{encoding[:100]}'"
+        )
     return width * layout.channels * np.dtype(layout.dtype).itemsize
 
 
@@ -131,25 +142,50 @@ def decode(encoding: str, height: int, width: int, step: int, data: Any, bigendi
 
 
 def decode_compressed(data: Any, format_: str = "") -> Pixels:
-    """Decode the data of a sensor_msgs/CompressedImage (JPEG, PNG or another format OpenCV reads).
+    """Decode the data of a sensor_msgs/CompressedImage: JPEG, PNG, WebP, TIFF or BMP.
 
     Returns uint8 [height, width] for a grey image, otherwise [height, width, 3] RGB. `format_` is the
-    message's field and used in the error message only. Raises ImageError.
+    message's field and used in the error message only. Raises ImageError, before anything is decoded for an
+    image of more than MAX_PIXELS.
     """
     raw = np.frombuffer(data, np.uint8)
+    check_compressed(raw.tobytes(), format_)
     try:
         # IMREAD_UNCHANGED like cv_bridge: no conversion to grey in the decoder and no EXIF rotation.
-        pixels = cv2.imdecode(raw, cv2.IMREAD_UNCHANGED) if raw.size else None
+        pixels = cv2.imdecode(raw, cv2.IMREAD_UNCHANGED)
     except cv2.error:
         pixels = None
     if pixels is None or pixels.dtype not in (np.uint8, np.uint16):
-        raise ImageError(
-            ImageFault.CONTENT, f"expected a JPEG or PNG image; got {raw.size} bytes of '{format_}'"
-        )
+        raise _undecodable(raw.size, format_)
     if pixels.ndim == 3:
         codes = {3: cv2.COLOR_BGR2RGB, 4: cv2.COLOR_BGRA2RGB}
+        if pixels.shape[2] not in codes:
+            raise _undecodable(raw.size, format_)
         pixels = cv2.cvtColor(pixels, codes[pixels.shape[2]])
     return _to_8_bits(pixels)
+
+
+def check_compressed(data: bytes, format_: str = "") -> None:
+    """Raise ImageError unless the header is that of an image which may be decoded."""
+    size = compressed_size(data)
+    if size is None:
+        raise _undecodable(len(data), format_)
+    width, height = size
+    if width * height > MAX_PIXELS:
+        raise ImageError(
+            ImageFault.SIZE, f"expected at most {MAX_PIXELS}; got {width}x{height} = {width * height}"
+        )
+    scans = jpeg_scans(data)
+    if scans > MAX_JPEG_SCANS:
+        raise ImageError(
+            ImageFault.CONTENT, f"expected a JPEG of at most {MAX_JPEG_SCANS} scans; got {scans}"
+        )
+
+
+def _undecodable(length: int, format_: str) -> ImageError:
+    return ImageError(
+        ImageFault.CONTENT, f"expected a {FORMATS} image; got {length} bytes of '{format_[:100]}'"
+    )
 
 
 def to_grey(image: Pixels) -> Pixels:

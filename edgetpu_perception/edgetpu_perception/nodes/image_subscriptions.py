@@ -16,6 +16,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.node_kit.callback_guard import UnreadableError, report
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import Backlog, SequenceGaps, take_waiting
 from edgetpu_perception.images.conversion_cache import CameraImage
@@ -154,6 +155,15 @@ class _Topic(ABC, Generic[Listener]):
             for message in take_waiting(self._subscription, None):
                 self._on_message(message)
 
+    def _tell(self, *arguments: Any) -> None:
+        """Call the listeners; what one of them raises concerns its own node only."""
+        for node, listener in list(self._listeners.items()):
+            tell: Callable[..., None] = listener
+            try:
+                tell(*arguments)
+            except Exception as error:
+                report([node], f"message on {self._name}", error)
+
     @abstractmethod
     def _on_message(self, message: Any) -> None: ...
 
@@ -194,8 +204,7 @@ class _Images(_Topic[ImageListener]):
             except ImageError:  # no valid message, which the middleware would have dropped as well
                 continue
             image.lost_before, lost = lost, 0
-            for listener in list(self._listeners.values()):
-                listener(image, skipped)
+            self._tell(image, skipped)
         self._afterwards()
 
 
@@ -216,10 +225,12 @@ class _Infos(_Topic[InfoListener]):
     def _on_message(self, message: bytes) -> None:
         content = message[_AFTER_STAMP:]
         if content != self._seen:
+            try:
+                self._last = deserialize_message(message, CameraInfo)
+            except Exception as error:  # of rclpy and of its middleware
+                raise UnreadableError(error) from error
             self._seen = content
-            self._last = deserialize_message(message, CameraInfo)
-            for listener in list(self._listeners.values()):
-                listener(self._last)
+            self._tell(self._last)
 
 
 class Cameras:

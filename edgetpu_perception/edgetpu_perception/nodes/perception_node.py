@@ -265,9 +265,9 @@ class PerceptionNode(BaseNode):
             self._on_malformed(error)
             self._gate.finished()
             return True
-        self._image_size = image.width, image.height
-        self.algorithm.camera = self._calibration.camera_for(image.width, image.height)
         try:
+            self._image_size = image.width, image.height
+            self.algorithm.camera = self._calibration.camera_for(image.width, image.height)
             frame = self.algorithm.preprocess(image, shared.stamp)
         except Exception as error:
             self._on_failure(error)

@@ -38,14 +38,12 @@ class SerializedImage:
 def read_image(message: bytes) -> SerializedImage | Image:
     """Read a serialised sensor_msgs/Image; one in another form than plain CDR is left to rclpy.
 
-    Raises ImageError for a message that ends early.
+    Raises ImageError for a message that cannot be read.
     """
     order = _BYTE_ORDERS.get(message[:2])
-    if order is None:
-        return deserialize_message(message, Image)
     try:
-        return _read(message, order)
-    except (struct.error, UnicodeDecodeError) as error:
+        return deserialize_message(message, Image) if order is None else _read(message, order)
+    except Exception as error:  # rclpy's reader and the middleware's have no common class of exceptions
         raise ImageError(
             ImageFault.CONTENT, f"expected a serialised sensor_msgs/Image; got {len(message)} bytes: {error}"
         ) from error

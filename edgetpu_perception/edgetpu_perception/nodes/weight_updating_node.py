@@ -14,6 +14,7 @@ from rclpy.task import Future
 
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.node_kit.one_line import describe
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_perception.algorithm import Frame
 from edgetpu_perception.images.conversion_cache import CameraImage
@@ -34,7 +35,7 @@ class WeightState(Enum):
 class _Change:
     """New weights requested by a caller."""
 
-    weights: NDArray[np.floating[Any]]
+    request: WeightRequest
     apply: Callable[[], None]
     """Called once the model has them."""
     answer: Future
@@ -89,7 +90,7 @@ class WeightUpdatingNode(PerceptionNode):
         if problem:
             raise UnavailableError(problem)
         answer = Future()
-        self._change = _Change(weights, apply, answer)
+        self._change = _Change(WeightRequest(weights), apply, answer)
         self._step()
         result: WeightResult | EdgeTpuError = await answer
         if isinstance(result, EdgeTpuError):
@@ -152,12 +153,15 @@ class WeightUpdatingNode(PerceptionNode):
                 self._weights = before
             else:
                 self._weights, self._refused = WeightState.CURRENT, ""
-                change.apply()
+                try:
+                    change.apply()
+                except Exception as error:  # the caller waits for an answer
+                    result = error if isinstance(error, EdgeTpuError) else EdgeTpuError(describe(error))
             self._answer_change(result)
             self._gate.resume()
 
         self._weights = WeightState.CHANGING
-        if not client.set_weights(WeightRequest(change.weights), done):
+        if not client.set_weights(change.request, done):
             self._weights = before
             self._answer_change(UnavailableError(client.problem))
 

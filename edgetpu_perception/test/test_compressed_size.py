@@ -1,0 +1,88 @@
+"""The size of a compressed image is read from its header, and bounds what is decoded."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import cv2
+import numpy as np
+import pytest
+
+from edgetpu_perception.images.compressed_size import compressed_size, jpeg_scans
+from edgetpu_perception.images.encodings import (
+    MAX_JPEG_SCANS,
+    ImageError,
+    ImageFault,
+    decode_compressed,
+)
+
+IMAGE = np.arange(7 * 5 * 3, dtype=np.uint8).reshape(7, 5, 3)
+
+
+def png(width: int, height: int) -> bytes:
+    """A PNG whose header states this size, without pixels."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        checksum = zlib.crc32(name + content)
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", checksum)
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("extension", [".png", ".jpg", ".webp", ".tiff", ".bmp"])
+def test_every_format_states_its_size(extension: str) -> None:
+    data = cv2.imencode(extension, IMAGE)[1].tobytes()
+    assert compressed_size(data) == (5, 7)
+    assert decode_compressed(data).shape == (7, 5, 3)
+
+
+def test_lossless_webp_states_its_size() -> None:
+    data = cv2.imencode(".webp", IMAGE, [cv2.IMWRITE_WEBP_QUALITY, 101])[1].tobytes()
+    assert compressed_size(data) == (5, 7)
+
+
+@pytest.mark.parametrize("extension", [".png", ".jpg", ".webp", ".tiff", ".bmp"])
+def test_a_header_that_ends_early_has_no_size(extension: str) -> None:
+    data = cv2.imencode(extension, IMAGE)[1].tobytes()
+    for length in range(12):
+        assert compressed_size(data[:length]) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xd8\xff" + bytes(100), b"GIF89a" + bytes(100), b"\x76/1\x01"])
+def test_other_formats_have_no_size_and_are_not_decoded(data: bytes) -> None:
+    assert compressed_size(data) is None
+    with pytest.raises(ImageError, match="expected a JPEG, PNG, WebP, TIFF or BMP image") as raised:
+        decode_compressed(data, "png")
+    assert raised.value.fault is ImageFault.CONTENT
+
+
+def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded() -> None:
+    with pytest.raises(ImageError) as raised:
+        decode_compressed(png(30000, 20000), "png")
+    assert str(raised.value) == "too many pixels: expected at most 67108864; got 30000x20000 = 600000000"
+
+
+def test_the_largest_of_several_sizes_in_a_jpeg_counts() -> None:
+    data = cv2.imencode(".jpg", IMAGE)[1].tobytes()
+    second = b"\xff\xc0" + struct.pack(">HBHHB", 8, 8, 60000, 50000, 0)
+    assert compressed_size(data[:2] + second + data[2:]) == (50000, 60000)
+
+
+def test_the_strips_of_a_tiff_count_if_they_are_larger_than_the_image() -> None:
+    def entry(tag: int, value: int) -> bytes:
+        return struct.pack("<HHII", tag, 4, 1, value)
+
+    entries = [entry(256, 5), entry(257, 7), entry(278, 1_000_000)]
+    data = b"II*\0" + struct.pack("<IH", 8, len(entries)) + b"".join(entries)
+    assert compressed_size(data) == (5, 1_000_000)
+
+
+def test_a_jpeg_of_too_many_scans_is_refused() -> None:
+    data = cv2.imencode(".jpg", IMAGE, [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])[1].tobytes()
+    assert 1 < jpeg_scans(data) <= MAX_JPEG_SCANS
+    assert decode_compressed(data).shape == (7, 5, 3)
+    more = data[:-2] + MAX_JPEG_SCANS * b"\xff\xda\x00\x02" + data[-2:]
+    with pytest.raises(ImageError, match="expected a JPEG of at most 100 scans"):
+        decode_compressed(more)

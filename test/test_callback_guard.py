@@ -1,0 +1,253 @@
+"""What callbacks raise, and what cannot be read, is logged once and counted; the node goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+rclpy = pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from rcl_interfaces.msg import Parameter, ParameterValue  # noqa: E402
+from rcl_interfaces.srv import SetParameters, SetParametersAtomically  # noqa: E402
+from rclpy.executors import SingleThreadedExecutor  # noqa: E402
+from std_msgs.msg import String  # noqa: E402
+from std_srvs.srv import Trigger  # noqa: E402
+
+from edgetpu_driver.errors import InputError  # noqa: E402
+from edgetpu_driver.node_kit.base_node import BaseNode  # noqa: E402
+from edgetpu_driver.node_kit.callback_guard import GuardedExecutor  # noqa: E402
+from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor  # noqa: E402
+from edgetpu_driver.node_kit.fatal_error import FatalError  # noqa: E402
+from edgetpu_driver.node_kit.parameters import Setting  # noqa: E402
+from edgetpu_msgs.msg import ErrorCode  # noqa: E402
+from edgetpu_msgs.srv import SaveFile  # noqa: E402
+
+PATIENCE = 10.0
+UNKNOWN_TYPE = 10
+
+
+class GuardedNode(BaseNode):
+    """A node that remembers what it would log."""
+
+    settings = (Setting("speed", 1.0, "Speed.", read_only=False),)
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("guarded", **options)
+        self.lines: list[str] = []
+
+    def complain_once(self, kind: Any, text: str, *, error: bool = False) -> None:
+        """Remember the line."""
+        if kind not in self._complaints:
+            self.lines.append(text)
+        super().complain_once(kind, text, error=error)
+
+
+class Bench:
+    """A node in the executor under test, and another node in an executor of rclpy that talks to it."""
+
+    def __init__(self, kind: type[SingleThreadedExecutor]) -> None:
+        self.context = rclpy.context.Context()
+        rclpy.init(context=self.context)
+        self.node = GuardedNode(context=self.context)
+        self.executor = kind(context=self.context)
+        self.executor.add_node(self.node)
+        self.peer = rclpy.create_node("peer", context=self.context)
+        self.peer_executor = SingleThreadedExecutor(context=self.context)
+        self.peer_executor.add_node(self.peer)
+
+    def close(self) -> None:
+        for executor in (self.executor, self.peer_executor):
+            executor.shutdown()
+        for node in (self.node, self.peer):
+            node.destroy_node()
+        self.context.try_shutdown()
+
+    def spin_until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, "the condition did not come true"
+            self.executor.spin_once(0.01)
+            self.peer_executor.spin_once(0.0)
+
+    def publisher(self, topic: str) -> Any:
+        """A publisher that the node has found; it also sends bytes as they are."""
+        publisher = self.peer.create_publisher(String, topic, 10)
+        self.spin_until(lambda: publisher.get_subscription_count() == 1)
+        return publisher
+
+    def ask(self, kind: Any, name: str, request: Any) -> Any:
+        client = self.peer.create_client(kind, name)
+        self.spin_until(client.service_is_ready)
+        future = client.call_async(request)
+        self.spin_until(future.done)
+        return future.result()
+
+
+@pytest.fixture(params=[StaticSingleThreadedExecutor, GuardedExecutor])
+def bench(request: pytest.FixtureRequest, ros_domain: int) -> Iterator[Bench]:  # noqa: ARG001
+    bench = Bench(request.param)
+    yield bench
+    bench.close()
+
+
+def test_a_message_that_cannot_be_read_is_skipped_and_counted(bench: Bench) -> None:
+    got: list[str] = []
+    subscription = bench.node.create_subscription(
+        String, "words", lambda message: got.append(message.data), 10
+    )
+    publisher = bench.publisher("words")
+    subscription.msg_type = int  # Fast DDS drops truncated messages itself, others have the conversion fail
+    publisher.publish(String(data="a"))
+    bench.spin_until(lambda: bench.node.counters.unreadable > 0)
+    subscription.msg_type = String
+    bench.spin_until(lambda: got == ["a"])
+    assert [line.split(" (")[0] for line in bench.node.lines] == [
+        "message on /words: cannot be read, skipped"
+    ]
+
+
+def test_what_the_callback_of_a_subscription_raises_is_logged_once_and_counted(bench: Bench) -> None:
+    got: list[str] = []
+
+    def receive(message: String) -> None:
+        got.append(message.data)
+        raise ArithmeticError("two\nlines")
+
+    bench.node.create_subscription(String, "words", receive, 10)
+    publisher = bench.publisher("words")
+    for word in "ab":
+        publisher.publish(String(data=word))
+    bench.spin_until(lambda: got == ["a", "b"])
+    assert bench.node.counters.errors == 2
+    assert bench.node.lines == ["message on /words: unexpected ArithmeticError: two lines"]
+
+
+def _fail(*_arguments: Any) -> Any:
+    raise ArithmeticError("wrong")
+
+
+async def _fail_later(*_arguments: Any) -> Any:
+    raise ArithmeticError("wrong")
+
+
+def _cannot_be_sent(_request: Any, response: Any) -> Any:
+    response.success, response.message = True, "\udcff"
+    return response
+
+
+@pytest.mark.parametrize(
+    ("callback", "text"),
+    [
+        (_fail, "unexpected ArithmeticError: wrong"),
+        (_fail_later, "unexpected ArithmeticError: wrong"),
+        (lambda *_: None, "unexpected TypeError"),
+    ],
+)
+def test_a_client_gets_an_answer_from_a_service_that_raises(
+    bench: Bench, callback: Callable[..., Any], text: str
+) -> None:
+    bench.node.create_service(Trigger, "ask", callback)
+    answer = bench.ask(Trigger, "ask", Trigger.Request())
+    assert (answer.success, answer.message) == (False, text)
+    assert bench.node.lines == [f"request to /ask: {text}"]
+
+
+def test_a_client_gets_an_answer_if_the_first_one_cannot_be_sent(bench: Bench) -> None:
+    bench.node.create_service(Trigger, "ask", _cannot_be_sent)
+    answer = bench.ask(Trigger, "ask", Trigger.Request())
+    assert not answer.success
+    assert answer.message.startswith("unexpected UnicodeEncodeError")
+
+
+def test_an_answer_has_the_code_of_the_error(bench: Bench) -> None:
+    def refuse(*_arguments: Any) -> Any:
+        raise InputError("expected a name")
+
+    bench.node.create_service(SaveFile, "save", refuse)
+    answer = bench.ask(SaveFile, "save", SaveFile.Request())
+    assert (answer.success, answer.message) == (False, "expected a name")
+    assert answer.error.value == ErrorCode.BAD_INPUT
+
+
+def test_a_request_that_cannot_be_read_does_not_end_the_service(bench: Bench) -> None:
+    service = bench.node.create_service(Trigger, "ask", lambda _, response: response)
+    service.srv_type = SimpleNamespace(Request=int)
+    client = bench.peer.create_client(Trigger, "ask")
+    bench.spin_until(client.service_is_ready)
+    answer = client.call_async(Trigger.Request())
+    bench.spin_until(lambda: bench.node.counters.unreadable > 0)
+    service.srv_type = Trigger
+    bench.spin_until(answer.done)
+    assert bench.node.lines[0].startswith("request to /ask: cannot be read, skipped")
+
+
+def test_timers_and_guard_conditions_go_on(bench: Bench) -> None:
+    condition = bench.node.create_guard_condition(_fail)
+    bench.node.create_timer(0.01, _fail)
+    bench.spin_until(lambda: bench.node.counters.errors == 2)
+    before = bench.node.counters.errors
+    condition.trigger()
+    bench.spin_until(lambda: bench.node.counters.errors >= before + 2)
+    assert bench.node.lines == ["_fail: unexpected ArithmeticError: wrong"]
+
+
+def test_a_task_that_raises_is_reported_by_the_node_it_belongs_to(bench: Bench) -> None:
+    bench.executor.create_task(_fail)
+    bench.spin_until(lambda: bench.node.counters.errors == 1)
+    assert bench.node.lines == ["task: unexpected ArithmeticError: wrong"]
+
+
+def test_a_fatal_error_ends_the_spinning(bench: Bench) -> None:
+    def give_up() -> None:
+        raise FatalError("no device")
+
+    bench.node.create_timer(0.01, give_up)
+    with pytest.raises(FatalError, match="no device"):
+        bench.spin_until(lambda: False)
+
+
+def _parameter(name: str, kind: int = 3, value: float = 2.0) -> Parameter:
+    return Parameter(name=name, value=ParameterValue(type=kind, double_value=value))
+
+
+def test_a_parameter_of_an_unknown_type_is_refused_and_those_before_it_are_set(bench: Bench) -> None:
+    request = SetParameters.Request(
+        parameters=[_parameter("speed"), _parameter("speed", UNKNOWN_TYPE), _parameter("speed", value=3.0)]
+    )
+    results = bench.ask(SetParameters, "guarded/set_parameters", request).results
+    assert [each.successful for each in results] == [True, False, False]
+    assert results[1].reason.startswith("unexpected ValueError: 10 is not")
+    assert results[2].reason == "not set: a parameter before it in the request failed"
+    assert bench.node.values["speed"] == 2.0
+
+
+def test_parameters_set_together_are_all_refused_if_one_is_of_an_unknown_type(bench: Bench) -> None:
+    request = SetParametersAtomically.Request(
+        parameters=[_parameter("speed"), _parameter("speed", UNKNOWN_TYPE)]
+    )
+    result = bench.ask(SetParametersAtomically, "guarded/set_parameters_atomically", request).result
+    assert not result.successful
+    assert bench.node.values["speed"] == 1.0
+
+
+def test_diagnostics_tell_what_was_skipped(bench: Bench) -> None:
+    bench.node.counters.unreadable = 2
+    bench.node.counters.errors = 1
+    assert (
+        bench.node.diagnostic().message
+        == "no messages; 2 unreadable messages or requests; 1 unexpected errors"
+    )
+    assert bench.node.diagnostic().message == "no messages"
+
+
+def test_a_line_of_the_log_has_no_control_characters_and_an_end(bench: Bench) -> None:
+    logged: list[str] = []
+    bench.node.get_logger = lambda: type("Log", (), {"warning": staticmethod(logged.append)})  # type: ignore[method-assign]
+    bench.node.complain_once("name", "model a\nb \x1b[2J \udcff" + 5000 * "x")
+    assert logged[0].startswith(r"model a b \x1b[2J \udcffxxx")
+    assert len(logged[0]) < 1100
