@@ -1,7 +1,8 @@
 """Bring the suite up: the driver and the nodes asked for.
 
 One process each by default; `single_process:=true` puts all of them into one, where images are decoded and
-models are called without crossing DDS.
+models are called without crossing DDS. A process that ends is started again unless `respawn:=false`. Nodes
+are discovered on this computer only, unless `dds_scope:=subnet` or the environment says otherwise.
 """
 
 from __future__ import annotations
@@ -9,15 +10,29 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from pathlib import Path, PurePosixPath
 
 from ament_index_python.packages import get_package_share_directory
 from launch import LaunchContext, LaunchDescription
-from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable
+from launch.actions import (
+    DeclareLaunchArgument,
+    EmitEvent,
+    LogInfo,
+    OpaqueFunction,
+    RegisterEventHandler,
+    SetEnvironmentVariable,
+)
+from launch.event_handlers import OnProcessExit, OnProcessStart
+from launch.events import matches_action
+from launch.events.process import ProcessExited, ProcessStarted, ShutdownProcess
+from launch.launch_description_entity import LaunchDescriptionEntity
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
+from edgetpu_driver.node_kit.discovery_range import SCOPES, discovery_range
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
+from edgetpu_driver.node_kit.respawn_limit import RespawnLimit
 
 SHARE = Path(get_package_share_directory("edgetpu_ros"))
 
@@ -57,6 +72,20 @@ ARGUMENTS = (
     ("use_sim_time", "", "true or false; empty: what the parameter file says", ("", *TRUTHS)),
     ("params_file", str(SHARE / "config" / "edgetpu.yaml"), "parameters of all nodes", None),
     ("log_level", "info", "of all nodes", ("debug", "info", "warn", "error", "fatal")),
+    ("respawn", "true", "true: start a process again that has ended", TRUTHS),
+    ("respawn_delay", "2.0", "seconds to wait before that", None),
+    (
+        "dds_scope",
+        "",
+        "who discovers the nodes: localhost or subnet; empty: what the environment says, otherwise localhost",
+        SCOPES,
+    ),
+    (
+        "enclave",
+        "/edgetpu_ros",
+        "where ROS_SECURITY_ENABLE is true: the enclaves' path before the names",
+        None,
+    ),
 )
 
 
@@ -97,13 +126,48 @@ def _overrides_of(name: str, overrides: dict[str, bool | str]) -> dict[str, bool
     return {key: value for key, value in overrides.items() if key in {"use_sim_time", *declared}}
 
 
-def _start(context: LaunchContext) -> list[Node]:
+def _give_up_on_failures(process: Node, name: str) -> list[RegisterEventHandler]:
+    """Handlers that end the respawning of a process that fails at once each time it is started."""
+    limit, start = RespawnLimit(), time.monotonic()
+
+    def started(_event: ProcessStarted, _context: LaunchContext) -> None:
+        nonlocal start
+        start = time.monotonic()
+
+    def ended(event: ProcessExited, context: LaunchContext) -> list[LaunchDescriptionEntity]:
+        reason = limit.refusal(event.returncode, time.monotonic() - start)
+        if context.is_shutdown or not reason:
+            return []
+        return [
+            LogInfo(msg=f"{name} is not started again: {reason}; see its own message above"),
+            EmitEvent(event=ShutdownProcess(process_matcher=matches_action(process))),
+        ]
+
+    return [
+        RegisterEventHandler(OnProcessStart(target_action=process, on_start=started)),
+        RegisterEventHandler(OnProcessExit(target_action=process, on_exit=ended)),
+    ]
+
+
+def _respawn_delay(text: str) -> float:
+    """Seconds until a process is started again; RuntimeError for anything but 0.1 or more."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds < float("inf"):
+        raise RuntimeError(f"respawn_delay: expected seconds, 0.1 or more; got '{text}'")
+    return seconds
+
+
+def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     def value(name: str) -> str:
         return str(LaunchConfiguration(name).perform(context))
 
     names, params_file, image_topic = _nodes(value("nodes")), value("params_file"), value("image_topic")
     if not Path(params_file).is_file():
         raise RuntimeError(f"params_file: expected a file; there is no '{params_file}'")
+    respawn, respawn_delay = value("respawn").lower() == "true", _respawn_delay(value("respawn_delay"))
     overrides: dict[str, bool | str] = {
         name: value(name) for name in ("image_transport", "qos_reliability") if value(name)
     }
@@ -113,50 +177,54 @@ def _start(context: LaunchContext) -> list[Node]:
     if value("backend"):
         by_name[DRIVER] = {**by_name[DRIVER], "backend": value("backend")}
     camera_info_topic = value("camera_info_topic") or _camera_info_beside(image_topic)
-    common = {
-        "namespace": value("namespace"),
-        "output": "screen",
-        "ros_arguments": ["--log-level", value("log_level")],
-        "remappings": [
-            ("image", image_topic),
-            ("camera_info", camera_info_topic),
-            ("signal", value("signal_topic")),
-            ("target", value("target_topic")),
-            ("embedding", value("embedding_topic")),
-        ],
-    }
+    discovery = discovery_range(value("dds_scope"), context.environment)
+    secured = context.environment.get("ROS_SECURITY_ENABLE") == "true"
+    remappings = [
+        ("image", image_topic),
+        ("camera_info", camera_info_topic),
+        ("signal", value("signal_topic")),
+        ("target", value("target_topic")),
+        ("embedding", value("embedding_topic")),
+    ]
+
+    def process(package: str, executable: str, enclave_name: str, **options: object) -> Node:
+        enclave = ["--enclave", f"{value('enclave').rstrip('/')}/{enclave_name}"] if secured else []
+        return Node(
+            package=package,
+            executable=executable,
+            namespace=value("namespace"),
+            output="screen",
+            ros_arguments=["--log-level", value("log_level"), *enclave],
+            remappings=remappings,
+            additional_env=dict(discovery.environment),
+            respawn=respawn,
+            respawn_delay=respawn_delay,
+            **options,
+        )
+
+    processes: dict[str, Node] = {}
     if value("single_process").lower() == "true":
-        return [
-            Node(
-                package="edgetpu_perception",
-                executable="single_process",
-                arguments=["--nodes", ",".join(names)],
-                parameters=[params_file, _parameters_by_name(by_name)]
-                if any(by_name.values())
-                else [params_file],
-                **common,
-            )
-        ]
-    driver = Node(
-        package="edgetpu_driver",
-        executable="edgetpu_node",
-        name=DRIVER,
-        parameters=[params_file, by_name[DRIVER]],
-        **common,
-    )
-    return [
-        driver,
-        *(
-            Node(
-                package=node_table()[name].package,
-                executable=name,
+        merged = [_parameters_by_name(by_name)] if any(by_name.values()) else []
+        processes["single_process"] = process(
+            "edgetpu_perception",
+            "single_process",
+            "single_process",
+            arguments=["--nodes", ",".join(names)],
+            parameters=[params_file, *merged],
+        )
+    else:
+        for name in (DRIVER, *names):
+            processes[name] = process(
+                all_nodes()[name].package,
+                "edgetpu_node" if name == DRIVER else name,
+                name,
                 name=name,
                 parameters=[params_file, by_name[name]],
-                **common,
             )
-            for name in names
-        ),
+    guards = [
+        handler for name, node in processes.items() if respawn for handler in _give_up_on_failures(node, name)
     ]
+    return [LogInfo(msg=discovery.text), *guards, *processes.values()]
 
 
 def generate_launch_description() -> LaunchDescription:

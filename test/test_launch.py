@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -125,6 +128,8 @@ def test_matrix_nodes_in_a_single_process(node: Node) -> None:
         (["nodes:=spot_tracker,spot_tracker"], "nodes: expected each of "),
         (["params_file:=nowhere.yaml"], "params_file: expected a file; there is no 'nowhere.yaml'"),
         (["backend:=gpu"], 'Argument "backend" provided value "gpu" is not valid'),
+        (["respawn_delay:=0"], "respawn_delay: expected seconds, 0.1 or more; got '0'"),
+        (["dds_scope:=world"], 'Argument "dds_scope" provided value "world" is not valid'),
     ],
 )
 def test_a_bad_argument_is_refused_before_anything_starts(arguments: list[str], reason: str) -> None:
@@ -133,3 +138,95 @@ def test_a_bad_argument_is_refused_before_anything_starts(arguments: list[str], 
     assert done.returncode == 1
     assert reason in done.stdout + done.stderr
     assert "process started" not in done.stdout + done.stderr
+
+
+class Launch:
+    """`ros2 launch` of the bring-up; its output is kept in a file."""
+
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self._log = log
+        with log.open("w") as file:
+            command = ["ros2", "launch", str(BRINGUP), *arguments]
+            self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+
+    @property
+    def output(self) -> str:
+        return self._log.read_text()
+
+    def pids(self, executable: str) -> list[int]:
+        """Of the processes of an executable, in the order of their starts."""
+        return [
+            int(pid)
+            for pid in re.findall(rf"\[{executable}-\d+\]: process started with pid \[(\d+)\]", self.output)
+        ]
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 30.0
+        while not condition():
+            assert time.monotonic() < deadline, self.output
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+        assert self._process.wait(20.0) == 0, self.output
+
+
+@pytest.fixture
+def start_launch(tmp_path: Path) -> Iterator[Callable[..., Launch]]:
+    started: list[Launch] = []
+
+    def start(*arguments: str) -> Launch:
+        started.append(Launch(tmp_path / f"launch_{len(started)}.log", *arguments))
+        return started[-1]
+
+    yield start
+    for launch in started:
+        launch.stop()
+
+
+def test_a_killed_process_is_started_again_and_works(start_launch: Callable[..., Launch]) -> None:
+    launch = start_launch("backend:=virtual", "nodes:=spot_tracker", "respawn_delay:=0.1")
+    for executable, sign in (
+        ("spot_tracker", "'spot_bright_64x64' is loaded"),
+        ("edgetpu_node", "device ready"),
+    ):
+        launch.wait_until(lambda sign=sign: sign in launch.output)  # type: ignore[misc]
+        os.kill(launch.pids(executable)[0], signal.SIGKILL)
+        launch.wait_until(lambda sign=sign: launch.output.count(sign) == 2)  # type: ignore[misc]
+        assert len(launch.pids(executable)) == 2
+
+
+def test_without_respawn_a_killed_process_stays_away(start_launch: Callable[..., Launch]) -> None:
+    launch = start_launch("backend:=virtual", "nodes:=none", "respawn:=false")
+    launch.wait_until(lambda: "device ready" in launch.output)
+    os.kill(launch.pids("edgetpu_node")[0], signal.SIGKILL)
+    launch.wait_until(lambda: launch._process.poll() is not None)
+    assert len(launch.pids("edgetpu_node")) == 1
+
+
+def test_a_process_that_cannot_start_is_given_up(start_launch: Callable[..., Launch], tmp_path: Path) -> None:
+    parameters = tmp_path / "parameters.yaml"
+    parameters.write_text("/**/edgetpu: {ros__parameters: {performance: warp}}")
+    launch = start_launch("nodes:=none", f"params_file:={parameters}", "respawn_delay:=0.1")
+    launch.wait_until(lambda: "edgetpu is not started again: it failed 5 times in a row" in launch.output)
+    launch.wait_until(lambda: launch._process.poll() is not None)
+    assert len(launch.pids("edgetpu_node")) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "DDS discovery: this computer only (ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST)"),
+        (["dds_scope:=subnet"], "DDS discovery: the whole subnet (ROS_AUTOMATIC_DISCOVERY_RANGE=SUBNET)"),
+    ],
+)
+def test_the_log_says_who_discovers_the_nodes(
+    start_launch: Callable[..., Launch], monkeypatch: pytest.MonkeyPatch, arguments: list[str], line: str
+) -> None:
+    monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE")
+    monkeypatch.setenv("ROS_DISTRO", "jazzy")
+    launch = start_launch("nodes:=none", "backend:=cpu", *arguments)
+    launch.wait_until(lambda: line in launch.output)
+    launch.wait_until(lambda: launch.pids("edgetpu_node") != [])
+    environment = Path(f"/proc/{launch.pids('edgetpu_node')[0]}/environ").read_text().split("\0")
+    assert f"ROS_AUTOMATIC_DISCOVERY_RANGE={line.rpartition('=')[2].rstrip(')')}" in environment

@@ -1,0 +1,37 @@
+"""When a launch file stops to start a node's process again."""
+
+from __future__ import annotations
+
+EXIT_USAGE = 2
+"""Exit status of a process whose arguments or parameter file cannot be read; they stay as they are."""
+
+QUICK = 30.0
+"""A process that ends sooner after its start, s, has not worked."""
+
+MOST_QUICK_FAILURES = 5
+"""Starts in a row that may fail quickly before the process is given up."""
+
+
+class RespawnLimit:
+    """Tells for one process of a launch file when it is of no use to start it again.
+
+    A crash, a kill and a stop are reasons to start again. A process that itself reports a failure (a positive
+    exit status) MOST_QUICK_FAILURES times in a row within QUICK seconds of its start is given up, and one
+    that does not understand its arguments at once, because a bad parameter does not get better.
+    """
+
+    def __init__(self) -> None:
+        self._quick_failures = 0
+
+    def refusal(self, status: int, duration: float) -> str:
+        """Return why the process is given up, or an empty string.
+
+        status: the exit status, negative for a signal. duration: from its start to its end, s.
+        """
+        failed_quickly = status > 0 and duration < QUICK
+        self._quick_failures = self._quick_failures + 1 if failed_quickly else 0
+        if status == EXIT_USAGE:
+            return "its arguments are wrong"
+        if self._quick_failures >= MOST_QUICK_FAILURES:
+            return f"it failed {MOST_QUICK_FAILURES} times in a row within {QUICK:g} s of its start"
+        return ""
