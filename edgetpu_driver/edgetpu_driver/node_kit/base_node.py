@@ -19,6 +19,7 @@ from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.node_kit.callback_guard import UnreadableError, reason
 from edgetpu_driver.node_kit.diagnostics import CounterDiagnostic, Counters, publish_diagnostics
 from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.heartbeat import start_heartbeat
 from edgetpu_driver.node_kit.one_line import one_line
 from edgetpu_driver.node_kit.parameter_overrides import unknown_overrides
 from edgetpu_driver.node_kit.parameters import Setting, declare
@@ -148,8 +149,9 @@ class BaseNode(Node):
         self._complaints.clear()
 
     def start_diagnostics(self) -> None:
-        """Publish diagnostics from now on."""
+        """Publish diagnostics and a heartbeat from now on."""
         publish_diagnostics(self, self.diagnostic)
+        start_heartbeat(self)
 
     def problems(self) -> list[str]:
         """Return what keeps the node from working, a line each, for its diagnostics."""

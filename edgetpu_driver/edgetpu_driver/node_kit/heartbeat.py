@@ -1,0 +1,41 @@
+"""The heartbeat of a node: a message that its executor publishes for as long as it turns."""
+
+from __future__ import annotations
+
+from builtin_interfaces.msg import Time
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
+from rclpy.duration import Duration
+from rclpy.node import Node
+from rclpy.qos import LivelinessPolicy, QoSProfile
+
+HEARTBEAT_PERIOD = 0.5
+"""Seconds."""
+
+HEARTBEAT_LEASE = 3.0
+"""Seconds without a message after which a subscriber is told that the node no longer lives.
+
+Six periods: longer than what a busy machine delays a callback, shorter than the 20 s after which DDS notices
+that a process has gone.
+"""
+
+QOS_HEARTBEAT = QoSProfile(
+    depth=1,
+    liveliness=LivelinessPolicy.MANUAL_BY_TOPIC,
+    liveliness_lease_duration=Duration(seconds=HEARTBEAT_LEASE),
+)
+"""Of publisher and subscribers. A subscriber with it is told by the event `liveliness` that a node hangs."""
+
+
+def start_heartbeat(node: Node) -> None:
+    """Publish the node's time on ~/heartbeat from now on, from its executor's thread.
+
+    A hung callback stops it, also when the middleware's threads go on. Real time decides, also when the graph
+    runs on simulated time.
+    """
+    publisher = node.create_publisher(Time, "~/heartbeat", QOS_HEARTBEAT)
+    node.create_timer(
+        HEARTBEAT_PERIOD,
+        lambda: publisher.publish(node.get_clock().now().to_msg()),
+        clock=Clock(clock_type=ClockType.STEADY_TIME),
+    )
