@@ -75,14 +75,20 @@ def _flow(scene: Scene, frame: int) -> Mapping[str, Value]:
         return {"valid": False, "dx": None, "dy": None}
     if scene.time(frame) >= scene.drive:
         return {"valid": None, "dx": 0.0, "dy": 0.0}
-    before, now = (scene.pose(scene.time(each)).camera_from_world for each in (frame - 1, frame))
+    dx, dy = mean_displacement(scene, frame - 1, frame)
+    return {"valid": True, "dx": dx, "dy": dy}
+
+
+def mean_displacement(scene: Scene, before: int, now: int) -> tuple[float, float]:
+    """Mean displacement, px, of the content that two frames share between which the camera only turned."""
+    from_world = [scene.pose(scene.time(each)).camera_from_world for each in (before, now)]
     columns, rows = np.meshgrid(np.arange(0.0, scene.width, 8), np.arange(0.0, scene.height, 8))
     cx, cy = scene.centre
     rays = np.stack([columns - cx, rows - cy, np.full_like(rows, scene.focal_length)])
-    right, down, ahead = np.tensordot(now @ before.T, rays, axes=1)
+    right, down, ahead = np.tensordot(from_world[1] @ from_world[0].T, rays, axes=1)
     x, y = cx + scene.focal_length * right / ahead, cy + scene.focal_length * down / ahead
     shared = (x >= 0) & (x < scene.width) & (y >= 0) & (y < scene.height)
-    return {"valid": True, "dx": float((x - columns)[shared].mean()), "dy": float((y - rows)[shared].mean())}
+    return float((x - columns)[shared].mean()), float((y - rows)[shared].mean())
 
 
 def _approach(scene: Scene, frame: int) -> Mapping[str, Value]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_srvs.srv import Trigger
 
+from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.errors import ClippingError, EdgeTpuError, UnavailableError
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
@@ -136,15 +137,7 @@ class DriverNode(BaseNode, LifecycleNode):
         """Load the models of the `models` parameter and start to look for the device."""
         values = self.values
         try:
-            backend = make_backend(
-                values["backend"],
-                serial=values["serial"],
-                bus_path=values["bus_path"],
-                firmware=values["firmware"] or default_firmware(),
-                preset=values["performance"],
-                resets=False,  # a reset takes a second; the reconnector has it, the executor has not
-            )
-            host = ModelHost(backend, values["model_dirs"], self._notify)
+            host = ModelHost(self.make_backends(), values["model_dirs"], self._notify)
             for model in values["models"]:
                 self._warn_of(host.load(model))
         except EdgeTpuError as error:
@@ -159,6 +152,20 @@ class DriverNode(BaseNode, LifecycleNode):
         self._reconnector.start()
         self._lifecycle = "inactive"
         return super().on_configure(state)
+
+    def make_backends(self) -> list[Backend]:
+        """Make the backends of the devices that the parameters name. Raises EdgeTpuError."""
+        values = self.values
+        return [
+            make_backend(
+                values["backend"],
+                serial=values["serial"],
+                bus_path=values["bus_path"],
+                firmware=values["firmware"] or default_firmware(),
+                preset=values["performance"],
+                resets=False,  # a reset takes a second; the reconnector has it, the executor has not
+            )
+        ]
 
     @_reported
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
