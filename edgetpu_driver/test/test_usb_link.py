@@ -58,8 +58,8 @@ def link_to(stick: VirtualEdgeTpu) -> closing[UsbLink]:
         (errno.EOVERFLOW, TransferLengthError),
         (errno.EIO, TransferError),
         (errno.ENODEV, DeviceLostError),
-        (errno.EACCES, DeviceAccessError),
-        (errno.EBUSY, DeviceBusyError),
+        (errno.EACCES, TransferError),
+        (errno.EBUSY, TransferError),
         (None, TransferError),
     ],
 )

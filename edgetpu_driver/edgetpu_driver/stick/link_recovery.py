@@ -10,6 +10,7 @@ from edgetpu_driver.errors import (
     ChipFaultError,
     DeviceError,
     DeviceLostError,
+    EdgeTpuError,
     ProtocolError,
     TransferError,
     TransferLengthError,
@@ -47,12 +48,13 @@ class ResilientLink:
         self.recoveries = 0
         """Times the device was reset and brought up again."""
         self._on_reset = on_reset
-        self._closed = False
+        self._ended = ""
+        """Why there is no link any more; empty while there may be one."""
         self._link: UsbLink | None = connector.connect()
 
     def close(self) -> None:
         """Halt the chip, put it to sleep, release it; harmless when called again."""
-        self._closed = True
+        self._ended = "this EdgeTpu is closed"
         link, self._link = self._link, None
         self._on_reset()
         if link is None:
@@ -64,13 +66,20 @@ class ResilientLink:
         finally:
             link.close()
 
+    def disown(self) -> None:
+        """Forget the stick without a word to it, in a process forked from the one that opened it."""
+        self._ended = "this EdgeTpu belongs to the process that opened it; open another one here"
+        link, self._link = self._link, None
+        if link is not None:
+            link.disown()
+
     def attempt(self, operation: Callable[..., _Result], *arguments: Any) -> _Result:
         """Call the operation with the link and the arguments, a second time after a fault.
 
         Raises the DeviceError it did not recover from.
         """
-        if self._closed:
-            raise DeviceLostError("this EdgeTpu is closed")
+        if self._ended:
+            raise DeviceLostError(self._ended)
         try:
             return self._run(self._link or self._recover(None), operation, arguments)
         except BaseException:
@@ -79,7 +88,7 @@ class ResilientLink:
 
     def _run(self, link: UsbLink, operation: Callable[..., _Result], arguments: tuple[Any, ...]) -> _Result:
         try:
-            return operation(link, *arguments)
+            return _carry_out(operation, link, arguments)
         except _FAULTS as error:
             fault = self._diagnose(link, error)
         drained = self._drained(link, fault)
@@ -90,7 +99,7 @@ class ResilientLink:
             link = self._recover(fault)
         self.retries += 1
         try:
-            return operation(link, *arguments)
+            return _carry_out(operation, link, arguments)
         except _FAULTS as error:
             fault = self._diagnose(link, error)
             if fault is error:
@@ -130,3 +139,13 @@ class ResilientLink:
         link, self._link = self._link, None
         if link is not None:
             link.close()
+
+
+def _carry_out(operation: Callable[..., _Result], link: UsbLink, arguments: tuple[Any, ...]) -> _Result:
+    """Call the operation; what it raises unexpectedly becomes a ProtocolError, which is recovered from."""
+    try:
+        return operation(link, *arguments)
+    except EdgeTpuError:
+        raise
+    except Exception as error:
+        raise ProtocolError(f"unexpected {type(error).__name__}: {error}") from error

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.errors import (
+    DeviceAccessError,
+    DeviceBusyError,
     DeviceError,
     DeviceLostError,
     DeviceNotFoundError,
@@ -98,7 +100,12 @@ class StickConnector:
         if bus_path is None or (not was_reset and find_at(self._backend, bus_path) is None):
             raise DeviceLostError(f"the Edge TPU at {bus_path} left the bus; plug it in again")
         stick = wait_at(self._backend, bus_path, self._clock, RECOVERY_SECONDS, boot_mode_too=True)
-        link = self._make_ready(stick, reset=not was_reset)
+        try:
+            link = self._make_ready(stick, reset=not was_reset)
+        except (DeviceAccessError, DeviceBusyError):
+            # It was ours before: udev may not have set the permissions of the new device node yet.
+            self._clock.sleep(AFTER_RESET_SECONDS)
+            link = self._make_ready(stick, reset=True)
         if link is None:
             raise DeviceLostError(f"the stick at {bus_path} is not the one{self._wanted()}")
         return link

@@ -7,7 +7,7 @@ from typing import Any
 
 from edgetpu_driver.errors import DeviceLostError, FirmwareError
 from edgetpu_driver.usb.clock import Clock
-from edgetpu_driver.usb.libusb import USBError, typed_error
+from edgetpu_driver.usb.libusb import typed_error
 
 BOOT_ID = (0x1A6E, 0x089A)
 """Vendor and product id of a stick that waits for its firmware."""
@@ -53,8 +53,8 @@ def find_sticks(backend: Any) -> tuple[UsbStick, ...]:
             identity = (descriptor.idVendor, descriptor.idProduct)
             if identity in (BOOT_ID, APPLICATION_ID):
                 sticks.append(_stick(device, descriptor, identity == BOOT_ID))
-    except USBError as error:
-        raise typed_error(error, "listing the devices on the bus") from error
+    except Exception as error:  # not only of pyusb: the backend may be any
+        raise typed_error(error, "listing the devices on the bus", opening=True) from error
     return tuple(sorted(sticks, key=lambda stick: (stick.bus, stick.ports)))
 
 

@@ -26,6 +26,8 @@ _CLASS_IN = 0xA1
 _DOWNLOAD, _UPLOAD, _GET_STATUS, _CLEAR_STATUS, _ABORT = 1, 2, 3, 4, 6
 _FUNCTIONAL_DESCRIPTOR = 0x21
 _STATUS_SIZE = 6
+_LONGEST_WAIT = 1.0
+"""Seconds between two questions for the status, of the 4.6 hours that a stick could ask for."""
 _MAX_STATUS_READS = 100
 
 
@@ -140,7 +142,7 @@ def _expect(link: UsbLink, expected: DfuState, after: str) -> None:
             return
         if status != 0 or state not in _BUSY:
             break
-        link.clock.sleep(wait)
+        link.clock.sleep(min(wait, _LONGEST_WAIT))
     raise FirmwareError(
         f"expected the DFU state {expected.name} after {after}; the stick says {state.name}, status {status}"
     )

@@ -27,10 +27,17 @@ except ImportError as missing:
 
 __all__ = ["USBError", "default_backend", "typed_error"]
 
-_HINTS = {
+_HINTS: dict[type[DeviceError], str] = {
     DeviceAccessError: "install the udev rule 60-edgetpu.rules of edgetpu_driver and plug the stick in again",
     DeviceBusyError: "another process is using the stick; stop it or select another stick",
 }
+_HELD_HERE = "this process holds the stick since it could not be closed after a fault; plug it in again"
+_IN_TRANSFER: dict[int | None, str] = {
+    errno.EACCES: "the system withdrew its access to the open stick",
+    errno.EPERM: "the system withdrew its access to the open stick",
+    errno.EBUSY: "another transfer or process has the interface of the open stick",
+}
+"""What a refusal means once the stick is open and claimed. Opening it again helps, or tells the reason."""
 _BY_ERRNO: dict[int | None, type[DeviceError]] = {
     errno.ETIMEDOUT: TransferTimeoutError,
     errno.EPIPE: TransferStallError,
@@ -43,14 +50,31 @@ _BY_ERRNO: dict[int | None, type[DeviceError]] = {
 }
 
 
-def typed_error(error: USBError, doing: str) -> DeviceError:
-    """The exception of this package for an exception of pyusb, with the operation that failed."""
+def typed_error(
+    error: Exception, doing: str, *, opening: bool = False, held_here: bool = False
+) -> DeviceError:
+    """The exception of this package for what a pyusb backend raised, with the operation that failed.
+
+    opening: whether the stick was being opened or looked for; only then a refusal is final. held_here:
+    whether this process itself has the stick open.
+    """
+    if isinstance(error, DeviceError):
+        return error
+    number = error.errno if isinstance(error, OSError) else None  # USBError is one
     if isinstance(error, USBTimeoutError):
         kind: type[DeviceError] = TransferTimeoutError
+    elif number in _IN_TRANSFER and not opening:
+        return TransferError(f"{doing}: {_text(error)}; {_IN_TRANSFER[number]}")
     else:
-        kind = _BY_ERRNO.get(error.errno, TransferError)
-    hint = f"; {_HINTS[kind]}" if kind in _HINTS else ""
-    return kind(f"{doing}: {error.strerror or error}{hint}")
+        kind = _BY_ERRNO.get(number, TransferError)
+    hint = _HELD_HERE if held_here and kind is DeviceBusyError else _HINTS.get(kind, "")
+    return kind(f"{doing}: {_text(error)}{'; ' if hint else ''}{hint}")
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, USBError):
+        return str(error.strerror or error)
+    return f"{type(error).__name__}{': ' if str(error) else ''}{error}"
 
 
 def default_backend() -> Any:

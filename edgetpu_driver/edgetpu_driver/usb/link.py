@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import (
-    DeviceError,
     DeviceLostError,
     ProtocolError,
     TransferError,
@@ -24,6 +23,7 @@ from edgetpu_driver.errors import (
 from edgetpu_driver.usb.clock import Clock, clock_of
 from edgetpu_driver.usb.discovery import UsbStick
 from edgetpu_driver.usb.framing import EVENT, Event, Frame, parse_event
+from edgetpu_driver.usb.handles import close_handle, close_left_open, is_left_open
 from edgetpu_driver.usb.libusb import USBError, typed_error
 from edgetpu_driver.usb.registers import BitField, Register, register_width
 
@@ -95,43 +95,53 @@ class UsbLink:
         self._attempts, self._control_timeout = CONTROL_ATTEMPTS, TIMEOUT_MS
         self._event = array("B", bytes(EVENT.size))
         self._pieces: dict[int, array[int]] = {}
-        self._handle = self._call(f"opening the stick at {stick.bus_path}", backend.open_device, stick.device)
+        close_left_open(backend)
+        self._handle = None
+        self._handle = self._open(f"opening the stick at {stick.bus_path}", backend.open_device, stick.device)
         try:
             self._claim()
-        except DeviceError:
+        except BaseException:
             self.close()
             raise
 
     def _claim(self) -> None:
-        with contextlib.suppress(NotImplementedError, USBError):  # absent on most systems
+        with contextlib.suppress(Exception):  # not implemented on most systems
             if self._backend.is_kernel_driver_active(self._handle, INTERFACE):
                 self._backend.detach_kernel_driver(self._handle, INTERFACE)
         doing = f"claiming the stick at {self.stick.bus_path}"
-        self._call(doing, self._backend.set_configuration, self._handle, CONFIGURATION)
-        self._call(doing, self._backend.claim_interface, self._handle, INTERFACE)
+        self._open(doing, self._backend.set_configuration, self._handle, CONFIGURATION)
+        self._open(doing, self._backend.claim_interface, self._handle, INTERFACE)
+
+    def _open(self, doing: str, function: Any, *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Exception as error:
+            held = is_left_open(self._backend, self.stick.bus_path)
+            raise typed_error(error, doing, opening=True, held_here=held) from error
 
     def _call(self, doing: str, function: Any, *arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except USBError as error:
+        except Exception as error:  # a backend may raise anything, for example OSError or MemoryError
             raise typed_error(error, doing) from error
 
     def close(self) -> None:
         """Release the device, present or not; repeated calls have no effect."""
         handle, self._handle = self._handle, None
-        if handle is None:
-            return
-        with contextlib.suppress(USBError):
-            self._backend.release_interface(handle, INTERFACE)
-        with contextlib.suppress(USBError):
-            self._backend.close_device(handle)
+        if handle is not None:
+            close_handle(self._backend, handle, INTERFACE, self.stick.bus_path)
+
+    def disown(self) -> None:
+        """Forget the device without a word to it: it belongs to the process that this one was forked from."""
+        self._handle = None
 
     def reset(self) -> None:
         """Reset the USB port; the device enumerates again. The link is unusable afterwards; close it."""
         try:
             self._backend.reset_device(self._open_handle())
-        except USBError as error:
-            if error.errno != errno.ENOENT:  # libusb's error when the device enumerates as another one
+        except Exception as error:
+            # libusb's error when the device enumerates as another one
+            if not (isinstance(error, USBError) and error.errno == errno.ENOENT):
                 raise typed_error(error, "resetting the device") from error
 
     def serial_number(self) -> str:
@@ -140,6 +150,8 @@ class UsbLink:
             return ""
         value = _STRING_DESCRIPTOR << 8 | self.stick.serial_index
         descriptor = self.control_in(_STANDARD_IN, _GET_DESCRIPTOR, value, _ENGLISH, 255)
+        if not descriptor:
+            raise TransferLengthError("reading the serial number: expected a descriptor; nothing came")
         return descriptor[2 : descriptor[0]].decode("utf-16-le", "replace")
 
     def extra_descriptors(self) -> bytes:
@@ -227,8 +239,9 @@ class UsbLink:
         """Write a frame; TransferLengthError when the device takes only part of it."""
         for piece in frame.pieces():
             try:
-                sent = self._backend.bulk_write(self._handle, ENDPOINT_OUT, INTERFACE, piece, TIMEOUT_MS)
-            except USBError as error:
+                handle = self._handle or self._open_handle()
+                sent = self._backend.bulk_write(handle, ENDPOINT_OUT, INTERFACE, piece, TIMEOUT_MS)
+            except Exception as error:
                 raise typed_error(error, f"sending {len(piece)} bytes") from error
             self.traffic.sent += sent
             if sent != len(piece):
@@ -291,10 +304,8 @@ class UsbLink:
         A word of another length is ignored.
         """
         buffer = self._piece(_INTERRUPT_BYTES)
-        with contextlib.suppress(NotImplementedError):  # backends without interrupt transfers
-            size = self._poll(ENDPOINT_INTERRUPTS, buffer, timeout_ms)
-            return int.from_bytes(buffer.tobytes(), "little") if size == _INTERRUPT_BYTES else None
-        return None
+        size = self._poll(ENDPOINT_INTERRUPTS, buffer, timeout_ms)
+        return int.from_bytes(buffer.tobytes(), "little") if size == _INTERRUPT_BYTES else None
 
     def _event_of(self, size: int) -> Event:
         if size != EVENT.size:
@@ -314,8 +325,11 @@ class UsbLink:
         backend = self._backend
         read = backend.intr_read if endpoint == ENDPOINT_INTERRUPTS else backend.bulk_read
         try:
-            count: int = read(self._handle, endpoint, INTERFACE, buffer, timeout_ms)
-        except USBError as error:
+            handle = self._handle or self._open_handle()
+            count: int = read(handle, endpoint, INTERFACE, buffer, timeout_ms)
+        except Exception as error:
+            if isinstance(error, NotImplementedError) and endpoint == ENDPOINT_INTERRUPTS:
+                return 0  # a backend without interrupt transfers
             raise typed_error(error, f"reading {len(buffer)} bytes from endpoint {endpoint:#04x}") from error
         self.traffic.received += count
         return count
