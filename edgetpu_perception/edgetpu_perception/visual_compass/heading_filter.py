@@ -15,7 +15,6 @@ from edgetpu_perception.visual_compass.angular_velocity_filter import filtered_v
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     CERTAIN_SIMILARITY_SHARE,
     EVEN_SPREAD,
-    KEYFRAME_SPAN_SHARE,
     KNOWN_SIMILARITY_SHARE,
     LOST_AFTER_S,
     LOST_RATE_SIGMA,
@@ -23,8 +22,6 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
     MAX_EXTRAPOLATION_S,
     MAX_LATE_VIEWS,
     MIN_AGREEING_VIEWS,
-    MIN_CONTRAST_SHARE,
-    MIN_SPAN_CELLS,
     MIN_TEXTURE,
     MIN_UNAMBIGUOUS_SPREAD,
     OUT_OF_VIEW_CONTRAST_SHARE,
@@ -38,7 +35,6 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
     TRIES_WHEN_LOST,
     TYPICAL_SIMILARITY,
     UNCERTAIN_SIGMA,
-    WORN_SIMILARITY_SHARE,
     YAW_RATE_MEMORY_S,
 )
 from edgetpu_perception.visual_compass.heading_filter_state import (
@@ -48,7 +44,12 @@ from edgetpu_perception.visual_compass.heading_filter_state import (
     PossibleReturn,
     TrackedPose,
 )
-from edgetpu_perception.visual_compass.keyframes import Keyframe, Keyframes
+from edgetpu_perception.visual_compass.keyframes import (
+    WORN_SIMILARITY_SHARE,
+    Keyframe,
+    KeyframeRule,
+    Keyframes,
+)
 from edgetpu_perception.visual_compass.rotation_alignment import (
     MAX_GUESS_ERROR_CELLS,
     Alignment,
@@ -74,9 +75,7 @@ class HeadingFilter:
         """`up`: vertical unit vector in the optical frame of the first view, which is the world frame."""
         self._aligner = aligner
         self._up = up
-        self._span = max(
-            KEYFRAME_SPAN_SHARE * aligner.field_of_view, MIN_SPAN_CELLS / aligner.cells_per_radian
-        )
+        self._rule = KeyframeRule.of(aligner.field_of_view, aligner.cells_per_radian)
         self._keyframes = Keyframes()
         self._next_try = -math.inf
         self._chain = 0
@@ -225,15 +224,14 @@ class HeadingFilter:
         """
         keyframe = found.keyframe
         turned = math.sqrt(float(found.turn.dot(found.turn)))
-        worn = alignment.similarity < WORN_SIMILARITY_SHARE * keyframe.similarity
-        due = worn or turned > self._span or alignment.contrast < MIN_CONTRAST_SHARE
+        due = self._rule.is_due(keyframe, turned, alignment.similarity, alignment.contrast)
         if self._loss or keyframe.root_variance > UNCERTAIN_SIGMA**2:
             pose = self._recognise(view, found, 1)
             if pose is not None:
                 return pose
         if not due and found.stamp < self._next_try:
             return found
-        for known in self._keyframes.most_certain(found.orientation, self._span if due else turned):
+        for known in self._keyframes.most_certain(found.orientation, self._rule.span if due else turned):
             if known is keyframe:
                 continue
             if not due and known.variance >= keyframe.variance:
@@ -242,7 +240,7 @@ class HeadingFilter:
             if pose is not None:
                 return pose
             self._next_try = found.stamp + RETRY_INTERVAL_S
-            if due and angle_between(known.orientation, found.orientation) < self._span / 2:
+            if due and angle_between(known.orientation, found.orientation) < self._rule.span / 2:
                 self._keyframes.discard(known)  # the scene has changed there
         if not due:
             return found

@@ -1,20 +1,8 @@
-"""Limits that the heading filter applies: keyframes, recognition of views, and their uncertainty."""
+"""Limits that the heading filter applies: recognition of views, losses, and their uncertainty."""
 
 from __future__ import annotations
 
 import math
-
-KEYFRAME_SPAN_SHARE = 0.11
-"""Turn since a keyframe, as a share of the field of view, at which a new one is taken.
-
-Rows: compass, full turns and lens distortion, yaw error by keyframes; full turns, yaws within one sigma.
-"""
-
-MIN_SPAN_CELLS = 4.0
-"""Smallest such turn, as image motion in cells: with large cells each new keyframe costs more accuracy.
-
-Rows: compass, model gabor_64x64_p4, yaw error by keyframes. Uncritical for the suite's own features.
-"""
 
 SIMILARITY_RANGE = (0.5, 0.8)
 """Similarity (normalised correlation) of two views: another scene up to the first, the same one for certain
@@ -22,12 +10,6 @@ from the second on. Rows: compass, turns past a blank wall."""
 
 TYPICAL_SIMILARITY = 0.95
 """Similarity of two successive views, assumed until one is measured. Uncritical."""
-
-WORN_SIMILARITY_SHARE = 0.75
-"""A keyframe is replaced if the similarity of views to it falls below this share of the initial one.
-
-Rows: compass, walking camera, yaw RMSE.
-"""
 
 SUDDEN_SIMILARITY_SHARE = 0.85
 """Share of the last view's similarity to the keyframe below which the camera has turned differently from the
@@ -104,12 +86,6 @@ LOST_RATE_SIGMA = 1.0
 """Standard deviation of the angular velocity while lost, rad/s.
 
 Derived: robots rarely turn faster than 1 rad/s.
-"""
-
-MIN_CONTRAST_SHARE = 0.35
-"""Share of the keyframe's squared contrast in view below which a new keyframe is taken.
-
-Rows: compass, turns past a blank wall, yaw error past the wall.
 """
 
 OUT_OF_VIEW_CONTRAST_SHARE = 0.6
