@@ -1,4 +1,7 @@
-"""A real matrix on engines of this process: set once, multiplied by many vectors."""
+"""EngineMatrix: a real matrix on engines of this process, as the matrix nodes multiply by theirs in a driver.
+
+It differs from `edgetpu_driver.matrix.matmul.MatMul` in the part of the product that the host may take over.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A real matrix times vectors on engines of this process: set at any time, multiplied by any vector."""
+"""MatMul: a real matrix times vectors on engines of this process, as the driver's ~/matmul computes it.
+
+`edgetpu_matrix.EngineMatrix` does what the matrix nodes do: it adds principal directions multiplied on the
+host. Both execute the plans of `matrix.plan`.
+"""
 
 from __future__ import annotations
 

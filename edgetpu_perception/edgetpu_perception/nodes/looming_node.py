@@ -1,4 +1,4 @@
-"""The time to contact as a node: subscribes image, publishes ~/time_to_contact."""
+"""The looming node: subscribes to images, publishes ~/time_to_contact."""
 
 from __future__ import annotations
 

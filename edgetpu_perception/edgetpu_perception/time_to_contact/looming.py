@@ -1,4 +1,4 @@
-"""Time to contact with the surface that the camera approaches, and edge energy of the image."""
+"""Looming: time to contact with the surface that the camera approaches, and edge energy of the image."""
 
 from __future__ import annotations
 
