@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -222,12 +223,28 @@ class TestInOneProcess:
         driver.destroy_node()
 
     @pytest.mark.usefixtures("driver")
-    def test_the_answer_is_there_when_the_call_returns(self, graph: Any, make_client: Any) -> None:
+    def test_the_answer_comes_by_the_executor_after_the_call_has_returned(
+        self, graph: Any, make_client: Any
+    ) -> None:
         client = make_client()
         graph.spin_until(lambda: client.ready)
+        threads: list[int] = []
+        assert client.invoke(NUMBERS, lambda _: threads.append(threading.get_ident()))
+        assert client.busy
+        assert not threads
+        graph.spin_until(lambda: bool(threads))
+        assert threads == [threading.get_ident()]
+
+    @pytest.mark.usefixtures("driver")
+    def test_the_answer_to_a_closed_client_is_ignored(self, graph: Any, make_client: Any) -> None:
+        closed, other = make_client(), make_client()
+        graph.spin_until(lambda: closed.ready and other.ready)
         results: list[InferenceResult] = []
-        assert client.invoke(NUMBERS, results.append)
-        assert [sums(result) for result in results] == [SUMS]
+        assert closed.invoke(NUMBERS, results.append)
+        closed.close()
+        assert isinstance(results[0].error, UnavailableError)
+        ask(other, graph)
+        assert len(results) == 1
 
     @pytest.mark.usefixtures("driver")
     def test_the_next_request_may_be_sent_from_the_answer_of_the_last(
@@ -243,6 +260,7 @@ class TestInOneProcess:
                 assert client.invoke(NUMBERS, again)
 
         client.invoke(NUMBERS, again)
+        graph.spin_until(lambda: len(results) == 3)
         assert [sums(result) for result in results] == [SUMS] * 3
 
     def test_a_driver_that_leaves_is_looked_for_elsewhere(
@@ -254,6 +272,7 @@ class TestInOneProcess:
         driver.destroy_node()
         results: list[InferenceResult] = []
         client.invoke(NUMBERS, results.append)
+        graph.spin_until(lambda: bool(results))
         assert isinstance(results[0].error, UnavailableError)
         start_driver()
         graph.spin_until(lambda: not client.ready)

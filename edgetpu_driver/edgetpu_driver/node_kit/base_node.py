@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticStatus
-from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.node import Node
@@ -105,11 +104,6 @@ class BaseNode(Node):
     def create_steady_timer(self, period: float, callback: Callable[[], None]) -> Timer:
         """Make a timer in real time, s, also when the graph runs on simulated time."""
         return self.create_timer(period, callback, clock=Clock(clock_type=ClockType.STEADY_TIME))
-
-    def create_waiting_service(self, kind: Any, name: str, callback: Callable[..., Any]) -> None:
-        """Offer a service whose callback, a coroutine, awaits an answer of the driver."""
-        # The callback with the driver's answer must be able to run meanwhile.
-        self.create_service(kind, name, callback, callback_group=ReentrantCallbackGroup())
 
     def on_parameter(self, name: str, value: Any) -> None:
         """Apply the new value of a parameter that is not read-only."""

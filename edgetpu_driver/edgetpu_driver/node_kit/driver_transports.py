@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,22 +11,21 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 from rclpy.client import Client
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
 from rclpy.task import Future
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.request_terms import RequestTerms
 from edgetpu_driver.node_kit import local_drivers
+from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.error_codes import exception_of
+from edgetpu_driver.node_kit.executor_calls import executor_calls
 from edgetpu_driver.node_kit.tensor_messages import from_message, specs_from_messages, to_message
 from edgetpu_driver.node_kit.weight_messages import set_weights_request, weight_result
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.srv import Invoke, LoadModel, SetWeights
-
-# With Fast DDS every client of a service receives the answers to all clients and selects its own. In a queue
-# of the default depth, 10, the answers to five nodes at 60 Hz overwrite a node's own answer within 30 ms.
-_QOS_INVOKE = QoSProfile(depth=200)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LoadResult:
 class Transport(Protocol):
     """One way to one driver. At most one request is under way; `done` is called once, or never after cancel.
 
-    A direct call has called `done` when the method returns.
+    It is called by the node's executor, after the method has returned.
     """
 
     @property
@@ -81,10 +81,16 @@ class Transport(Protocol):
 
 
 class DirectTransport:
-    """Direct calls to a driver node in this process, given its fully qualified name."""
+    """Direct calls to a driver node in this process, given its fully qualified name.
 
-    def __init__(self, driver: str) -> None:
+    The driver's threads call back; the executor of the calling node runs what they say.
+    """
+
+    def __init__(self, node: Node, driver: str) -> None:
         self._driver = driver
+        self._calls = executor_calls(node)
+        self._number = 0
+        """Of the request under way; answers to others are ignored."""
 
     @property
     def available(self) -> bool:
@@ -92,14 +98,20 @@ class DirectTransport:
         return local_drivers.find(self._driver) is not None
 
     def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
-        """Load a model; calls `done` before it returns."""
+        """Hand the request to the driver and return; `done` is called by the node's executor."""
+
+        def finish(loaded: HostedModel | EdgeTpuError) -> None:
+            if isinstance(loaded, EdgeTpuError):
+                return done(LoadResult(error=loaded))
+            reason = loaded.unsupported_reason
+            problem = f"loaded, but it cannot run here: {reason}" if reason else ""
+            return done(LoadResult(loaded.name, loaded.inputs, loaded.outputs, None, problem))
+
+        answered = self._answer_to(finish)
         try:
-            loaded = self._find().load_model(model, name)
+            self._find().submit_load(model, name, answered)
         except EdgeTpuError as error:
-            return done(LoadResult(error=error))
-        reason = loaded.unsupported_reason
-        problem = f"loaded, but it cannot run here: {reason}" if reason else ""
-        return done(LoadResult(loaded.name, loaded.inputs, loaded.outputs, None, problem))
+            answered(error)
 
     def invoke(
         self,
@@ -108,30 +120,50 @@ class DirectTransport:
         inputs: Mapping[str, NDArray[Any]],
         done: Callable[[InferenceResult], None],
     ) -> None:
-        """Run a model; calls `done` before it returns."""
+        """Hand the request to the driver and return; `done` is called by the node's executor."""
         start = time.perf_counter()
+
+        def finish(result: InferenceResult | EdgeTpuError) -> None:
+            duration = time.perf_counter() - start
+            if isinstance(result, EdgeTpuError):
+                done(InferenceResult(error=result, duration=duration))
+            else:
+                done(replace(result, duration=duration))
+
+        answered = self._answer_to(finish)
         try:
-            result = self._find().invoke(model, inputs)
+            self._find().active_host().submit_invoke(model, inputs, answered, RequestTerms())
         except EdgeTpuError as error:
-            return done(InferenceResult(error=error, duration=time.perf_counter() - start))
-        duration = time.perf_counter() - start
-        return done(replace(result, duration=duration))
+            answered(error)
 
     def set_weights(
         self, model: str, request: WeightRequest, done: Callable[[WeightResult | EdgeTpuError], None]
     ) -> None:
-        """Replace weights; calls `done` before it returns."""
+        """Hand the request to the driver and return; `done` is called by the node's executor."""
+        answered = self._answer_to(done)
         try:
-            swap = self._find().set_weights(model, request)
+            self._find().active_host().submit_set_weights(model, request, answered, RequestTerms())
         except EdgeTpuError as error:
-            return done(error)
-        return done(swap)
+            answered(error)
 
     def cancel(self) -> None:
-        """Do nothing: no request is under way between two calls."""
+        """Forget the request under way."""
+        self._number += 1
 
     def close(self) -> None:
-        """Do nothing: there are no resources to release."""
+        """Cancel the request under way."""
+        self.cancel()
+
+    def _answer_to(self, finish: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Begin a request; what it returns has the executor call `finish`, unless it is cancelled."""
+        self._number += 1
+        number = self._number
+
+        def run(outcome: Any) -> None:
+            if number == self._number:
+                finish(outcome)
+
+        return lambda outcome: self._calls.add(functools.partial(run, outcome))
 
     def _find(self) -> local_drivers.LocalDriver:
         driver = local_drivers.find(self._driver)
@@ -145,9 +177,13 @@ class ServiceTransport:
 
     def __init__(self, node: Node, driver: str) -> None:
         self._node = node
-        self._load: Client = node.create_client(LoadModel, f"{driver}/load_model")
-        self._invoke: Client = node.create_client(Invoke, f"{driver}/invoke", qos_profile=_QOS_INVOKE)
-        self._set_weights: Client = node.create_client(SetWeights, f"{driver}/set_weights")
+
+        def client_of(kind: Any, name: str) -> Client:
+            return node.create_client(kind, f"{driver}/{name}", qos_profile=QOS_SERVICE)
+
+        self._load = client_of(LoadModel, "load_model")
+        self._invoke = client_of(Invoke, "invoke")
+        self._set_weights = client_of(SetWeights, "set_weights")
         self._pending: tuple[Client, Future] | None = None
 
     @property

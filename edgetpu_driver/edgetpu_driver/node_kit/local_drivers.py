@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-from numpy.typing import NDArray
-
+from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.host.hosted_model import HostedModel
-from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
+from edgetpu_driver.host.model_host import ModelHost
 
 
 class LocalDriver(Protocol):
-    """A driver that can be called directly, from any thread. All calls raise EdgeTpuError."""
+    """A driver whose host can be called directly, from any thread."""
 
-    def load_model(self, model: str, name: str = "") -> HostedModel:
-        """Load a model, as ~/load_model does."""
+    def active_host(self) -> ModelHost:
+        """Return what runs the models; UnavailableError unless the driver is active."""
         ...
 
-    def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> InferenceResult:
-        """Run a loaded model once, as ~/invoke does."""
-        ...
-
-    def set_weights(self, name: str, request: WeightRequest) -> WeightResult:
-        """Replace weights of a loaded model, as ~/set_weights does."""
+    def submit_load(
+        self,
+        model: str,
+        name: str,
+        done: Callable[[HostedModel | EdgeTpuError], None],
+        *,
+        client: str = "",
+        shared: bool = False,
+    ) -> HostedModel:
+        """Begin to load a model, as ~/load_model does; see ModelHost."""
         ...
 
 

@@ -127,9 +127,9 @@ class ModelClient:
         After ModelNotFoundError and UnavailableError the client is not ready until it has loaded the model
         again: the same inputs may be sent anew from `on_ready`.
 
-        Returns False, and never calls `done`, when a request is under way or the client is not ready. With a
-        driver in the same process `done` is called before this method returns. Raises InputError when the
-        arrays are not what the model takes.
+        Returns False, and never calls `done`, when a request is under way or the client is not ready; `done`
+        is called after it has returned True. The arrays must not change until then. Raises InputError when
+        they are not what the model takes.
         """
         if self._state is not ClientState.READY or self._transport is None:
             return False
@@ -216,7 +216,9 @@ class ModelClient:
                 self._give_up(f"the driver {self._driver} has moved")
                 self._transport.close()
             self._transport = (
-                DirectTransport(self._driver) if local else ServiceTransport(self._node, self._driver)
+                DirectTransport(self._node, self._driver)
+                if local
+                else ServiceTransport(self._node, self._driver)
             )
         return self._transport
 

@@ -8,10 +8,11 @@ from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 from edgetpu_driver.backends.backend import RegisterValue
-from edgetpu_driver.host.host_status import HostStatus, State
+from edgetpu_driver.host.host_status import HostStatus, State, StickStatus
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.node_kit.tensor_messages import spec_to_message
 from edgetpu_msgs.msg import DeviceStatus, ModelInfo, Register
+from edgetpu_msgs.msg import StickStatus as StickStatusMessage
 
 _LEVELS = {
     State.ABSENT: DiagnosticStatus.ERROR,
@@ -52,6 +53,35 @@ def device_status(status: HostStatus, backend: str, stamp: Time) -> DeviceStatus
         thermal_warnings=readings.thermal_warnings,
         latency_p50=period.latency_p50,
         latency_p99=period.latency_p99,
+        waiting=status.waiting,
+        expired=status.expired,
+        refused=status.refused,
+        sticks=[_stick_status(stick) for stick in status.sticks],
+    )
+
+
+def _stick_status(stick: StickStatus) -> StickStatusMessage:
+    readings = stick.readings
+    return StickStatusMessage(
+        state=int(stick.state),
+        message=stick.status_message,
+        serial=readings.serial,
+        bus_path=readings.bus_path,
+        link_speed=readings.link_speed,
+        clock_preset=readings.clock_preset,
+        throttled=stick.throttled,
+        temperature=readings.temperature,
+        resident_models=list(stick.resident),
+        sram_used=readings.sram_used,
+        sram_total=readings.sram_total,
+        waiting=stick.waiting,
+        utilisation=stick.utilisation,
+        throughput=stick.throughput,
+        inferences=stick.inferences,
+        uploads=readings.uploads,
+        uploads_avoided=stick.uploads_avoided,
+        recoveries=stick.recoveries,
+        failed_checks=stick.failed_checks,
     )
 
 
@@ -90,22 +120,26 @@ def diagnostic(status: DeviceStatus, node_name: str, warnings: Sequence[str] = (
 
 
 def model_info(model: HostedModel) -> ModelInfo:
-    """Describe a loaded model."""
-    parsed = model.parsed
+    """Describe a model that is loaded, or on its way."""
     return ModelInfo(
         name=model.name,
         path=str(model.path),
         sha256=model.sha256,
-        placement=int(parsed.placement),
-        parameter_bytes=parsed.parameter_bytes,
-        caching_token=parsed.caching_token,
+        placement=int(model.placement),
+        parameter_bytes=model.parameter_bytes,
+        caching_token=model.caching_token,
         weights_version=model.weights_version,
         resident=model.resident,
-        inputs=[spec_to_message(spec) for spec in parsed.inputs],
-        outputs=[spec_to_message(spec) for spec in parsed.outputs],
+        inputs=[spec_to_message(spec) for spec in model.inputs],
+        outputs=[spec_to_message(spec) for spec in model.outputs],
+        state=int(model.state),
+        message=model.message or model.unsupported_reason,
+        owner=model.owner,
+        shared=model.shared,
+        sticks=list(model.sticks),
     )
 
 
 def register_messages(registers: Iterable[RegisterValue]) -> list[Register]:
     """List registers with their values."""
-    return [Register(name=r.name, address=r.address, value=r.value) for r in registers]
+    return [Register(name=r.name, address=r.address, value=r.value, bus_path=r.bus_path) for r in registers]

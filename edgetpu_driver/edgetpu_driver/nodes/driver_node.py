@@ -3,69 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
-from numpy.typing import NDArray
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
-from std_srvs.srv import Trigger
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.factory import make_backend
-from edgetpu_driver.errors import ClippingError, EdgeTpuError, UnavailableError
+from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
 from edgetpu_driver.host.hosted_model import HostedModel
-from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.reconnector import Reconnector
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED, BaseNode
 from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic
-from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.one_line import describe, one_line
-from edgetpu_driver.node_kit.tensor_messages import inputs_from_messages, to_message
-from edgetpu_driver.node_kit.weight_messages import (
-    fill_product,
-    fill_weight_result,
-    product_request,
-    weight_request,
-)
-from edgetpu_driver.nodes.device_status_messages import (
-    device_status,
-    diagnostic,
-    model_info,
-    register_messages,
-)
+from edgetpu_driver.nodes.device_status_messages import device_status, diagnostic
 from edgetpu_driver.nodes.driver_parameters import SETTINGS, default_firmware
-from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
+from edgetpu_driver.nodes.driver_services import DriverServices
 from edgetpu_msgs.msg import DeviceStatus
-from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
 
-Handler = Callable[["DriverNode", Any, Any], None]
 Transition = Callable[["DriverNode", LifecycleState], TransitionCallbackReturn]
-
-
-def _answers(handle: Handler) -> Callable[[DriverNode, Any, Any], Any]:
-    """Make a service callback of a method: an exception becomes a failed response with its message."""
-
-    @functools.wraps(handle)
-    def callback(node: DriverNode, request: Any, response: Any) -> Any:
-        try:
-            handle(node, request, response)
-            response.success = True
-        except Exception as error:
-            text = str(error)
-            if not isinstance(error, EdgeTpuError):
-                text = describe(error)
-                node.on_callback_failure(f"request to ~/{handle.__name__.removeprefix('_on_')}", error)
-            response.success, response.message = False, one_line(text)
-            if hasattr(response, "error"):
-                response.error = code_of(error)
-        return response
-
-    return callback
 
 
 def _reported(transition: Transition) -> Transition:
@@ -94,7 +53,6 @@ class DriverNode(BaseNode, LifecycleNode):
     def __init__(self, **options: Any) -> None:
         super().__init__("edgetpu", **options)
         self._host: ModelHost | None = None
-        self._reconnector: Reconnector | None = None
         self._lifecycle = "unconfigured"
         self._problem = ""
         self._starting = False
@@ -108,17 +66,7 @@ class DriverNode(BaseNode, LifecycleNode):
 
     def _create_interfaces(self) -> None:
         self._status_publisher = self.create_publisher(DeviceStatus, "~/status", QOS_LATCHED)
-        for kind, name, callback in (
-            (LoadModel, "load_model", self._on_load_model),
-            (UnloadModel, "unload_model", self._on_unload_model),
-            (ListModels, "list_models", self._on_list_models),
-            (Invoke, "invoke", self._on_invoke),
-            (SetWeights, "set_weights", self._on_set_weights),
-            (MatMul, "matmul", self._on_matmul),
-            (GetDeviceInfo, "get_device_info", self._on_get_device_info),
-            (Trigger, "reset", self._on_reset),
-        ):
-            self.create_service(kind, f"~/{name}", callback)
+        DriverServices(self, self)
         self.create_steady_timer(self.values["status_period"], self._on_status_timer)
         self.start_diagnostics()
         # Brings what other threads notice into the executor.
@@ -146,10 +94,7 @@ class DriverNode(BaseNode, LifecycleNode):
                 self.get_logger().error(self._problem)
             return TransitionCallbackReturn.FAILURE
         self._host = host
-        self._reconnector = Reconnector(
-            host, values["wait_for_device_timeout"], self._notify, values["status_period"]
-        )
-        self._reconnector.start()
+        host.start(wait_timeout=values["wait_for_device_timeout"], refresh_period=values["status_period"])
         self._lifecycle = "inactive"
         return super().on_configure(state)
 
@@ -204,118 +149,56 @@ class DriverNode(BaseNode, LifecycleNode):
 
     def _release(self, lifecycle: str) -> None:
         self._lifecycle = lifecycle
-        reconnector, host = self._reconnector, self._host
-        self._reconnector = self._host = None
-        if reconnector is not None:
-            reconnector.stop()
+        host, self._host = self._host, None
         if host is not None:
             host.close()
-            self._publish_status()
+            self.publish_status()
 
-    def load_model(self, model: str, name: str = "") -> HostedModel:
-        """Load a model from model_dirs; see ModelHost.load. UnavailableError unless the node is active."""
-        host = self._active_host()
-        loaded = host.load(model, name)
-        self._warn_of(loaded)
-        self._publish_status()
-        return loaded
+    def submit_load(
+        self,
+        model: str,
+        name: str = "",
+        done: Callable[[HostedModel | EdgeTpuError], None] = lambda _: None,
+        *,
+        client: str = "",
+        shared: bool = False,
+    ) -> HostedModel:
+        """Begin to load a model; see ModelHost. UnavailableError unless the node is active."""
 
-    def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> InferenceResult:
-        """Run a loaded model once; see ModelHost.invoke. UnavailableError unless the node is active."""
-        return self._active_host().invoke(name, inputs)
+        def loaded(outcome: HostedModel | EdgeTpuError) -> None:
+            if isinstance(outcome, HostedModel):
+                self._warn_of(outcome)
+            self.publish_status()
+            done(outcome)
 
-    def set_weights(self, name: str, request: WeightRequest) -> WeightResult:
-        """Replace weights; see ModelHost.set_weights. UnavailableError unless the node is active."""
-        return self._active_host().set_weights(name, request)
+        return self.active_host().submit_load(model, name, loaded, client=client, shared=shared)
 
     def _warn_of(self, model: HostedModel) -> None:
         reason = model.unsupported_reason
         if reason:
             self.get_logger().warning(f"model '{model.name}' is loaded, but it cannot run here: {reason}")
 
-    def _active_host(self) -> ModelHost:
+    def active_host(self) -> ModelHost:
+        """Return what runs the models; UnavailableError unless the node is active."""
         if self._host is None or self._lifecycle != "active":
             name = self.get_fully_qualified_name()
             raise UnavailableError(f"{name} is {self._lifecycle}; expected it to be active")
         return self._host
-
-    @_answers
-    def _on_load_model(self, request: LoadModel.Request, response: LoadModel.Response) -> None:
-        model = self.load_model(request.model, request.name)
-        response.info = model_info(model)
-        if model.unsupported_reason:
-            response.message = f"loaded, but it cannot run here: {model.unsupported_reason}"
-
-    @_answers
-    def _on_unload_model(self, request: UnloadModel.Request, _response: UnloadModel.Response) -> None:
-        host = self._active_host()
-        host.unload(request.name)
-        self._publish_status()
-
-    @_answers
-    def _on_list_models(self, _request: ListModels.Request, response: ListModels.Response) -> None:
-        host = self._active_host()
-        response.models = [model_info(model) for model in host.models()]
-        response.available = [str(path) for path in host.files.available()]
-
-    @_answers
-    def _on_invoke(self, request: Invoke.Request, response: Invoke.Response) -> None:
-        host = self._active_host()
-        model = host.model(request.model)
-        inference = host.invoke(model.name, inputs_from_messages(request.inputs, model.inputs))
-        response.outputs = [to_message(spec, inference.outputs[spec.name]) for spec in model.outputs]
-        response.weights_version = inference.weights_version
-        response.duration = inference.engine_duration
-        response.device_duration = inference.device_duration
-
-    @_answers
-    def _on_set_weights(self, request: SetWeights.Request, response: SetWeights.Response) -> None:
-        try:
-            self._active_host().model(request.model)  # an unknown model is reported before bad weights
-            fill_weight_result(response, self.set_weights(request.model, weight_request(request)))
-        except ClippingError as error:
-            response.clipped = error.clipped
-            raise
-
-    @_answers
-    def _on_matmul(self, request: MatMul.Request, response: MatMul.Response) -> None:
-        try:
-            fill_product(response, self._active_host().multiply(request.model, product_request(request)))
-        except ClippingError as error:
-            response.clipped = error.clipped
-            raise
-
-    @_answers
-    def _on_get_device_info(self, _request: GetDeviceInfo.Request, response: GetDeviceInfo.Response) -> None:
-        host = self._active_host()
-        host.refresh()
-        response.status = self._status()
-        response.registers = register_messages(host.registers())
-
-    @_answers
-    def _on_reset(self, _request: Trigger.Request, response: Trigger.Response) -> None:
-        self._active_host().reset()
-        response.message = "the device is being brought up again; ~/status tells when it is ready"
 
     def _notify(self) -> None:
         """Called from any thread when the host's state has changed or the reconnector has given up.
 
         A state may be over before the executor has time for it, so it is told here.
         """
-        reconnector = self._reconnector
-        if reconnector is not None:
-            reconnector.wake()
-        self._publish_status()
+        self.publish_status()
         host = self._host
         if host is not None:
             self._log_state(host)
         self._changed.trigger()
 
     def _on_changed(self) -> None:
-        host, reconnector = self._host, self._reconnector
-        if host is None or reconnector is None:
-            return
-        if reconnector.gave_up:
+        host = self._host
+        if host is not None and host.gave_up:
             timeout = self.values["wait_for_device_timeout"]
             raise FatalError(
                 f"no device after {timeout:g} s (wait_for_device_timeout): {host.status_message}"
@@ -335,18 +218,20 @@ class DriverNode(BaseNode, LifecycleNode):
     def _on_status_timer(self) -> None:
         if self._host is not None:
             self._host.end_period()
-        self._publish_status()
+        self.publish_status()
 
-    def _status(self) -> DeviceStatus:
+    def status(self) -> DeviceStatus:
+        """Make the message of ~/status."""
         status = UNCONFIGURED if self._host is None else self._host.status()
         return device_status(status, self.values["backend"], self.get_clock().now().to_msg())
 
-    def _publish_status(self) -> None:
-        self._status_publisher.publish(self._status())
+    def publish_status(self) -> None:
+        """Publish ~/status now; may be called by any thread."""
+        self._status_publisher.publish(self.status())
 
     def diagnostic(self) -> DiagnosticStatus:
         """Make the entry of /diagnostics from the state of the device."""
-        status = self._status()
+        status = self.status()
         warnings = [self._rivals()]
         if self._host is not None and self._host.status().readings.warm:
             warnings.append("the chip warns of its temperature")

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rclpy.task import Future
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
+from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
@@ -78,7 +78,7 @@ class PlaceRecognitionNode(MatrixNode):
         self.create_service(AddPlace, "~/add_place", self._on_add)
         self.create_service(RemovePlace, "~/remove_place", self._on_remove)
         self.create_service(ListPlaces, "~/list_places", self._on_list)
-        self.create_waiting_service(FindPlace, "~/find_place", self._on_find)
+        create_deferred_service(self, FindPlace, "~/find_place", self._on_find)
         self.create_service(SaveFile, "~/save_places", self._on_save)
         self.create_service(LoadFile, "~/load_places", self._on_load)
         self.client = self.make_client(HEADROOM)
@@ -190,19 +190,20 @@ class PlaceRecognitionNode(MatrixNode):
         response.success = True
         return response
 
-    async def _on_find(self, request: FindPlace.Request, response: FindPlace.Response) -> FindPlace.Response:
-        found: Future = Future()
+    def _on_find(self, request: FindPlace.Request, respond: Respond) -> None:
+        def done(found: tuple[Place, ...] | EdgeTpuError) -> None:
+            if isinstance(found, EdgeTpuError):
+                respond(fill_answer(FindPlace.Response(), found))
+            else:
+                labels, scores = [place.label for place in found], [place.score for place in found]
+                respond(FindPlace.Response(success=True, labels=labels, scores=scores))
+
         try:
             unit = self._database.unit_vector(request.embedding)
         except EdgeTpuError as error:
-            return fill_answer(response, error)
-        self._queue.offer(_Query(unit, request.count or 1, found.set_result))
-        places = await found
-        if isinstance(places, EdgeTpuError):
-            return fill_answer(response, places)
-        response.labels = [place.label for place in places]
-        response.scores = [place.score for place in places]
-        return fill_answer(response, None)
+            done(error)
+        else:
+            self._queue.offer(_Query(unit, request.count or 1, done))
 
     def _on_save(self, request: SaveFile.Request, response: SaveFile.Response) -> SaveFile.Response:
         try:

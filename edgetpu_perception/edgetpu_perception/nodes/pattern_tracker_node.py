@@ -12,10 +12,12 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS
+from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
+from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_msgs.msg import ErrorCode, PatternMatch, ServoError
 from edgetpu_msgs.srv import SetTemplate
 from edgetpu_perception.debug_images.result_pictures import match_picture
@@ -64,7 +66,7 @@ class PatternTrackerNode(WeightUpdatingNode):
         super().__init__("pattern_tracker", **options)
         self._match = self.create_publisher(PatternMatch, "~/match", QOS_RESULTS)
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
-        self.create_waiting_service(SetTemplate, "~/set_template", self._on_set_template)
+        create_deferred_service(self, SetTemplate, "~/set_template", self._on_set_template)
         with self.destroyed_on_error():
             self._tracker = self._make_tracker()
         self.start(self._tracker)
@@ -126,25 +128,26 @@ class PatternTrackerNode(WeightUpdatingNode):
         tracker.use_template(judged)
         self.get_logger().info(f"template {path}: {judged.outcome.message}")
 
-    async def _on_set_template(
-        self, request: SetTemplate.Request, response: SetTemplate.Response
-    ) -> SetTemplate.Response:
-        response.runner_up_score = float("nan")
+    def _on_set_template(self, request: SetTemplate.Request, respond: Respond) -> None:
         try:
             judged = self._judge(request)
-            outcome = judged.outcome
-            if judged.weights is not None:
-                use = functools.partial(self._tracker.use_template, judged)
-                await self.change_weights(judged.weights, use)
+            if judged.weights is None:
+                respond(_answer(judged))
+            else:
+                self.change_weights(judged.weights, functools.partial(self._on_template_set, judged, respond))
         except ImageError as error:
-            response.message, response.error = str(error), code_of(InputError(str(error)))
+            respond(_answer(InputError(str(error))))
         except EdgeTpuError as error:
-            response.message, response.error = str(error), code_of(error)
+            respond(_answer(error))
+
+    def _on_template_set(
+        self, judged: JudgedTemplate, respond: Respond, swap: WeightResult | EdgeTpuError
+    ) -> None:
+        if isinstance(swap, EdgeTpuError):
+            respond(_answer(swap))
         else:
-            response.success, response.message = outcome.accepted, outcome.message
-            response.ambiguous, response.runner_up_score = outcome.ambiguous, outcome.runner_up_score
-            response.error.value = ErrorCode.NONE if outcome.accepted else ErrorCode.REFUSED
-        return response
+            self._tracker.use_template(judged)
+            respond(_answer(judged))
 
     def _judge(self, request: SetTemplate.Request) -> JudgedTemplate:
         patch = image_from_message(request.patch)
@@ -153,6 +156,18 @@ class PatternTrackerNode(WeightUpdatingNode):
             for image in (request.view, request.mask)
         )
         return self._tracker.judge_template(patch, mask, request.accept_ambiguous, view=view)
+
+
+def _answer(outcome: JudgedTemplate | EdgeTpuError) -> SetTemplate.Response:
+    response = SetTemplate.Response(runner_up_score=float("nan"))
+    if isinstance(outcome, EdgeTpuError):
+        response.message, response.error = str(outcome), code_of(outcome)
+        return response
+    judged = outcome.outcome
+    response.success, response.message = judged.accepted, judged.message
+    response.ambiguous, response.runner_up_score = judged.ambiguous, judged.runner_up_score
+    response.error.value = ErrorCode.NONE if judged.accepted else ErrorCode.REFUSED
+    return response
 
 
 def _servo_error(header: Header, result: MatchResult) -> ServoError:

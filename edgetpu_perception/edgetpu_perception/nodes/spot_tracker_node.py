@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError
-from edgetpu_driver.node_kit.base_node import QOS_RESULTS
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
+from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
+from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import SetColor
 from edgetpu_perception.debug_images import drawing
@@ -85,7 +87,7 @@ class SpotTrackerNode(WeightUpdatingNode):
         self._color: Color | None = None
         """The colour whose weights the model is to be given; None: the weights in its file are right."""
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
-        self.create_waiting_service(SetColor, "~/set_color", self._on_set_color)
+        create_deferred_service(self, SetColor, "~/set_color", self._on_set_color)
         color = self.values["color"]
         color = (color if isinstance(color, str) else list(color)) or None
         if self.values["model"]:
@@ -129,25 +131,31 @@ class SpotTrackerNode(WeightUpdatingNode):
             self._trail.clear()
         return spot_picture(image, result, self._trail)
 
-    async def _on_set_color(
-        self, request: SetColor.Request, response: SetColor.Response
-    ) -> SetColor.Response:
+    def _on_set_color(self, request: SetColor.Request, respond: Respond) -> None:
         try:
             color = _requested(request)
             weights = color_filter(color)
             if self._is_grey():
                 self._turn_to_color(color)
+                respond(SetColor.Response(success=True, applied=weights.ravel()))
             else:
-                swap = await self.change_weights(weights, functools.partial(self._use_color, color))
-                step = swap.row_scales[0]
-                weights = np.rint(weights / step) * step
+                self.change_weights(weights, functools.partial(self._on_weights_set, color, weights, respond))
         except ColorError as error:
-            response.message, response.error = str(error), code_of(InputError())
+            respond(fill_answer(SetColor.Response(), InputError(str(error))))
         except (OSError, EdgeTpuError) as error:
-            response.message, response.error = str(error), code_of(error)
-        else:
-            response.success, response.applied = True, weights.ravel()
-        return response
+            respond(SetColor.Response(message=str(error), error=code_of(error)))
+
+    def _on_weights_set(
+        self, color: Color, weights: NDArray[Any], respond: Respond, swap: WeightResult | EdgeTpuError
+    ) -> None:
+        if isinstance(swap, EdgeTpuError):
+            respond(fill_answer(SetColor.Response(), swap))
+            return
+        self._color = color
+        self._tracker.set_color(color)
+        step = swap.row_scales[0]
+        applied = np.rint(weights / step) * step
+        respond(SetColor.Response(success=True, applied=applied.ravel()))
 
     def _is_grey(self) -> bool:
         return self._client is not None and any(spec.shape[-1] == 1 for spec in self._client.inputs)
@@ -160,7 +168,3 @@ class SpotTrackerNode(WeightUpdatingNode):
         data = models.build(name)
         self._tracker.set_color(color)
         self.run_model(name, data)
-
-    def _use_color(self, color: Color) -> None:
-        self._color = color
-        self._tracker.set_color(color)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rclpy.task import Future
 
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
@@ -36,10 +35,7 @@ class _Change:
     """New weights requested by a caller."""
 
     request: WeightRequest
-    apply: Callable[[], None]
-    """Called once the model has them."""
-    answer: Future
-    """Of a WeightResult or of the error."""
+    done: Callable[[WeightResult | EdgeTpuError], None]
 
 
 class WeightUpdatingNode(PerceptionNode):
@@ -78,24 +74,19 @@ class WeightUpdatingNode(PerceptionNode):
             self._weights = WeightState.LOADING
         return changed
 
-    async def change_weights(
-        self, weights: NDArray[np.floating[Any]], apply: Callable[[], None]
-    ) -> WeightResult:
+    def change_weights(
+        self, weights: NDArray[np.floating[Any]], done: Callable[[WeightResult | EdgeTpuError], None]
+    ) -> None:
         """Replace the model's weights as soon as no image is under way.
 
-        `apply` is called when the driver has replaced them, before any further image. Raises the EdgeTpuError
-        that prevented it.
+        `done` gets what that did or the error, once: after the driver has replaced them and before any
+        further image. Raises UnavailableError if they cannot be changed now.
         """
         problem = self._unavailable_reason()
         if problem:
             raise UnavailableError(problem)
-        answer = Future()
-        self._change = _Change(WeightRequest(weights), apply, answer)
+        self._change = _Change(WeightRequest(weights), done)
         self._step()
-        result: WeightResult | EdgeTpuError = await answer
-        if isinstance(result, EdgeTpuError):
-            raise result
-        return result
 
     def _unavailable_reason(self) -> str:
         """Return why weights cannot be changed now, or an empty string."""
@@ -153,10 +144,6 @@ class WeightUpdatingNode(PerceptionNode):
                 self._weights = before
             else:
                 self._weights, self._refused = WeightState.CURRENT, ""
-                try:
-                    change.apply()
-                except Exception as error:  # the caller waits for an answer
-                    result = error if isinstance(error, EdgeTpuError) else EdgeTpuError(describe(error))
             self._answer_change(result)
             self._gate.resume()
 
@@ -168,4 +155,7 @@ class WeightUpdatingNode(PerceptionNode):
     def _answer_change(self, outcome: WeightResult | EdgeTpuError) -> None:
         if self._change is not None:
             change, self._change = self._change, None
-            change.answer.set_result(outcome)
+            try:
+                change.done(outcome)
+            except Exception as error:  # the caller waits for an answer
+                change.done(error if isinstance(error, EdgeTpuError) else EdgeTpuError(describe(error)))

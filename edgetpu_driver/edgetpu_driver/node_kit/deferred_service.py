@@ -1,0 +1,94 @@
+"""Services whose callbacks do not wait: the answer is sent later, by any thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from rclpy.exceptions import InvalidHandle
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rclpy.service import Service
+
+QOS_SERVICE = QoSProfile(depth=1000)
+"""Of services and of their clients: a request or an answer that finds a full queue is lost without a trace.
+
+50 clients with 10 requests in flight fill half of it. With Fast DDS every client of a service receives the
+answers to all clients and selects its own, so a client's queue must hold as many as the service's.
+"""
+
+Respond = Callable[[Any], None]
+"""Sends the answer to one request; may be called by any thread, and ignores all calls but the first."""
+
+
+def create_deferred_service(
+    node: Node,
+    kind: Any,
+    name: str,
+    callback: Callable[[Any, Respond], None],
+    qos_profile: QoSProfile = QOS_SERVICE,
+) -> Service:
+    """Offer a service; `callback` gets each request and a function that sends its answer, at once or later.
+
+    rclpy, and every executor, sends what a service's callback returns together with the header of the
+    request: `Service.send_response(response, header)`. Here the callback returns a place for the answer, and
+    the service's own `send_response` notes the header there, so no coroutine is suspended and no executor has
+    to know of it. Two threads may send answers at the same time: rclpy holds the interpreter lock meanwhile.
+    An answer that cannot be sent, because its client is gone or the service was destroyed, is dropped.
+    """
+
+    def on_request(request: Any, _response: Any) -> _Answer:
+        answer = _Answer(send)
+        callback(request, answer.respond)
+        return answer
+
+    service: Service = node.create_service(kind, name, on_request, qos_profile=qos_profile)
+    send_response = service.send_response
+
+    def send(response: Any, header: Any) -> None:
+        try:
+            send_response(response, header)
+        except InvalidHandle:
+            pass  # the service was destroyed while the request was under way
+        except Exception as error:
+            node.get_logger().warning(f"{name}: an answer was not sent: {error}", throttle_duration_sec=5.0)
+
+    def note_header(answer: Any, header: Any) -> None:
+        if isinstance(answer, _Answer):
+            answer.address(header)
+        else:  # an executor answers for a callback that has raised
+            send(answer, header)
+
+    service.send_response = note_header
+    return service
+
+
+class _Answer:
+    """The answer to one request and the header it is sent with, whichever is known first."""
+
+    __slots__ = ("_header", "_lock", "_response", "_send")
+
+    def __init__(self, send: Callable[[Any, Any], None]) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._header: Any = None
+        self._response: Any = None
+
+    def respond(self, response: Any) -> None:
+        """Send the answer, as soon as the header is known."""
+        with self._lock:
+            if self._response is not None:
+                return
+            self._response = response
+            header = self._header
+        if header is not None:
+            self._send(response, header)
+
+    def address(self, header: Any) -> None:
+        """Set the header, and send the answer if it is known."""
+        with self._lock:
+            self._header = header
+            response = self._response
+        if response is not None:
+            self._send(response, header)

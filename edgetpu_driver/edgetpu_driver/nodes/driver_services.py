@@ -1,0 +1,242 @@
+"""The services of the driver node."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from std_srvs.srv import Trigger
+
+from edgetpu_driver.backends.backend import RegisterValue
+from edgetpu_driver.errors import BusyError, ClippingError, EdgeTpuError, InputError
+from edgetpu_driver.host.hosted_model import HostedModel, ModelState
+from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.request_terms import Priority, RequestTerms
+from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE, Respond, create_deferred_service
+from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.local_drivers import LocalDriver
+from edgetpu_driver.node_kit.one_line import describe, one_line
+from edgetpu_driver.node_kit.tensor_messages import inputs_from_messages, to_message
+from edgetpu_driver.node_kit.weight_messages import (
+    fill_product,
+    fill_weight_result,
+    product_request,
+    weight_request,
+)
+from edgetpu_driver.nodes.device_status_messages import model_info, register_messages
+from edgetpu_driver.weights.weight_request import WeightResult
+from edgetpu_msgs.msg import DeviceStatus
+from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
+
+QUICK = 0.03
+"""Seconds after which what is known by then is answered: a model that is still QUEUED, the last readings."""
+
+MOST_CLIENT_BYTES = 255
+"""Longest name of a client, as that of a node."""
+
+
+class ServingDriver(LocalDriver, Protocol):
+    """What the services need of the driver."""
+
+    def status(self) -> DeviceStatus:
+        """Make the message of ~/status."""
+        ...
+
+    def publish_status(self) -> None:
+        """Publish ~/status now."""
+        ...
+
+    def on_callback_failure(self, source: str, error: Exception) -> None:
+        """Log and count an unexpected exception."""
+        ...
+
+
+class DriverServices:
+    """Hands requests to the host, and answers each when the host is done with it; no callback waits."""
+
+    def __init__(self, node: Node, driver: ServingDriver, qos: QoSProfile = QOS_SERVICE) -> None:
+        """`qos`: of the services; a request that finds a full queue is lost in the middleware."""
+        self._driver = driver
+        self._registers: tuple[RegisterValue, ...] = ()
+        for kind, name, handle in (
+            (LoadModel, "load_model", self._load_model),
+            (UnloadModel, "unload_model", self._unload_model),
+            (ListModels, "list_models", self._list_models),
+            (Invoke, "invoke", self._invoke),
+            (SetWeights, "set_weights", self._set_weights),
+            (MatMul, "matmul", self._matmul),
+            (GetDeviceInfo, "get_device_info", self._get_device_info),
+            (Trigger, "reset", self._reset),
+        ):
+            callback = functools.partial(self._serve, kind, name, handle)
+            create_deferred_service(node, kind, f"~/{name}", callback, qos)
+
+    def _serve(self, kind: Any, name: str, handle: Any, request: Any, respond: Respond) -> None:
+        reply = _Reply(self._driver, name, kind.Response, respond)
+        try:
+            handle(request, reply)
+        except Exception as error:
+            reply.fail(error)
+
+    def _load_model(self, request: LoadModel.Request, reply: _Reply) -> None:
+        def fill(response: LoadModel.Response, model: HostedModel) -> None:
+            response.info = model_info(model)
+            if model.unsupported_reason:
+                response.message = f"loaded, but it cannot run here: {model.unsupported_reason}"
+            elif model.state is ModelState.QUEUED:
+                response.message = "being loaded"
+
+        done = functools.partial(reply.finish, fill)
+        model = self._driver.submit_load(
+            request.model, request.name, done, client=_client(request), shared=request.shared
+        )
+        if not request.wait:
+            reply.finish_by(QUICK, fill, lambda: model)
+
+    def _unload_model(self, request: UnloadModel.Request, reply: _Reply) -> None:
+        self._driver.active_host().unload(request.name, _client(request))
+        reply.finish(_nothing, None)
+        self._driver.publish_status()
+
+    def _list_models(self, _request: ListModels.Request, reply: _Reply) -> None:
+        host = self._driver.active_host()
+
+        def fill(response: ListModels.Response, _: None) -> None:
+            response.models = [model_info(model) for model in host.models()]
+            response.available = [str(path) for path in host.files.available()]
+
+        reply.finish(fill, None)
+
+    def _get_device_info(self, _request: GetDeviceInfo.Request, reply: _Reply) -> None:
+        def fill(response: GetDeviceInfo.Response, registers: tuple[RegisterValue, ...]) -> None:
+            self._registers = registers
+            response.status = self._driver.status()
+            response.registers = register_messages(registers)
+
+        self._driver.active_host().submit_registers(functools.partial(reply.finish, fill))
+        reply.finish_by(QUICK, fill, lambda: self._registers)
+
+    def _reset(self, _request: Trigger.Request, reply: _Reply) -> None:
+        def fill(response: Trigger.Response, _: None) -> None:
+            response.message = "the device is being brought up again; ~/status tells when it is ready"
+
+        self._driver.active_host().reset()
+        reply.finish(fill, None)
+
+    def _invoke(self, request: Invoke.Request, reply: _Reply) -> None:
+        host = self._driver.active_host()
+        model = host.model(request.model)
+
+        def fill(response: Invoke.Response, result: InferenceResult) -> None:
+            response.outputs = [to_message(spec, result.outputs[spec.name]) for spec in model.outputs]
+            response.weights_version = result.weights_version
+            response.model_sha256 = result.model_sha256
+            response.duration = result.engine_duration
+            response.device_duration = result.device_duration
+
+        inputs = inputs_from_messages(request.inputs, model.inputs)
+        terms = _terms(request, Priority.NORMAL)
+        host.submit_invoke(model.name, inputs, functools.partial(reply.finish, fill), terms)
+
+    def _set_weights(self, request: SetWeights.Request, reply: _Reply) -> None:
+        host = self._driver.active_host()
+        model = host.model(request.model)  # an unknown model is reported before bad weights
+
+        def fill(response: SetWeights.Response, result: WeightResult) -> None:
+            fill_weight_result(response, result)
+            response.model_sha256 = model.sha256
+
+        terms = _terms(request, Priority.BULK)
+        done = functools.partial(reply.finish, fill)
+        host.submit_set_weights(model.name, weight_request(request), done, terms)
+
+    def _matmul(self, request: MatMul.Request, reply: _Reply) -> None:
+        host = self._driver.active_host()
+        model = host.model(request.model)
+
+        def fill(response: MatMul.Response, product: Any) -> None:
+            fill_product(response, product)
+            response.model_sha256 = model.sha256
+
+        terms = _terms(request, Priority.BULK)
+        done = functools.partial(reply.finish, fill)
+        host.submit_multiply(model.name, product_request(request), done, terms)
+
+
+class _Reply:
+    """The answer to one request, made of the host's result or of the error; by any thread."""
+
+    def __init__(self, driver: ServingDriver, service: str, response: Any, respond: Respond) -> None:
+        self._driver, self._service, self._response, self._respond = driver, service, response, respond
+        self.sent = False
+        """Whether there is an answer; a later one is ignored."""
+
+    def finish(self, fill: Callable[[Any, Any], None], outcome: Any) -> None:
+        """Answer with what `fill` writes of a result, or that there was an error."""
+        if self.sent:
+            return
+        response = self._response()
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            fill(response, outcome)
+        except Exception as error:
+            self.fail(error)
+        else:
+            response.success = True
+            self._send(response)
+
+    def finish_by(self, seconds: float, fill: Callable[[Any, Any], None], known: Callable[[], Any]) -> None:
+        """Answer with what is known after this time unless there is an answer by then."""
+        if not self.sent:
+            timer = threading.Timer(seconds, lambda: self.finish(fill, known()))
+            timer.daemon = True
+            timer.start()
+
+    def fail(self, error: Exception) -> None:
+        """Answer with an error."""
+        text = str(error)
+        if not isinstance(error, EdgeTpuError):
+            text = describe(error)
+            self._driver.on_callback_failure(f"request to ~/{self._service}", error)
+        response = self._response(success=False, message=one_line(text))
+        if hasattr(response, "error"):
+            response.error = code_of(error)
+        if isinstance(error, BusyError) and hasattr(response, "retry_after"):
+            response.retry_after = float(error.retry_after)
+        if isinstance(error, ClippingError) and hasattr(response, "clipped"):
+            response.clipped = error.clipped
+        self._send(response)
+
+    def _send(self, response: Any) -> None:
+        self.sent = True
+        self._respond(response)
+
+
+def _nothing(_response: Any, _outcome: None) -> None:
+    """Write nothing: that it succeeded is all there is to say."""
+
+
+def _client(request: Any) -> str:
+    """Name of the caller; InputError for one that is too long."""
+    name: str = request.client
+    if len(name) > MOST_CLIENT_BYTES:
+        raise InputError(f"expected a client of at most {MOST_CLIENT_BYTES} characters; got {len(name)}")
+    return name
+
+
+def _terms(request: Any, default: Priority) -> RequestTerms:
+    """Read client, priority and deadline of a request; InputError for values that have no meaning."""
+    try:
+        priority = Priority(request.priority) if request.priority else default
+    except ValueError:
+        raise InputError(f"expected a priority of 0 to {max(Priority)}; got {request.priority}") from None
+    deadline = float(request.deadline)
+    if not (math.isfinite(deadline) and deadline >= 0):
+        raise InputError(f"expected a deadline of 0 s or more; got {deadline}")
+    return RequestTerms(_client(request), priority, deadline)

@@ -1,0 +1,156 @@
+"""Services that answer later, and calls that other threads hand to the executor: on both executors."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+rclpy = pytest.importorskip("rclpy", reason="needs ROS 2")
+
+from rclpy.executors import SingleThreadedExecutor  # noqa: E402
+from rclpy.node import Node  # noqa: E402
+from std_srvs.srv import Trigger  # noqa: E402
+
+from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service  # noqa: E402
+from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor  # noqa: E402
+from edgetpu_driver.node_kit.executor_calls import executor_calls  # noqa: E402
+
+PATIENCE = 10.0
+
+
+class Bench:
+    """A node in an executor of the kind under test, with a service that keeps its requests unanswered."""
+
+    def __init__(self, executor: type[SingleThreadedExecutor]) -> None:
+        self.context = rclpy.context.Context()
+        rclpy.init(context=self.context)
+        self.node = Node("tested", context=self.context)
+        self.executor = executor(context=self.context)
+        self.executor.add_node(self.node)
+        self.requests: list[Respond] = []
+        self.service = create_deferred_service(
+            self.node, Trigger, "ask", lambda _request, respond: self.requests.append(respond)
+        )
+        self.client = self.node.create_client(Trigger, "ask")
+        self.spin_until(self.client.service_is_ready)
+
+    def close(self) -> None:
+        self.executor.shutdown()
+        self.node.destroy_node()
+        self.context.try_shutdown()
+
+    def spin_until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, "the condition did not come true"
+            self.executor.spin_once(0.1)
+
+    def ask(self) -> Any:
+        """Send a request and have the service take it; the future answer."""
+        count = len(self.requests)
+        future = self.client.call_async(Trigger.Request())
+        self.spin_until(lambda: len(self.requests) > count)
+        return future
+
+
+@pytest.fixture(params=[StaticSingleThreadedExecutor, SingleThreadedExecutor])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    bench = Bench(request.param)
+    yield bench
+    bench.close()
+
+
+def in_a_thread(call: Callable[[], None]) -> None:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+def test_each_request_gets_its_answer_in_any_order_from_any_thread(bench: Bench) -> None:
+    first, second = bench.ask(), bench.ask()
+    in_a_thread(lambda: bench.requests[1](Trigger.Response(message="second")))
+    bench.requests[0](Trigger.Response(message="first"))
+    bench.spin_until(lambda: first.done() and second.done())
+    assert (first.result().message, second.result().message) == ("first", "second")
+
+
+def test_a_callback_may_answer_at_once(bench: Bench) -> None:
+    create_deferred_service(
+        bench.node, Trigger, "echo", lambda _, respond: respond(Trigger.Response(message="now"))
+    )
+    client = bench.node.create_client(Trigger, "echo")
+    bench.spin_until(client.service_is_ready)
+    answer = client.call_async(Trigger.Request())
+    bench.spin_until(answer.done)
+    assert answer.result().message == "now"
+
+
+def test_other_callbacks_run_while_a_request_is_unanswered(bench: Bench) -> None:
+    bench.ask()
+    fired: list[bool] = []
+    bench.node.create_timer(0.01, lambda: fired.append(True))
+    bench.spin_until(lambda: bool(fired))
+
+
+def test_only_the_first_answer_counts(bench: Bench) -> None:
+    first, second = bench.ask(), bench.ask()
+    bench.requests[0](Trigger.Response(message="first"))
+    bench.requests[0](Trigger.Response(message="again"))
+    bench.requests[1](Trigger.Response(message="second"))
+    bench.spin_until(lambda: first.done() and second.done())
+    assert (first.result().message, second.result().message) == ("first", "second")
+
+
+def test_an_answer_of_a_destroyed_service_is_dropped(bench: Bench) -> None:
+    bench.ask()
+    bench.node.destroy_service(bench.service)
+    in_a_thread(lambda: bench.requests[0](Trigger.Response()))
+
+
+def test_an_answer_that_cannot_be_sent_is_only_logged(bench: Bench) -> None:
+    unsendable, answer = bench.ask(), bench.ask()
+    bench.requests[0]("not a response")
+    bench.requests[1](Trigger.Response(message="sent"))
+    bench.spin_until(answer.done)
+    assert answer.result().message == "sent"
+    assert not unsendable.done()
+
+
+def test_calls_of_other_threads_run_in_the_executors_thread_in_order(bench: Bench) -> None:
+    calls = executor_calls(bench.node)
+    ran: list[tuple[int, int]] = []
+
+    def add() -> None:
+        for number in range(3):
+            calls.add(lambda number=number: ran.append((number, threading.get_ident())))  # type: ignore[misc]
+
+    in_a_thread(add)
+    assert not ran
+    bench.spin_until(lambda: len(ran) == 3)
+    assert ran == [(number, threading.get_ident()) for number in range(3)]
+
+
+def test_a_call_that_raises_does_not_lose_the_next(bench: Bench) -> None:
+    calls = executor_calls(bench.node)
+    ran: list[str] = []
+
+    def fail() -> None:
+        raise RuntimeError("on purpose")
+
+    calls.add(fail)
+    calls.add(lambda: ran.append("next"))
+    with suppress(RuntimeError):  # our own executors report it and go on, rclpy's do not
+        bench.spin_until(lambda: bool(ran))
+    bench.spin_until(lambda: bool(ran))
+
+
+def test_a_call_for_a_destroyed_node_is_dropped(bench: Bench) -> None:
+    calls = executor_calls(bench.node)
+    bench.executor.remove_node(bench.node)
+    bench.node.destroy_node()
+    calls.add(lambda: pytest.fail("it was run"))
