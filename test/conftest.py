@@ -31,13 +31,17 @@ RESEND_SECONDS = 0.25
 class NodeProcess:
     """A node started as `ros2 run` would; everything it prints is kept."""
 
-    def __init__(self, package: str, executable: str, arguments: list[str]) -> None:
+    def __init__(self, package: str, executable: str, arguments: list[str], ros_home: Path) -> None:
         from ament_index_python.packages import get_package_prefix
 
         path = Path(get_package_prefix(package)) / "lib" / package / executable
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long-lived as the process
         self._process = subprocess.Popen(
-            [str(path), *arguments], stdout=self._log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            [str(path), *arguments],
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env={"ROS_HOME": str(ros_home), **os.environ},
         )
 
     @property
@@ -195,13 +199,19 @@ class EyeBesideDriver:
         self.start_driver()
         self.results: list[Any] = graph.collect(kind, f"/{name}/{topic}")
         self._images = graph.node.create_publisher(Image, f"/{name}_camera", 10)
-        start_node(
-            "edgetpu_perception",
-            executable,
-            *("-r", f"__node:={name}", "-r", f"image:=/{name}_camera"),
-            **{"driver": f"{name}_driver", "model_dir": models} | parameters,
-        )
+        self._executable = executable
+        self._parameters = {"driver": f"{name}_driver", "model_dir": models} | parameters
+        self.start_eye()
         graph.spin_until(lambda: self._images.get_subscription_count() == 1)
+
+    def start_eye(self, **parameters: Any) -> None:
+        """Start the perception node, or start it anew after it was killed, with these changes."""
+        self.eye = self._start_node(
+            "edgetpu_perception",
+            self._executable,
+            *("-r", f"__node:={self._name}", "-r", f"image:=/{self._name}_camera"),
+            **self._parameters | parameters,
+        )
 
     def start_driver(self) -> None:
         """Start the driver, or start it anew after it was killed."""
@@ -280,16 +290,20 @@ def ros_domain() -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def start_node(ros_domain: int) -> Iterator[Callable[..., NodeProcess]]:  # noqa: ARG001
+def start_node(
+    ros_domain: int,  # noqa: ARG001
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., NodeProcess]]:
     """Start node processes with `start(package, executable, *arguments, parameter=value)`.
 
-    None outlives the module.
+    None outlives the module. Unless a test sets ROS_HOME they have one of the module's.
     """
+    ros_home = tmp_path_factory.mktemp("ros_home")
     processes: list[NodeProcess] = []
 
     def start(package: str, executable: str, *arguments: str, **parameters: Any) -> NodeProcess:
         ros = [part for name, value in parameters.items() for part in ("-p", f"{name}:={value}")]
-        process = NodeProcess(package, executable, ["--ros-args", *ros, *arguments])
+        process = NodeProcess(package, executable, ["--ros-args", *ros, *arguments], ros_home)
         processes.append(process)
         return process
 

@@ -127,6 +127,20 @@ def test_a_driver_started_anew_gets_the_color_again(tracker: Tracker) -> None:
     assert tracker.place() == near("green")
 
 
+def test_a_tracker_started_anew_tracks_the_color_that_was_set(
+    start_tracker: Callable[..., Tracker], tmp_path: Path
+) -> None:
+    tracker = start_tracker("reborn", "cpu", tmp_path, color="red")
+    tracker.place()
+    assert tracker.set(preset="blue").success
+    tracker.node.eye.kill()
+    tracker.node.start_eye()
+    assert tracker.place() == near("blue")
+    tracker.node.eye.kill()
+    tracker.node.start_eye(color="green")  # a parameter that was changed counts more
+    assert tracker.place() == near("green")
+
+
 def test_a_tracker_for_brightness_turns_to_a_color(
     start_tracker: Callable[..., Tracker], tmp_path: Path
 ) -> None:

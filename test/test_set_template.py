@@ -140,6 +140,14 @@ def test_a_driver_started_anew_gets_the_template_again(tracker: Tracker) -> None
     assert tracker.place() == near("second")
 
 
+def test_a_tracker_started_anew_searches_for_the_template_that_was_set(tracker: Tracker) -> None:
+    assert tracker.set(patch("third")).success
+    before = tracker.place()
+    tracker.node.eye.kill()
+    tracker.node.start_eye()
+    assert tracker.place() == before == near("third")
+
+
 def test_while_the_driver_is_away_a_template_is_refused(tracker: Tracker) -> None:
     assert tracker.set(patch("third")).success
     tracker.node.driver.kill()

@@ -32,10 +32,11 @@ def default_model_dir() -> Path:
     return edgetpu_home() / "models"
 
 
-def write_file(path: Path, data: bytes) -> bool:
+def write_file(path: Path, data: bytes, *, sync: bool = False) -> bool:
     """Write a file unless it has this content already; returns whether it was written.
 
-    An existing file is replaced atomically. The directory is created if absent. Raises OSError.
+    An existing file is replaced atomically. The directory is created if absent. With `sync` the content
+    survives a loss of power from then on. Raises OSError.
     """
     if path.is_file() and path.read_bytes() == data:
         return False
@@ -43,11 +44,20 @@ def write_file(path: Path, data: bytes) -> bool:
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
             os.fchmod(file.fileno(), 0o644)
             os.replace(file.name, path)
         except BaseException:
             os.unlink(file.name)
             raise
+    if sync:
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)  # the name too
+        finally:
+            os.close(directory)
     return True
 
 

@@ -23,7 +23,9 @@ from edgetpu_msgs.srv import SetTemplate
 from edgetpu_perception.debug_images.result_pictures import match_picture
 from edgetpu_perception.images.encodings import ImageError, Pixels, decode_compressed
 from edgetpu_perception.nodes.image_messages import image_from_message
+from edgetpu_perception.nodes.kept_state import KEEP_STATE, KeptState
 from edgetpu_perception.nodes.perception_parameters import perception_settings
+from edgetpu_perception.nodes.template_state import template_from_state, template_state
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.pattern_tracker.pattern_tracker import JudgedTemplate, MatchResult, PatternTracker
 
@@ -51,6 +53,7 @@ class PatternTrackerNode(WeightUpdatingNode):
             4,
             32,
         ),
+        KEEP_STATE,
     )
     results = ResultTopic(
         "match",
@@ -69,6 +72,8 @@ class PatternTrackerNode(WeightUpdatingNode):
         create_deferred_service(self, SetTemplate, "~/set_template", self._on_set_template)
         with self.destroyed_on_error():
             self._tracker = self._make_tracker()
+            self._kept = KeptState(self, "template", "model", "search_size", "template_size")
+            self._restore_template()
         self.start(self._tracker)
 
     def measuring_problems(self) -> list[str]:
@@ -128,6 +133,18 @@ class PatternTrackerNode(WeightUpdatingNode):
         tracker.use_template(judged)
         self.get_logger().info(f"template {path}: {judged.outcome.message}")
 
+    def _restore_template(self) -> None:
+        """Use the template set before a restart, if it is kept."""
+        values = self._kept.load()
+        if not values:
+            return
+        try:
+            self._tracker.adopt_template(template_from_state(values))
+        except EdgeTpuError as error:
+            self._kept.ignore(error)
+        else:
+            self.get_logger().info("searching for the template again that was set before the restart")
+
     def _on_set_template(self, request: SetTemplate.Request, respond: Respond) -> None:
         try:
             judged = self._judge(request)
@@ -147,6 +164,7 @@ class PatternTrackerNode(WeightUpdatingNode):
             respond(_answer(swap))
         else:
             self._tracker.use_template(judged)
+            self._kept.save(template_state(judged.template))
             respond(_answer(judged))
 
     def _judge(self, request: SetTemplate.Request) -> JudgedTemplate:

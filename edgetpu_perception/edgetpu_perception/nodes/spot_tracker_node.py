@@ -26,6 +26,7 @@ from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.graphs.color_weights import COLORS, ColorError, color_filter, color_weights
 from edgetpu_perception.images.encodings import Pixels
+from edgetpu_perception.nodes.kept_state import KEEP_STATE, KeptState
 from edgetpu_perception.nodes.perception_parameters import perception_settings
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.spot_tracker.spot_tracker import SpotResult, SpotTracker
@@ -67,7 +68,8 @@ class SpotTrackerNode(WeightUpdatingNode):
             "node runs.",
             check=_refusal,
             any_type=True,
-        )
+        ),
+        KEEP_STATE,
     )
     results = ResultTopic(
         "servo_error",
@@ -88,12 +90,26 @@ class SpotTrackerNode(WeightUpdatingNode):
         """The colour whose weights the model is to be given; None: the weights in its file are right."""
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
         create_deferred_service(self, SetColor, "~/set_color", self._on_set_color)
+        self._kept = KeptState(self, "color", "model")
         color = self.values["color"]
-        color = (color if isinstance(color, str) else list(color)) or None
+        color = self._kept_color() or (color if isinstance(color, str) else list(color)) or None
         if self.values["model"]:
             self._color = color  # the suite's own graph has its weights already
         self._tracker = SpotTracker(color=color)
         self.start(self._tracker)
+
+    def _kept_color(self) -> Color | None:
+        """The colour set before a restart, if it is kept."""
+        color: Color | None = self._kept.load().get("color")
+        if color is None:
+            return None
+        try:
+            color_weights(color)
+        except (ColorError, ValueError, TypeError) as error:
+            self._kept.ignore(error)
+            return None
+        self.get_logger().info(f"tracking {color} again, as set before the restart")
+        return color
 
     def name_for(self, model: str) -> str:
         """Name of its own for a model with weights of its own."""
@@ -137,6 +153,7 @@ class SpotTrackerNode(WeightUpdatingNode):
             weights = color_filter(color)
             if self._is_grey():
                 self._turn_to_color(color)
+                self._kept.save({"color": color})
                 respond(SetColor.Response(success=True, applied=weights.ravel()))
             else:
                 self.change_weights(weights, functools.partial(self._on_weights_set, color, weights, respond))
@@ -153,6 +170,7 @@ class SpotTrackerNode(WeightUpdatingNode):
             return
         self._color = color
         self._tracker.set_color(color)
+        self._kept.save({"color": color})
         step = swap.row_scales[0]
         applied = np.rint(weights / step) * step
         respond(SetColor.Response(success=True, applied=applied.ravel()))

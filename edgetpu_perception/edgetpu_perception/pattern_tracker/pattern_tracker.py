@@ -17,7 +17,7 @@ from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.images.conversion_cache import CameraImage
-from edgetpu_perception.images.encodings import Pixels, to_grey
+from edgetpu_perception.images.encodings import ImageError, ImageFault, Pixels, to_grey
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.pattern_tracker.coordinate_locator import CoordinateLocator
 from edgetpu_perception.pattern_tracker.correlation_locator import (
@@ -200,6 +200,21 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         """Second half of `set_template`, after the model got `judged.weights`."""
         self._template, self._matcher, self._last = judged.template, judged.matcher, None
         self._locator = self._make_locator(judged.template)
+
+    def adopt_template(self, template: Template) -> None:
+        """Track a template that a tracker with the same sizes has accepted before, without an engine.
+
+        Raises ImageError for one of another size or without contrast.
+        """
+        if template.values.shape != self._template_size or template.contrast < MIN_TEMPLATE_CONTRAST:
+            raise ImageError(
+                ImageFault.CONTENT,
+                f"expected a template {list(self._template_size)} with contrast; got "
+                f"{list(template.values.shape)} with {template.contrast:.3g} grey levels",
+            )
+        matcher = Matcher(template.values, template.mask, pattern.pooling(self._template_size))
+        self._template, self._matcher, self._last = template, matcher, None
+        self._locator = self._make_locator(template)
 
     def update(self, image: ImageLike, stamp: float = 0.0) -> MatchResult:
         """See PerceptionAlgorithm.update; without a template no inference runs, and no result is valid."""

@@ -1,0 +1,104 @@
+"""What a node was told by a service and still knows after a restart: one file for each node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.toolchain.model_files import edgetpu_home, write_file
+
+FORMAT = 1
+"""Version of the files; others are not read."""
+
+LARGEST_FILE = 1_000_000
+"""Bytes; a template of 32x32 px has 25 000."""
+
+KEEP_STATE = Setting(
+    "keep_state",
+    True,
+    "Keep what a service has set (colour, template) in edgetpu/state in $ROS_HOME or ~/.ros, and start with "
+    "it again. A parameter that was changed since then counts more.",
+)
+
+
+class StateError(InputError):
+    """A state that is not what a node has written."""
+
+
+class KeptState:
+    """The state of one node, a JSON file named after the node's full name, replaced atomically.
+
+    It belongs to the values of the node's `parameters` at that time: with other values the node starts as the
+    parameters say. With `keep_state: false` nothing is read or written. What cannot be read or written is
+    logged as a warning; the node works without.
+    """
+
+    def __init__(self, node: BaseNode, *parameters: str) -> None:
+        self._node = node
+        self._parameters = {name: _plain(node.values[name]) for name in parameters}
+        self._enabled = bool(node.values[KEEP_STATE.name])
+
+    @property
+    def path(self) -> Path:
+        """The file of this node."""
+        return edgetpu_home() / "state" / f"{self._node.full_name}.json"
+
+    def load(self) -> Mapping[str, Any]:
+        """Return what `save` was given last; empty if there is nothing that counts."""
+        if not self._enabled:
+            return {}
+        try:
+            state = self._read()
+        except FileNotFoundError:
+            return {}
+        except (OSError, StateError) as error:
+            self.ignore(error)
+            return {}
+        if state["parameters"] != self._parameters:
+            names = ", ".join(self._parameters)
+            self._node.get_logger().info(f"{self.path} is not used: it is for other values of {names}")
+            return {}
+        return dict(state["values"])
+
+    def save(self, values: Mapping[str, Any]) -> None:
+        """Keep values that JSON can hold, in place of the earlier ones; returns when they are on disk."""
+        if not self._enabled:
+            return
+        state = {"format": FORMAT, "parameters": self._parameters, "values": dict(values)}
+        try:
+            write_file(self.path, json.dumps(state).encode(), sync=True)
+        except OSError as error:
+            self._node.complain_once(
+                "state",
+                f"a restart will forget what was set: cannot write {self.path}: {error.strerror or error}",
+            )
+
+    def ignore(self, reason: Exception) -> None:
+        """Warn that the kept state is not used."""
+        text = reason.strerror if isinstance(reason, OSError) and reason.strerror else reason
+        self._node.get_logger().warning(f"{self.path} is not used, the parameters count: {text}")
+
+    def _read(self) -> dict[str, Any]:
+        with self.path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise StateError(f"expected at most {LARGEST_FILE} bytes")
+        try:
+            state = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise StateError(f"expected JSON: {error}") from error
+        if not isinstance(state, dict) or state.get("format") != FORMAT:
+            raise StateError(f"expected a state of format {FORMAT}")
+        if not all(isinstance(state.get(key), dict) for key in ("parameters", "values")):
+            raise StateError("expected parameters and values")
+        return state
+
+
+def _plain(value: Any) -> Any:
+    """A parameter's value as JSON gives it back."""
+    return value if isinstance(value, (str, bool, int, float)) else list(value)

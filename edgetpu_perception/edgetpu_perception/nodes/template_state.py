@@ -1,0 +1,43 @@
+"""A template of the pattern tracker as values for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from edgetpu_perception.nodes.kept_state import StateError
+from edgetpu_perception.pattern_tracker.template import Template
+
+
+def template_state(template: Template) -> dict[str, Any]:
+    """Return the fields of a template as lists and numbers."""
+    return {
+        "values": template.values.tolist(),
+        "mask": template.mask.astype(int).tolist(),
+        "size": list(template.size),
+        "offset": list(template.offset),
+        "clipped": template.clipped,
+    }
+
+
+def template_from_state(state: Mapping[str, Any]) -> Template:
+    """Make the template of which `template_state` gave the fields. Raises StateError for anything else."""
+    try:
+        values = np.array(state["values"], np.float32)
+        mask = np.array(state["mask"], np.float32)
+        height, width = (int(length) for length in state["size"])
+        right, down = (float(offset) for offset in state["offset"])
+        clipped = float(state["clipped"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise StateError(f"expected a template: {error}") from error
+    if values.ndim != 2 or mask.shape != values.shape or not mask.any():
+        raise StateError(f"expected grey levels and a mask [h, w]; got {values.shape} and {mask.shape}")
+    if not (np.all((values >= 0) & (values <= 255)) and np.all((mask == 0) | (mask == 1))):
+        raise StateError("expected grey levels of 0 to 255, and 0 or 1 in the mask")
+    fits = 0 < height <= values.shape[0] and 0 < width <= values.shape[1]
+    if not (fits and math.hypot(right, down) < 1e6 and 0 <= clipped <= 1):
+        raise StateError("expected a size within the template, an offset and a share")
+    return Template(values, mask.astype(bool), (height, width), (right, down), clipped)

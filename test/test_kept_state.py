@@ -1,0 +1,159 @@
+"""What a node keeps over a restart, and what it does with a file that it did not write."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from edgetpu_perception.nodes.kept_state import KeptState, StateError
+from edgetpu_perception.nodes.template_state import template_from_state, template_state
+from edgetpu_perception.pattern_tracker.template import Template
+
+
+class FakeNode:
+    """What KeptState needs of a node; `log` has its warnings and news."""
+
+    full_name = "robot/spot_tracker"
+
+    def __init__(self, **values: Any) -> None:
+        self.values = {"keep_state": True, "color": "", **values}
+        self.log: list[str] = []
+
+    def get_logger(self) -> FakeNode:
+        return self
+
+    def info(self, line: str) -> None:
+        self.log.append(f"INFO {line}")
+
+    def warning(self, line: str) -> None:
+        self.log.append(f"WARN {line}")
+
+    def complain_once(self, _kind: str, line: str) -> None:
+        self.log.append(f"WARN {line}")
+
+
+def kept(**values: Any) -> tuple[KeptState, FakeNode]:
+    node = FakeNode(**values)
+    return KeptState(node, "color"), node  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ROS_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_what_was_saved_is_loaded_after_a_restart(home: Path) -> None:
+    kept()[0].save({"color": "blue"})
+    assert kept()[0].load() == {"color": "blue"}
+    assert kept()[0].path == home / "edgetpu/state/robot/spot_tracker.json"
+
+
+def test_nothing_is_known_before_the_first_time() -> None:
+    state, node = kept()
+    assert (state.load(), node.log) == ({}, [])
+
+
+def test_a_changed_parameter_counts_more() -> None:
+    kept(color="red")[0].save({"color": "blue"})
+    state, node = kept(color=[0.0, 1.0, 0.0])
+    assert state.load() == {}
+    assert node.log == [f"INFO {state.path} is not used: it is for other values of color"]
+
+
+def test_nothing_is_kept_when_it_is_turned_off() -> None:
+    kept()[0].save({"color": "blue"})
+    state, node = kept(keep_state=False)
+    state.save({"color": "red"})
+    assert (state.load(), node.log) == ({}, [])
+    assert kept()[0].load() == {"color": "blue"}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "expected JSON: "),
+        (b"\xff\x00", "expected JSON: "),
+        (b'{"format": 1, "parameters": {"color": ""}, "val', "expected JSON: "),
+        (b"[" * 100_000, "expected JSON: "),
+        (b"[1]", "expected a state of format 1"),
+        (b'{"format": 2}', "expected a state of format 1"),
+        (b'{"format": 1, "parameters": {}, "values": 3}', "expected parameters and values"),
+        (b" " * 1_000_001, "expected at most 1000000 bytes"),
+    ],
+)
+def test_a_damaged_file_costs_one_warning(content: bytes, reason: str) -> None:
+    state, node = kept()
+    state.path.parent.mkdir(parents=True)
+    state.path.write_bytes(content)
+    assert state.load() == {}
+    assert len(node.log) == 1
+    assert node.log[0].startswith(f"WARN {state.path} is not used, the parameters count: {reason}")
+
+
+def test_a_directory_in_the_place_of_the_file_costs_one_warning() -> None:
+    state, node = kept()
+    state.path.mkdir(parents=True)
+    assert state.load() == {}
+    assert node.log == [f"WARN {state.path} is not used, the parameters count: Is a directory"]
+
+
+def test_a_home_that_cannot_be_written_costs_a_warning(home: Path) -> None:
+    (home / "edgetpu").write_text("a file where the directory should be")
+    state, node = kept()
+    state.save({"color": "blue"})
+    assert len(node.log) == 1
+    assert node.log[0].startswith(f"WARN a restart will forget what was set: cannot write {state.path}: ")
+
+
+TEMPLATE = Template(
+    values=np.arange(12, dtype=np.float32).reshape(3, 4),
+    mask=np.arange(12).reshape(3, 4) > 2,
+    size=(3, 4),
+    offset=(0.25, -1.5),
+    clipped=0.125,
+)
+
+
+def test_a_template_survives_json_exactly() -> None:
+    again = template_from_state(json.loads(json.dumps(template_state(TEMPLATE))))
+    assert (again.values.dtype, again.mask.dtype) == (np.float32, np.bool_)
+    assert template_state(again) == template_state(TEMPLATE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"values": None},
+        {"values": [["a"]]},
+        {"values": [1.0, 2.0]},
+        {"values": [[float("nan")] * 4] * 3},
+        {"values": [[256.0] * 4] * 3},
+        {"values": [[1.0], [2.0, 3.0]]},
+        {"mask": [[0] * 4] * 3},
+        {"mask": [[2] * 4] * 3},
+        {"mask": [[1]]},
+        {"size": [4, 4]},
+        {"size": [3]},
+        {"offset": [float("inf"), 0.0]},
+        {"clipped": float("nan")},
+    ],
+)
+def test_other_values_are_no_template(change: dict[str, Any]) -> None:
+    with pytest.raises(StateError, match="expected "):
+        template_from_state(template_state(TEMPLATE) | change)
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Template)])
+def test_a_template_with_a_field_missing_is_none(field: str) -> None:
+    state = template_state(TEMPLATE)
+    del state[field]
+    with pytest.raises(StateError, match=f"expected a template: '{field}'"):
+        template_from_state(state)
