@@ -74,6 +74,21 @@ def test_a_shape_too_large_for_memory_is_refused_by_its_byte_count() -> None:
         from_message(Tensor(dtype=Tensor.UINT8, shape=[2**32 - 1] * 4, data=bytes(4)))
 
 
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ([1] * 33, "tensor 'in': expected at most 32 dimensions; got 33"),
+        ([2**32 - 1] * 40000, "tensor 'in': expected at most 32 dimensions; got 40000"),
+        ([0] + [2**32 - 1] * 3, "tensor 'in': expected a shape of an array; got [0, 42949672"),
+    ],
+)
+def test_a_shape_that_no_array_has_is_refused(shape: list[int], message: str) -> None:
+    data = bytes(0 if 0 in shape else 1)
+    with pytest.raises(InputError) as failure:
+        from_message(Tensor(name="in", dtype=Tensor.UINT8, shape=shape, data=data))
+    assert str(failure.value).startswith(message)
+
+
 def test_an_unknown_dtype_is_refused() -> None:
     with pytest.raises(InputError, match=r"expected a tensor dtype of 0 \(float32\).*; got 5"):
         from_message(Tensor(dtype=5))

@@ -106,3 +106,31 @@ def test_zero_coefficients_mean_no_distortion() -> None:
 def test_invalid_calibrations_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(CameraError, match=message):
         Pinhole.from_camera_info(**({"width": 640, "height": 480, "k": K} | arguments))
+
+
+def _k(fx: float = 500.0, fy: float = 500.0, cx: float = 320.0, cy: float = 240.0) -> list[float]:
+    return [fx, 0, cx, 0, fy, cy, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"width": 2**32 - 1}, "expected a width and height of at most 65536 px; got 4294967295x480"),
+        ({"k": _k(fx=1e-300)}, r"expected fx between 0.64 and 6.4e\+06 px for 640 px; got 1e-300"),
+        ({"k": _k(fy=1e300)}, r"expected fy between 0.48 and 4.8e\+06 px for 480 px; got 1e\+300"),
+        ({"k": _k(cx=-1e300)}, r"expected cx within 1000 times fx of the image; got -1e\+300"),
+        ({"d": [0, 0, 0, 0, -1e5], "distortion_model": "plumb_bob"}, "k3 shifts it by 26214"),
+        ({"d": [0, 1e30, 0, 0], "distortion_model": "plumb_bob"}, r"k2 shifts it by 4.096e\+29"),
+    ],
+    ids=["size", "short focal length", "long focal length", "centre", "distortion", "overflow"],
+)
+def test_values_that_no_lens_has_are_named(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(CameraError, match=message):
+        Pinhole.from_camera_info(**({"width": 640, "height": 480, "k": _k()} | arguments))
+
+
+def test_a_small_region_far_from_the_centre_is_plausible() -> None:
+    camera = Pinhole.from_camera_info(
+        4000, 3000, _k(2000.0, 2000.0, 2000.0, 1500.0), roi=(3990, 2990, 10, 10)
+    )
+    assert (camera.cx, camera.cy) == (-1990.0, -1490.0)

@@ -14,6 +14,9 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_msgs.msg import Tensor, TensorInfo
 
+LARGEST_RANK = 32
+"""Largest number of dimensions that every version of NumPy takes; models have 8 at most."""
+
 _DTYPES: dict[int, np.dtype[Any]] = {
     Tensor.FLOAT32: np.dtype("<f4"),
     Tensor.FLOAT16: np.dtype("<f2"),
@@ -64,9 +67,14 @@ def to_message(spec: TensorSpec, values: NDArray[Any]) -> Tensor:
 def from_message(message: Tensor) -> NDArray[Any]:
     """View the values of a message, without copying, in its shape and dtype.
 
-    Raises InputError for an unknown dtype or when the number of bytes is not product(shape) * element size.
+    Raises InputError for an unknown dtype, for more than LARGEST_RANK dimensions, or when the number of bytes
+    is not product(shape) * element size.
     """
     dtype = dtype_of(message.dtype)
+    if len(message.shape) > LARGEST_RANK:
+        raise InputError(
+            f"tensor '{message.name}': expected at most {LARGEST_RANK} dimensions; got {len(message.shape)}"
+        )
     shape = tuple(int(size) for size in message.shape)
     expected = math.prod(shape) * dtype.itemsize
     if len(message.data) != expected:
@@ -74,7 +82,12 @@ def from_message(message: Tensor) -> NDArray[Any]:
             f"tensor '{message.name}': expected {expected} bytes for {dtype.name}{list(shape)}; "
             f"got {len(message.data)}"
         )
-    return np.frombuffer(message.data, dtype).reshape(shape)
+    try:
+        return np.frombuffer(message.data, dtype).reshape(shape)
+    except ValueError as error:  # an empty tensor with sizes that NumPy does not take
+        raise InputError(
+            f"tensor '{message.name}': expected a shape of an array; got {list(shape)}"
+        ) from error
 
 
 def inputs_from_messages(messages: Sequence[Tensor], specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:

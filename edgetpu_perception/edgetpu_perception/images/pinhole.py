@@ -23,6 +23,15 @@ back.
 """
 
 
+LARGEST_SIDE = 65536
+"""Largest width and height of a plausible image, px."""
+WIDEST_VIEW, NARROWEST_VIEW = 1e3, 1e-4
+"""Largest and smallest plausible ratio of a side of the image to the focal length: fields of view of 179.8
+degrees and of 0.006 degrees, far beyond the lenses that a pinhole model fits."""
+LARGEST_DISTORTION = 100.0
+"""Largest plausible shift of a corner of the image by one coefficient, in its distance from the centre."""
+
+
 class CameraError(EdgeTpuError, ValueError):
     """A missing, inconsistent or unsupported camera calibration."""
 
@@ -68,13 +77,14 @@ class Pinhole:
         `k`: row-major 3x3 matrix at full resolution. `binning`: (x, y), 0 means 1. `roi`: (x_offset,
         y_offset, width, height) at full resolution, a size of 0 means the whole image. The principal point
         moves with them as in image_geometry. Raises CameraError for an uncalibrated camera
-        (K[0] is 0) and for a distortion model other than plumb_bob and rational_polynomial.
+        (K[0] is 0), for a distortion model other than plumb_bob and rational_polynomial, and for values that
+        no lens has; it says which.
         """
         if len(k) != 9 or not k[0] > 0:
             raise CameraError(f"expected a calibrated camera, K[0] > 0; got K = {list(map(float, k))}")
         x_offset, y_offset, roi_width, roi_height = roi
         binning_x, binning_y = binning[0] or 1, binning[1] or 1
-        return cls(
+        camera = cls(
             width=(roi_width or width) // binning_x,
             height=(roi_height or height) // binning_y,
             fx=k[0] / binning_x,
@@ -83,6 +93,8 @@ class Pinhole:
             cy=(k[5] - y_offset) / binning_y,
             distortion=_coefficients(distortion_model, d),
         )
+        _check_plausible(camera)
+        return camera
 
     def cropped(self, x_offset: int, y_offset: int, width: int, height: int) -> Pinhole:
         """Intrinsics of a part of the image; px."""
@@ -161,3 +173,46 @@ def _coefficients(model: str, d: Sequence[float]) -> tuple[float, ...]:
         counts = " or ".join(map(str, allowed))
         raise CameraError(f"expected {counts} coefficients for {model}; got {len(d)}")
     return tuple(map(float, d))
+
+
+def _check_plausible(camera: Pinhole) -> None:
+    """Raise CameraError for values that no lens has, whose angles would overflow or mean nothing."""
+    if max(camera.width, camera.height) > LARGEST_SIDE:
+        raise CameraError(
+            f"expected a width and height of at most {LARGEST_SIDE} px; got {camera.width}x{camera.height}"
+        )
+    for axis, side, focal_length, centre in (
+        ("x", camera.width, camera.fx, camera.cx),
+        ("y", camera.height, camera.fy, camera.cy),
+    ):
+        least, most = side / WIDEST_VIEW, side / NARROWEST_VIEW
+        if not least <= focal_length <= most:
+            raise CameraError(
+                f"expected f{axis} between {least:g} and {most:g} px for {side} px; got {focal_length:g}"
+            )
+        if max(abs(centre), abs(centre - side)) > WIDEST_VIEW * focal_length:
+            raise CameraError(
+                f"expected c{axis} within {WIDEST_VIEW:g} times f{axis} of the image; got {centre:g}"
+            )
+    for name, shift in _corner_shifts(camera):
+        if not shift <= LARGEST_DISTORTION:
+            raise CameraError(
+                f"expected distortion that shifts a corner by at most {LARGEST_DISTORTION:g} times its "
+                f"distance from the centre; {name} shifts it by {shift:g}"
+            )
+
+
+_POWERS = {"k1": 2, "k2": 4, "p1": 1, "p2": 1, "k3": 6, "k4": 2, "k5": 4, "k6": 6}
+_POWERS |= {"s1": 1, "s2": 3, "s3": 1, "s4": 3, "taux": 0, "tauy": 0}
+"""Power of the distance from the centre that each coefficient is multiplied by, in OpenCV's order."""
+
+
+def _corner_shifts(camera: Pinhole) -> list[tuple[str, float]]:
+    """Each coefficient's name and the shift of the farthest corner by it, in its distance from the centre."""
+    x = max(abs(camera.cx), abs(camera.cx - camera.width)) / camera.fx
+    y = max(abs(camera.cy), abs(camera.cy - camera.height)) / camera.fy
+    radius = math.hypot(x, y)
+    return [
+        (name, abs(coefficient) * radius**power)
+        for (name, power), coefficient in zip(_POWERS.items(), camera.distortion, strict=False)
+    ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError
@@ -169,10 +170,7 @@ class PatternTrackerNode(WeightUpdatingNode):
 
     def _judge(self, request: SetTemplate.Request) -> JudgedTemplate:
         patch = image_from_message(request.patch)
-        view, mask = (
-            image_from_message(image) if image.width or image.height else None
-            for image in (request.view, request.mask)
-        )
+        view, mask = _optional_image(request.view, "view"), _optional_image(request.mask, "mask")
         return self._tracker.judge_template(patch, mask, request.accept_ambiguous, view=view)
 
 
@@ -186,6 +184,16 @@ def _answer(outcome: JudgedTemplate | EdgeTpuError) -> SetTemplate.Response:
     response.ambiguous, response.runner_up_score = judged.ambiguous, judged.runner_up_score
     response.error.value = ErrorCode.NONE if judged.accepted else ErrorCode.REFUSED
     return response
+
+
+def _optional_image(image: Image, field: str) -> Pixels | None:
+    """Decode a field of a request; None if it is empty. InputError, with the field's name, if malformed."""
+    if not (image.width or image.height):
+        return None
+    try:
+        return image_from_message(image)
+    except ImageError as error:
+        raise InputError(f"{field}: {error}") from error
 
 
 def _servo_error(header: Header, result: MatchResult) -> ServoError:

@@ -114,11 +114,12 @@ def fit(
     """
     grey = to_grey(check_image(patch))
     counts = np.ones(grey.shape, np.uint8) if mask is None else (np.asarray(mask) != 0).astype(np.uint8)
-    if counts.shape != grey.shape or not counts.any():
+    if counts.shape != grey.shape:
         raise ImageError(
-            ImageFault.ENCODING,
-            f"expected a mask {list(grey.shape)} with something non-zero; got {list(counts.shape)}",
+            ImageFault.MASK, f"expected a mask {list(grey.shape)}, as the patch is; got {list(counts.shape)}"
         )
+    if not counts.any():
+        raise ImageError(ImageFault.MASK, "expected a mask with something non-zero; got zeros only")
     scales = (None, None)
     if view is not None:
         scales = view.grey.shape[0] / view.height, view.grey.shape[1] / view.width
@@ -127,7 +128,7 @@ def fit(
     share = resize(counts[rows.used, columns.used] * np.uint8(255), rows.length, columns.length)
     covered = np.pad(share > 127, (rows.around, columns.around))
     if not covered.any():
-        raise ImageError(ImageFault.ENCODING, "expected a mask that leaves something of the template")
+        raise ImageError(ImageFault.MASK, "expected a mask that leaves something of the template")
     return Template(
         values=np.pad(values.astype(np.float32), (rows.around, columns.around), mode="edge"),
         mask=covered,
