@@ -112,13 +112,15 @@ def test_an_answer_of_a_destroyed_service_is_dropped(bench: Bench) -> None:
     in_a_thread(lambda: bench.requests[0](Trigger.Response()))
 
 
-def test_an_answer_that_cannot_be_sent_is_only_logged(bench: Bench) -> None:
+def test_an_answer_that_cannot_be_sent_is_replaced_with_one_that_says_why(bench: Bench) -> None:
     unsendable, answer = bench.ask(), bench.ask()
     bench.requests[0]("not a response")
     bench.requests[1](Trigger.Response(message="sent"))
     bench.spin_until(answer.done)
     assert answer.result().message == "sent"
-    assert not unsendable.done()
+    bench.spin_until(unsendable.done)
+    assert not unsendable.result().success
+    assert unsendable.result().message.startswith("unexpected TypeError")
 
 
 def test_calls_of_other_threads_run_in_the_executors_thread_in_order(bench: Bench) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from rclpy.exceptions import InvalidHandle
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from rclpy.service import Service
+
+from edgetpu_driver.node_kit.callback_guard import error_answer
+from edgetpu_driver.node_kit.one_line import describe
 
 QOS_SERVICE = QoSProfile(depth=1000)
 """Of services and of their clients: a request or an answer that finds a full queue is lost without a trace.
@@ -35,7 +39,7 @@ def create_deferred_service(
     request: `Service.send_response(response, header)`. Here the callback returns a place for the answer, and
     the service's own `send_response` notes the header there, so no coroutine is suspended and no executor has
     to know of it. Two threads may send answers at the same time: rclpy holds the interpreter lock meanwhile.
-    An answer that cannot be sent, because its client is gone or the service was destroyed, is dropped.
+    An answer that cannot be sent is replaced with one that says why; without its client it is dropped.
     """
 
     def on_request(request: Any, _response: Any) -> _Answer:
@@ -52,7 +56,11 @@ def create_deferred_service(
         except InvalidHandle:
             pass  # the service was destroyed while the request was under way
         except Exception as error:
-            node.get_logger().warning(f"{name}: an answer was not sent: {error}", throttle_duration_sec=5.0)
+            node.get_logger().warning(
+                f"{name}: an answer was not sent: {describe(error)}", throttle_duration_sec=5.0
+            )
+            with suppress(Exception):  # the client is gone, most likely
+                send_response(error_answer(kind, None, response, error), header)
 
     def note_header(answer: Any, header: Any) -> None:
         if isinstance(answer, _Answer):
