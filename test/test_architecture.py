@@ -39,7 +39,7 @@ DRIVER_ROOMS: dict[str, set[str]] = {
     "compiled_model": {*_BASE, "tflite", "darwinn"},
     "weights": {*_BASE, "tflite", "darwinn", "compiled_model"},
     "stick": {*_MODEL, "darwinn", "usb"},
-    "engines": {*_MODEL, "stick"},
+    "engines": {*_MODEL, "stick", "toolchain"},
     "toolchain": {*_MODEL, "darwinn"},
     "matrix": {*_MODEL, "darwinn", "engines", "toolchain"},
     "virtual": {*_MODEL, "darwinn", "usb", "engines"},

@@ -18,6 +18,10 @@ class ModelUnsupportedError(EdgeTpuError):
     """A well-formed model cannot run on this engine or device; the message says why."""
 
 
+class GraphProcessError(ModelUnsupportedError):
+    """The process that runs a graph of a user died, took too long or is not started again yet."""
+
+
 class GraphError(EdgeTpuError, ValueError):
     """Shapes, dtypes or quantisation of a graph under construction do not fit."""
 

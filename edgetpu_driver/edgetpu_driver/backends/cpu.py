@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement, Readings, RegisterValue
+from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem
 
 if TYPE_CHECKING:
+    from edgetpu_driver.engines.cpu_engine import CpuEngine
     from edgetpu_driver.usb.connector import OnPhase
+
+
+@dataclass
+class _Graph:
+    """A graph that was read, and the engine that was made to see whether it runs."""
+
+    data: bytes
+    unused: CpuEngine | None
+    """For the first that attaches the model."""
 
 
 class CpuBackend:
@@ -21,9 +33,12 @@ class CpuBackend:
     compiled = False
     uncompiled = True
 
+    def __init__(self, limits: ProcessLimits | None = None) -> None:
+        """limits: of the processes that run graphs which are not of the suite's catalogue."""
+        self._limits = limits
+
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         """Read a plain graph."""
-        from edgetpu_driver.engines.cpu_engine import CpuEngine
         from edgetpu_driver.tflite.model_reader import parse_model
 
         if is_compiled(path):
@@ -32,14 +47,14 @@ class CpuBackend:
                 f"{plain_stem(path)}.tflite"
             )
         constants = {t.buffer: len(t.data) for graph in parse_model(data).subgraphs for t in graph.tensors}
-        engine = CpuEngine(data)  # raises if the graph cannot run
+        engine = self._engine(data)  # raises if the graph cannot run
         return ParsedModel(
             inputs=engine.inputs,
             outputs=engine.outputs,
             placement=Placement.HOST,
             parameter_bytes=sum(constants.values()),
             caching_token=0,
-            source=data,
+            source=_Graph(data, engine),
         )
 
     def open(self, on_phase: OnPhase | None = None) -> None:  # noqa: ARG002
@@ -53,9 +68,14 @@ class CpuBackend:
 
     def attach(self, model: ParsedModel) -> AttachedEngine:
         """Make an engine for the graph."""
+        graph: _Graph = model.source
+        engine, graph.unused = graph.unused, None
+        return engine or self._engine(graph.data)
+
+    def _engine(self, data: bytes) -> CpuEngine:
         from edgetpu_driver.engines.cpu_engine import CpuEngine
 
-        return CpuEngine(model.source)
+        return CpuEngine(data, isolated=None, limits=self._limits)
 
     def read(self) -> Readings:
         """Nothing to read."""

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend
+from edgetpu_driver.engines.process_limits import ProcessLimits
 
 BACKENDS = ("usb", "virtual", "cpu")
 """The names of the backends."""
@@ -19,12 +20,17 @@ def make_backend(
     firmware: str = "",
     preset: str = "high",
     resets: bool = True,
+    limits: ProcessLimits | None = None,
 ) -> Backend:
-    """Make the backend of that name; no device is needed yet. The options are those of EdgeTpu.open."""
+    """Make the backend of that name; no device is needed yet.
+
+    limits: of the processes in which LiteRT runs graphs that are not of the suite's catalogue. The other
+    options are those of EdgeTpu.open.
+    """
     if name == "cpu":
         from edgetpu_driver.backends.cpu import CpuBackend
 
-        return CpuBackend()
+        return CpuBackend(limits)
 
     from edgetpu_driver.backends.usb import StickBackend
     from edgetpu_driver.backends.virtual import VirtualStickBackend
@@ -42,10 +48,12 @@ def make_backend(
     if name == "usb":
         return StickBackend(lambda on_phase: opened(on_phase=on_phase))
 
+    from edgetpu_driver.engines.cpu_engine import CpuEngine
     from edgetpu_driver.virtual import VirtualEdgeTpu
     from edgetpu_driver.virtual.graph_packer import pack
+    from edgetpu_driver.virtual.program_library import ProgramLibrary
 
-    stick = VirtualEdgeTpu()
+    stick = VirtualEdgeTpu(library=ProgramLibrary(partial(CpuEngine, isolated=None, limits=limits)))
     return VirtualStickBackend(
         lambda on_phase: opened(stick, on_phase=on_phase),
         stick.register_model,

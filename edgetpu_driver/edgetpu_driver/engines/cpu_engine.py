@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.litert_interpreter import (
-    LARGEST_SCALE,
-    first_line,
-    make_interpreter,
-    refuse_fatal_scales,
-)
+from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperands, GraphRunner
+from edgetpu_driver.engines.isolated_graph import IsolatedGraph
+from edgetpu_driver.engines.litert_interpreter import LARGEST_SCALE, refuse_fatal_scales
+from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec, check_inputs
 from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensor
@@ -28,6 +26,7 @@ from edgetpu_driver.tflite.model_reader import (
     Operator,
     parse_model,
 )
+from edgetpu_driver.toolchain.catalogue_graphs import is_of_catalogue
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
@@ -40,12 +39,25 @@ class CpuEngine:
 
     `run` may be called from any thread: calls are serialised; other threads continue meanwhile, as LiteRT
     releases the GIL. Results are reproducible on one machine.
-
-    model: a file, or the bytes of one. Raises ModelNotFoundError, ModelFormatError, ModelUnsupportedError for
-    a graph that LiteRT cannot run, and DependencyMissingError if ai-edge-litert is not installed.
     """
 
-    def __init__(self, model: str | os.PathLike[str] | bytes) -> None:
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | bytes,
+        *,
+        isolated: bool | None = False,
+        limits: ProcessLimits | None = None,
+    ) -> None:
+        """Load a graph.
+
+        model: a file, or the bytes of one. isolated: True runs LiteRT in a process of its own, under limits
+        of memory and time; None does so for graphs that are not of the suite's catalogue, whatever their
+        weights, as the driver does. With False, the default, a graph that crashes LiteRT ends this process.
+
+        Raises ModelNotFoundError, ModelFormatError, ModelUnsupportedError for a graph that LiteRT cannot run,
+        GraphProcessError if it ends its own process, and DependencyMissingError if ai-edge-litert is not
+        installed.
+        """
         name, data = _load(model)
         parsed = parse_model(data)
         _refuse_compiled(name, parsed)
@@ -53,10 +65,15 @@ class CpuEngine:
         refuse_fatal_scales(name, graph)
         self.inputs: tuple[TensorSpec, ...] = graph.input_specs
         self.outputs: tuple[TensorSpec, ...] = graph.output_specs
-        self._inputs = [(spec.name, index) for spec, index in zip(self.inputs, graph.inputs, strict=True)]
-        self._outputs = [(spec.name, index) for spec, index in zip(self.outputs, graph.outputs, strict=True)]
-        self._interpreter = make_interpreter(name, data)
-        self._lock = threading.Lock()
+        operands = GraphOperands.of(graph)
+        if isolated is None:
+            isolated = not is_of_catalogue(data)
+        self._runner: GraphRunner = (
+            IsolatedGraph(name, operands, limits or ProcessLimits())
+            if isolated
+            else GraphInThisProcess(name, operands)
+        )
+        self._runner.load(data)
         self._name, self._data, self._graph = name, data, parsed
         self._tensors = weight_tensors(parsed)
         self._swap_lock = threading.Lock()
@@ -76,17 +93,19 @@ class CpuEngine:
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Run the model once; the arrays returned belong to the caller. Raises InputError."""
         check_inputs(self.inputs, inputs)
-        with self._lock:
-            try:
-                for name, index in self._inputs:
-                    self._interpreter.set_tensor(index, inputs[name])
-                self._interpreter.invoke()
-            except (RuntimeError, ValueError) as error:
-                raise ModelUnsupportedError(f"LiteRT cannot run the graph: {first_line(error)}") from None
-            return {name: self._interpreter.get_tensor(index) for name, index in self._outputs}
+        return self._runner.run(inputs)
+
+    def replace_graph(self, data: bytes) -> None:
+        """Run another file of the same graph from now on, with other constants; it is not checked again.
+
+        Raises as the constructor; the previous graph then stays in effect.
+        """
+        self._runner.load(data)
+        self._data = data
 
     def close(self) -> None:
-        """Nothing to release."""
+        """End the process of an isolated graph; harmless when called again."""
+        self._runner.close()
 
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
         """The tensor whose values `set_weights` replaces; see SwappableEngine."""
@@ -108,10 +127,8 @@ class CpuEngine:
                     np.minimum(scales, self._saturating_scale(operator), out=scales)
                 data = replace_scales(data, tensor.name, scales)
                 refuse_fatal_scales(self._name, parse_model(data).subgraphs[0])
-            interpreter = make_interpreter(self._name, data)
-            with self._lock:
-                self._interpreter, self._data = interpreter, data
-                self._version += 1
+            self.replace_graph(data)
+            self._version += 1
             return replace(result, version=self._version)
 
     def _quantiser(self, tensor: WeightTensor) -> WeightQuantiser:

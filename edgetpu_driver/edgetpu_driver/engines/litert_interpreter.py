@@ -7,12 +7,14 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgetpu_driver.errors import DependencyMissingError, ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.tflite.model_reader import Subgraph
+
+if TYPE_CHECKING:
+    from edgetpu_driver.tflite.model_reader import Subgraph
 
 LARGEST_SCALE = 1e30
 """Largest scale that LiteRT is given."""
@@ -41,8 +43,8 @@ def refuse_fatal_scales(name: str, graph: Subgraph) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error of LiteRT, which appends a stack trace."""
-    return str(error).partition("\n")[0]
+    """The first line of an error of LiteRT, which appends a stack trace, or gives no reason."""
+    return str(error).partition("\n")[0] or "no reason given; the memory allowed may not suffice"
 
 
 def interpreter_class() -> Any:

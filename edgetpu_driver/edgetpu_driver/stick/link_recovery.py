@@ -11,6 +11,7 @@ from edgetpu_driver.errors import (
     DeviceError,
     DeviceLostError,
     EdgeTpuError,
+    ModelUnsupportedError,
     ProtocolError,
     TransferError,
     TransferLengthError,
@@ -82,6 +83,8 @@ class ResilientLink:
             raise DeviceLostError(self._ended)
         try:
             return self._run(self._link or self._recover(None), operation, arguments)
+        except ModelUnsupportedError:  # a virtual stick failed to compute; nothing is pending
+            raise
         except BaseException:
             self._abandon()
             raise

@@ -13,6 +13,7 @@ from edgetpu_driver.darwinn.executable import (
     InstructionHint,
     InterruptHint,
 )
+from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.usb.framing import EVENT, HEADER, MAX_BULK_WRITE, Tag
 from edgetpu_driver.virtual.program_library import Program, ProgramLibrary, Step
 
@@ -65,6 +66,13 @@ class Processor:
         self._streamed = bytearray()
         self._scratch = bytearray()
         self._results: dict[str, bytes] | None = None
+
+    def _abort(self) -> None:
+        """Forget the program under way: what defines its results failed, which no chip could."""
+        self.outputs.clear()
+        self.events.clear()
+        self._stream.clear()
+        self._finish()
 
     def hang(self, reason: str) -> None:
         """Stop answering on the bulk endpoints."""
@@ -189,7 +197,11 @@ class Processor:
             return bytes(self._scratch[step.offset : end])
         if self._results is None:
             cached = self._parameters.get(program.cached_parameters)
-            self._results = program.evaluate(self._inputs, cached, bytes(self._streamed))
+            try:
+                self._results = program.evaluate(self._inputs, cached, bytes(self._streamed))
+            except EdgeTpuError:
+                self._abort()
+                raise
             self.cycles += program.cycles
         return self._results[step.name][step.offset : end].ljust(step.size, b"\0")
 

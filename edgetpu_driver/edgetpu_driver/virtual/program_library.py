@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from edgetpu_driver.darwinn.executable import (
     InterruptHint,
 )
 from edgetpu_driver.darwinn.instructions.address_fields import write_field
+from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.virtual.reference_model import ReferenceModel
 
@@ -75,7 +76,9 @@ class Program:
 class ProgramLibrary:
     """Programs by digest; several virtual sticks may share one library."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_engine: Callable[[bytes], CpuEngine] = CpuEngine) -> None:
+        """make_engine: makes the engine that computes what a graph defines."""
+        self._make_engine = make_engine
         self._programs: dict[bytes, Program] = {}
         self._forms: dict[int, set[_Fields]] = {}
         """Positions of the address fields in bitstreams of a given length."""
@@ -86,7 +89,7 @@ class ProgramLibrary:
 
         ModelUnsupportedError if the two do not belong together.
         """
-        model = ReferenceModel(compiled, source_graph)
+        model = ReferenceModel(compiled, source_graph, self._make_engine)
         caching = compiled.caching
         if caching is not None:
             self._add(caching, b"")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -41,10 +41,16 @@ class ReferenceModel:
     the file's own parameters.
     """
 
-    def __init__(self, compiled: CompiledModel, source: bytes) -> None:
-        """Raises ModelUnsupportedError unless inputs and outputs of the two correspond one to one, in order.
+    def __init__(
+        self,
+        compiled: CompiledModel,
+        source: bytes,
+        make_engine: Callable[[bytes], CpuEngine] = CpuEngine,
+    ) -> None:
+        """make_engine: makes the engine that computes the graph.
 
-        If operators of the graph were left to the CPU, inner tensors may correspond by name instead.
+        Raises ModelUnsupportedError unless inputs and outputs of the two correspond one to one, in order. If
+        operators of the graph were left to the CPU, inner tensors may correspond by name instead.
         """
         source = _compiled_part(compiled, source)
         self._model = parse_model(source)
@@ -55,6 +61,8 @@ class ReferenceModel:
         self.cycles = compute_cycles(graph)
         """Cycles of the chip's main clock for one inference."""
         self._source = source
+        self._make_cpu_engine = make_engine
+        self._cpu_engine: CpuEngine | None = None
         self._own = _parameters(compiled)
         self._packed = parameters_of(source) == b"".join(self._own)
         self._layout = None if self._packed else self._known_layout()
@@ -99,7 +107,7 @@ class ReferenceModel:
 
     def _make_engine(self, cached: bytes, streamed: bytes) -> _Engine | None:
         if self._packed:
-            return CpuEngine(with_parameters(self._source, cached or streamed))
+            return self._engine_for(with_parameters(self._source, cached or streamed))
         if self._layout is not None:
             try:
                 return self._engine_of(self._layout, self._layout.decode(Parameters(cached, streamed)))
@@ -110,7 +118,15 @@ class ReferenceModel:
         own_cached, own_streamed = self._own
         # Outputs may leave before the last parameters arrive.
         known = cached == own_cached and own_streamed.startswith(streamed)
-        return CpuEngine(self._source) if known else None
+        return self._engine_for(self._source) if known else None
+
+    def _engine_for(self, graph: bytes) -> _Engine:
+        """The engine that runs the source graph, with the constants that this copy of it has."""
+        if self._cpu_engine is None:
+            self._cpu_engine = self._make_cpu_engine(graph)
+        else:
+            self._cpu_engine.replace_graph(graph)
+        return self._cpu_engine
 
     def _engine_of(self, layout: ParameterLayout, decoded: ParameterLayout) -> _Engine:
         for ours, theirs in zip(layout.layers, decoded.layers, strict=True):
@@ -123,7 +139,7 @@ class ReferenceModel:
         graph = self._source
         for layer in decoded.layers:
             graph = replace_tensor(graph, tensors[layer.tensor].name, layer.weights)
-        return CpuEngine(graph)
+        return self._engine_for(graph)
 
     def _engine_of_locations(self, cached: bytes, streamed: bytes) -> _Engine | None:
         """The graph with the weights at the listed locations, provided nothing else differs."""
@@ -140,7 +156,7 @@ class ReferenceModel:
                 location.section.decode(location.section_of(own[location.streamed])), section
             )
         unchanged = all(np.array_equal(*pair) for pair in zip(blobs, own, strict=True))
-        return CpuEngine(graph) if unchanged else None
+        return self._engine_for(graph) if unchanged else None
 
     def _listed_locations(self, compiled: CompiledModel) -> tuple[WeightLocation, ...]:
         """The weight locations listed in a sidecar file, by the tensor of the graph."""

@@ -1,0 +1,64 @@
+"""The messages between an engine and the process that runs its graph.
+
+The two are connected by a socket of the type SOCK_SEQPACKET, which keeps messages apart and reports the other
+side's end. A message is one byte for its kind and, for some kinds, JSON; files and tensors are in shared
+memory, whose descriptors accompany the message. Imported by the graph's process: no heavy imports here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from enum import Enum
+from typing import Any
+
+_LARGEST = 1 << 17  # bytes; a message names some tensors at most
+
+
+class Kind(bytes, Enum):
+    """The first byte of a message."""
+
+    LOAD = b"L"
+    """Load the graph in the descriptor. JSON: bytes, inputs, outputs (indices of tensors)."""
+    SHARE = b"S"
+    """Put inputs and outputs into the memory of the descriptor. JSON: bytes, inputs, outputs (offsets)."""
+    RUN = b"R"
+    """Run the graph on the inputs in shared memory."""
+
+    DONE = b"D"
+    """Answer: done. After LOAD, JSON: shapes and dtypes of the inputs and outputs."""
+    RESHAPED = b"O"
+    """Answer to RUN: outputs have other shapes than before, and wait for other memory. JSON as for DONE."""
+    MALFORMED = b"F"
+    """Answer: LiteRT refuses the file. JSON: the message."""
+    UNSUPPORTED = b"U"
+    """Answer: LiteRT cannot load or run the graph. JSON: the message."""
+    NO_MEMORY = b"M"
+    """Answer: the limit of memory does not suffice."""
+    NO_LITERT = b"N"
+    """First message: LiteRT is not installed. JSON: the message. Otherwise the first message is DONE."""
+
+
+def send(
+    connection: socket.socket, kind: Kind, content: Any = None, descriptors: tuple[int, ...] = ()
+) -> None:
+    """Send one message. Raises OSError, TimeoutError among them."""
+    data = kind.value if content is None else kind.value + json.dumps(content).encode()
+    if descriptors:
+        socket.send_fds(connection, [data], descriptors)
+    else:
+        connection.send(data)
+
+
+def receive(connection: socket.socket) -> tuple[Kind, Any, list[int]]:
+    """Receive one message: kind, content, descriptors. Raises EOFError at the end; OSError, ValueError."""
+    data, descriptors, _, _ = socket.recv_fds(connection, _LARGEST, 2)
+    if not data:
+        raise EOFError
+    try:
+        return Kind(data[:1]), json.loads(data[1:]) if len(data) > 1 else None, descriptors
+    except ValueError:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise

@@ -1,0 +1,262 @@
+"""A process that runs one graph with LiteRT under limits of memory and time."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.graph_messages import Kind, receive, send
+from edgetpu_driver.engines.graph_runner import GraphOperands, aligned_offsets
+from edgetpu_driver.engines.process_launcher import launch
+from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.errors import (
+    DependencyMissingError,
+    GraphProcessError,
+    ModelFormatError,
+    ModelUnsupportedError,
+)
+
+_START_SECONDS = 60.0
+"""Limit for Python and LiteRT to start, which does not depend on the graph."""
+_MAIN = "import sys,json;sys.path[:]=json.loads(sys.argv[1]);from {} import main;main(*map(int,sys.argv[2:]))"
+_LOGGED = ("INFO:", "WARNING:")  # what LiteRT writes that is no reason to end
+_LONGEST_REASON = 200
+
+
+class GraphProcess:
+    """A child process with a LiteRT interpreter; inputs and outputs are in shared memory.
+
+    The first error of the process itself (it died, took too long, sent nonsense) ends it for good:
+    GraphProcessError says what happened, and so does every call that follows. Not thread-safe.
+    """
+
+    def __init__(self, name: str, operands: GraphOperands, limits: ProcessLimits) -> None:
+        """Start the process. name: of the model, for messages.
+
+        Raises GraphProcessError, and DependencyMissingError without ai-edge-litert.
+        """
+        self._name, self._operands, self._limits = name, operands, limits
+        self._given: list[tuple[str, NDArray[Any]]] = []
+        self._results: list[tuple[str, NDArray[Any]]] = []
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
+        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._process = _start(theirs, self._stderr.fileno(), limits.memory)
+        except OSError as error:
+            self._connection.close()
+            raise GraphProcessError(f"{name}: cannot start a process for LiteRT: {error}") from None
+        finally:
+            theirs.close()
+        self._end = weakref.finalize(self, _end, self._process, self._connection, os.getpid())
+        kind, content = self._answer("start", _START_SECONDS)
+        if kind is Kind.NO_LITERT:
+            self.close()
+            raise DependencyMissingError(content)
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._end.alive and self._process.poll() is None
+
+    def load(self, data: bytes) -> None:
+        """Load a graph; after an error of the graph the previous one is still loaded.
+
+        Raises ModelFormatError, ModelUnsupportedError, GraphProcessError.
+        """
+        operands, limit = self._operands, self._limits.load_seconds
+        content = {
+            "name": self._name,
+            "bytes": len(data),
+            "inputs": [index for _, index in operands.inputs],
+            "outputs": [index for _, index in operands.outputs],
+        }
+        descriptor = _memory(len(data))
+        try:
+            os.pwrite(descriptor, data, 0)
+            tensors = self._request(Kind.LOAD, "load the graph", limit, content, descriptor)
+        finally:
+            os.close(descriptor)
+        self._share(tensors)
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Run the graph on checked inputs. Raises ModelUnsupportedError, GraphProcessError."""
+        for name, memory in self._given:
+            memory[...] = inputs[name]
+        tensors = self._request(Kind.RUN, "run the graph", self._limits.run_seconds)
+        if tensors is not None:
+            self._share(tensors)
+        return {name: memory.copy() for name, memory in self._results}
+
+    def close(self) -> None:
+        """End the process; harmless when called again."""
+        self._end()
+
+    def _share(self, tensors: Any) -> None:
+        """Share memory for inputs and outputs of these shapes, as the process reported them."""
+        inputs, outputs = (self._reported(tensors, side) for side in ("inputs", "outputs"))
+        for (spec, _), (shape, dtype) in zip(self._operands.inputs, inputs, strict=True):
+            if (shape, dtype) != (spec.shape, spec.dtype):
+                raise ModelUnsupportedError(
+                    f"{self._name}: expected an input {spec}; LiteRT has {dtype.name}{list(shape)}"
+                )
+        offsets, size = aligned_offsets([*inputs, *outputs])
+        if size > self._limits.memory:
+            raise self._dead(f"has tensors of {size} bytes, more than its limit of {self._megabytes}")
+        descriptor = _memory(max(size, 1))
+        try:
+            memory = mmap.mmap(descriptor, max(size, 1))
+            content = {
+                "bytes": max(size, 1),
+                "inputs": offsets[: len(inputs)],
+                "outputs": offsets[len(inputs) :],
+            }
+            self._request(Kind.SHARE, "share memory", self._limits.load_seconds, content, descriptor)
+        finally:
+            os.close(descriptor)
+        arrays = [
+            np.ndarray(shape, dtype, memory, offset)
+            for (shape, dtype), offset in zip([*inputs, *outputs], offsets, strict=True)
+        ]
+        names = [spec.name for spec, _ in (*self._operands.inputs, *self._operands.outputs)]
+        pairs = list(zip(names, arrays, strict=True))
+        self._given, self._results = pairs[: len(inputs)], pairs[len(inputs) :]
+
+    def _reported(self, tensors: Any, side: str) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shapes and dtypes reported by a process that is not trusted."""
+        count = len(self._operands.inputs if side == "inputs" else self._operands.outputs)
+        try:
+            found = [(tuple(map(int, shape)), np.dtype(str(dtype))) for shape, dtype in tensors[side]]
+            plain = all(dtype.kind in "?iufc" and min(shape, default=0) >= 0 for shape, dtype in found)
+        except (TypeError, ValueError, KeyError):
+            plain, found = False, []
+        if not plain or len(found) != count:
+            raise self._dead("sent something else than the shapes of its tensors")
+        return found
+
+    def _request(
+        self, kind: Kind, what: str, seconds: float, content: Any = None, descriptor: int | None = None
+    ) -> Any:
+        """Send a message and await its answer; the content of DONE and RESHAPED."""
+        if not self._end.alive:
+            raise GraphProcessError(f"{self._name}: the process that ran the graph has ended")
+        try:
+            self._connection.settimeout(seconds)
+            send(self._connection, kind, content, () if descriptor is None else (descriptor,))
+        except OSError:
+            raise self._dead(f"{self._manner()} before it could {what}") from None
+        except BaseException:  # a KeyboardInterrupt: the answer would belong to the next request
+            self.close()
+            raise
+        answer, content = self._answer(what, seconds)
+        if answer is Kind.MALFORMED:
+            raise ModelFormatError(str(content))
+        if answer is Kind.UNSUPPORTED:
+            raise ModelUnsupportedError(str(content))
+        if answer is Kind.NO_MEMORY:
+            raise self._dead(f"needs more than {self._megabytes} of memory to {what}")
+        return content
+
+    def _answer(self, what: str, seconds: float) -> tuple[Kind, Any]:
+        try:
+            self._connection.settimeout(seconds)
+            kind, content, descriptors = receive(self._connection)
+        except TimeoutError:
+            raise self._dead(f"took longer than {seconds:g} s to {what}") from None
+        except (EOFError, OSError):
+            raise self._dead(f"{self._manner()} when it was to {what}") from None
+        except ValueError:
+            raise self._dead("sent something that is no answer") from None
+        except BaseException:
+            self.close()
+            raise
+        for each in descriptors:  # none is expected
+            os.close(each)
+        return kind, content
+
+    def _dead(self, what: str) -> GraphProcessError:
+        """End the process; the error that says why."""
+        self.close()
+        self._stderr.seek(0)
+        lines = self._stderr.read(1 << 16).decode(errors="replace").splitlines()
+        said = [line.strip() for line in lines if line.strip() and not line.startswith(_LOGGED)]
+        reason = f" ({said[-1][:_LONGEST_REASON]})" if said else ""
+        return GraphProcessError(f"{self._name}: the process that runs the graph {what}{reason}")
+
+    def _manner(self) -> str:
+        """How the process ended."""
+        try:
+            code = self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            return "closed its connection"
+        if code >= 0:
+            return f"ended with status {code}"
+        try:
+            return f"died of {signal.Signals(-code).name}"
+        except ValueError:
+            return f"died of signal {-code}"
+
+    @property
+    def _megabytes(self) -> str:
+        return f"{self._limits.memory / (1 << 20):.0f} MB"
+
+
+def _start(theirs: socket.socket, stderr: int, memory: int) -> subprocess.Popen[bytes]:
+    """Start the process with its end of the connection.
+
+    It does not inherit signals from the terminal, PYTHON* variables or `site`: the paths are those of here.
+    """
+    paths = json.dumps([path for path in sys.path if path])
+    numbers = [str(number) for number in (theirs.fileno(), os.getpid(), memory)]
+    main = _MAIN.format("edgetpu_driver.engines.graph_process_main")
+    command = [sys.executable, "-I", "-S", "-c", main, paths, *numbers]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return launch(
+        lambda: subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            pass_fds=(theirs.fileno(),),
+            env=environment,
+            start_new_session=True,
+        )
+    )
+
+
+def _end(process: subprocess.Popen[bytes], connection: socket.socket, owner: int) -> None:
+    """Kill and reap the process; in a fork of the owner, only close this copy of the connection."""
+    connection.close()
+    if os.getpid() == owner:
+        process.kill()
+        process.wait()
+
+
+def _memory(size: int) -> int:
+    """A descriptor of so many bytes of memory without a name, which nobody can make smaller."""
+    if hasattr(os, "memfd_create"):
+        import fcntl
+
+        descriptor = os.memfd_create("edgetpu", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, size)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        return descriptor
+    with tempfile.TemporaryFile() as file:
+        file.truncate(size)
+        return os.dup(file.fileno())

@@ -1,0 +1,170 @@
+"""The process that runs one graph with LiteRT, so that a graph that ends it ends nothing else.
+
+`GraphProcess` starts it. It imports NumPy, LiteRT and little else, to be ready soon.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import resource
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.graph_messages import Kind, receive, send
+from edgetpu_driver.engines.litert_interpreter import first_line, interpreter_class, make_interpreter
+from edgetpu_driver.errors import DependencyMissingError, ModelFormatError, ModelUnsupportedError
+
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_LARGEST_FILE = 1 << 20  # bytes: what LiteRT may write to stderr
+_OPEN_FILES = 64
+_KILLED_FIRST = b"500"  # before others when the machine runs out of memory
+
+
+def main(descriptor: int, parent: int, memory: int) -> None:
+    """Serve requests until the other side closes the connection.
+
+    descriptor: of the connection. parent: its process id. memory: bytes that may be used beyond what
+    LiteRT itself takes.
+    """
+    _end_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = socket.socket(fileno=descriptor)
+    with suppress(EOFError, ConnectionError):
+        try:
+            interpreter_class()
+        except DependencyMissingError as error:
+            send(connection, Kind.NO_LITERT, str(error))
+            return
+        _limit(memory)
+        send(connection, Kind.DONE)
+        _Graph(connection).serve()
+    os._exit(0)  # destructors of a damaged heap would only crash
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end this process when its parent ends, whatever it is doing then."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc.prctl(_PR_SET_NAME, b"edgetpu_litert")
+        with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+            file.write(_KILLED_FIRST)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _limit(memory: int) -> None:
+    """Limit the address space to what is used now and `memory` bytes, and leave no core files."""
+    used = 1 << 30
+    with suppress(OSError), open("/proc/self/statm", encoding="ascii") as file:
+        used = int(file.read().split()[0]) * mmap.PAGESIZE
+    for kind, amount in (
+        (resource.RLIMIT_AS, used + memory),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, _LARGEST_FILE),
+        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+    ):
+        _, most = resource.getrlimit(kind)
+        amount = amount if most == resource.RLIM_INFINITY else min(amount, most)
+        resource.setrlimit(kind, (amount, amount))
+
+
+class _Graph:
+    """The loaded graph and the memory that is shared with the engine."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._interpreter: Any = None
+        self._inputs: list[int] = []
+        self._outputs: list[int] = []
+        self._given: list[NDArray[Any]] = []
+        self._results: list[NDArray[Any]] = []
+        self._waiting = False
+        """Whether outputs wait for memory that is large enough."""
+
+    def serve(self) -> None:
+        """Answer requests; EOFError or ConnectionError when there will be no more."""
+        while True:
+            kind, content, descriptors = receive(self._connection)
+            try:
+                if kind is Kind.RUN:
+                    self._run()
+                elif kind is Kind.LOAD:
+                    self._load(content, descriptors[0])
+                elif kind is Kind.SHARE:
+                    self._share(content, descriptors[0])
+            except ModelFormatError as error:
+                send(self._connection, Kind.MALFORMED, str(error))
+            except ModelUnsupportedError as error:
+                send(self._connection, Kind.UNSUPPORTED, str(error))
+            except MemoryError:
+                send(self._connection, Kind.NO_MEMORY)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+
+    def _load(self, content: dict[str, Any], descriptor: int) -> None:
+        with mmap.mmap(descriptor, content["bytes"], prot=mmap.PROT_READ) as file:
+            interpreter = make_interpreter(content["name"], file[:])
+        self._interpreter, self._inputs, self._outputs = interpreter, content["inputs"], content["outputs"]
+        send(self._connection, Kind.DONE, self._tensors())
+
+    def _tensors(self) -> dict[str, list[tuple[list[int], str]]]:
+        """Shapes and dtypes as LiteRT sees them now."""
+        return {
+            "inputs": [self._tensor(index) for index in self._inputs],
+            "outputs": [self._tensor(index) for index in self._outputs],
+        }
+
+    def _tensor(self, index: int) -> tuple[list[int], str]:
+        try:
+            array = self._interpreter.get_tensor(index)
+        except ValueError:  # an output whose shape only the first run tells
+            return [0], "|u1"
+        return list(array.shape), np.dtype(array.dtype).str
+
+    def _share(self, content: dict[str, Any], descriptor: int) -> None:
+        memory = mmap.mmap(descriptor, content["bytes"])
+        tensors = self._tensors()
+        self._given, self._results = (
+            [
+                np.ndarray(shape, np.dtype(dtype), memory, offset)
+                for (shape, dtype), offset in zip(tensors[side], content[side], strict=True)
+            ]
+            for side in ("inputs", "outputs")
+        )
+        if self._waiting:
+            self._waiting = False
+            self._put_outputs([self._interpreter.get_tensor(index) for index in self._outputs])
+        send(self._connection, Kind.DONE)
+
+    def _run(self) -> None:
+        interpreter = self._interpreter
+        try:
+            for index, given in zip(self._inputs, self._given, strict=True):
+                interpreter.set_tensor(index, given)
+            interpreter.invoke()
+            outputs = [interpreter.get_tensor(index) for index in self._outputs]
+        except (RuntimeError, ValueError) as error:
+            raise ModelUnsupportedError(f"LiteRT cannot run the graph: {first_line(error)}") from None
+        if any(
+            output.shape != result.shape or output.dtype != result.dtype
+            for output, result in zip(outputs, self._results, strict=True)
+        ):
+            self._waiting = True
+            send(self._connection, Kind.RESHAPED, self._tensors())
+            return
+        self._put_outputs(outputs)
+        self._connection.send(Kind.DONE.value)
+
+    def _put_outputs(self, outputs: list[NDArray[Any]]) -> None:
+        for output, result in zip(outputs, self._results, strict=True):
+            result[...] = output

@@ -1,0 +1,93 @@
+"""What an engine runs a graph with: a LiteRT interpreter in this process, or one in a process of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.litert_interpreter import first_line, make_interpreter
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.model_reader import Subgraph
+
+
+@dataclass(frozen=True)
+class GraphOperands:
+    """The inputs and outputs of a graph, by name, with the indices of their tensors."""
+
+    inputs: tuple[tuple[TensorSpec, int], ...]
+    outputs: tuple[tuple[TensorSpec, int], ...]
+
+    @classmethod
+    def of(cls, graph: Subgraph) -> GraphOperands:
+        """Those of a graph that was read."""
+        return cls(
+            tuple(zip(graph.input_specs, graph.inputs, strict=True)),
+            tuple(zip(graph.output_specs, graph.outputs, strict=True)),
+        )
+
+
+class GraphRunner(Protocol):
+    """One graph, ready to run. Calls may come from any thread."""
+
+    def load(self, data: bytes) -> None:
+        """Take another file of the same inputs and outputs; after an error the previous one stays in effect.
+
+        Raises ModelFormatError, ModelUnsupportedError and DependencyMissingError.
+        """
+        ...
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Run the graph on checked inputs; the arrays returned belong to the caller."""
+        ...
+
+    def close(self) -> None:
+        """Release everything; harmless when called again."""
+        ...
+
+
+class GraphInThisProcess:
+    """A LiteRT interpreter in this process, which a graph that was not checked enough can end."""
+
+    def __init__(self, name: str, operands: GraphOperands) -> None:
+        """name: of the model, for messages."""
+        self._name = name
+        self._inputs = [(spec.name, index) for spec, index in operands.inputs]
+        self._outputs = [(spec.name, index) for spec, index in operands.outputs]
+        self._interpreter: Any = None
+        self._lock = threading.Lock()
+
+    def load(self, data: bytes) -> None:
+        """See GraphRunner. Meanwhile the previous graph can be run."""
+        interpreter = make_interpreter(self._name, data)
+        with self._lock:
+            self._interpreter = interpreter
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """See GraphRunner."""
+        with self._lock:
+            interpreter = self._interpreter
+            try:
+                for name, index in self._inputs:
+                    interpreter.set_tensor(index, inputs[name])
+                interpreter.invoke()
+            except (RuntimeError, ValueError) as error:
+                raise ModelUnsupportedError(f"LiteRT cannot run the graph: {first_line(error)}") from None
+            return {name: interpreter.get_tensor(index) for name, index in self._outputs}
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def aligned_offsets(arrays: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> tuple[list[int], int]:
+    """Where arrays of these shapes and dtypes lie, one after another at multiples of 64, and their end."""
+    offsets, end = [], 0
+    for shape, dtype in arrays:
+        offsets.append(end)
+        end += -(-int(np.prod(shape, dtype=np.int64)) * dtype.itemsize // 64) * 64
+    return offsets, end

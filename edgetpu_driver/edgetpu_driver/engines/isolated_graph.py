@@ -1,0 +1,125 @@
+"""A graph in a process of its own, which is started again after it died, but not for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.graph_process import GraphProcess
+from edgetpu_driver.engines.graph_runner import GraphOperands
+from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.errors import GraphProcessError
+
+_STABLE_SECONDS = 60.0
+"""A process that lived that long is started again at once, whatever happened before."""
+_LONGEST_PAUSE = 60.0
+"""Seconds between two starts at most."""
+MOST_PROCESSES = 16
+"""Processes at the same time; the one that was idle longest is ended before another one starts."""
+
+_running: weakref.WeakSet[IsolatedGraph] = weakref.WeakSet()
+_running_lock = threading.Lock()
+
+
+class IsolatedGraph:
+    """Runs a graph in a GraphProcess. Its death costs the request that met it; the next one starts another.
+
+    After the second death in a row, none of them after a minute of life, the graph is refused for 1 s, then
+    2 s, 4 s, .. 60 s, with the reason of the last death. A process that was ended to make room for that of
+    another graph is started again by the next request.
+    """
+
+    def __init__(self, name: str, operands: GraphOperands, limits: ProcessLimits) -> None:
+        """name: of the model, for messages."""
+        self._name, self._operands, self._limits = name, operands, limits
+        self._process: GraphProcess | None = None
+        self._data = b""
+        self._started = self._used = 0.0
+        self._deaths = 0
+        self._refused_until = 0.0
+        self._reason = ""
+        self._lock = threading.Lock()
+
+    @property
+    def pid(self) -> int:
+        """The process id of the present process; 0 while there is none."""
+        return self._process.pid if self._process is not None and self._process.is_alive else 0
+
+    def load(self, data: bytes) -> None:
+        """See GraphRunner. GraphProcessError if the graph ends the process."""
+        with self._lock:
+            process = self._ready()
+            try:
+                process.load(data)
+            except GraphProcessError as error:
+                self._note_death(error)
+                raise
+            self._data = data
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """See GraphRunner. GraphProcessError if the process dies, takes too long or is not started yet."""
+        with self._lock:
+            process = self._ready()
+            self._used = time.monotonic()
+            try:
+                return process.run(inputs)
+            except GraphProcessError as error:
+                self._note_death(error)
+                raise
+
+    def close(self) -> None:
+        """End the process; harmless when called again."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
+
+    def _ready(self) -> GraphProcess:
+        """The process with the graph loaded; another one if the last has died."""
+        process = self._process
+        if process is not None and process.is_alive:
+            return process
+        if process is not None:  # it died between two requests
+            self._note_death(GraphProcessError(f"{self._name}: the process that runs the graph was ended"))
+        pause = self._refused_until - time.monotonic()
+        if pause > 0:
+            raise GraphProcessError(
+                f"{self._reason}; it died {self._deaths} times in a row and is started again in {pause:.1f} s"
+            )
+        self._make_room()
+        try:
+            process = GraphProcess(self._name, self._operands, self._limits)
+            self._started = self._used = time.monotonic()
+            if self._data:
+                process.load(self._data)
+        except GraphProcessError as error:
+            self._note_death(error)
+            raise
+        self._process = process
+        return process
+
+    def _make_room(self) -> None:
+        """Take one of the places for processes; end the process of another graph if none is free."""
+        with _running_lock:
+            others = sorted((each for each in _running if each.pid), key=lambda each: each._used)
+            for other in others[: max(len(others) + 1 - MOST_PROCESSES, 0)]:
+                if other._lock.acquire(blocking=False):  # it is idle
+                    other._end()
+                    other._lock.release()
+            _running.add(self)
+
+    def _note_death(self, error: GraphProcessError) -> None:
+        now = time.monotonic()
+        self._end()
+        self._reason = str(error)
+        self._deaths = 1 if now - self._started >= _STABLE_SECONDS else self._deaths + 1
+        pause = 2.0 ** (self._deaths - 2) if self._deaths > 1 else 0.0
+        self._refused_until = now + min(pause, _LONGEST_PAUSE)

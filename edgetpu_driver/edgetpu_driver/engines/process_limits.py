@@ -1,0 +1,17 @@
+"""The limits of a process that runs a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ProcessLimits:
+    """What a process that runs one graph may take; beyond it the process is ended."""
+
+    memory: int = 1 << 30
+    """Bytes beyond what LiteRT itself takes: the file, its repacked weights, and tensors."""
+    load_seconds: float = 5.0
+    """For loading the graph."""
+    run_seconds: float = 5.0
+    """For one run."""

@@ -1,0 +1,62 @@
+"""Tells graphs of the catalogue from others by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.tflite.model_reader import Model, parse_model
+from edgetpu_driver.toolchain.graph_catalogue import catalogue
+from edgetpu_driver.toolchain.graph_family import build_graph
+
+_WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+_WEIGHT_OPERANDS = slice(1, 3)  # weights, bias
+_LARGEST_SIZE = 2048
+"""In the name of a graph that is built for a comparison; larger ones do not fit on a chip."""
+
+
+def is_of_catalogue(data: bytes) -> bool:
+    """Whether a .tflite file is a graph of the catalogue, with whatever weights, biases and their scales.
+
+    The graph is built again by the name in its description, and everything but those must be the same byte
+    for byte. The file's own name does not matter. Raises ModelFormatError.
+    """
+    model = parse_model(data)
+    reference = _reference(model.description)
+    return reference is not None and _fixed_part(data, model) == reference
+
+
+@lru_cache(maxsize=64)
+def _reference(name: str) -> bytes | None:
+    """The digest of the fixed part of the catalogue's graph of that name; None if there is none."""
+    if not re.fullmatch(r"\w{1,100}", name, re.ASCII):
+        return None
+    if any(int(size) > _LARGEST_SIZE for size in re.findall(r"\d{4,}", name)):
+        return None
+    try:
+        data = build_graph(name, catalogue().families)
+    except EdgeTpuError:
+        return None
+    return _fixed_part(data, parse_model(data))
+
+
+def _fixed_part(data: bytes, model: Model) -> bytes:
+    """Digest of a file without its weights, biases and their scales."""
+    rest = bytearray(data)
+    graph = model.subgraphs[0]
+    for operator in graph.operators:
+        if operator.name not in _WEIGHTED:
+            continue
+        for index in operator.inputs[_WEIGHT_OPERANDS]:
+            tensor = graph.tensors[index] if index >= 0 else None
+            if tensor is None or not tensor.data:
+                continue
+            scales = tensor.quantization
+            for start, size in (
+                (tensor.data_offset, len(tensor.data)),
+                (scales.scales_offset, scales.scales.nbytes),
+            ):
+                rest[start : start + size] = bytes(size)
+    return hashlib.sha256(rest).digest()
