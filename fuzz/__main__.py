@@ -55,6 +55,8 @@ def _run(target: Target, inputs: int, seed: int) -> bool:
         f"{time.monotonic() - begin:.0f} s",
         flush=True,
     )
+    for outcome, count in target.outcomes.most_common():
+        print(f"[fuzz] {target.name}: {count} {outcome}", flush=True)
     return False
 
 

@@ -13,8 +13,6 @@ from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from fuzz.mutations import Mutant, mutants
 from fuzz.targets import Target
 
-SECONDS = 2.0
-"""Time limit per input in seconds, for a busy machine with memory tracing; a millisecond is usual."""
 MEMORY_FLOOR = 2 << 20
 """Memory allowed per input in addition to the multiple of its size, bytes."""
 
@@ -75,8 +73,10 @@ def check(target: Target, data: bytes, tally: Tally) -> None:
     tally.slowest = max(tally.slowest, seconds)
     if len(data) >= 4096:
         tally.largest = max(tally.largest, peak / len(data))
-    if seconds > SECONDS:
-        raise FuzzError(f"{target.name} took {seconds:.2f} s for {len(data)} bytes; expected {SECONDS} s")
+    if seconds > target.seconds:
+        raise FuzzError(
+            f"{target.name} took {seconds:.2f} s for {len(data)} bytes; expected {target.seconds} s"
+        )
     if peak > MEMORY_FLOOR + target.memory_ratio * len(data):
         raise FuzzError(
             f"{target.name} took {peak} bytes of memory for an input of {len(data)} bytes; expected "

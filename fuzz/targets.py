@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.darwinn.instructions.assembly_text import from_text, to_text
@@ -16,6 +17,7 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.weights.compiler_layout import decode_parameters, encode_parameters
 from fuzz import corpus
 from fuzz.corpus import Sample
+from fuzz.isolated_runs import IsolatedRuns
 
 _WORDS = 64  # an instruction of 16 bytes becomes an object of twenty numbers
 
@@ -31,6 +33,10 @@ class Target:
     """Share of all inputs."""
     memory_ratio: int = 16
     """Allowed memory as a multiple of the input's size."""
+    seconds: float = 2.0
+    """Time limit per input, for a busy machine with memory tracing; a millisecond is usual."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """How often inputs ended in which way, where there are more ways than two."""
 
 
 def targets() -> list[Target]:
@@ -48,8 +54,18 @@ def targets() -> list[Target]:
         Target("disassemble", bitstreams, _instructions, 0.05, _WORDS),
         Target("from_text", _texts(bitstreams), _from_text, 0.05, _WORDS),
         Target("decode_parameters", [Sample("dense", encoded)], _parameters(graph), 0.05),
+        isolated_graphs(models),
         Target("encode_parameters", [each for each in models if len(each.data) < 20_000], _layout, 0.05),
     ]
+
+
+def isolated_graphs(models: Sequence[Sample]) -> Target:
+    """The checks of graphs, and LiteRT in a process of its own with what passes them."""
+    graphs = [each for each in models if not each.name.endswith("_edgetpu") and len(each.data) < 100_000]
+    outcomes: Counter[str] = Counter()
+    return Target(
+        "isolated graphs", graphs, IsolatedRuns(outcomes).run, 0.05, seconds=20.0, outcomes=outcomes
+    )
 
 
 def _compiled_model(data: bytes) -> None:

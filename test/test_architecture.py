@@ -46,7 +46,7 @@ DRIVER_ROOMS: dict[str, set[str]] = {
     "backends": {*_MODEL, "usb", "stick", "engines", "toolchain", "virtual"},
     "host": {*_MODEL, "usb", "engines", "toolchain", "matrix", "backends"},
     "node_kit": {*_MODEL, "matrix", "host"},
-    "nodes": {*_MODEL, "toolchain", "backends", "host", "node_kit"},
+    "nodes": {*_MODEL, "engines", "toolchain", "backends", "host", "node_kit"},
     "cli": {*_MODEL, "darwinn", "usb", "engines", "toolchain", "backends"},
     "__init__": {*_MODEL, "stick", "engines", "matrix", "virtual"},
 }

@@ -11,9 +11,10 @@ from typing import Any
 
 from edgetpu_driver.darwinn.executable import Executable, ExecutableType, Layer, Package
 from edgetpu_driver.darwinn.package_reader import parse_package
-from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
+from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, parse_model
 
 CUSTOM_OP = "edgetpu-custom-op"
@@ -74,11 +75,7 @@ class CompiledModel:
     def load(cls, path: str | Path) -> CompiledModel:
         """Read and parse a file; ModelNotFoundError if it cannot be read, otherwise as `parse`."""
         path = Path(path)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise ModelNotFoundError(f"cannot read {path}: {error.strerror}") from error
-        return replace(cls.parse(data, path.stem.removesuffix("_edgetpu")), path=path)
+        return replace(cls.parse(read_model_file(path), path.stem.removesuffix("_edgetpu")), path=path)
 
     @classmethod
     def parse(cls, data: bytes, name: str = "") -> CompiledModel:

@@ -31,7 +31,6 @@ _SHARING = 3
 _TABLE_COST = 96
 
 _read_int32 = struct.Struct("<i").unpack_from
-_read_uint16 = struct.Struct("<H").unpack_from
 _OFFSET = struct.Struct("<I")
 _read_uint32 = _OFFSET.unpack_from
 _SCALARS: dict[type[np.generic], struct.Struct] = {
@@ -48,7 +47,8 @@ _SCALARS: dict[type[np.generic], struct.Struct] = {
     np.float64: struct.Struct("<d"),
 }
 _SMALLEST = 4  # the offset of the root
-_VTABLE_HEADER = 4  # the sizes of the vtable and of the table, 16 bits each
+_VTABLE_START = struct.Struct("<HH")  # the sizes of the vtable and of the table
+_VTABLE_HEADER = _VTABLE_START.size
 _MOST_FIELDS = 31  # largest number of fields in a table described here
 _VTABLES = [struct.Struct(f"<{count}H") for count in range(_MOST_FIELDS + 1)]
 """The fields' offsets in a vtable, by how many there are."""
@@ -70,8 +70,19 @@ class Buffer:
     def __init__(self, data: bytes | memoryview) -> None:
         self.data = memoryview(data)
         self.allowance = _SHARING * len(data) + 65536
-        self.vtables: dict[int, tuple[int, ...]] = {}
-        """The offsets in each vtable read so far, by its position; tables of one kind share it."""
+        self.vtables: dict[int, tuple[tuple[int, ...], int]] = {}
+        """The offsets and the table's size in each vtable read so far, by its position; tables of one kind
+        share it."""
+
+
+def _read_vtable(data: memoryview, position: int) -> tuple[tuple[int, ...], int]:
+    """The fields' offsets in a table, and its size; struct.error unless all fields lie inside the table."""
+    length, size = _VTABLE_START.unpack_from(data, position)
+    count = min(max(length - _VTABLE_HEADER, 0) // 2, _MOST_FIELDS)
+    offsets = _VTABLES[count].unpack_from(data, position + _VTABLE_HEADER)
+    if max(offsets, default=0) >= max(size, 1):
+        raise struct.error
+    return offsets, size
 
 
 class Table:
@@ -96,12 +107,12 @@ class Table:
             vtable = position - _read_int32(data, position)[0]
             if vtable < 0:  # unpack_from would count it from the end
                 raise struct.error
-            offsets = buffer.vtables.get(vtable)
-            if offsets is None:
-                count = min(max(_read_uint16(data, vtable)[0] - _VTABLE_HEADER, 0) // 2, _MOST_FIELDS)
-                offsets = _VTABLES[count].unpack_from(data, vtable + _VTABLE_HEADER)
-                buffer.vtables[vtable] = offsets
-            self._offsets = offsets
+            known = buffer.vtables.get(vtable)
+            if known is None:
+                known = buffer.vtables[vtable] = _read_vtable(data, vtable)
+            self._offsets, size = known
+            if position + size > len(data):
+                raise struct.error
         except struct.error:
             raise self._outside(position, "") from None
 
@@ -121,9 +132,12 @@ class Table:
             raise self._outside(self._position + offset, field) from None
 
     def string(self, field: str) -> str:
-        """A UTF-8 string; "" if absent."""
+        """A UTF-8 string, which a zero byte ends; "" if absent."""
+        end = self.data_offset(field) + len(view := self.view(field))
+        if end and (end >= len(self._data) or self._data[end]):
+            raise ModelFormatError(f"{self.path}.{field}: expected a zero byte after the string")
         try:
-            return str(self.view(field), "utf-8")
+            return str(view, "utf-8")
         except UnicodeDecodeError as error:
             raise ModelFormatError(f"{self.path}.{field}: not UTF-8 ({error})") from None
 
@@ -134,6 +148,10 @@ class Table:
     def view(self, field: str) -> memoryview:
         """The same without a copy, for a FlatBuffer within this one."""
         return self._vector(field, 1)
+
+    def vector(self, field: str, item_size: int) -> memoryview:
+        """A vector of items of that many bytes, without a copy; empty if absent."""
+        return self._vector(field, item_size)
 
     def field_offset(self, field: str) -> int:
         """Byte offset in the file of the field itself: a number, or the offset of a vector; 0 if absent."""

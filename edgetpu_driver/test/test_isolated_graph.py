@@ -215,7 +215,7 @@ class FakeProcess:
         self.is_alive = True
         self.pid = FakeProcess.started
 
-    def load(self, data: bytes) -> None:  # noqa: ARG002
+    def load(self, *_: object) -> None:
         self._die_if(self.fatal_load)
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -11,6 +11,7 @@ from edgetpu_driver.backends.backend import ParsedModel
 from edgetpu_driver.backends.usb import StickBackend, error_text
 from edgetpu_driver.compiled_model import PARAMETER_MEMORY_BYTES, CompiledModel, caching_token
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
@@ -75,7 +76,7 @@ class VirtualStickBackend(StickBackend):
             raise ModelUnsupportedError(
                 f"the virtual stick runs {path.name} only with its graph beside it; there is no {graph}"
             )
-        self._register(model, graph.read_bytes())
+        self._register(model, read_model_file(graph))
 
 
 def pack_for_virtual_stick(

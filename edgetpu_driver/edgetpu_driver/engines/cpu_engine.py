@@ -16,9 +16,11 @@ from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperand
 from edgetpu_driver.engines.isolated_graph import IsolatedGraph
 from edgetpu_driver.engines.litert_interpreter import LARGEST_SCALE, refuse_fatal_scales
 from edgetpu_driver.engines.process_limits import ProcessLimits
-from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec, check_inputs
 from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensor
+from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.tflite.model_reader import (
     ABSENT,
     EDGETPU_CUSTOM_OP,
@@ -59,7 +61,7 @@ class CpuEngine:
         installed.
         """
         name, data = _load(model)
-        parsed = parse_model(data)
+        parsed = check_graph(data)
         _refuse_compiled(name, parsed)
         graph = parsed.subgraphs[0]
         refuse_fatal_scales(name, graph)
@@ -166,10 +168,7 @@ def _load(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes]:
     if isinstance(model, bytes):
         return "the model", model
     path = Path(model)
-    try:
-        return f"'{path.name}'", path.read_bytes()
-    except OSError as error:
-        raise ModelNotFoundError(f"cannot read the model {path}: {error.strerror}") from None
+    return f"'{path.name}'", read_model_file(path)
 
 
 def _refuse_compiled(name: str, model: Model) -> None:

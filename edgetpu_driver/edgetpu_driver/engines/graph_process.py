@@ -42,12 +42,13 @@ class GraphProcess:
     GraphProcessError says what happened, and so does every call that follows. Not thread-safe.
     """
 
-    def __init__(self, name: str, operands: GraphOperands, limits: ProcessLimits) -> None:
+    def __init__(self, name: str, limits: ProcessLimits) -> None:
         """Start the process. name: of the model, for messages.
 
         Raises GraphProcessError, and DependencyMissingError without ai-edge-litert.
         """
-        self._name, self._operands, self._limits = name, operands, limits
+        self._name, self._limits = name, limits
+        self._operands = GraphOperands((), ())
         self._given: list[tuple[str, NDArray[Any]]] = []
         self._results: list[tuple[str, NDArray[Any]]] = []
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
@@ -75,12 +76,12 @@ class GraphProcess:
         """Whether it still runs."""
         return self._end.alive and self._process.poll() is None
 
-    def load(self, data: bytes) -> None:
+    def load(self, data: bytes, operands: GraphOperands) -> None:
         """Load a graph; after an error of the graph the previous one is still loaded.
 
         Raises ModelFormatError, ModelUnsupportedError, GraphProcessError.
         """
-        operands, limit = self._operands, self._limits.load_seconds
+        limit = self._limits.load_seconds
         content = {
             "name": self._name,
             "bytes": len(data),
@@ -93,6 +94,7 @@ class GraphProcess:
             tensors = self._request(Kind.LOAD, "load the graph", limit, content, descriptor)
         finally:
             os.close(descriptor)
+        self._operands = operands
         self._share(tensors)
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

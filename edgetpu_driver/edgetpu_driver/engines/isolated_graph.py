@@ -55,7 +55,7 @@ class IsolatedGraph:
         with self._lock:
             process = self._ready()
             try:
-                process.load(data)
+                process.load(data, self._operands)
             except GraphProcessError as error:
                 self._note_death(error)
                 raise
@@ -96,10 +96,10 @@ class IsolatedGraph:
             )
         self._make_room()
         try:
-            process = GraphProcess(self._name, self._operands, self._limits)
+            process = GraphProcess(self._name, self._limits)
             self._started = self._used = time.monotonic()
             if self._data:
-                process.load(self._data)
+                process.load(self._data, self._operands)
         except GraphProcessError as error:
             self._note_death(error)
             raise

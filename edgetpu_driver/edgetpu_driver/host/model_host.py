@@ -34,6 +34,7 @@ from edgetpu_driver.host.reconnector import Reconnector
 from edgetpu_driver.host.request_terms import BULK_TERMS, NORMAL_TERMS, RequestTerms
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest, needs_tiles, refuse_tiles
 from edgetpu_driver.matrix.matmul import Product
+from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.toolchain.model_files import ModelFiles, plain_stem
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
@@ -196,10 +197,7 @@ class ModelHost:
             )
         path = self.files.find(model)
         name = name or plain_stem(path)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise ModelNotFoundError(f"cannot read {path}: {error.strerror}") from None
+        data = read_model_file(path)
         digest = hashlib.sha256(data).hexdigest()
         with self._lock:
             present = self._models.get(name)

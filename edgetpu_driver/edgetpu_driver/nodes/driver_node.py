@@ -11,6 +11,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.factory import make_backend
+from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
 from edgetpu_driver.host.hosted_model import HostedModel
@@ -109,6 +110,11 @@ class DriverNode(BaseNode, LifecycleNode):
                 firmware=values["firmware"] or default_firmware(),
                 preset=values["performance"],
                 resets=False,  # a reset takes a second; the reconnector has it, the executor has not
+                limits=ProcessLimits(
+                    memory=values["litert_memory"] << 20,
+                    load_seconds=values["litert_load_timeout"],
+                    run_seconds=values["litert_run_timeout"],
+                ),
             )
         ]
 

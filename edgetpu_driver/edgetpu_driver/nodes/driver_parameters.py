@@ -73,6 +73,28 @@ SETTINGS = (
         maximum=60.0,
     ),
     Setting(
+        "litert_memory",
+        1024,
+        "Memory for a graph that is not one of the suite's own, in the process that runs it, beyond what "
+        "LiteRT itself takes, MB.",
+        minimum=16,
+        maximum=65536,
+    ),
+    Setting(
+        "litert_load_timeout",
+        5.0,
+        "Time for that process to load its graph, s.",
+        minimum=0.1,
+        maximum=600.0,
+    ),
+    Setting(
+        "litert_run_timeout",
+        5.0,
+        "Time for that process to run its graph once, s.",
+        minimum=0.1,
+        maximum=600.0,
+    ),
+    Setting(
         "autostart",
         True,
         "Configure and activate at start. false: a lifecycle manager does it.",

@@ -26,7 +26,7 @@ _LARGEST_TENSOR = 2**31 - 1  # bytes: the offsets of FlatBuffers and of LiteRT's
 MODEL = table_fields("version", "operator_codes", "subgraphs", "description", "buffers")
 OPERATOR_CODE = table_fields("deprecated_builtin_code", "custom_code", "version", "builtin_code")
 SUBGRAPH = table_fields("tensors", "inputs", "outputs", "operators", "name")
-_TENSOR = table_fields("shape", "type", "buffer", "name", "quantization")
+_TENSOR = table_fields("shape", "type", "buffer", "name", "quantization", "is_variable")
 _QUANTIZATION = table_fields(
     "min", "max", "scale", "zero_point", "details_type", "details", "quantized_dimension"
 )
@@ -97,6 +97,8 @@ class Tensor:
     data_offset: int = 0
     """Byte offset of the data in the file."""
     quantization: Quantization = NOT_QUANTIZED
+    is_variable: bool = False
+    """Whether it keeps its value between runs."""
 
     @property
     def spec(self) -> TensorSpec:
@@ -241,7 +243,8 @@ def _tensor(table: Table, buffers: list[tuple[bytes, int]]) -> Tensor:
     data, offset = buffers[buffer]
     if data and len(data) != size:
         raise ModelFormatError(f"{path}.buffer: tensor '{name}' takes {size} bytes, got {len(data)}")
-    return Tensor(name, shape, dtype, buffer, data, offset, _quantization(table, shape, dtype))
+    is_variable = table.scalar("is_variable", np.bool_)
+    return Tensor(name, shape, dtype, buffer, data, offset, _quantization(table, shape, dtype), is_variable)
 
 
 def _quantization(tensor: Table, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Quantization:

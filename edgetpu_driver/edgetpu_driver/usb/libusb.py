@@ -11,6 +11,7 @@ from edgetpu_driver.errors import (
     DeviceBusyError,
     DeviceError,
     DeviceLostError,
+    EdgeTpuError,
     TransferError,
     TransferLengthError,
     TransferStallError,
@@ -52,13 +53,15 @@ _BY_ERRNO: dict[int | None, type[DeviceError]] = {
 
 def typed_error(
     error: Exception, doing: str, *, opening: bool = False, held_here: bool = False
-) -> DeviceError:
+) -> EdgeTpuError:
     """The exception of this package for what a pyusb backend raised, with the operation that failed.
+
+    One of this package stays what it is: a virtual stick may fail to compute what a graph defines.
 
     opening: whether the stick was being opened or looked for; only then a refusal is final. held_here:
     whether this process itself has the stick open.
     """
-    if isinstance(error, DeviceError):
+    if isinstance(error, EdgeTpuError):
         return error
     number = error.errno if isinstance(error, OSError) else None  # USBError is one
     if isinstance(error, USBTimeoutError):

@@ -16,7 +16,7 @@ from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import EdgeTpuError, GraphError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.constant_patch import replace_tensor
-from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.virtual.simulated_timing import compute_cycles
 from edgetpu_driver.weights.compiler_layout import parameter_layout
@@ -53,7 +53,7 @@ class ReferenceModel:
         operators of the graph were left to the CPU, inner tensors may correspond by name instead.
         """
         source = _compiled_part(compiled, source)
-        self._model = parse_model(source)
+        self._model = check_graph(source)
         graph = self._model.subgraphs[0]
         inputs, outputs = graph.input_specs, graph.output_specs
         _check_same("input", compiled.inputs, inputs)

@@ -1,0 +1,197 @@
+"""Checks of those parts of a .tflite file that LiteRT reads and `parse_model` does not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError
+from edgetpu_driver.flatbuffer import Table, table_fields
+
+LARGEST_FILE = 256 << 20
+"""Bytes; the largest of Google's models for the Edge TPU has 50 MB."""
+
+MODEL = table_fields(
+    "version",
+    "operator_codes",
+    "subgraphs",
+    "description",
+    "buffers",
+    "metadata_buffer",
+    "metadata",
+    "signature_defs",
+    "external_buffer_groups",
+    "external_buffers",
+)
+SUBGRAPH = table_fields("tensors", "inputs", "outputs", "operators", "name")
+OPERATOR = table_fields(
+    "opcode_index",
+    "inputs",
+    "outputs",
+    "builtin_options_type",
+    "builtin_options",
+    "custom_options",
+    "custom_options_format",
+    "mutating_variable_inputs",
+    "intermediates",
+    "large_custom_options_offset",
+    "large_custom_options_size",
+    "builtin_options_2_type",
+    "builtin_options_2",
+)
+_TENSOR = table_fields(
+    "shape",
+    "type",
+    "buffer",
+    "name",
+    "quantization",
+    "is_variable",
+    "sparsity",
+    "shape_signature",
+    "has_rank",
+    "variant_tensors",
+    "external_buffer",
+)
+_QUANTIZATION = table_fields(
+    "min", "max", "scale", "zero_point", "details_type", "details", "quantized_dimension"
+)
+_BUFFER = table_fields("data", "offset", "size")
+_METADATA = table_fields("name", "buffer")
+_SIGNATURE = table_fields("inputs", "outputs", "signature_key", "reserved", "subgraph_index")
+_TENSOR_MAP = table_fields("name", "tensor_index")
+_SPARSITY = table_fields("traversal_order", "block_map", "dim_metadata")
+_DIMENSION = table_fields(
+    "format",
+    "dense_size",
+    "array_segments_type",
+    "array_segments",
+    "array_indices_type",
+    "array_indices",
+)
+_ANY_OPTIONS = table_fields("first", "second", "third", "fourth", "fifth", "sixth")
+
+# Options with vectors of numbers: of each type in the union BuiltinOptions, the vector fields.
+_VECTORS = {4: ("second", "third"), 17: ("first",), 30: ("first",), 116: ("first",)}
+_STRINGS = {111: ("first", "second")}
+_ITEM_SIZES = {1: 4, 2: 2, 3: 1}
+"""Of the vectors in the union SparseIndexVector."""
+
+
+def read_model_file(path: Path) -> bytes:
+    """The content of a model file.
+
+    Raises ModelNotFoundError if it cannot be read, ModelFormatError if it is too large.
+    """
+    try:
+        with path.open("rb") as file:
+            check_size(os.fstat(file.fileno()).st_size)
+            data = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise ModelNotFoundError(f"cannot read {path}: {error.strerror}") from None
+    check_size(len(data))
+    return data
+
+
+def check_size(size: int) -> None:
+    """Raise ModelFormatError for a file that is too large."""
+    if size > LARGEST_FILE:
+        raise ModelFormatError(
+            f"the file has {size >> 20} MB; expected a model of at most {LARGEST_FILE >> 20} MB"
+        )
+
+
+def check_rest(root: Table) -> None:
+    """Check what a file holds besides its graphs' tensors, operators, codes and buffers.
+
+    root: read with the fields of MODEL here. Raises ModelFormatError.
+    """
+    buffers = root.tables("buffers", _BUFFER)
+    if root.field_offset("external_buffer_groups") or root.field_offset("external_buffers"):
+        raise ModelFormatError("model.external_buffers: expected all data in this file")
+    for buffer in buffers:
+        if buffer.scalar("offset", np.uint64) > 1 or buffer.scalar("size", np.uint64) > 1:
+            raise ModelFormatError(f"{buffer.path}: expected data inside the tables of the file")
+    for index in root.integers("metadata_buffer"):
+        _check_index(root, "metadata_buffer", index, len(buffers))
+    for metadata in root.tables("metadata", _METADATA):
+        metadata.string("name")
+        _check_index(metadata, "buffer", metadata.scalar("buffer", np.uint32), len(buffers))
+    subgraphs = root.tables("subgraphs", SUBGRAPH)
+    counts = [_check_subgraph(subgraph) for subgraph in subgraphs]
+    for signature in root.tables("signature_defs", _SIGNATURE):
+        signature.string("signature_key")
+        subgraph = signature.scalar("subgraph_index", np.uint32)
+        _check_index(signature, "subgraph_index", subgraph, len(counts))
+        for side in ("inputs", "outputs"):
+            for each in signature.tables(side, _TENSOR_MAP):
+                each.string("name")
+                index = each.scalar("tensor_index", np.uint32)
+                _check_index(each, "tensor_index", index, counts[subgraph])
+
+
+def _check_subgraph(subgraph: Table) -> int:
+    """Check tensors and operators; the number of tensors."""
+    tensors = subgraph.tables("tensors", _TENSOR)
+    for tensor in tensors:
+        _check_tensor(tensor)
+    for operator in subgraph.tables("operators", OPERATOR):
+        for index in operator.integers("intermediates"):
+            if index != -1:
+                _check_index(operator, "intermediates", index, len(tensors))
+        operator.view("mutating_variable_inputs")
+        _check_options(operator)
+    return len(tensors)
+
+
+def _check_tensor(tensor: Table) -> None:
+    signature, shape = tensor.integers("shape_signature"), tensor.integers("shape")
+    if signature and len(signature) != len(shape):
+        raise ModelFormatError(f"{tensor.path}.shape_signature: {list(signature)} for {list(shape)}")
+    if tensor.scalar("external_buffer", np.uint32) or tensor.field_offset("variant_tensors"):
+        raise ModelFormatError(f"{tensor.path}: expected a tensor of numbers in this file")
+    quantization = tensor.table("quantization", _QUANTIZATION)
+    if quantization is not None:
+        for field in ("min", "max"):
+            quantization.array(field, np.float32)
+        if quantization.scalar("details_type", np.uint8):
+            raise ModelFormatError(f"{quantization.path}.details_type: expected no custom quantisation")
+    sparsity = tensor.table("sparsity", _SPARSITY)
+    if sparsity is not None:
+        sparsity.integers("traversal_order")
+        sparsity.integers("block_map")
+        for dimension in sparsity.tables("dim_metadata", _DIMENSION):
+            _check_dimension(dimension)
+
+
+def _check_dimension(dimension: Table) -> None:
+    """Check the two vectors of one dimension of a sparse tensor."""
+    for vector in ("array_segments", "array_indices"):
+        kind = dimension.scalar(f"{vector}_type", np.uint8)
+        table = dimension.table(vector, _ANY_OPTIONS)
+        if kind and (kind not in _ITEM_SIZES or table is None):
+            raise ModelFormatError(f"{dimension.path}.{vector}: expected a vector of integers")
+        if kind and table is not None:
+            table.vector("first", _ITEM_SIZES[kind])
+
+
+def _check_options(operator: Table) -> None:
+    """Check that options are where their type says, with the vectors and strings that they hold."""
+    if operator.scalar("large_custom_options_offset", np.uint64) > 1:
+        raise ModelFormatError(f"{operator.path}: expected options inside the tables of the file")
+    for field in ("builtin_options", "builtin_options_2"):
+        kind = operator.scalar(f"{field}_type", np.uint8)
+        options = operator.table(field, _ANY_OPTIONS)
+        if bool(kind) != (options is not None):
+            raise ModelFormatError(f"{operator.path}.{field}: options of type {kind} are missing")
+        if options is not None and field == "builtin_options":
+            for vector in _VECTORS.get(kind, ()):
+                options.vector(vector, 4)
+            for string in _STRINGS.get(kind, ()):
+                options.string(string)
+
+
+def _check_index(table: Table, field: str, index: int, count: int) -> None:
+    if not 0 <= index < count:
+        raise ModelFormatError(f"{table.path}.{field}: {index} of {count}")
