@@ -19,6 +19,7 @@ SHARE = Row("spot", "discs", "valid", 97.0, "%", 95.0, "higher")
 RECORD = {"discs, rmse": 0.05, "discs, valid": 97.0}
 
 
+@pytest.mark.timeout(600)  # seconds of computing, which a busy machine makes minutes
 @pytest.mark.parametrize("area", AREAS)
 def test_no_figure_is_worse_than_on_record(area: str) -> None:
     pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
