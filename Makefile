@@ -24,7 +24,7 @@ EYES ?=
 INPUTS ?= 24000
 SEED ?=
 
-.PHONY: help setup demo test lint types pytest bench accuracy fuzz pictures parameters docs format schema clean
+.PHONY: help setup demo test lint types pytest bench accuracy fuzz pictures parameters policies docs format schema clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -69,6 +69,12 @@ pictures: setup ## draw the pictures of the README into docs/images
 parameters: setup ## write config/edgetpu.yaml from the parameters that the nodes declare
 	@$(RUN) python3 -m edgetpu_driver.node_kit.parameter_file >build/edgetpu.yaml
 	mv build/edgetpu.yaml config/edgetpu.yaml
+
+policies: setup ## write config/security/policies.xml from what the nodes open
+	@$(RUN) python3 -m edgetpu_driver.node_kit.security_policies --ros-args --log-level error \
+	  -r image:=/camera/image_raw -r camera_info:=/camera/camera_info >build/policies.xml
+	mkdir -p config/security
+	mv build/policies.xml config/security/policies.xml
 
 docs: setup ## write API pages of the Python packages to build/docs
 	@$(RUN) tools/make_docs.sh

@@ -1,11 +1,13 @@
-"""What README.md and config/edgetpu.yaml say is what the running nodes offer."""
+"""What README.md, config/edgetpu.yaml and config/security say is what the running nodes offer and use."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,7 +17,9 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 import yaml  # noqa: E402
 from rcl_interfaces.srv import GetParameters, ListParameters  # noqa: E402
 
+from edgetpu_driver.node_kit.node_interfaces import interfaces_in_graph  # noqa: E402
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes  # noqa: E402
+from edgetpu_driver.node_kit.security_policies import ENCLAVES, Profile  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -141,3 +145,42 @@ def test_the_configuration_states_the_defaults(node: str) -> None:
     assert {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in stated.items()
     } == {name: text for name, text in documented.items() if name in stated}
+
+
+# What the policies allow and a node opens with other parameters only.
+OPTIONAL = {"/clock", "/image/compressed"}
+
+
+def allowed(node: str) -> dict[str, set[str]]:
+    """The rights of a node's enclave, by the attribute that names them; topics of the camera as relative."""
+    policies = ElementTree.parse(ROOT / "config" / "security" / "policies.xml")
+    enclave = policies.find(f"enclaves/enclave[@path='{ENCLAVES}/{node}']")
+    assert enclave is not None
+    return {
+        right: {
+            (name.text or "")
+            .replace("/camera/image_raw", "/image")
+            .replace("/camera/camera_info", "/camera_info")
+            for name in group
+        }
+        for group in enclave.iterfind("profiles/profile/*")
+        for right in group.attrib
+    }
+
+
+def test_the_security_policy_allows_what_the_node_opens_and_no_more(node: str, graph: Any) -> None:
+    rights = {right: names - OPTIONAL for right, names in allowed(node).items()}
+
+    def opened() -> dict[str, set[str]]:
+        profile = Profile.of(interfaces_in_graph(graph.node, node, NAMESPACE))
+        names = {
+            right: set(getattr(profile, right)) for right in ("publish", "subscribe", "reply", "request")
+        }
+        return {
+            right: {name.removeprefix(NAMESPACE) for name in found} for right, found in names.items() if found
+        }
+
+    wanted = {right: names for right, names in rights.items() if names}
+    with contextlib.suppress(AssertionError):  # clients are made when the node has looked for its driver
+        graph.spin_until(lambda: opened() == wanted, seconds=20.0)
+    assert opened() == wanted

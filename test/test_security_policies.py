@@ -1,0 +1,131 @@
+"""config/security/policies.xml: well-formed, and what only an operator may do is allowed to no stranger."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from edgetpu_driver.node_kit.node_table import DRIVER, node_table
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from edgetpu_driver.node_kit.node_interfaces import Interfaces
+from edgetpu_driver.node_kit.security_policies import enclaves, policy_file
+
+POLICIES = ElementTree.parse(Path(__file__).parents[1] / "config" / "security" / "policies.xml").getroot()
+
+NODES = [DRIVER, *node_table()]
+
+RESTRICTED = re.compile(
+    r".*/(change_state|set_parameters(_atomically)?|reset\w*|load_\w+|unload_model|set_weights|set_color"
+    r"|set_template|save_\w+|add_place|remove_place|train_readout)"
+)
+
+
+def names_of(enclave: str, right: str) -> set[str]:
+    found = POLICIES.iterfind(
+        f"enclaves/enclave[@path='/edgetpu_ros/{enclave}']/profiles/profile/*[@{right}]/*"
+    )
+    return {name.text or "" for name in found}
+
+
+def test_every_node_has_an_enclave() -> None:
+    paths = [enclave.attrib["path"] for enclave in POLICIES.iterfind("enclaves/enclave")]
+    assert paths == [f"/edgetpu_ros/{name}" for name in [*NODES, "single_process", "operator", "client"]]
+
+
+def elements(name: str) -> Iterator[ElementTree.Element]:
+    yield from POLICIES.iter(name)
+
+
+def test_the_file_follows_the_schema_0_2_0() -> None:
+    assert (POLICIES.tag, POLICIES.attrib) == ("policy", {"version": "0.2.0"})
+    assert [child.tag for child in POLICIES] == ["enclaves"]
+    children = {"enclaves": "enclave", "enclave": "profiles", "profiles": "profile"}
+    children |= {"topics": "topic", "services": "service"}
+    for parent, child in children.items():
+        for element in elements(parent):
+            assert {each.tag for each in element} == {child}
+    for profile in elements("profile"):
+        assert profile.attrib.keys() == {"ns", "node"}
+        groups = [(group.tag, *group.attrib.items()) for group in profile]
+        assert len(set(groups)) == len(groups)
+        rights = {
+            ("topics", "publish"),
+            ("topics", "subscribe"),
+            ("services", "reply"),
+            ("services", "request"),
+        }
+        assert set(groups) <= {(tag, (right, "ALLOW")) for tag, right in rights}
+    for name in [*elements("topic"), *elements("service")]:
+        assert re.fullmatch(r"(/[\w*]+)+", name.text or "")
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_single_process_may_do_what_each_of_its_nodes_may(node: str) -> None:
+    for right in ("publish", "subscribe", "reply", "request"):
+        assert names_of(node, right) <= names_of("single_process", right)
+
+
+def test_the_operator_may_call_every_service() -> None:
+    provided = {name for node in NODES for name in names_of(node, "reply")}
+    assert names_of("operator", "request") == provided
+
+
+def test_a_client_may_run_models_but_change_nothing() -> None:
+    may = names_of("client", "request")
+    assert {"/edgetpu/invoke", "/edgetpu/matmul", "/place_recognition/find_place"} <= may
+    assert {name for name in may if RESTRICTED.fullmatch(name)} == set()
+
+
+def test_every_restricted_service_is_for_the_operator_only_but_for_the_models_of_the_nodes() -> None:
+    restricted = {name for node in NODES for name in names_of(node, "reply") if RESTRICTED.fullmatch(name)}
+    of_models = {f"/edgetpu/{name}" for name in ("load_model", "unload_model", "set_weights")}
+    assert len(restricted) > 30
+    for node in NODES:
+        assert names_of(node, "request") & restricted <= of_models
+        assert names_of(node, "request") <= of_models | {"/edgetpu/invoke"}
+
+
+def test_only_the_operator_and_the_node_itself_see_what_is_provided() -> None:
+    for node in NODES:
+        for other in NODES:
+            if other != node:
+                assert not names_of(node, "reply") & names_of(other, "reply")
+
+
+NODE = Interfaces(
+    "mine",
+    "/robot",
+    {"/robot/mine/result": "std_msgs/msg/Float32"},
+    {},
+    {
+        "/robot/mine/wipe": "std_srvs/srv/Trigger",
+        "/robot/mine/get_parameters": "rcl_interfaces/srv/GetParameters",
+    },
+    {},
+)
+
+
+def test_a_service_of_unknown_type_is_for_the_operator_only() -> None:
+    allowed = {enclave.name: set(enclave.profiles[0].request) for enclave in enclaves({"mine": NODE})}
+    assert allowed == {
+        "mine": set(),
+        "single_process": set(),
+        "operator": {"/robot/mine/wipe", "/robot/mine/get_parameters"},
+        "client": {"/robot/mine/get_parameters"},
+    }
+
+
+def test_what_a_node_does_not_open_is_left_out() -> None:
+    profile = ElementTree.fromstring(policy_file(enclaves({"mine": NODE})[:1]).encode()).find(".//profile")
+    assert profile is not None
+    assert profile.attrib == {"ns": "/robot", "node": "mine"}
+    assert [(group.tag, dict(group.attrib)) for group in profile] == [
+        ("topics", {"publish": "ALLOW"}),
+        ("services", {"reply": "ALLOW"}),
+    ]
