@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.compared_nodes import MODELS, package_of, result_topics
 from bench.instructions import counting
 from bench.running_graph import Graph, Session, Turn
-from demo.graph import find_executable, isolate
+from demo.processes import find_executable, isolate
 from measured_figures.row import Row
 
 AREA = "graph"

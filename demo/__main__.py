@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .errors import DemoError
-from .graph import PARAMETERS
+from demo.errors import DemoError
+from demo.processes import PARAMETERS
 
 EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
 
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        from .run import run  # here, so that a missing package is reported in one line
+        from demo.run import run  # here, so that a missing package is reported in one line
     except ImportError as error:
         return _complain(
             f"{error}: run `make demo`, or install requirements.txt and source a built workspace"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from demo.errors import UsageError
 from edgetpu_driver.node_kit.node_table import NodeEntry, node_table
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
-
-from .errors import UsageError
 
 
 @dataclass(frozen=True)

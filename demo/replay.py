@@ -19,14 +19,13 @@ from rclpy.serialization import deserialize_message
 from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CameraInfo, Image
 
+from demo.bag.frames import PICTURES, evenly_spaced
+from demo.bag.image_bag import ImageTopic, Record
+from demo.errors import GraphError
+from demo.nodes import PerceptionNode
+from demo.report.debug_frames import DebugFrames
+from demo.report.results import Collector, NodeResults, Row
 from edgetpu_msgs.msg import DeviceStatus
-
-from .bag import ImageTopic, Record
-from .debug_frames import DebugFrames
-from .errors import GraphError
-from .frames import PICTURES, evenly_spaced
-from .nodes import PerceptionNode
-from .results import Collector, NodeResults, Row
 
 DRIVER = "edgetpu"
 DEBUG_TOPIC = "debug_image"  # below the name of a node

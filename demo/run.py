@@ -10,20 +10,20 @@ import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .animation import write_animation
-from .bag import ImageBag
-from .debug_frames import DebugFrames
-from .errors import GraphError, UsageError
-from .frames import read_frames
-from .graph import PARAMETERS, Graph, Process, isolate
-from .nodes import NODES, PerceptionNode, select
-from .pattern import write_pattern
-from .replay import DRIVER, Replay
-from .report import write_report
-from .results import NodeResults, summary, write_json
-from .scene_bag import PARAMETERS_FILE, write_scene
-from .terminal import Terminal
-from .truth import heading_truth, load_truth
+from demo.bag.frames import read_frames
+from demo.bag.image_bag import ImageBag
+from demo.bag.pattern_template import write_pattern
+from demo.bag.truth import heading_truth, load_truth
+from demo.errors import GraphError, UsageError
+from demo.nodes import NODES, PerceptionNode, select
+from demo.processes import PARAMETERS, Graph, Process, isolate
+from demo.replay import DRIVER, Replay
+from demo.report.animation import write_animation
+from demo.report.debug_frames import DebugFrames
+from demo.report.report import write_report
+from demo.report.results import NodeResults, summary, write_json
+from demo.report.terminal import Terminal
+from demo.scene.scene_bag import PARAMETERS_FILE, write_scene
 
 
 def run(options: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from demo.graph import domain_in_use
+from demo.processes import domain_in_use
 from testdata import ModelFolder
 
 STOP_SECONDS = 5.0

@@ -10,10 +10,10 @@ import pytest
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
-from demo.bag import CAMERA_INFO, COMPRESSED_IMAGE, IMAGE, ImageBag, header_stamp
+from demo.bag.image_bag import CAMERA_INFO, COMPRESSED_IMAGE, IMAGE, ImageBag, header_stamp
 from demo.errors import BagError
-from demo.scene import Scene
-from demo.scene_bag import write_scene
+from demo.scene.scene import Scene
+from demo.scene.scene_bag import write_scene
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from demo.bag import ImageBag
-from demo.frames import Frame, evenly_spaced, read_frames
+from demo.bag.frames import Frame, evenly_spaced, read_frames
+from demo.bag.image_bag import ImageBag
+from demo.bag.truth import Truth, load_truth
 from demo.nodes import NODES
-from demo.report import write_report
-from demo.results import NodeResults, Row
-from demo.scene import Scene
-from demo.scene_bag import write_scene
-from demo.truth import Truth, load_truth
+from demo.report.report import write_report
+from demo.report.results import NodeResults, Row
+from demo.scene.scene import Scene
+from demo.scene.scene_bag import write_scene
 
 NODE = NODES["spot_tracker"]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from demo.bag.truth import Deviation, Judgement, Truth, load_truth
 from demo.errors import BagError, UsageError
 from demo.nodes import NODES, select
-from demo.results import Collector, NodeResults, summary, write_json
-from demo.truth import Deviation, Judgement, Truth, load_truth
+from demo.report.results import Collector, NodeResults, summary, write_json
 
 
 def test_a_result_belongs_to_the_image_of_its_stamp() -> None:

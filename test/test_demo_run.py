@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from demo.bag.truth import Judgement, load_truth
 from demo.nodes import NODES
-from demo.scene import Scene
-from demo.scene_bag import write_scene
-from demo.truth import Judgement, load_truth
+from demo.scene.scene import Scene
+from demo.scene.scene_bag import write_scene
 
 ROOT = Path(__file__).parents[1]
 

@@ -102,7 +102,7 @@ def make(graph: Any, line: str) -> Any:
         case ["topic", "echo", "--once", topic]:
             return first_message(graph, topic)
         case ["run", package, executable, *arguments]:
-            from demo.graph import find_executable
+            from demo.processes import find_executable
 
             command = [str(find_executable(package, executable)), *arguments]
             subprocess.run(command, check=True, env=dict(os.environ), timeout=30)

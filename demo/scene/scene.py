@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .room import LAMP, LAMP_RADIUS, POSTER, Room, on_wall_ahead, pixel_rays
+from demo.scene.room import LAMP, LAMP_RADIUS, POSTER, Room, on_wall_ahead, pixel_rays
 
 Array = npt.NDArray[np.float64]
 

@@ -16,11 +16,11 @@ import pytest
 from rosbags.rosbag2 import Writer
 from rosbags.typesys import Stores, get_typestore
 
-from demo.bag import IMAGE
+from demo.bag.image_bag import IMAGE
 from demo.errors import GraphError
-from demo.graph import Graph, Process, find_executable, isolate
-from demo.scene import Scene
-from demo.scene_bag import write_scene
+from demo.processes import Graph, Process, find_executable, isolate
+from demo.scene.scene import Scene
+from demo.scene.scene_bag import write_scene
 
 ROOT = Path(__file__).parents[1]
 FAKE = Path(__file__).with_name("demo_fake_node.py")

@@ -7,10 +7,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from demo.bag.frames import decode_record
+from demo.bag.image_bag import ImageBag
 from edgetpu_perception.images.encodings import ImageError, Pixels, to_grey
-
-from .bag import ImageBag
-from .frames import decode_record
 
 PART = 4
 """Ratio of the image's size to the pattern's, as between the tracker's search image and template."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .bag import Quaternion
-from .errors import BagError
+from demo.bag.image_bag import Quaternion
+from demo.errors import BagError
 
 # In the bag's directory: {node: {"stamp_ns": [...], field: [...], ...}}; null where there is nothing
 # or nothing is known. "valid" is a field too.

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from .room import HIGH
-from .scene import RAMP, Scene
+from demo.scene.room import HIGH
+from demo.scene.scene import RAMP, Scene
 
 Value = float | bool | None
 Columns = dict[str, list[Value]]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from .frames import Frame
+from demo.bag.frames import Frame
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import jinja2
 
-from .frames import Frame
-from .nodes import PerceptionNode
-from .plots import NARROW, WIDE, plot
-from .results import NodeResults, Row
-from .truth import Deviation, Judgement, Truth
+from demo.bag.frames import Frame
+from demo.bag.truth import Deviation, Judgement, Truth
+from demo.nodes import PerceptionNode
+from demo.report.plots import NARROW, WIDE, plot
+from demo.report.results import NodeResults, Row
 
 TEMPLATES = Path(__file__).parent / "templates"
 

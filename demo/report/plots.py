@@ -13,9 +13,9 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .nodes import PerceptionNode, Value
-from .results import NodeResults, Row
-from .truth import Truth
+from demo.bag.truth import Truth
+from demo.nodes import PerceptionNode, Value
+from demo.report.results import NodeResults, Row
 
 Array = npt.NDArray[np.float64]
 

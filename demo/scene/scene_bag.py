@@ -14,10 +14,10 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 from rosbags.typesys.store import Typestore
 
-from .bag import CAMERA_INFO, IMAGE
-from .scene import Scene, render
-from .scene_truth import truth_of
-from .truth import TRUTH_FILE
+from demo.bag.image_bag import CAMERA_INFO, IMAGE
+from demo.bag.truth import TRUTH_FILE
+from demo.scene.scene import Scene, render
+from demo.scene.scene_truth import truth_of
 
 TOPIC = "/camera/image_raw"
 INFO_TOPIC = "/camera/camera_info"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from demo.bag.frames import Frame, data_url
 from edgetpu_perception.images.encodings import ImageError, decode
-
-from .frames import Frame, data_url
 
 
 class DebugFrames:

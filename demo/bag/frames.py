@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
+from demo.bag.image_bag import COMPRESSED_IMAGE, ImageBag, Record
 from edgetpu_perception.images.encodings import (
     ImageError,
     ImageFault,
@@ -19,8 +20,6 @@ from edgetpu_perception.images.encodings import (
     decode_compressed,
     to_rgb,
 )
-
-from .bag import COMPRESSED_IMAGE, ImageBag, Record
 
 WIDEST = 480  # px; larger frames are shrunk for the report
 PICTURES = 60  # in the report, of each node

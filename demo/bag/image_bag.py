@@ -13,7 +13,7 @@ from rosbags.interfaces import Connection
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
-from .errors import BagError
+from demo.errors import BagError
 
 IMAGE = "sensor_msgs/msg/Image"
 COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"

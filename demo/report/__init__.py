@@ -1,0 +1,1 @@
+"""What the demo shows: results, plots, debug images, the HTML report, the GIF and the terminal."""
