@@ -25,17 +25,18 @@ ROS = (
     "std_srvs",
 )
 
-_BASE = {"errors", "tensor"}
+_BASE = {"errors", "files", "tensor"}
 _MODEL = {*_BASE, "tflite", "compiled_model", "weights"}
 
 # Room or module at the top level of the driver -> the others it may import, at any depth.
 DRIVER_ROOMS: dict[str, set[str]] = {
     "errors": set(),
+    "files": set(),
     "flatbuffer": {"errors"},
     "tensor": {"errors"},
     "tflite": {*_BASE, "flatbuffer"},
     "darwinn": {"errors", "flatbuffer"},
-    "usb": {"errors"},
+    "usb": {"errors", "files"},
     "compiled_model": {*_BASE, "tflite", "darwinn"},
     "weights": {*_BASE, "tflite", "darwinn", "compiled_model"},
     "stick": {*_MODEL, "darwinn", "usb"},

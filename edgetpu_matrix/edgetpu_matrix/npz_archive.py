@@ -1,8 +1,16 @@
-"""Files of arrays: NumPy's .npz without pickled objects, written atomically and checked when read."""
+"""Files of arrays: NumPy's .npz without pickled objects, written atomically and checked when read.
+
+A file may come from anywhere. NumPy's own reader decompresses and allocates what a file claims and raises
+whatever its parts raise. Here nothing is allocated that is not in the file, and every fault is an
+ArchiveError.
+"""
 
 from __future__ import annotations
 
 import io
+import math
+import struct
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +19,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.toolchain.model_files import write_file
+from edgetpu_driver.files import read_file, write_file
 from edgetpu_matrix.errors import ArchiveError
 
 KIND = "kind"
 """Name of the array that holds the kind of an archive."""
+
+LARGEST_FILE = 2**30
+"""Bytes."""
+MOST_MEMBERS = 64
+LARGEST_HEADER = 1024
+"""Bytes of the header of an array; those that `save` writes have 118."""
+LARGEST_RANK = 4
+KINDS = "biufU"
+"""Kinds of dtypes that are read: booleans, numbers and text."""
+
+_DIRECTORY_ENTRY = b"PK\x01\x02"
+_MAGIC = b"\x93NUMPY"
+_LENGTHS = {1: "<H", 2: "<I", 3: "<I"}
+"""Format of the header's length by version of the .npy format."""
 
 
 def save(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -32,28 +54,77 @@ def save(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def load(path: Path, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """Read the named arrays of a file that `save` has written with this kind.
+    """Read the named arrays of a file that `save` has written with this kind; they cannot be written to.
 
     Raises ArchiveError for any other file, and for one that is missing or cannot be read.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            found = str(archive[KIND]) if KIND in archive else "no kind"
-            missing = [name for name in names if name not in archive]
-            if found != kind or missing:
-                raise ArchiveError(
-                    f"{path.name}: expected {kind} with {', '.join(names)}; got {found}"
-                    + (f" without {', '.join(missing)}" if missing else "")
-                )
-            return {name: archive[name] for name in names}
+        data = read_file(path, LARGEST_FILE)
     except FileNotFoundError as error:
         raise ArchiveError(f"expected a file {path}; {_names_in_directory_of(path)}") from error
     except OSError as error:
         raise ArchiveError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        if isinstance(error, ArchiveError):
-            raise
-        raise ArchiveError(f"{path.name}: expected {kind} in an .npz file without pickle: {error}") from error
+    try:
+        return _read(path.name, data, kind, names)
+    except ArchiveError:
+        raise
+    except Exception as error:  # zipfile and NumPy raise many kinds
+        text = f"{type(error).__name__}: {error}"
+        raise ArchiveError(f"{path.name}: expected {kind} in an .npz file without pickle: {text}") from error
+
+
+def _read(file: str, data: bytes, kind: str, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    entries = data.count(_DIRECTORY_ENTRY)  # before zipfile makes an object of each
+    if entries > MOST_MEMBERS:
+        raise ArchiveError(f"{file}: expected at most {MOST_MEMBERS} arrays; got {entries}")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+        found = str(_array(archive, members[KIND])) if KIND in members else "no kind"
+        missing = [name for name in names if name not in members]
+        if found != kind or missing:
+            raise ArchiveError(
+                f"{file}: expected {kind} with {', '.join(names)}; got {found[:100]}"
+                + (f" without {', '.join(missing)}" if missing else "")
+            )
+        return {name: _array(archive, members[name]) for name in names}
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """Read one array. Raises ValueError, among others, for anything that `save` does not write."""
+    name = member.filename[:100]
+    if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+        raise ValueError(f"{name}: expected an array that is not compressed")
+    content = archive.read(member)
+    major = content[6:7]
+    if not content.startswith(_MAGIC) or major not in (b"\x01", b"\x02", b"\x03"):
+        raise ValueError(f"{name}: expected the .npy format without pickle")
+    (length,) = struct.unpack_from(_LENGTHS[major[0]], content, 8)
+    start = 8 + struct.calcsize(_LENGTHS[major[0]]) + length
+    if length > LARGEST_HEADER:
+        raise ValueError(f"{name}: expected a header of at most {LARGEST_HEADER} bytes; got {length}")
+    shape, fortran, dtype = _header(content[:start], major[0])
+    if dtype.kind not in KINDS or (dtype.kind != "U" and dtype.itemsize > 8):
+        raise ValueError(f"{name}: expected numbers or text without pickle; got {dtype}")
+    if len(shape) > LARGEST_RANK or any(size < 0 for size in shape):
+        raise ValueError(f"{name}: expected a shape of up to {LARGEST_RANK} sizes; got {shape}")
+    expected, present = math.prod(shape) * dtype.itemsize, len(content) - start
+    if present != expected:
+        raise ValueError(f"{name}: expected {expected} bytes for {dtype}{list(shape)}; got {present}")
+    if not expected:
+        return np.zeros(shape, dtype)
+    array = np.frombuffer(content, dtype, offset=start)
+    if dtype.kind == "U" and array.view(f"{dtype.str[0]}u4").max() > sys.maxunicode:
+        raise ValueError(f"{name}: expected text; got a character that does not exist")
+    return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _header(data: bytes, major: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read shape, order and dtype with NumPy, which evaluates literals only."""
+    file = io.BytesIO(data)
+    np.lib.format.read_magic(file)
+    if major == 1:
+        return np.lib.format.read_array_header_1_0(file)
+    return np.lib.format.read_array_header_2_0(file)
 
 
 def _names_in_directory_of(path: Path) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import os
+import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -81,3 +85,94 @@ def test_a_file_that_cannot_be_read_or_written_is_named_with_the_reason(tmp_path
     with pytest.raises(ArchiveError) as raised:
         archive.save(tmp_path / "file" / "a.npz", "numbers", {})
     assert str(raised.value) == f"cannot write {tmp_path / 'file' / 'a.npz'}: File exists"
+
+
+def _npy(header: str, content: bytes = b"", version: int = 1) -> bytes:
+    """An array file with any header."""
+    padded = header.encode() + b"\n"
+    length = struct.pack("<H" if version == 1 else "<I", len(padded))
+    return b"\x93NUMPY" + bytes((version, 0)) + length + padded + content
+
+
+def _header(shape: str, dtype: str = "<f4") -> str:
+    return f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+
+
+def _archive(path: Path, array: bytes, compression: int = zipfile.ZIP_STORED) -> Path:
+    """An archive of numbers whose array `a` is this file."""
+    kind = io.BytesIO()
+    np.save(kind, np.array("numbers"))
+    with zipfile.ZipFile(path, "w", compression) as file:
+        file.writestr("kind.npy", kind.getvalue())
+        file.writestr("a.npy", array)
+    return path
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        _npy(_header("(2, 1099511627776)")),
+        _npy(_header("(-1, 2)")),
+        _npy(_header("(4611686018427387904, 4611686018427387904)")),
+        _npy(_header("(" + "1," * 5)) + b"(",
+        _npy("((((((("),
+        _npy("{'descr':" + "[" * 400 + "]" * 400 + "}"),
+        _npy(_header("(" + "1," * 5000 + ")"), version=2),
+        _npy(_header("(1,)", "<U1000000000")),
+        _npy(_header("(1,)", "<f16"), bytes(16)),
+        _npy(_header("(1, 1, 1, 1, 1)"), bytes(4)),
+        _npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", bytes(4)),
+        _npy(_header("(" + "9" * 900 + ",)")),
+        _npy(_header("(1,)", "<U1"), struct.pack("<I", 0x110000)),
+        b"no array",
+        b"",
+    ],
+)
+def test_an_array_that_is_not_what_its_header_says_is_refused(tmp_path: Path, array: bytes) -> None:
+    with pytest.raises(ArchiveError, match=r"^file.npz: expected numbers in an .npz file without pickle"):
+        archive.load(_archive(tmp_path / "file.npz", array), "numbers", ("a",))
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_compressed_archive_is_refused_because_it_may_hold_any_amount(
+    tmp_path: Path, compression: int
+) -> None:
+    path = _archive(tmp_path / "file.npz", _npy(_header("(1000000,)"), bytes(4000000)), compression)
+    with pytest.raises(ArchiveError, match="expected an array that is not compressed"):
+        archive.load(path, "numbers", ("a",))
+
+
+def test_an_archive_of_too_many_arrays_is_refused(tmp_path: Path) -> None:
+    archive.save(tmp_path / "file.npz", "numbers", {f"a{number}": np.zeros(1) for number in range(64)})
+    with pytest.raises(ArchiveError, match="expected at most 64 arrays; got 65"):
+        archive.load(tmp_path / "file.npz", "numbers", ("a0",))
+
+
+def test_a_fifo_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "file.npz")
+    with pytest.raises(ArchiveError, match="expected a regular file"):
+        archive.load(tmp_path / "file.npz", "numbers", ("a",))
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "file.npz").open("wb") as file:
+        file.truncate(2**30 + 1)
+    with pytest.raises(ArchiveError, match="expected at most 1073741824 bytes; it has 1073741825"):
+        archive.load(tmp_path / "file.npz", "numbers", ("a",))
+
+
+def test_no_damage_to_a_file_raises_anything_else(tmp_path: Path) -> None:
+    path = tmp_path / "file.npz"
+    archive.save(path, "numbers", {"a": np.arange(3), "b": np.array(["x", "ü"])})
+    whole, random = path.read_bytes(), np.random.default_rng(1)
+    refused = 0
+    for _ in range(500):
+        damaged = bytearray(whole)
+        for _ in range(random.integers(1, 4)):
+            damaged[random.integers(len(damaged))] = random.integers(256)
+        path.write_bytes(damaged[: random.integers(len(damaged)) if random.random() < 0.2 else None])
+        try:
+            archive.load(path, "numbers", ("a", "b"))
+        except ArchiveError:
+            refused += 1
+    assert refused > 100

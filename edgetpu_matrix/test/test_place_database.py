@@ -145,3 +145,17 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, arrays: dict[str, n
     archive.save(tmp_path / "bad.npz", KIND, arrays)
     with pytest.raises(ArchiveError, match=r"bad\.npz: "):
         PlaceDatabase.load(tmp_path / "bad.npz")
+
+
+@pytest.mark.parametrize("label", ["\ud800", "a\0b", "", 257 * "x"])
+def test_a_label_that_no_message_can_carry_is_refused(label: str) -> None:
+    with pytest.raises(InputError, match="expected a label"):
+        PlaceDatabase().add(label, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("label", ["a\nb", "\x1b[2J", "💣", "../x", 256 * "ä"])
+def test_any_other_label_is_saved_and_loaded(tmp_path: Path, label: str) -> None:
+    database = PlaceDatabase()
+    database.add(label, [1.0, 2.0])
+    database.save(tmp_path / "places.npz")
+    assert PlaceDatabase.load(tmp_path / "places.npz").places == {label: 1}

@@ -19,10 +19,11 @@ from edgetpu_driver.errors import (
     ModelNotFoundError,
     ModelUnsupportedError,
 )
+from edgetpu_driver.files import write_file
 from edgetpu_driver.tflite.model_reader import Subgraph, parse_model
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
-from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX, default_model_dir, plain_stem, write_file
+from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX, default_model_dir, plain_stem
 from edgetpu_driver.toolchain.model_recognition import OTHER, Kind, parse_sidecar, recognise
 
 

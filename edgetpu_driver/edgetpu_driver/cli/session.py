@@ -10,6 +10,7 @@ from pathlib import Path
 from edgetpu_driver.backends.backend import Backend, ParsedModel
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.errors import ModelNotFoundError
+from edgetpu_driver.files import read_file
 from edgetpu_driver.toolchain.model_files import firmware_path
 
 
@@ -48,6 +49,6 @@ def parse(backend: Backend, path: Path) -> ParsedModel:
 def read_model(path: Path) -> bytes:
     """The bytes of a model file; ModelNotFoundError if it cannot be read."""
     try:
-        return path.read_bytes()
+        return read_file(path)
     except OSError as error:
         raise ModelNotFoundError(f"cannot read the model {path}: {error.strerror}") from None

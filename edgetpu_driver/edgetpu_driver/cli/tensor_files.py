@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import DependencyMissingError, InputError
+from edgetpu_driver.files import read_file
 from edgetpu_driver.tensor import TensorSpec
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
@@ -112,7 +113,7 @@ def _load(path: Path) -> Any:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
 

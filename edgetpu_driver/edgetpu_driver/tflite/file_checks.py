@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import errno
 from pathlib import Path
 
 import numpy as np
 
 from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError
+from edgetpu_driver.files import LARGEST_MODEL, read_file
 from edgetpu_driver.flatbuffer import Table, table_fields
 
-LARGEST_FILE = 256 << 20
-"""Bytes; the largest of Google's models for the Edge TPU has 50 MB."""
+LARGEST_FILE = LARGEST_MODEL
+"""Bytes."""
 
 MODEL = table_fields(
     "version",
@@ -85,13 +86,11 @@ def read_model_file(path: Path) -> bytes:
     Raises ModelNotFoundError if it cannot be read, ModelFormatError if it is too large.
     """
     try:
-        with path.open("rb") as file:
-            check_size(os.fstat(file.fileno()).st_size)
-            data = file.read(LARGEST_FILE + 1)
+        return read_file(path, LARGEST_FILE)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            check_size(path.stat().st_size)
         raise ModelNotFoundError(f"cannot read {path}: {error.strerror}") from None
-    check_size(len(data))
-    return data
 
 
 def check_size(size: int) -> None:

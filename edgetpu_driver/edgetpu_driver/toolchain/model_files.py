@@ -1,10 +1,9 @@
-"""Model files: finding them inside the permitted directories only, and writing them atomically."""
+"""Model files: finding them inside the permitted directories only."""
 
 from __future__ import annotations
 
 import difflib
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,35 +29,6 @@ def firmware_path() -> Path:
 def default_model_dir() -> Path:
     """The default directory of models, for reading and writing."""
     return edgetpu_home() / "models"
-
-
-def write_file(path: Path, data: bytes, *, sync: bool = False) -> bool:
-    """Write a file unless it has this content already; returns whether it was written.
-
-    An existing file is replaced atomically. The directory is created if absent. With `sync` the content
-    survives a loss of power from then on. Raises OSError.
-    """
-    if path.is_file() and path.read_bytes() == data:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            file.write(data)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-    if sync:
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)  # the name too
-        finally:
-            os.close(directory)
-    return True
 
 
 def plain_stem(path: Path) -> str:

@@ -9,6 +9,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from edgetpu_driver.errors import DeviceError, FirmwareError, TransferError
+from edgetpu_driver.files import read_file
 from edgetpu_driver.usb.link import INTERFACE, UsbLink
 
 SINGLE_ENDPOINT_SHA256 = "3b07311b174b81fd14fd2c887f40d646c0ebf2f140cc5ee5cf8befa0f3e3dc7f"
@@ -28,6 +29,8 @@ _FUNCTIONAL_DESCRIPTOR = 0x21
 _STATUS_SIZE = 6
 _LONGEST_WAIT = 1.0
 """Seconds between two questions for the status, of the 4.6 hours that a stick could ask for."""
+LARGEST_IMAGE = 2**20
+"""Bytes; the vendor's image has 11 kB."""
 _MAX_STATUS_READS = 100
 
 
@@ -71,7 +74,7 @@ class FirmwareImage:
     def read(cls, path: str | Path) -> FirmwareImage:
         """The vendor's image from a file."""
         try:
-            return cls(Path(path).read_bytes())
+            return cls(read_file(path, LARGEST_IMAGE))
         except OSError as error:
             raise FirmwareError(f"no firmware image can be read: {error}; get {WHERE_TO_GET_IT}") from error
 

@@ -15,6 +15,7 @@ from usb.backend import IBackend
 from usb.core import USBError, USBTimeoutError
 
 from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.files import read_file
 from edgetpu_driver.usb.fault_diagnosis import Interrupt
 from edgetpu_driver.usb.framing import Tag
 from edgetpu_driver.virtual import usb_descriptors as descriptors
@@ -91,7 +92,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
             compiled = CompiledModel.parse(compiled)
         elif not isinstance(compiled, CompiledModel):
             compiled = CompiledModel.load(compiled)
-        graph = source if isinstance(source, bytes) else Path(source).read_bytes()
+        graph = source if isinstance(source, bytes) else read_file(source)
         self.library.register_model(compiled, graph)
         return self
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.files import read_file
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,11 @@ class SidecarFiles:
         if path is None:
             return cls()
         graph = path.with_name(f"{path.stem.removesuffix('_edgetpu')}.tflite")
+        sidecar = path.with_suffix(".json")
         try:
-            data = graph.read_bytes() if graph != path and graph.is_file() else b""
-            text = path.with_suffix(".json").read_text() if path.with_suffix(".json").is_file() else "null"
+            data = read_file(graph) if graph != path and graph.is_file() else b""
+            text = read_file(sidecar) if sidecar.is_file() else b"null"
             content = json.loads(text)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ModelFormatError(f"cannot read the files beside {path.name}: {error}") from None
         return cls(data, content if isinstance(content, dict) else None)

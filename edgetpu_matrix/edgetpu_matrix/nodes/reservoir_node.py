@@ -330,8 +330,11 @@ class ReservoirNode(MatrixNode):
             raise ArchiveError(
                 f"{path.name}: expected a readout of {self._network.inputs} inputs; got one of {inputs}"
             )
+        confidence = arrays["confidence"]
+        if confidence.shape or confidence.dtype.kind != "f":
+            raise ArchiveError(f"{path.name}: expected confidence as one number; got {confidence.dtype}")
         self._network.inputs_are(inputs)
-        self._readout, self._confidence = readout, float(arrays["confidence"])
+        self._readout, self._confidence = readout, float(confidence)
 
     def _description(self) -> str:
         return json.dumps({name: self.values[name] for name in NETWORK})

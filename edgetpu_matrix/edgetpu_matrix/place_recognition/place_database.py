@@ -69,8 +69,7 @@ class PlaceDatabase:
         replace: remove the previous embeddings of this place. After an error nothing has changed. Raises
         InputError for an invalid label or embedding (see `unit_vector`), DatabaseFullError.
         """
-        if not label or len(label) > LONGEST_LABEL:
-            raise InputError(f"expected a label of 1 to {LONGEST_LABEL} characters; got {len(label)}")
+        _check_label(label)
         unit = self.unit_vector(embedding)
         known = self._labels.count(label) if replace else 0
         if len(self) - known >= self.capacity:
@@ -157,10 +156,24 @@ class PlaceDatabase:
         try:
             for label, embedding in zip(labels.tolist(), embeddings, strict=True):
                 database.add(label, embedding)
-        except InputError as error:
+        except DatabaseFullError:
+            raise
+        except ValueError as error:  # InputError is one; NumPy's for characters that there are not
             raise ArchiveError(f"{path.name}: {error}") from error
         return database
 
     def _touch(self, *rows: int) -> None:
         self.version += 1
         self._touched.update(dict.fromkeys(rows, self.version))
+
+
+def _check_label(label: str) -> None:
+    """Raise InputError unless a message can carry the label."""
+    if not label or len(label) > LONGEST_LABEL:
+        raise InputError(f"expected a label of 1 to {LONGEST_LABEL} characters; got {len(label)}")
+    try:
+        label.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"expected a label that can be encoded in UTF-8; got {label!a}") from None
+    if "\0" in label:
+        raise InputError(f"expected a label without a character of value 0; got {label!a}")

@@ -15,6 +15,9 @@ from edgetpu_matrix.errors import ArchiveError, NotTrainedError
 BATCH = 32
 """Samples that are added to the sums at a time: one matrix product instead of 32 outer products."""
 
+MOST_SAMPLES = 2**53
+"""Number of samples that a float64 counts exactly."""
+
 
 @dataclass(frozen=True)
 class Training:
@@ -134,13 +137,16 @@ class RidgeReadout:
                 raise ArchiveError(
                     f"expected {name} as finite numbers {list(shape)}; got {array.dtype}{list(array.shape)}"
                 )
+        samples = int(arrays["samples"])
+        if not 0 < samples < MOST_SAMPLES:
+            raise ArchiveError(f"expected 1 to {MOST_SAMPLES} samples; got {samples}")
         readout = cls(features, outputs)
         readout.weights = weights.astype(np.float64)
         readout._gram = arrays["gram"].astype(np.float64)
         readout._cross = arrays["cross"].astype(np.float64)
         readout._target_sum = arrays["target_sum"].astype(np.float64)
         readout._target_square = arrays["target_square"].astype(np.float64)
-        readout._samples = int(arrays["samples"])
+        readout._samples = samples
         readout.residual_rms = arrays["residual"].astype(np.float64)
         return readout
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.errors import InputError
+from edgetpu_driver.files import read_file, write_file
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.toolchain.model_files import edgetpu_home, write_file
+from edgetpu_driver.toolchain.model_files import edgetpu_home
 
 FORMAT = 1
 """Version of the files; others are not read."""
@@ -71,7 +72,7 @@ class KeptState:
             return
         state = {"format": FORMAT, "parameters": self._parameters, "values": dict(values)}
         try:
-            write_file(self.path, json.dumps(state).encode(), sync=True)
+            write_file(self.path, json.dumps(state).encode())
         except OSError as error:
             self._node.complain_once(
                 "state",
@@ -84,10 +85,7 @@ class KeptState:
         self._node.get_logger().warning(f"{self.path} is not used, the parameters count: {text}")
 
     def _read(self) -> dict[str, Any]:
-        with self.path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
-            raise StateError(f"expected at most {LARGEST_FILE} bytes")
+        data = read_file(self.path, LARGEST_FILE)
         try:
             state = json.loads(data)
         except (ValueError, RecursionError) as error:

@@ -12,6 +12,7 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError
+from edgetpu_driver.files import read_file
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.error_codes import code_of
@@ -125,7 +126,7 @@ class PatternTrackerNode(WeightUpdatingNode):
     def _load_template(self, tracker: PatternTracker, path: Path) -> None:
         """Use the template in a file; FatalError with the reason if it is refused."""
         try:
-            patch = decode_compressed(path.read_bytes(), path.suffix)
+            patch = decode_compressed(read_file(path), path.suffix)
             judged = tracker.judge_template(patch, None, self.values["accept_ambiguous"])
         except (OSError, EdgeTpuError) as error:
             raise FatalError(f"parameter 'template': {error}") from None

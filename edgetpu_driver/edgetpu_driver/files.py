@@ -1,0 +1,70 @@
+"""Files that others may have put there are read with a limit; own ones are written atomically and synced."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+LARGEST_MODEL = 2**28
+"""Largest model file, bytes. The largest of Google's models for the Edge TPU has 50 MB."""
+
+
+def read_file(path: str | os.PathLike[str], largest: int = LARGEST_MODEL) -> bytes:
+    """Read a regular file of at most `largest` bytes.
+
+    Raises OSError, also for other sizes and for what is no regular file: opening a FIFO would wait for a
+    writer, and a device may have no end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "expected a regular file")
+        if status.st_size > largest:
+            raise OSError(errno.EFBIG, f"expected at most {largest} bytes; it has {status.st_size}")
+        data = file.read(largest + 1)
+    if len(data) > largest:  # it grew meanwhile
+        raise OSError(errno.EFBIG, f"expected at most {largest} bytes; it has more")
+    return data
+
+
+def write_file(path: Path, data: bytes) -> bool:
+    """Write a file unless it has this content already; returns whether it was written.
+
+    An existing file is replaced atomically, and the new content survives a loss of power from then on. The
+    directory is created if absent. Raises OSError; then the file is as it was.
+    """
+    with contextlib.suppress(OSError):
+        if read_file(path, len(data)) == data:
+            return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(descriptor, 0o644)
+            os.fsync(descriptor)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    _sync_directory(path.parent)
+    return True
+
+
+def _sync_directory(path: Path) -> None:
+    """Have the names in a directory survive a loss of power, on file systems that can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

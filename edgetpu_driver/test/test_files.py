@@ -1,0 +1,82 @@
+"""Reading files that others may have put there, and writing own ones."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from edgetpu_driver.files import read_file, write_file
+
+
+def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abcd")
+    assert read_file(tmp_path / "file", 4) == b"abcd"
+
+
+def test_a_larger_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abcde")
+    with pytest.raises(OSError, match="expected at most 4 bytes; it has 5"):
+        read_file(tmp_path / "file", 4)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "fifo"])
+def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path, path: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match="expected a regular file"):
+        read_file(tmp_path / path)
+
+
+@pytest.mark.parametrize("make", ["directory", "circle", "nothing"])
+def test_what_cannot_be_read_is_an_os_error(tmp_path: Path, make: str) -> None:
+    path = tmp_path / "file"
+    if make == "directory":
+        path.mkdir()
+    if make == "circle":
+        path.symlink_to(path)
+    with pytest.raises(OSError, match=r"directory|symbolic links"):
+        read_file(path)
+
+
+def test_a_file_is_written_once(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    assert write_file(path, b"abc")
+    assert not write_file(path, b"abc")
+    assert write_file(path, b"ab")
+    assert path.read_bytes() == b"ab"
+    assert [each.name for each in path.parent.iterdir()] == ["file"]
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_bytes(b"precious")
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    write_file(tmp_path / "link", b"new")
+    assert (tmp_path / "victim").read_bytes() == b"precious"
+    assert not (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "file").write_bytes(b"old")
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_file(tmp_path / "file", b"new")
+    assert (tmp_path / "file").read_bytes() == b"old"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_content_is_on_disk_before_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *a, n=name, r=real: (calls.append(n), r(*a)))
+    write_file(tmp_path / "file", b"new")
+    assert calls == ["fsync", "replace", "fsync"]
