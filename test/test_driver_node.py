@@ -76,7 +76,7 @@ def driver(backend: str, start_node: Any, graph: Any, model_dir: Path) -> Any:
 class TestWeightServices:
     @pytest.fixture(autouse=True)
     def _own_model(self, graph: Any) -> Iterator[None]:
-        assert graph.call(LoadModel, "/edgetpu/load_model", model="sums", name="mine").success
+        assert graph.call(LoadModel, "/edgetpu/load_model", model="sums", name="mine", wait=True).success
         yield
         assert graph.call(UnloadModel, "/edgetpu/unload_model", name="mine").success
 
@@ -126,7 +126,7 @@ class TestWeightServices:
         builder.output(x)
         file = model_dir / "layers.tflite"
         file.write_bytes(builder.build())
-        assert graph.call(LoadModel, "/edgetpu/load_model", model="layers").success
+        assert graph.call(LoadModel, "/edgetpu/load_model", model="layers", wait=True).success
         refused = graph.call(MatMul, "/edgetpu/matmul", model="layers", inputs=[])
         assert graph.call(UnloadModel, "/edgetpu/unload_model", name="layers").success
         file.unlink()
@@ -210,7 +210,7 @@ class TestServices:
         )
 
     def test_load_model_describes_what_it_loaded(self, graph: Any, backend: str, model_dir: Path) -> None:
-        response = graph.call(LoadModel, "/edgetpu/load_model", model="sums", name="again")
+        response = graph.call(LoadModel, "/edgetpu/load_model", model="sums", name="again", wait=True)
         assert outcome(response) == (True, ErrorCode.NONE, "")
         info = response.info
         file = model_dir / "sums.tflite"
@@ -226,7 +226,7 @@ class TestServices:
 
     @pytest.mark.parametrize("name", [" ", "../weird name"])
     def test_a_name_with_invalid_characters_is_refused(self, graph: Any, name: str) -> None:
-        response = graph.call(LoadModel, "/edgetpu/load_model", model="sums", name=name)
+        response = graph.call(LoadModel, "/edgetpu/load_model", model="sums", name=name, wait=True)
         assert outcome(response)[:2] == (False, ErrorCode.BAD_INPUT)
         assert response.message.endswith(f"begins with a letter or digit; got '{name}'")
 
@@ -237,19 +237,19 @@ class TestServices:
         assert list(response.available) == [str(model_dir / "sums.tflite")]
 
     def test_a_path_outside_model_dirs_is_refused(self, graph: Any, model_dir: Path) -> None:
-        response = graph.call(LoadModel, "/edgetpu/load_model", model="/etc/passwd")
+        response = graph.call(LoadModel, "/edgetpu/load_model", model="/etc/passwd", wait=True)
         message = f"expected a model inside {model_dir}; got /etc/passwd"
         assert outcome(response) == (False, ErrorCode.REFUSED, message)
 
     def test_a_missing_file_is_answered_with_where_it_was_searched(self, graph: Any, model_dir: Path) -> None:
-        response = graph.call(LoadModel, "/edgetpu/load_model", model="sum")
+        response = graph.call(LoadModel, "/edgetpu/load_model", model="sum", wait=True)
         assert outcome(response)[:2] == (False, ErrorCode.UNKNOWN_MODEL)
         assert response.message.endswith(f"sum.tflite in {model_dir}; did you mean sums?")
 
     def test_a_malformed_file_is_refused(self, graph: Any, model_dir: Path) -> None:
         (model_dir / "broken.tflite").write_bytes(b"TFL3" * 10)
         try:
-            response = graph.call(LoadModel, "/edgetpu/load_model", model="broken")
+            response = graph.call(LoadModel, "/edgetpu/load_model", model="broken", wait=True)
         finally:
             (model_dir / "broken.tflite").unlink()
         assert outcome(response)[:2] == (False, ErrorCode.BAD_MODEL)
@@ -417,7 +417,7 @@ class TestRealModels:
     def test_all_of_them_load_and_are_listed(self, graph: Any, virtual: str, golden: ModelFolder) -> None:
         files = golden.models("_edgetpu.tflite")
         for file in files:
-            response = graph.call(LoadModel, f"{virtual}/load_model", model=str(file))
+            response = graph.call(LoadModel, f"{virtual}/load_model", model=str(file), wait=True)
             assert outcome(response)[:2] == (True, ErrorCode.NONE), response.message
         listed = graph.call(ListModels, f"{virtual}/list_models").models
         assert [info.path for info in listed] == [str(file) for file in files]
@@ -426,7 +426,7 @@ class TestRealModels:
     def test_one_that_cannot_run_here_says_why(self, graph: Any, virtual: str, golden: ModelFolder) -> None:
         name = "keras_lstm_mnist_ptq"
         golden.model(f"{name}_edgetpu.tflite")
-        loaded = graph.call(LoadModel, f"{virtual}/load_model", model=name)
+        loaded = graph.call(LoadModel, f"{virtual}/load_model", model=name, wait=True)
         assert loaded.message.startswith("loaded, but it cannot run here: ")
         response = graph.call(Invoke, f"{virtual}/invoke", model=name)
         assert outcome(response)[:2] == (False, ErrorCode.BAD_MODEL)

@@ -280,14 +280,14 @@ def test_a_swap_that_fails_in_a_later_tile_leaves_the_whole_old_matrix(
     old, vector = gaussian(128, 128), gaussian(128, seed=1)
     on_stick.set_weights(old, rescale_rows=True)
     before = on_stick.multiply(vector)
-    put, count = StickEngine.set_weights, iter(range(100))
+    put, count = StickEngine.prepare_weights, iter(range(100))
 
     def fail_third(engine: StickEngine, *args: Any, **options: Any) -> Any:
         if next(count) == 2:
             raise DeviceError("lost")
         return put(engine, *args, **options)
 
-    monkeypatch.setattr(StickEngine, "set_weights", fail_third)
+    monkeypatch.setattr(StickEngine, "prepare_weights", fail_third)
     with pytest.raises(DeviceError):
         on_stick.set_weights(-old, rescale_rows=True)
     after = on_stick.multiply(vector)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,28 @@ import pytest
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement, Readings, RegisterValue
 from edgetpu_driver.errors import (
+    BusyError,
     DeviceAccessError,
     DeviceLostError,
     DeviceNotFoundError,
+    ExpiredError,
     InputError,
     ModelFormatError,
     ModelNotFoundError,
     ModelUnsupportedError,
+    OwnershipError,
     PathRefusedError,
     TransferError,
     UnavailableError,
 )
+from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.host_status import State
+from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.reconnector import Reconnector
+from edgetpu_driver.host.request_terms import RequestTerms
+from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tensor import TensorSpec, check_inputs
+from edgetpu_driver.weights.weight_request import WeightRequest
 
 INPUT = TensorSpec("input", (1, 4), np.dtype(np.uint8), 0.5, 3)
 OUTPUT = TensorSpec("output", (1, 4), np.dtype(np.uint8), 1.0, 0)
@@ -50,6 +58,8 @@ class PlusOneEngine:
 
     def run(self, inputs: Any) -> dict[str, Any]:
         check_inputs(self.inputs, inputs)
+        self._backend.begun.set()
+        self._backend.release.wait(10)
         failure, self._backend.failure = self._backend.failure, None
         if failure is not None:
             raise failure
@@ -69,12 +79,26 @@ class FakeBackend:
         self.opened = 0
         self.parsed = 0
         self.closed: list[bytes] = []
+        self.begun, self.release, self.parsing = threading.Event(), threading.Event(), threading.Event()
+        self.release.set()
+        self.parsing.set()
+
+    def hold(self) -> None:
+        """Let the next inference begin and not end."""
+        self.begun.clear()
+        self.release.clear()
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         self.parsed += 1
+        self.parsing.wait(10)
         if data == b"broken":
             raise ModelFormatError(f"{path.name}: broken")
         return ParsedModel((INPUT,), (OUTPUT,), Placement.CACHED, len(data), 7, data)
+
+    def adopt(self, model: ParsedModel) -> None:
+        self.parse(Path(), model.source)
+
+    simulated_time = None
 
     def open(self, on_phase: Any = None) -> None:  # noqa: ARG002
         if self.absence is not None:
@@ -222,6 +246,7 @@ class TestLoading:
         host.load("plus")
         host.load("other")
         host.unload("plus")
+        host.refresh()  # waits for the thread of the device
         assert backend.closed == [b"plus_edgetpu"]
         with pytest.raises(ModelNotFoundError) as failure:
             host.invoke("plus", ONES)
@@ -295,29 +320,18 @@ class TestADeviceThatComesAndGoes:
         host.connect()
         assert host.status().recoveries == before
 
-    def test_the_failure_of_an_earlier_opening_does_not_close_the_present_one(self, host: ModelHost) -> None:
+    def test_a_reset_waits_for_the_request_under_way(self, host: ModelHost, backend: FakeBackend) -> None:
         host.load("plus")
-        begun, reopened = threading.Event(), threading.Event()
-
-        def late_failure(_inputs: Any) -> Any:
-            begun.set()
-            reopened.wait(5)
-            raise DeviceLostError("long ago")
-
-        host._models["plus"].engine.run = late_failure
-
-        def call() -> None:
-            with pytest.raises(DeviceLostError):
-                host.invoke("plus", ONES)
-
-        caller = threading.Thread(target=call)
-        caller.start()
-        begun.wait(5)
+        backend.hold()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        host.submit_invoke("plus", ONES, answers.put)
+        assert backend.begun.wait(5)
         host.reset()
-        host.connect()
-        reopened.set()
-        caller.join()
         assert host.state is State.READY
+        backend.release.set()
+        assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]
+        host.refresh()
+        assert host.state is State.RECOVERING
 
     def test_every_change_of_state_is_announced(self, backend: FakeBackend, models: Path) -> None:
         seen: list[State] = []
@@ -348,7 +362,7 @@ class TestStatus:
         first = host.status().period
         host.end_period()
         second = host.status().period
-        assert (first.latency_p50, first.latency_p99) == (duration, duration)
+        assert first.latency_p50 == first.latency_p99 >= duration
         assert 0 < first.utilisation <= 1
         assert np.isnan(second.latency_p50)
         assert second.utilisation == 0
@@ -359,58 +373,225 @@ class TestStatus:
         assert host.registers() == ()
 
 
-class TestReconnector:
-    def test_it_opens_a_device_that_appears_later(self, backend: FakeBackend, models: Path) -> None:
+class TestKeepingDevicesOpen:
+    def test_a_device_that_appears_later_is_opened(self, backend: FakeBackend, models: Path) -> None:
         backend.absence = DeviceNotFoundError("none yet")
-        ready, absent = threading.Event(), threading.Event()
-
-        def changed() -> None:
-            (ready if host.state is State.READY else absent).set()
-
-        host = ModelHost(backend, [models], changed)
-        reconnector = Reconnector(host)
-        reconnector.start()
-        assert absent.wait(5)
-        backend.absence = None
-        reconnector.wake()
-        assert ready.wait(5)
-        reconnector.stop()
-
-    def test_it_reads_the_device_and_notices_that_it_is_gone(
-        self, backend: FakeBackend, models: Path
-    ) -> None:
         states: queue.Queue[State] = queue.Queue()
         host = ModelHost(backend, [models], lambda: states.put(host.state))
-        reconnector = Reconnector(host, refresh_period=0.01)
-        reconnector.start()
+        host.start()
+        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.ABSENT]
+        backend.absence = None
+        assert states.get(timeout=5) is State.READY
+        host.close()
+
+    def test_a_device_that_is_gone_is_noticed_by_reading_it(self, backend: FakeBackend, models: Path) -> None:
+        states: queue.Queue[State] = queue.Queue()
+        host = ModelHost(backend, [models], lambda: states.put(host.state))
+        host.start(refresh_period=0.01)
         assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.READY]
         backend.absence = DeviceLostError("gone")
         assert states.get(timeout=5) is State.ABSENT
-        reconnector.stop()
+        host.close()
 
-    def test_it_gives_up_after_the_timeout(self, backend: FakeBackend, models: Path) -> None:
+    def test_without_a_device_it_gives_up_after_the_timeout(self, backend: FakeBackend, models: Path) -> None:
         backend.absence = DeviceNotFoundError("none")
         given_up = threading.Event()
-        reconnector = Reconnector(ModelHost(backend, [models]), 0.0, given_up.set)
-        reconnector.start()
+        host = ModelHost(backend, [models], lambda: given_up.set() if host.gave_up else None)
+        host.start(wait_timeout=0.0)
         assert given_up.wait(5)
-        assert reconnector.gave_up
-        reconnector.stop()
+        host.close()
 
     def test_a_device_lost_in_use_is_waited_for(self, backend: FakeBackend, models: Path) -> None:
-        ready = threading.Semaphore(0)
-
-        def changed() -> None:
-            if host.state is State.READY:
-                ready.release()
-            elif host.state is State.RECOVERING:
-                reconnector.wake()
-
-        host = ModelHost(backend, [models], changed)
-        reconnector = Reconnector(host, 0.0)
-        reconnector.start()
-        assert ready.acquire(timeout=5)
+        states: queue.Queue[State] = queue.Queue()
+        host = ModelHost(backend, [models], lambda: states.put(host.state))
+        host.start(wait_timeout=0.0)
+        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.READY]
         host.reset()
-        assert ready.acquire(timeout=5)
-        assert not reconnector.gave_up
-        reconnector.stop()
+        assert [states.get(timeout=5) for _ in range(2)] == [State.RECOVERING, State.READY]
+        assert not host.gave_up
+        host.close()
+
+    @pytest.mark.parametrize(
+        "error", [OSError(5, "x"), ValueError("x"), NotImplementedError(), MemoryError()]
+    )
+    def test_an_unexpected_error_while_reading_is_logged_once_and_ends_nothing(
+        self, backend: FakeBackend, models: Path, caplog: pytest.LogCaptureFixture, error: Exception
+    ) -> None:
+        host = ModelHost(backend, [models])
+        host.connect()
+        host.load("plus")
+        backend.absence = error
+        host.refresh()
+        host.refresh()
+        assert host.invoke("plus", ONES).outputs["output"].tolist() == [[2, 2, 2, 2]]
+        backend.absence = DeviceLostError("unplugged")
+        host.refresh()
+        assert host.state is State.ABSENT
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+class TestADeviceThatBlocks:
+    """The device hangs in a transfer, held by the test; nothing but its own requests waits for it."""
+
+    @pytest.fixture
+    def blocked(self, host: ModelHost, backend: FakeBackend) -> Iterator[ModelHost]:
+        host.load("plus")
+        backend.hold()
+        host.submit_invoke("plus", ONES, lambda _answer: None)
+        assert backend.begun.wait(5)
+        yield host
+        backend.release.set()
+        host.close()
+
+    def test_status_and_lists_are_answered(self, blocked: ModelHost) -> None:
+        assert blocked.status().sticks[0].state is State.READY
+        assert [model.name for model in blocked.models()] == ["plus"]
+
+    def test_models_are_loaded_and_requests_for_them_wait(
+        self, blocked: ModelHost, backend: FakeBackend
+    ) -> None:
+        loaded: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        assert blocked.submit_load("other", done=loaded.put).state in (ModelState.QUEUED, ModelState.LOADED)
+        assert loaded.get(timeout=5) is blocked.model("other")
+        blocked.submit_invoke("other", ONES, answers.put)
+        assert blocked.status().waiting == 1
+        backend.release.set()
+        assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]
+
+    def test_bad_requests_are_refused(self, blocked: ModelHost) -> None:
+        with pytest.raises(InputError):
+            blocked.submit_invoke("plus", {}, lambda _answer: None)
+        with pytest.raises(ModelNotFoundError):
+            blocked.submit_invoke("nobody", ONES, lambda _answer: None)
+        with pytest.raises(PathRefusedError):
+            blocked.submit_load("/etc/passwd")
+
+    def test_a_deadline_that_passes_is_answered(self, blocked: ModelHost) -> None:
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        blocked.submit_invoke("plus", ONES, answers.put, RequestTerms(deadline=0.001))
+        assert isinstance(answers.get(timeout=5), ExpiredError)
+        assert (blocked.status().expired, blocked.status().waiting) == (1, 0)
+
+    def test_a_reset_is_taken(self, blocked: ModelHost) -> None:
+        blocked.reset()
+
+    def test_closing_waits_no_longer_than_it_is_told_to(self, blocked: ModelHost) -> None:
+        blocked.close(timeout=0.01)
+
+    def test_what_waits_is_answered_when_the_host_is_closed(
+        self, blocked: ModelHost, backend: FakeBackend
+    ) -> None:
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        blocked.submit_invoke("plus", ONES, answers.put)
+        blocked.close(timeout=0.0)
+        backend.release.set()
+        assert isinstance(answers.get(timeout=5), UnavailableError)
+
+
+class TestAdmission:
+    def test_a_client_may_have_so_many_requests_waiting_and_is_told_when_to_come_back(
+        self, backend: FakeBackend, models: Path
+    ) -> None:
+        host = ModelHost(backend, [models], limits=HostLimits(waiting_per_client=2, waiting=3))
+        host.connect()
+        host.load("plus")
+        backend.hold()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+        def ask(client: str) -> None:
+            host.submit_invoke("plus", ONES, answers.put, RequestTerms(client))
+
+        ask("/running")
+        assert backend.begun.wait(5)
+        ask("/a")
+        ask("/a")
+        with pytest.raises(BusyError, match="2 requests of '/a' wait") as refusal:
+            ask("/a")
+        assert refusal.value.retry_after > 0
+        ask("/b")
+        with pytest.raises(BusyError, match="3 requests wait"):
+            ask("/b")
+        assert (host.status().waiting, host.status().refused) == (3, 2)
+        backend.release.set()
+        for _ in range(4):
+            assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]
+
+    def test_loaded_models_are_limited_in_number_and_size(self, backend: FakeBackend, models: Path) -> None:
+        limits = HostLimits(models=2, model_bytes=len(b"plus_edgetpu") + len(b"other_edgetpu"))
+        host = ModelHost(backend, [models], limits=limits)
+        host.load("plus")
+        (models / "more_edgetpu.tflite").write_bytes(b"other_edgetpu+")
+        with pytest.raises(BusyError, match="at most 25 bytes"):
+            host.load("more")
+        host.load("other")
+        with pytest.raises(BusyError, match="at most 2 loaded models"):
+            host.load("plus", "again")
+        host.unload("other")
+
+    def test_large_products_are_refused(self, host: ModelHost) -> None:
+        host.load("plus")
+        with pytest.raises(InputError, match="a batch of at most 65536"):
+            host.multiply("plus", ProductRequest(np.ones(4), batch=65537))
+        with pytest.raises(InputError, match="1 to 64 passes"):
+            host.multiply("plus", ProductRequest(np.ones(4), passes=65))
+
+
+class TestOwnership:
+    def test_another_client_may_use_a_model_but_not_change_it(self, host: ModelHost) -> None:
+        host.load("plus", client="/owner")
+        assert host.load("plus", client="/other").owner == "/owner"
+        host.invoke("plus", ONES, RequestTerms("/other"))
+        weights = WeightRequest(np.ones((1, 1), np.float32))
+        with pytest.raises(OwnershipError, match="belongs to '/owner'"):
+            host.set_weights("plus", weights, RequestTerms("/other"))
+        with pytest.raises(OwnershipError):
+            host.unload("plus", "/other")
+        with pytest.raises(OwnershipError):
+            host.load("other", "plus", client="/other")
+        host.unload("plus", "/owner")
+
+    def test_a_shared_model_may_be_changed_by_all(self, host: ModelHost) -> None:
+        host.load("plus", client="/owner", shared=True)
+        host.load("other", "plus", client="/other")
+        host.unload("plus", "/third")
+
+    def test_anonymous_clients_are_one(self, host: ModelHost) -> None:
+        host.load("plus")
+        with pytest.raises(OwnershipError, match="belongs to an anonymous client"):
+            host.unload("plus", "/named")
+        host.unload("plus")
+
+
+class TestQueuedModels:
+    def test_a_model_that_cannot_be_read_is_listed_as_failed_and_may_be_loaded_anew(
+        self, host: ModelHost, models: Path
+    ) -> None:
+        with pytest.raises(ModelFormatError):
+            host.load("broken")
+        broken = host.model("broken")
+        assert (broken.state, broken.message) == (ModelState.FAILED, "broken_edgetpu.tflite: broken")
+        with pytest.raises(ModelFormatError):
+            host.invoke("broken", ONES)
+        (models / "broken_edgetpu.tflite").write_bytes(b"mended")
+        assert host.load("broken").state is ModelState.LOADED
+
+    def test_requests_that_wait_for_a_model_that_fails_get_its_error(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.parsing.clear()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        assert host.submit_load("broken").state is ModelState.QUEUED
+        host.submit_invoke("broken", ONES, answers.put)
+        backend.parsing.set()
+        assert isinstance(answers.get(timeout=5), ModelFormatError)
+
+    def test_requests_that_wait_for_a_model_run_when_it_is_loaded(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.parsing.clear()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        host.submit_load("plus")
+        host.submit_invoke("plus", ONES, answers.put)
+        backend.parsing.set()
+        assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]

@@ -45,19 +45,19 @@ SIZE = 64
 ONES = {"x": np.full((1, SIZE), 255, np.uint8)}
 
 
-SetWeights = Callable[[], WeightResult]
+Prepare = Callable[[], Callable[[], WeightResult]]
 
 
-def around_set_weights(
-    monkeypatch: pytest.MonkeyPatch, replaced: Callable[[SetWeights], WeightResult]
+def around_prepare_weights(
+    monkeypatch: pytest.MonkeyPatch, replaced: Callable[[Prepare], Callable[[], WeightResult]]
 ) -> None:
-    """Let engines of either kind set weights through `replaced`, which gets the original call."""
+    """Let engines of either kind prepare weights through `replaced`, which gets the original call."""
     for kind in (CpuEngine, StickEngine):
 
-        def set_weights(engine: Any, request: WeightRequest, original: Any = kind.set_weights) -> Any:
+        def prepare(engine: Any, request: WeightRequest, original: Any = kind.prepare_weights) -> Any:
             return replaced(lambda: original(engine, request))
 
-        monkeypatch.setattr(kind, "set_weights", set_weights)
+        monkeypatch.setattr(kind, "prepare_weights", prepare)
 
 
 def corner(value: float) -> WeightRequest:
@@ -207,13 +207,13 @@ def test_weights_for_a_model_that_is_unloaded_meanwhile_are_refused(
 ) -> None:
     unloading = threading.Thread(target=host.unload, args=("dense",))
 
-    def unload_first(set_weights: SetWeights) -> WeightResult:
+    def unload_first(prepare: Prepare) -> Callable[[], WeightResult]:
         unloading.start()
         while host.models():
             pass
-        return set_weights()
+        return prepare()
 
-    around_set_weights(monkeypatch, unload_first)
+    around_prepare_weights(monkeypatch, unload_first)
     with pytest.raises(ModelNotFoundError, match="unloaded before its new weights were in effect"):
         host.set_weights("dense", corner(0.5))
     unloading.join()
@@ -233,14 +233,16 @@ def test_an_inference_after_a_failed_swap_has_the_old_weights(
 
     asking = threading.Thread(target=ask)
 
-    def lose_the_device(set_weights: SetWeights) -> WeightResult:
-        result = set_weights()
+    def lose_the_device(prepare: Prepare) -> Callable[[], WeightResult]:
+        commit = prepare()
         asking.start()
-        time.sleep(0.1)  # it is waiting by then
+        while not host.status().waiting:
+            pass
         host.reset()
-        return result
+        host.refresh()  # waits for the thread of the device
+        return commit
 
-    around_set_weights(monkeypatch, lose_the_device)
+    around_prepare_weights(monkeypatch, lose_the_device)
     with pytest.raises(UnavailableError):
         host.set_weights("dense", corner(-0.5))
     asking.join()

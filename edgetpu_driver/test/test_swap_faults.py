@@ -239,7 +239,7 @@ def test_a_device_that_was_opened_anew_since_the_request_has_the_old_weights(
         host.connect()
         return needs_tiles(*args)
 
-    monkeypatch.setattr("edgetpu_driver.host.model_host.needs_tiles", open_anew)
+    monkeypatch.setattr("edgetpu_driver.host.model_replica.needs_tiles", open_anew)
     with pytest.raises(FAULTS):
         host.set_weights("dense", WeightRequest(weights))
     np.testing.assert_array_equal(host.invoke("dense", X).outputs["y"], expected[False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -96,6 +97,15 @@ class Backend(Protocol):
 
         A model that can be read but not run has an `unsupported_reason`.
         """
+        ...
+
+    def adopt(self, model: ParsedModel) -> None:
+        """Make known to this backend what another one of its kind has parsed; raises as `parse`."""
+        ...
+
+    @property
+    def simulated_time(self) -> Callable[[], float] | None:
+        """The clock of an open device that is simulated, in seconds; None for a real one."""
         ...
 
     def open(self, on_phase: OnPhase | None = None) -> None:

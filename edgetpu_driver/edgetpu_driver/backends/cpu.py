@@ -57,6 +57,13 @@ class CpuBackend:
             source=_Graph(data, engine),
         )
 
+    def adopt(self, model: ParsedModel) -> None:
+        """Nothing to do."""
+
+    @property
+    def simulated_time(self) -> None:
+        """None: nothing is simulated."""
+
     def open(self, on_phase: OnPhase | None = None) -> None:  # noqa: ARG002
         """Load LiteRT now, not with the first model; DependencyMissingError without it."""
         from edgetpu_driver.engines.litert_interpreter import interpreter_class

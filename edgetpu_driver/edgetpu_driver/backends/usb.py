@@ -58,6 +58,15 @@ class StickBackend:
             f"on {model.name}.tflite"
         )
 
+    def adopt(self, model: ParsedModel) -> None:
+        """Nothing to do: a stick gets all it needs with the transfers of a model."""
+
+    @property
+    def simulated_time(self) -> Callable[[], float] | None:
+        """The clock of a virtual stick that is open; None for a real one."""
+        clock = None if self._tpu is None else self._tpu.simulated_clock
+        return None if clock is None else clock.monotonic
+
     def open(self, on_phase: OnPhase | None = None) -> None:
         """Find the stick and bring it up. Raises DeviceError."""
         self._tpu = self._open_device(on_phase)

@@ -54,6 +54,13 @@ class VirtualStickBackend(StickBackend):
         reason = parsed.unsupported_reason or error_text(lambda: self._register_from(path, parsed.source))
         return replace(parsed, unsupported_reason=reason)
 
+    def adopt(self, model: ParsedModel) -> None:
+        """Register a model that another virtual stick's backend has parsed."""
+        if model.sidecars is not None:
+            self._register(model.source, model.sidecars.graph)
+        elif not model.unsupported_reason:
+            self._register_from(model.source.path, model.source)
+
     def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
         """The copy of that number; a packed graph has as many as fit into the chip's memory."""
         source: CompiledModel = model.source

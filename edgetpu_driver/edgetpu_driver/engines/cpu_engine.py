@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,10 @@ class CpuEngine:
             self.replace_graph(data)
             self._version += 1
             return replace(result, version=self._version)
+
+    def prepare_weights(self, request: WeightRequest) -> Callable[[], WeightResult]:
+        """See AttachedEngine; nothing is prepared, as inferences go on while weights are replaced."""
+        return partial(self.set_weights, request)
 
     def _quantiser(self, tensor: WeightTensor) -> WeightQuantiser:
         if tensor.name not in self._quantisers:

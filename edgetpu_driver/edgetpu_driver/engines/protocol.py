@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -58,6 +58,13 @@ class SwappableEngine(Engine, Protocol):
 
 class AttachedEngine(SwappableEngine, Protocol):
     """An engine attached to the device of a backend."""
+
+    def prepare_weights(self, request: WeightRequest) -> Callable[[], WeightResult]:
+        """Do what `set_weights` does without the device; what is returned does the rest, once.
+
+        One swap at a time may be prepared. Raises what `set_weights` raises, but no DeviceError.
+        """
+        ...
 
     @property
     def resident(self) -> bool:

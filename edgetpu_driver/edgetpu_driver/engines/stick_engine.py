@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class StickEngine:
         self._loaded = tpu.load(model)
         self._sidecars = sidecars
         self._on_close = on_close
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._version = 0
         self._locations: tuple[WeightLocation, ...] | None = None
         self._quantisers: dict[str, WeightQuantiser] = {}
@@ -81,6 +82,11 @@ class StickEngine:
     def set_weights(self, request: WeightRequest) -> WeightResult:
         """Replace weights in the parameters and upload them to the stick; see SwappableEngine."""
         with self._lock:
+            return self.prepare_weights(request)()
+
+    def prepare_weights(self, request: WeightRequest) -> Callable[[], WeightResult]:
+        """Quantise and encode weights; what is returned uploads them. See AttachedEngine."""
+        with self._lock:
             location = self._location(request.tensor)
             tensor = location.tensor
             if request.rescale_rows and location.requantisation is None:
@@ -91,9 +97,8 @@ class StickEngine:
             quantiser = self._quantiser(tensor)
             result = quantiser.quantise(request)
             scales = rescaled_rows(tensor, result, request.row_gains) if request.rescale_rows else None
-            self._upload(location, quantiser.values, scales)
-            self._version += 1
-            return replace(result, version=self._version)
+            parameters = self._parameters_with(location, quantiser.values, scales)
+            return partial(self._upload, parameters, location.streamed, result)
 
     def close(self) -> None:
         """Release what the stick holds for this engine; harmless when called again."""
@@ -107,10 +112,10 @@ class StickEngine:
             self._quantisers[tensor.name] = WeightQuantiser(tensor)
         return self._quantisers[tensor.name]
 
-    def _upload(
+    def _parameters_with(
         self, location: WeightLocation, values: NDArray[np.int8], scales: NDArray[np.float32] | None
-    ) -> None:
-        """Upload the parameters with these values at the location; scales: None for the model's own."""
+    ) -> NDArray[np.uint8]:
+        """The parameters with these values at the location; scales: None for the model's own."""
         parameters = (self._streamed if location.streamed else self._cached).copy()
         section = location.section_of(parameters)
         if scales is None:  # an earlier request may have rescaled
@@ -119,12 +124,18 @@ class StickEngine:
         location.section.encode(values, section)
         if scales is not None:
             location.encode_scales(scales, section)
-        if location.streamed:
-            self._loaded.upload(streamed=parameters.data)
-            self._streamed = parameters
-        else:
-            self._loaded.upload(parameters.data)
-            self._cached = parameters
+        return parameters
+
+    def _upload(self, parameters: NDArray[np.uint8], streamed: bool, result: WeightResult) -> WeightResult:
+        with self._lock:
+            if streamed:
+                self._loaded.upload(streamed=parameters.data)
+                self._streamed = parameters
+            else:
+                self._loaded.upload(parameters.data)
+                self._cached = parameters
+            self._version += 1
+            return replace(result, version=self._version)
 
     def _location(self, tensor: str) -> WeightLocation:
         if self._locations is None:

@@ -1,21 +1,18 @@
-"""A model loaded under a name, and the engines that run it while its device is ready."""
+"""A model loaded under a name: its file, its owner, its weights, and the sticks that hold it."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement
-from edgetpu_driver.engines.protocol import AttachedEngine
-from edgetpu_driver.errors import DeviceError, EdgeTpuError
-from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, needs_tiles
+from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError
+from edgetpu_driver.host.model_replica import ModelReplica
+from edgetpu_driver.host.weight_history import WeightHistory
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.weights.weight_request import WeightRequest
 
-Attach = Callable[[ParsedModel], AttachedEngine]
-"""Backend.attach."""
+_FIRST_ESTIMATE = 0.001
+_NEW_SHARE = 0.2  # of the last measurement in an estimate
 
 
 class ModelState(IntEnum):
@@ -29,112 +26,109 @@ class ModelState(IntEnum):
 class HostedModel:
     """A model of a ModelHost. Others may read its properties at any time; the host changes it."""
 
-    def __init__(self, name: str, path: Path, sha256: str, parsed: ParsedModel, attach: Attach) -> None:
+    def __init__(self, name: str, path: Path, owner: str = "", shared: bool = False) -> None:
         self.name = name
-        self.state = ModelState.LOADED
-        self.message = ""
-        """Why it could not be loaded; else empty."""
-        self.owner = ""
-        """The client that loaded it; empty: anonymous clients."""
-        self.shared = False
-        """Whether other clients may set its weights and unload it."""
-        self.sticks: tuple[str, ...] = ()
-        """Bus paths of the sticks it is assigned to."""
         self.path = path
-        self.sha256 = sha256
-        """Of the file, in hexadecimal."""
-        self.parsed = parsed
-        self.unsupported_reason = parsed.unsupported_reason
+        self.owner = owner
+        """The client that loaded it; empty: anonymous clients."""
+        self.shared = shared
+        """Whether other clients may set its weights and unload it."""
+        self.state = ModelState.QUEUED
+        self.failure: EdgeTpuError | None = None
+        """Why it could not be loaded."""
+        self.sha256 = ""
+        """Of the file, in hexadecimal; empty as long as it is not loaded."""
+        self.file_bytes = 0
+        self.parsed: ParsedModel | None = None
+        self.weights = WeightHistory()
+        """The weights that were set on it."""
+        self.unloaded = False
+        # What follows belongs to the scheduler.
+        self.replicas: dict[int, ModelReplica] = {}
+        """By number of the stick."""
+        self.pending = 0
+        """Requests that have not been answered."""
+        self.swapping = False
+        """Whether a swap of its weights has begun."""
+        self.swaps_waiting = 0
+        self.seconds = _FIRST_ESTIMATE
+        """Expected engine time of one inference."""
+        self.device_seconds = 0.0
+        """Expected time of one inference on the clock of a simulated device."""
+
+    def set_parsed(self, sha256: str, file_bytes: int, parsed: ParsedModel) -> None:
+        """Take what was read from the file."""
+        self.sha256, self.file_bytes, self.parsed = sha256, file_bytes, parsed
+        self.state = ModelState.LOADED
+
+    def set_failed(self, error: EdgeTpuError) -> None:
+        """It cannot be loaded."""
+        self.failure, self.state = error, ModelState.FAILED
+
+    @property
+    def weights_version(self) -> int:
+        """How often its weights were replaced."""
+        return self.weights.version
+
+    @property
+    def message(self) -> str:
+        """Why it cannot be loaded, or cannot run here; empty if it can, as far as known."""
+        return str(self.failure) if self.failure is not None else self.unsupported_reason
+
+    @property
+    def unsupported_reason(self) -> str:
         """Why the model cannot run, whatever the state of the device; empty if it can, as far as known."""
-        self.running = threading.Lock()
-        """Held while an engine runs or takes weights; never waited for with the host's lock held."""
-        self.engine: AttachedEngine | None = None
-        """Present exactly while the device is ready and the model can run on it."""
-        self.weights_version = 0
-        """How often weights were replaced."""
-        self._attach = attach
-        self._engines: list[AttachedEngine] = []
-        self._weights: dict[str, WeightRequest] = {}
-        self._matrix: LoadedMatrix | None = None
+        if self.parsed is not None and self.parsed.unsupported_reason:
+            return self.parsed.unsupported_reason
+        reasons = [replica.unsupported_reason for replica in tuple(self.replicas.values())]
+        return reasons[0] if reasons and all(reasons) else ""
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The model's inputs, in the model's order."""
-        return self.parsed.inputs
+        """The model's inputs, in the model's order; none as long as it is not loaded."""
+        return () if self.parsed is None else self.parsed.inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """The model's outputs, in the model's order."""
-        return self.parsed.outputs
+        """The model's outputs, in the model's order; none as long as it is not loaded."""
+        return () if self.parsed is None else self.parsed.outputs
 
     @property
     def placement(self) -> Placement:
         """Where its parameters are while it runs; HOST as long as that is not known."""
-        return self.parsed.placement
+        return Placement.HOST if self.parsed is None else self.parsed.placement
 
     @property
     def parameter_bytes(self) -> int:
         """Size of its parameters; 0 as long as that is not known."""
-        return self.parsed.parameter_bytes
+        return 0 if self.parsed is None else self.parsed.parameter_bytes
 
     @property
     def caching_token(self) -> int:
         """Models with the same one can be resident together; 0: never resident, or not known yet."""
-        return self.parsed.caching_token
+        return 0 if self.parsed is None else self.parsed.caching_token
 
     @property
     def resident(self) -> bool:
-        """Whether the model's parameters are on the device now."""
-        return any(engine.resident for engine in self._engines)
+        """Whether the model's parameters are on a device now."""
+        return any(replica.resident for replica in tuple(self.replicas.values()))
 
     @property
-    def last_weights(self) -> WeightRequest | None:
-        """The weights that were set last; None while those of the file are in effect."""
-        return next(reversed(self._weights.values()), None)
+    def sticks(self) -> tuple[str, ...]:
+        """Bus paths of the sticks it is assigned to, as far as they are known."""
+        paths = (replica.bus_path for replica in tuple(self.replicas.values()))
+        return tuple(path for path in paths if path)
 
-    def attach(self) -> None:
-        """Make the engine, with the weights in effect; DeviceError if these cannot be uploaded.
+    def learn(self, seconds: float, device_seconds: float) -> None:
+        """Take into account how long one inference took."""
+        self.seconds += _NEW_SHARE * (seconds - self.seconds)
+        if device_seconds >= 0:  # not NaN
+            self.device_seconds += _NEW_SHARE * (device_seconds - self.device_seconds)
 
-        Any other error becomes the `unsupported_reason`.
-        """
-        try:
-            engine = self._new_engine()
-            for request in self._weights.values():
-                if not needs_tiles(engine, request):
-                    engine.set_weights(request)
-        except DeviceError:
-            raise
-        except EdgeTpuError as error:
-            self.engine, self.unsupported_reason = None, str(error)
-        else:
-            self.engine, self.unsupported_reason = engine, ""
+    def is_free_to(self, client: str) -> bool:
+        """Whether a client may replace its weights and unload it."""
+        return self.shared or client == self.owner
 
-    def detach(self) -> None:
-        """Drop the engines, whose device is gone."""
-        self.engine, self._engines, self._matrix = None, [], None
-
-    def close(self) -> None:
-        """Release the engines after the work under way on them."""
-        with self.running:
-            engines = self._engines
-            self.detach()
-            for engine in engines:
-                engine.close()
-
-    def record_weights(self, request: WeightRequest) -> int:
-        """Remember weights that are in effect now, for the next engine; the new version."""
-        self.weights_version += 1
-        self._weights.pop(request.tensor, None)
-        self._weights[request.tensor] = request
-        return self.weights_version
-
-    def matrix(self, engine: AttachedEngine) -> LoadedMatrix:
-        """What multiplies by the weights of the model; ModelUnsupportedError if it is not Dense."""
-        if self._matrix is None or self._matrix.engine is not engine:
-            self._matrix = LoadedMatrix(engine, self._new_engine)
-        return self._matrix
-
-    def _new_engine(self) -> AttachedEngine:
-        engine = self._attach(self.parsed)
-        self._engines.append(engine)
-        return engine
+    def gone(self) -> ModelNotFoundError:
+        """The error of a request for a model that was unloaded before its turn."""
+        return ModelNotFoundError(f"model '{self.name}' was unloaded meanwhile")

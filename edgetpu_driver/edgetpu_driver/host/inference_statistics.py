@@ -1,10 +1,10 @@
-"""Statistics of a model host: results, dropped requests, latencies, and the time spent in engines."""
+"""Statistics of one stick: requests, their latencies, and the time spent in engines."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,43 +19,67 @@ class Period:
 
     utilisation: float = 0.0
     """Share of the time spent in engines, 0..1."""
-    latency_p50: float = float("nan")
-    latency_p99: float = float("nan")
-    """Seconds; NaN if nothing ran."""
+    throughput: float = 0.0
+    """Requests completed per second."""
+    latencies: tuple[float, ...] = ()
+    """Seconds from the arrival of each request to its answer."""
+
+    @property
+    def latency_p50(self) -> float:
+        """Seconds; NaN if nothing ran."""
+        return _percentile(self.latencies, 50)
+
+    @property
+    def latency_p99(self) -> float:
+        """Seconds; NaN if nothing ran."""
+        return _percentile(self.latencies, 99)
 
 
 class InferenceStatistics:
-    """Counts inferences. All methods may be called from any thread."""
+    """Counts requests of one stick. Not thread-safe."""
 
     def __init__(self) -> None:
-        self.inferences = 0
-        self.dropped = 0
-        """Requests that got no result."""
+        self.completed = 0
+        """Requests that got a result."""
+        self.uploads_avoided = 0
+        """Those whose parameters were resident already."""
         self.period = Period()
         """The last period that ended."""
-        self._lock = threading.Lock()
         self._latencies: deque[float] = deque(maxlen=LATENCIES_KEPT)
         self._busy = 0.0
+        self._done = 0
         self._since = time.monotonic()
 
-    def add(self, seconds: float) -> None:
+    def add(self, latency: float, avoided_upload: bool) -> None:
         """Count a result and its latency in seconds."""
-        with self._lock:
-            self.inferences += 1
-            self._busy += seconds
-            self._latencies.append(seconds)
+        self.completed += 1
+        self.uploads_avoided += avoided_upload
+        self._done += 1
+        self._latencies.append(latency)
 
-    def drop(self) -> None:
-        """Count a request without a result."""
-        with self._lock:
-            self.dropped += 1
+    def add_busy(self, seconds: float) -> None:
+        """Count time spent in an engine."""
+        self._busy += seconds
 
     def end_period(self) -> None:
-        """End the period of latencies and utilisation, and begin the next one."""
+        """End the period of latencies, utilisation and throughput, and begin the next one."""
         now = time.monotonic()
-        with self._lock:
-            latencies, busy, elapsed = list(self._latencies), self._busy, now - self._since
-            self._latencies.clear()
-            self._busy, self._since = 0.0, now
-        p50, p99 = np.percentile(latencies, (50, 99)) if latencies else (np.nan, np.nan)
-        self.period = Period(min(busy / elapsed, 1.0) if elapsed > 0 else 0.0, float(p50), float(p99))
+        elapsed = max(now - self._since, 1e-9)
+        self.period = Period(min(self._busy / elapsed, 1.0), self._done / elapsed, tuple(self._latencies))
+        self._latencies.clear()
+        self._busy, self._done, self._since = 0.0, 0, now
+
+
+def joined(periods: Sequence[Period]) -> Period:
+    """The figures of several sticks as those of one: mean utilisation, total throughput, all latencies."""
+    if len(periods) == 1:
+        return periods[0]
+    return Period(
+        sum(period.utilisation for period in periods) / max(len(periods), 1),
+        sum(period.throughput for period in periods),
+        tuple(latency for period in periods for latency in period.latencies),
+    )
+
+
+def _percentile(latencies: Sequence[float], percent: float) -> float:
+    return float(np.percentile(latencies, percent)) if latencies else float("nan")

@@ -1,65 +1,59 @@
-"""Models by name on one accelerator that may be absent, get lost and come back; free of ROS."""
+"""Models by name on one accelerator or several, which may be absent, get lost and come back; free of ROS."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import Any, TypeAlias, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend, RegisterValue
-from edgetpu_driver.engines.protocol import AttachedEngine
-from edgetpu_driver.errors import (
-    DeviceError,
-    EdgeTpuError,
-    InputError,
-    ModelNotFoundError,
-    ModelUnsupportedError,
-    UnavailableError,
-)
-from edgetpu_driver.host.device_connection import DeviceConnection
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.host.admission import Admission
+from edgetpu_driver.host.deadline_watch import DeadlineWatch
+from edgetpu_driver.host.device_wait import DeviceWait
 from edgetpu_driver.host.host_limits import HostLimits
-from edgetpu_driver.host.host_status import HostStatus, State, StickStatus
-from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.host_status import HostStatus, State
+from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.inference_statistics import InferenceStatistics
-from edgetpu_driver.host.reconnector import Reconnector
+from edgetpu_driver.host.model_table import ModelTable
+from edgetpu_driver.host.placement import Spreading
+from edgetpu_driver.host.request import Kind, Request
 from edgetpu_driver.host.request_terms import BULK_TERMS, NORMAL_TERMS, RequestTerms
-from edgetpu_driver.matrix.loaded_matrix import ProductRequest, needs_tiles, refuse_tiles
+from edgetpu_driver.host.scheduler import Scheduler
+from edgetpu_driver.host.stick_pool import StickPool
+from edgetpu_driver.host.stick_worker import StickWorker
+from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
-from edgetpu_driver.tflite.file_checks import read_model_file
-from edgetpu_driver.toolchain.model_files import ModelFiles, plain_stem
+from edgetpu_driver.tensor import check_inputs
+from edgetpu_driver.toolchain.model_files import ModelFiles
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
-DEFAULT_LIMITS = HostLimits()
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
-
-
 _Answer = TypeVar("_Answer")
+Done: TypeAlias = Callable[["_Answer | EdgeTpuError"], None]
+"""Called once, by a thread of the host, with the answer to a request or with the error."""
 
 
-def _ignore(_answer: object) -> None:
-    """Do nothing with the answer."""
-
-
-@dataclass
-class _Timing:
-    duration: float = 0.0
+DEFAULT_LIMITS = HostLimits()
 
 
 class ModelHost:
-    """Models loaded by name, on a device that may be absent, get lost and come back.
+    """Models loaded by name, on devices that may be absent, get lost and come back.
 
-    Models are loaded from files whether or not the device is present, stay loaded when it is lost and run
-    again once it is back; until then `invoke` raises UnavailableError at once. All methods may be called from
-    any thread. on_change: called whenever the state changed, by the thread that changed it.
+    Each device is owned by a thread; `submit_...`, `models`, `status` and the like never wait for one. Models
+    are loaded from files whether or not a device is present, stay loaded when it is lost and run again once
+    it is back; without any device requests are refused at once. All methods may be called from any thread,
+    those that wait not from within a callback. on_change: called whenever the state of a device changed, by
+    the thread that owns it.
+
+        host = ModelHost(make_backend("usb"), ["models"])
+        host.connect()
+        host.load("spot_bright_64x64")
+        result = host.invoke("spot_bright_64x64", {"image": image})
     """
 
     def __init__(
@@ -68,32 +62,37 @@ class ModelHost:
         model_dirs: Sequence[str | Path],
         on_change: Callable[[], None] | None = None,
         limits: HostLimits = DEFAULT_LIMITS,
+        *,
+        spreading: Spreading = Spreading.REPLICATED,
     ) -> None:
-        backend = backends[0] if isinstance(backends, Sequence) else backends
-        self.limits = limits
-        self.files = ModelFiles(model_dirs, compiled=backend.compiled, uncompiled=backend.uncompiled)
-        self._backend = backend
-        self._on_change = on_change or (lambda: None)
-        self._device = DeviceConnection(backend, self._attach_all, self._detach_all, self._changed)
-        self._reconnector: Reconnector | None = None
-        self._lock = self._device.lock
-        self._models: dict[str, HostedModel] = {}
-        self._statistics = InferenceStatistics()
+        each: Sequence[Backend] = backends if isinstance(backends, Sequence) else (backends,)
+        self.files = ModelFiles(model_dirs, compiled=each[0].compiled, uncompiled=each[0].uncompiled)
+        self._on_change = on_change or _nothing
+        self._admission = Admission(limits)
+        self._scheduler = Scheduler(self._admission, lambda: pool.first.connection.status_message)
+        pool = self._pool = StickPool(each, self._scheduler, self._admission, spreading, self._on_change)
+        self._table = ModelTable(self.files, each, self._admission, self._scheduler, pool)
+        self._watch = DeadlineWatch(self._scheduler)
+        self._wait: DeviceWait | None = None
+        self._end_threads = weakref.finalize(self, _stop, pool.workers)
+        self._end_threads.atexit = False
+
+    # Devices.
 
     @property
     def state(self) -> State:
-        """The state of the device."""
-        return self._device.state
+        """The state of the device that is closest to being ready."""
+        return self._pool.first.connection.state
 
     @property
     def status_message(self) -> str:
-        """One line on the state."""
-        return self._device.status_message
+        """One line on that state."""
+        return self._pool.first.connection.status_message
 
     @property
     def gave_up(self) -> bool:
         """Whether `wait_timeout` has passed without a device; see `start`."""
-        return self._reconnector is not None and self._reconnector.gave_up
+        return self._wait is not None and self._wait.gave_up
 
     def start(self, *, wait_timeout: float = -1.0, refresh_period: float = 1.0) -> None:
         """Open the devices, and from now on read them, and open again those that are lost. Returns at once.
@@ -102,296 +101,222 @@ class ModelHost:
         `on_change`; negative: for ever. A device that is lost later is always waited for. refresh_period:
         seconds between two readings of a ready device.
         """
-        self._reconnector = Reconnector(self, wait_timeout, self._on_change, refresh_period)
-        self._reconnector.start()
+        workers = self._pool.workers
+        wait = self._wait = DeviceWait(len(workers), wait_timeout, self._on_change)
+        for number, worker in enumerate(workers):
+            worker.keep_open(refresh_period, partial(wait.attempted, number))
 
-    def _changed(self) -> None:
-        if self._reconnector is not None:
-            self._reconnector.wake()
-        self._on_change()
+    def connect(self) -> None:
+        """Open all devices anew, and wait for the outcome, which is the new state. Takes seconds."""
+        self._pool.ask_all(StickWorker.open)
+
+    def reset(self) -> None:
+        """Have all devices given up, so that they are brought up from scratch. Returns at once.
+
+        Models stay loaded. Unless the host was started, `connect` has to open the devices again.
+        """
+        for worker in self._pool.workers:
+            worker.post(worker.reset)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Close all devices after the work under way; what waits is answered UnavailableError.
+
+        timeout: seconds to wait for the devices. Models stay loaded for the next `connect` or `start`.
+        """
+        if self._wait is not None:
+            self._wait.cancel()
+        for worker in self._pool.workers:
+            worker.stop(timeout)
+
+    def refresh(self) -> None:
+        """Read state and counters of all devices, and wait for them; this also notices lost devices."""
+        self._pool.ask_all(StickWorker.refresh)
+
+    def registers(self) -> tuple[RegisterValue, ...]:
+        """Read error and status registers of all devices, and wait for them; none of those not there."""
+        return _all_registers(self._pool.ask_all(StickWorker.registers))
+
+    def submit_registers(self, done: Done[tuple[RegisterValue, ...]]) -> None:
+        """Read state and registers of all devices, without waiting."""
+        found: dict[int, Any] = {}
+        workers = self._pool.workers
+
+        def read(worker: StickWorker) -> None:
+            worker.refresh()
+            registers = worker.registers()
+            with self._scheduler.lock:
+                found[worker.slot.number] = registers
+                last = len(found) == len(workers)
+            if last:
+                done(_all_registers([found[number] for number in sorted(found)]))
+
+        for worker in workers:
+            worker.post(partial(read, worker))
+
+    def end_period(self) -> None:
+        """End the period over which latencies, utilisation and throughput are taken."""
+        with self._scheduler.lock:
+            for worker in self._pool.workers:
+                worker.slot.statistics.end_period()
+
+    def status(self) -> HostStatus:
+        """The present state, the figures of the last period, and the counters."""
+        return self._pool.status()
+
+    # Models.
 
     def submit_load(
         self,
         model: str,
         name: str = "",
-        done: Callable[[HostedModel | EdgeTpuError], None] = _ignore,
+        done: Done[HostedModel] | None = None,
         *,
         client: str = "",
         shared: bool = False,
     ) -> HostedModel:
-        """Begin to load a model and return it at once, perhaps in the state QUEUED; see `load`.
+        """Begin to load a model, and return it at once, perhaps in the state QUEUED; see `load`.
 
-        done: called once, with the model when it is loaded or with the error that prevented it. Raises
-        BusyError beyond the limits, OwnershipError for the name of another client's model, and what
-        ModelFiles.find raises.
+        Requests for a model that is queued wait. Raises what can be refused at once: InputError for an
+        invalid name, what ModelFiles.find raises, OwnershipError, BusyError beyond the limits.
         """
-        loaded = self.load(model, name, client=client, shared=shared)
-        done(loaded)
-        return loaded
-
-    def submit_invoke(
-        self,
-        name: str,
-        inputs: Mapping[str, NDArray[Any]],
-        done: Callable[[InferenceResult | EdgeTpuError], None],
-        terms: RequestTerms = NORMAL_TERMS,
-    ) -> None:
-        """Run a loaded model once, without waiting; see `invoke`.
-
-        done: called once, by a thread of the host, with the result or the error. What can be refused at once
-        is raised: ModelNotFoundError, InputError, ModelUnsupportedError, UnavailableError, BusyError.
-        """
-        del terms
-        self._answer(done, lambda: self.invoke(name, inputs))
-
-    def submit_multiply(
-        self,
-        name: str,
-        request: ProductRequest,
-        done: Callable[[Product | EdgeTpuError], None],
-        terms: RequestTerms = BULK_TERMS,
-    ) -> None:
-        """Multiply by the weights of a loaded model, without waiting; see `multiply` and `submit_invoke`."""
-        del terms
-        self._answer(done, lambda: self.multiply(name, request))
-
-    def submit_set_weights(
-        self,
-        name: str,
-        request: WeightRequest,
-        done: Callable[[WeightResult | EdgeTpuError], None],
-        terms: RequestTerms = BULK_TERMS,
-    ) -> None:
-        """Replace weights of a loaded model, without waiting; see `set_weights` and `submit_invoke`.
-
-        The array of the request must not be changed before `done` was called. Also raises OwnershipError.
-        """
-        del terms
-        self._answer(done, lambda: self.set_weights(name, request))
-
-    def submit_registers(self, done: Callable[[tuple[RegisterValue, ...] | EdgeTpuError], None]) -> None:
-        """Read state and error registers of all sticks, without waiting; `done` as in `submit_invoke`."""
-        self.refresh()
-        self._answer(done, self.registers)
-
-    def _answer(self, done: Callable[[_Answer | EdgeTpuError], None], work: Callable[[], _Answer]) -> None:
-        try:
-            answer: _Answer | EdgeTpuError = work()
-        except EdgeTpuError as error:
-            answer = error
-        done(answer)
+        return self._table.load(model, name, done or _nothing, client, shared)
 
     def load(self, model: str, name: str = "", *, client: str = "", shared: bool = False) -> HostedModel:
         """Load a model from the model directories; do nothing if the same file is already loaded as `name`.
 
         model: file stem, file name or path (see ModelFiles.find). name: what `invoke` calls it, by default
         the stem without "_edgetpu"; a different file under a name in use replaces the previous one. A model
-        that can be read but not run here is loaded too, with an `unsupported_reason`. Raises what
-        ModelFiles.find raises, ModelFormatError and ModelUnsupportedError for a file that cannot be read,
-        InputError for an invalid name.
+        that can be read but not run here is loaded too, with an `unsupported_reason`. client: its owner, who
+        alone may set its weights, replace and unload it, unless it is `shared`. Raises what ModelFiles.find
+        raises, ModelFormatError and ModelUnsupportedError for a file that cannot be read, InputError for an
+        invalid name, OwnershipError for the name of another client's model, BusyError beyond the limits.
         """
-        if name and not _NAME.fullmatch(name):
-            raise InputError(
-                "expected a name of letters, digits and the characters _ . ~ / - that begins with a letter or"
-                f" digit; got {name[:100]!r}"
-            )
-        path = self.files.find(model)
-        name = name or plain_stem(path)
-        data = read_model_file(path)
-        digest = hashlib.sha256(data).hexdigest()
-        with self._lock:
-            present = self._models.get(name)
-            same = present is not None and (present.path, present.sha256) == (path, digest)
-            # A model that could not run is parsed again: a file it lacked may be there by now.
-            if present is not None and same and not present.unsupported_reason:
-                return present
-        loaded = HostedModel(name, path, digest, self._backend.parse(path, data), self._backend.attach)
-        loaded.owner, loaded.shared = client, shared
-        with self._lock:
-            if self._device.ready:
-                loaded.attach()
-            self._models[name] = loaded
-        if present is not None:
-            present.close()
+        loaded: HostedModel = _waited(
+            lambda done: self.submit_load(model, name, done, client=client, shared=shared)
+        )
+        self._pool.reach_all()
         return loaded
 
-    def unload(self, name: str, client: str = "") -> None:  # noqa: ARG002
-        """Forget a model; requests under way are still answered. OwnershipError for another client's."""
-        with self._lock:
-            model = self.model(name)
-            del self._models[name]
-        model.close()
+    def unload(self, name: str, client: str = "") -> None:
+        """Forget a model; requests that wait are still answered. OwnershipError for another client's."""
+        self._table.unload(name, client)
 
     def model(self, name: str) -> HostedModel:
         """The model of that name; ModelNotFoundError, with the names of the loaded ones, if there is none."""
-        with self._lock:
-            model = self._models.get(name)
-            if model is None:
-                names = ", ".join(self._models) or "none"
-                raise ModelNotFoundError(f"no model '{name}' is loaded; loaded: {names}")
-            return model
+        return self._table.model(name)
 
     def models(self) -> tuple[HostedModel, ...]:
-        """The loaded models, in the order in which they were loaded."""
-        with self._lock:
-            return tuple(self._models.values())
+        """The models, loaded or being loaded, in their order."""
+        return self._table.models()
 
-    def invoke(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> InferenceResult:
-        """Run a loaded model once.
+    # Requests.
 
-        Raises ModelNotFoundError, InputError, ModelUnsupportedError for a model that cannot run here,
-        UnavailableError without a device, or the DeviceError of a fault after which the device must be opened
-        again, which is left to the caller of `connect`.
+    def submit_invoke(
+        self,
+        name: str,
+        inputs: Mapping[str, NDArray[Any]],
+        done: Done[InferenceResult],
+        terms: RequestTerms = NORMAL_TERMS,
+    ) -> None:
+        """Run a loaded model once, without waiting.
+
+        done: called once with the result, or with ExpiredError, UnavailableError when the device is lost
+        meanwhile and no other has the model, or the DeviceError that the device did not recover from. What
+        can be refused at once is raised: ModelNotFoundError, InputError, ModelUnsupportedError for a model
+        that cannot run here, UnavailableError without a device, BusyError.
         """
-        model = self.model(name)
-        self._engine_of(model)  # refuses at once, not only after the work under way
-        with model.running:
-            # Looked up again: the engine from before may have the weights of a request that failed.
-            engine, opening = self._engine_of(model)
-            with self._timed(opening) as timing:
-                refuse_tiles(name, engine, model.last_weights)
-                outputs = engine.run(inputs)
-            return InferenceResult(
-                outputs,
-                engine_duration=timing.duration,
-                device_duration=engine.device_duration,
-                weights_version=model.weights_version,
-                model_sha256=model.sha256,
-            )
+        model = self._table.model(name)
+        if model.state is ModelState.LOADED and not model.unsupported_reason:
+            check_inputs(model.inputs, inputs)
+        self._submit(model, Kind.INVOKE, terms, done, lambda replica: replica.invoking(inputs))
 
-    def multiply(self, name: str, request: ProductRequest) -> Product:
-        """Multiply by the weights of a loaded Dense model; see MatMul.multiply. Also raises as `invoke`."""
-        model = self.model(name)
-        with model.running:
-            engine, opening = self._engine_of(model)
-            with self._timed(opening):
-                matmul = model.matrix(engine).product(model.last_weights)
-                product = request.apply(matmul)
-            return replace(product, weights_version=model.weights_version)
+    def submit_multiply(
+        self, name: str, request: ProductRequest, done: Done[Product], terms: RequestTerms = BULK_TERMS
+    ) -> None:
+        """Multiply by the weights of a loaded Dense model, without waiting.
 
-    def set_weights(self, name: str, request: WeightRequest) -> WeightResult:
-        """Replace the values of one weight tensor of a loaded model, between two of its inferences.
-
-        The weights stay in effect when the device is lost and comes back. A matrix larger than a Dense model
-        is cut into tiles for `multiply`; `invoke` raises InputError until a smaller one is set. Raises what
-        `invoke` and SwappableEngine.set_weights raise, also if the model is unloaded or the device lost in
-        the meantime; the previous weights then stay in effect.
+        See MatMul.multiply for what it raises and answers, and `submit_invoke`.
         """
-        model = self.model(name)
-        # The caller may go on to change the array.
-        request = replace(request, weights=np.array(request.weights))
-        with model.running:
-            with self._lock:
-                engine, opening = model.engine, self._device.opening
-                if engine is None:
-                    raise self._refusal(model)
-            try:
-                if needs_tiles(engine, request):
-                    result = model.matrix(engine).set_weights(request)
-                else:
-                    result = engine.set_weights(request)
-            except DeviceError as error:
-                self._device.lose(error, opening)
-                raise
-            with self._lock:
-                if self._models.get(name) is not model:
-                    raise ModelNotFoundError(
-                        f"model '{name}' was unloaded before its new weights were in effect"
-                    )
-                if model.engine is not engine:
-                    raise UnavailableError(
-                        f"the device was lost before the new weights of '{name}' were in effect"
-                    )
-                return replace(result, version=model.record_weights(request))
+        self._admission.check_product(request.batch, request.passes)
+        inferences = request.batch * request.passes
+        model = self._table.model(name)
+        self._submit(
+            model, Kind.MULTIPLY, terms, done, lambda replica: replica.multiplying(request), inferences
+        )
 
-    def connect(self) -> None:
-        """Open the device anew and attach the loaded models; the outcome is the new state. Takes seconds."""
-        self._device.open()
+    def submit_set_weights(
+        self,
+        name: str,
+        request: WeightRequest,
+        done: Done[WeightResult],
+        terms: RequestTerms = BULK_TERMS,
+    ) -> None:
+        """Replace the values of one weight tensor of a loaded model, without waiting.
 
-    def reset(self) -> None:
-        """Give the device up, so that the next `connect` brings it up from scratch; models stay loaded."""
-        self._device.give_up(State.RECOVERING, "reset on request")
+        The array of the request must not change before the answer. Every result is computed with all old or
+        all new weights, and those that begin after the answer with the new ones. The weights stay in effect
+        when a device is lost and comes back. A matrix larger than a Dense model is cut into tiles for
+        `multiply`; `invoke` raises InputError until a smaller one is set. Raises and answers what
+        SwappableEngine.set_weights raises, `submit_invoke`, and OwnershipError; the previous weights then
+        stay in effect.
+        """
+        model = self._table.model(name)
+        self._table.check_owner(model, terms.client)
+        self._submit(model, Kind.SWAP, terms, done, lambda replica: replica.setting(request))
 
-    def close(self) -> None:
-        """Close the device; models stay loaded for the next `connect`."""
-        reconnector, self._reconnector = self._reconnector, None
-        if reconnector is not None:
-            reconnector.stop()
-        self._device.close()
+    def invoke(
+        self, name: str, inputs: Mapping[str, NDArray[Any]], terms: RequestTerms = NORMAL_TERMS
+    ) -> InferenceResult:
+        """Run a loaded model once, and wait for the result; see `submit_invoke`."""
+        result: InferenceResult = _waited(lambda done: self.submit_invoke(name, inputs, done, terms))
+        return result
 
-    def refresh(self) -> None:
-        """Read counters and temperature from the device; see DeviceConnection.refresh."""
-        self._device.refresh()
+    def multiply(self, name: str, request: ProductRequest, terms: RequestTerms = BULK_TERMS) -> Product:
+        """Multiply by the weights of a loaded Dense model, and wait; see `submit_multiply`."""
+        product: Product = _waited(lambda done: self.submit_multiply(name, request, done, terms))
+        return product
 
-    def registers(self) -> tuple[RegisterValue, ...]:
-        """Read the device's error and status registers; none while there is no device."""
-        return self._device.registers()
+    def set_weights(
+        self, name: str, request: WeightRequest, terms: RequestTerms = BULK_TERMS
+    ) -> WeightResult:
+        """Replace weights of a loaded model, and wait; see `submit_set_weights`."""
+        result: WeightResult = _waited(lambda done: self.submit_set_weights(name, request, done, terms))
+        return result
 
-    def end_period(self) -> None:
-        """End the period over which latencies and utilisation are taken."""
-        self._statistics.end_period()
+    def _submit(
+        self,
+        model: HostedModel,
+        kind: Kind,
+        terms: RequestTerms,
+        done: Done[Any],
+        begin: Callable[[Any], Any],
+        inferences: int = 1,
+    ) -> None:
+        self._scheduler.submit(Request.of(terms, model, kind, begin, done, inferences))
+        if terms.deadline > 0:
+            self._watch.arm()
 
-    def status(self) -> HostStatus:
-        """The present state, the figures of the last period, and the counters."""
-        resident = tuple(model.name for model in self.models() if model.resident)
-        statistics, device = self._statistics, self._device
-        with self._lock:
-            return HostStatus(
-                state=device.state,
-                status_message=device.status_message,
-                readings=device.readings,
-                resident=resident,
-                period=statistics.period,
-                inferences=statistics.inferences,
-                recoveries=device.reopened + device.readings.recoveries,
-                dropped=statistics.dropped,
-                sticks=(
-                    StickStatus(
-                        device.state,
-                        device.status_message,
-                        device.readings,
-                        resident=resident,
-                        utilisation=statistics.period.utilisation,
-                        inferences=statistics.inferences,
-                        recoveries=device.reopened + device.readings.recoveries,
-                    ),
-                ),
-            )
 
-    def _engine_of(self, model: HostedModel) -> tuple[AttachedEngine, int]:
-        """The engine of a model and the opening of its device; counts and raises a refusal."""
-        with self._lock:
-            if model.engine is None:
-                self._statistics.drop()
-                raise self._refusal(model)
-            return model.engine, self._device.opening
+def _waited(submit: Callable[[Callable[[Any], None]], object]) -> Any:
+    """Submit a request and wait for its answer; raise it if it is an error."""
+    answers: SimpleQueue[Any] = SimpleQueue()
+    submit(answers.put)
+    answer = answers.get()
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
-    @contextmanager
-    def _timed(self, opening: int) -> Iterator[_Timing]:
-        """Count work in an engine; an error of the device makes it be opened again."""
-        timing = _Timing()
-        start = time.perf_counter()
-        try:
-            yield timing
-        except DeviceError as error:
-            self._statistics.drop()
-            self._device.lose(error, opening)
-            raise
-        timing.duration = time.perf_counter() - start
-        self._statistics.add(timing.duration)
 
-    def _refusal(self, model: HostedModel) -> EdgeTpuError:
-        """Why a model without an engine does not run."""
-        if self._models.get(model.name) is not model:
-            return ModelNotFoundError(f"model '{model.name}' was unloaded meanwhile")
-        if model.unsupported_reason:
-            return ModelUnsupportedError(f"model '{model.name}' cannot run here: {model.unsupported_reason}")
-        return UnavailableError(f"no device: {self._device.status_message}")
+def _all_registers(answers: Sequence[Any]) -> tuple[RegisterValue, ...]:
+    return tuple(
+        register for registers in answers if not isinstance(registers, Exception) for register in registers
+    )
 
-    def _attach_all(self) -> None:
-        for model in self._models.values():
-            model.attach()
 
-    def _detach_all(self) -> None:
-        for model in self._models.values():
-            model.detach()
+def _stop(workers: Sequence[StickWorker]) -> None:
+    for worker in workers:
+        worker.stop(timeout=0.0)
+
+
+def _nothing(*_arguments: object) -> None:
+    """Do nothing."""

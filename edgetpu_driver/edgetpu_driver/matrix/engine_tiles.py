@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
 
+from edgetpu_driver.engines.pieces import Pieces, run_pieces
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.matrix.plan import MatrixPlan, Tile
-from edgetpu_driver.matrix.products import ProductBatch, Products, TileRequest
-from edgetpu_driver.weights.weight_request import WeightResult
+from edgetpu_driver.matrix.products import ProductBatch, Products, Requests, TileRequest
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 
 class EngineTiles:
@@ -32,6 +34,14 @@ class EngineTiles:
         self._held: list[Tile | None] = [loaded, *[None] * (len(self.engines) - 1)]
 
     def hold(self, plan: MatrixPlan) -> list[tuple[Tile, WeightResult]]:
+        """Do all pieces of `holding`."""
+        return run_pieces(self.holding(plan))
+
+    def run(self, products: Products) -> ProductBatch:
+        """Do all pieces of `running`."""
+        return run_pieces(self.running(products))
+
+    def holding(self, plan: MatrixPlan) -> Pieces[list[tuple[Tile, WeightResult]]]:
         """Set the weights of as many tiles as have an engine; those that were set, and what that did.
 
         Tiles that are held already are left alone. Raises what SwappableEngine.set_weights raises.
@@ -40,33 +50,57 @@ class EngineTiles:
             while len(self.engines) < len(plan.tiles):
                 self.engines.append(self._engine_factory())
                 self._held.append(None)
+                yield None
+        swaps = []
         # The first comes last: until then its engine holds the weights of the file, which nothing else does.
-        swaps = [(tile, self._set(tile)) for tile in reversed(plan.tiles[: len(self.engines)])]
-        return [(tile, swap) for tile, swap in swaps if swap is not None]
+        for tile in reversed(plan.tiles[: len(self.engines)]):
+            if self._held[tile.index] is not tile:
+                swaps.append((tile, (yield from self._set(tile))))
+                yield None
+        return swaps
 
-    def run(self, products: Products) -> ProductBatch:
-        """Run the requests of `products.multiply`. Raises DeviceError."""
+    def running(self, products: Products, *, large: bool = True) -> Pieces[ProductBatch]:
+        """Run the requests of `products.multiply`. Raises DeviceError.
+
+        large: whether the arithmetic between rounds takes longer than a piece.
+        """
         outputs: list[NDArray[Any]] | None = None
         while True:
-            try:
-                requests = next(products) if outputs is None else products.send(outputs)
-            except StopIteration as finished:
-                batch: ProductBatch = finished.value
-                return batch
-            outputs = [self._output(request) for request in requests]
+            requests = (yield partial(_advance, products, outputs)) if large else _advance(products, outputs)
+            if isinstance(requests, ProductBatch):
+                return requests
+            outputs = []
+            for request in requests:
+                if outputs:
+                    yield None
+                outputs.append((yield from self._output(request)))
 
-    def _output(self, request: TileRequest) -> NDArray[Any]:
+    def _output(self, request: TileRequest) -> Pieces[NDArray[Any]]:
         tile, dense = request.tile, request.tile.dense
         if self._held[tile.index % len(self.engines)] is not tile:
-            self._set(tile)
+            yield from self._set(tile)
         engine = self.engines[tile.index % len(self.engines)]
         return engine.run({dense.input.name: request.inputs})[dense.output.name]
 
-    def _set(self, tile: Tile) -> WeightResult | None:
-        """Have the engine of a tile hold its weights; None where it does already."""
+    def _set(self, tile: Tile) -> Pieces[WeightResult]:
+        """Have the engine of a tile hold its weights."""
         index = tile.index % len(self.engines)
-        if self._held[index] is tile:
-            return None
-        swap = self.engines[index].set_weights(tile.request)
+        commit = yield partial(_prepare, self.engines[index], tile.request)
+        swap: WeightResult = commit()
         self._held[index] = tile
         return swap
+
+
+def _prepare(engine: SwappableEngine, request: WeightRequest) -> Callable[[], WeightResult]:
+    """See AttachedEngine; any other engine does all of it when the result is called."""
+    prepare = getattr(engine, "prepare_weights", None)
+    return partial(engine.set_weights, request) if prepare is None else prepare(request)
+
+
+def _advance(products: Products, outputs: list[NDArray[Any]] | None) -> Requests | ProductBatch:
+    """The next requests, or the result."""
+    try:
+        return next(products) if outputs is None else products.send(outputs)
+    except StopIteration as finished:
+        batch: ProductBatch = finished.value
+        return batch

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.engines.pieces import Pieces
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.matrix.matmul import MatMul, Product
@@ -45,17 +46,19 @@ class ProductRequest:
     accept_clipping: bool = False
     passes: int = 1
 
-    def apply(self, matmul: MatMul) -> Product:
+    def applying(self, matmul: MatMul) -> Pieces[Product]:
         """Multiply. Raises InputError where the number of values is no multiple of the batch."""
         if not self.inputs.size or self.inputs.size % self.batch:
             raise InputError(
                 f"expected inputs for a batch of {self.batch} vectors; got {self.inputs.size} values"
             )
-        return matmul.multiply(
-            self.inputs if self.batch == 1 else self.inputs.reshape(self.batch, -1),
-            input_scale=self.input_scale,
-            accept_clipping=self.accept_clipping,
-            passes=self.passes,
+        return (
+            yield from matmul.multiplying(
+                self.inputs if self.batch == 1 else self.inputs.reshape(self.batch, -1),
+                input_scale=self.input_scale,
+                accept_clipping=self.accept_clipping,
+                passes=self.passes,
+            )
         )
 
 
@@ -75,21 +78,27 @@ class LoadedMatrix:
         self._request: WeightRequest | None = None
         """The weights that `_replaced` multiplies by."""
 
-    def set_weights(self, request: WeightRequest) -> WeightResult:
+    def setting_weights(self, request: WeightRequest) -> Pieces[WeightResult]:
         """Set weights on the engines of their own, in as many tiles as needed; see MatMul.set_weights."""
         if self._replaced is None:
             self._replaced = MatMul(self._engine_factory(), engine_factory=self._engine_factory)
-        result = self._replaced.set_weights(
+        result = yield from self._replaced.setting_weights(
             request.weights, accept_clipping=request.accept_clipping, rescale_rows=request.rescale_rows
         )
         self._request = request
         return result
 
-    def product(self, request: WeightRequest | None) -> MatMul:
-        """The multiplier by these weights; None: those of the file. Raises as MatMul.set_weights."""
-        if request is None:
-            return self._of_file
-        if self._request is not request:
-            self.set_weights(request)
-        assert self._replaced is not None
-        return self._replaced
+    def holds(self, weights: WeightRequest | None) -> bool:
+        """Whether `multiplying` by these weights needs no `holding` before."""
+        return weights is None or self._request is weights
+
+    def holding(self, weights: WeightRequest | None) -> Pieces[None]:
+        """Set weights unless they are held already; raises as MatMul.set_weights."""
+        if weights is not None and self._request is not weights:
+            yield from self.setting_weights(weights)
+
+    def multiplying(self, product: ProductRequest, weights: WeightRequest | None) -> Pieces[Product]:
+        """Multiply by weights that are held; None: those of the file."""
+        matmul = self._of_file if weights is None else self._replaced
+        assert matmul is not None
+        return (yield from product.applying(matmul))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isqrt, prod, sqrt
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.compiled_model import PARAMETER_MEMORY_BYTES
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
+from edgetpu_driver.engines.pieces import Pieces, run_pieces
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import ClippingError, InputError
 from edgetpu_driver.matrix import products
@@ -29,6 +31,10 @@ from edgetpu_driver.weights.weight_request import WeightResult
 
 MAX_PASSES = 64
 """Most repetitions of a product: beyond 8 little is left to gain, see docs/weights.md."""
+
+
+_SMALL_PRODUCT = 16384
+"""Inputs times passes whose arithmetic takes less than about a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -111,19 +117,26 @@ class MatMul:
         whatever its values. Raises InputError, ClippingError, ModelUnsupportedError as
         SwappableEngine.set_weights, and DeviceError; the previous matrix then stays in effect.
         """
-        values = _real(matrix, "a matrix")
+        with self._lock:
+            setting = self.setting_weights(matrix, accept_clipping=accept_clipping, rescale_rows=rescale_rows)
+            return run_pieces(setting)
+
+    def setting_weights(
+        self, matrix: ArrayLike, *, accept_clipping: bool = False, rescale_rows: bool = False
+    ) -> Pieces[WeightResult]:
+        """Do what `set_weights` does, in pieces; no other call may come in between."""
+        values = yield partial(_real, matrix, "a matrix")
         if values.ndim != 2 or 0 in values.shape:
             raise InputError(f"expected a matrix [M, K]; got shape {list(np.shape(matrix))}")
         self._check_fits((values.shape[0], values.shape[1]))
         options = PlanOptions(rescale_rows, RowGains.IN_RANGE, accept_clipping=accept_clipping)
-        with self._lock:
-            if not (accept_clipping or rescale_rows) and np.any(np.array(values.shape) > self.tile_shape):
-                _refuse_clipping(self._dense, values)
-            plan = make_plan(values, self._dense, options)
-            swaps = self._tiles.hold(plan)
-            self._plan, self._matrix = plan, values
-            self._version += 1
-            return self._total(plan, swaps)
+        if not (accept_clipping or rescale_rows) and np.any(np.array(values.shape) > self.tile_shape):
+            yield partial(_refuse_clipping, self._dense, values)
+        plan = yield partial(make_plan, values, self._dense, options)
+        swaps = yield from self._tiles.holding(plan)
+        self._plan, self._matrix = plan, values
+        self._version += 1
+        return self._total(plan, swaps)
 
     def multiply(
         self,
@@ -139,25 +152,58 @@ class MatMul:
         inputs nor outputs. accept_clipping: clip what a given scale cannot hold, not refuse it. passes:
         repetitions that average out rounding, at most 64. Raises InputError, ClippingError, DeviceError.
         """
-        vectors = self._vectors(inputs, input_scale, passes)
-        batch = np.atleast_2d(vectors)
         with self._lock:
-            result = self._tiles.run(products.multiply(self._plan, batch, passes, input_scale))
-            if input_scale and result.saturated.any() and self._undo_gains():
-                result = self._tiles.run(products.multiply(self._plan, batch, passes, input_scale))
-            if not accept_clipping:
-                _refuse_clipped(result, input_scale)
-            largest = float(np.abs(result.outputs).max(initial=0.0))
-            if largest > float(np.finfo(np.float32).max):
-                raise InputError(f"expected a product that float32 holds; it is up to {largest:.3g}")
-            return Product(
-                result.outputs.astype(np.float32).reshape((*vectors.shape[:-1], self.shape[0])),
-                int(result.clipped.sum()),
-                float(result.scales.max()),
-                np.sqrt(result.changes.mean(axis=0)).astype(np.float32),
-                self._version,
-                int(result.saturated.sum()),
+            return run_pieces(
+                self.multiplying(
+                    inputs, input_scale=input_scale, accept_clipping=accept_clipping, passes=passes
+                )
             )
+
+    def multiplying(
+        self,
+        inputs: ArrayLike,
+        *,
+        input_scale: float | None = None,
+        accept_clipping: bool = False,
+        passes: int = 1,
+    ) -> Pieces[Product]:
+        """Do what `multiply` does, in pieces; meanwhile other products may be made, but no weights set."""
+        large = np.size(inputs) * passes > _SMALL_PRODUCT
+        check = partial(self._vectors, inputs, input_scale, passes)
+        vectors = (yield check) if large else check()
+        batch, plan = np.atleast_2d(vectors), self._plan
+        result = yield from self._tiles.running(
+            products.multiply(plan, batch, passes, input_scale), large=large
+        )
+        if input_scale and result.saturated.any() and (yield from self._undoing_gains()):
+            plan = self._plan
+            result = yield from self._tiles.running(
+                products.multiply(plan, batch, passes, input_scale), large=large
+            )
+        finish = partial(self._product, result, vectors.shape, input_scale, accept_clipping)
+        return (yield finish) if large else finish()
+
+    def _product(
+        self,
+        result: ProductBatch,
+        shape: tuple[int, ...],
+        input_scale: float | None,
+        accept_clipping: bool,
+    ) -> Product:
+        """What comes of the products of all vectors, inputs of that shape. Raises InputError."""
+        if not accept_clipping:
+            _refuse_clipped(result, input_scale)
+        largest = float(np.abs(result.outputs).max(initial=0.0))
+        if largest > float(np.finfo(np.float32).max):
+            raise InputError(f"expected a product that float32 holds; it is up to {largest:.3g}")
+        return Product(
+            result.outputs.astype(np.float32).reshape((*shape[:-1], self.shape[0])),
+            int(result.clipped.sum()),
+            float(result.scales.max()),
+            np.sqrt(result.changes.mean(axis=0)).astype(np.float32),
+            self._version,
+            int(result.saturated.sum()),
+        )
 
     def _check_fits(self, shape: tuple[int, int]) -> None:
         count = prod(-(-size // most) for size, most in zip(shape, self.tile_shape, strict=True))
@@ -185,7 +231,7 @@ class MatMul:
             is_pure_matmul=True,
         )
 
-    def _undo_gains(self) -> bool:
+    def _undoing_gains(self) -> Pieces[bool]:
         """Set the weights as they are, so that a given input scale holds what it would without gains.
 
         Returns whether there were any. Raises DeviceError.
@@ -193,8 +239,8 @@ class MatMul:
         options = self._plan.options
         if self._matrix is None or options.rescale_rows or options.gains is RowGains.ONE:
             return False
-        plan = make_plan(self._matrix, self._dense, replace(options, gains=RowGains.ONE))
-        self._tiles.hold(plan)
+        plan = yield partial(make_plan, self._matrix, self._dense, replace(options, gains=RowGains.ONE))
+        yield from self._tiles.holding(plan)
         self._plan = plan
         return True
 

@@ -198,7 +198,7 @@ class ServiceTransport:
         def answered(answer: LoadModel.Response) -> None:
             done(_load_result(answer))
 
-        self._send(self._load, LoadModel.Request(model=model, name=name), answered)
+        self._send(self._load, LoadModel.Request(model=model, name=name, wait=True), answered)
 
     def invoke(
         self,

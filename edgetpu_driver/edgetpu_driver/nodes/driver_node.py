@@ -192,7 +192,7 @@ class DriverNode(BaseNode, LifecycleNode):
         return self._host
 
     def _notify(self) -> None:
-        """Called from any thread when the host's state has changed or the reconnector has given up.
+        """Called from any thread when the host's state has changed or the host has given up.
 
         A state may be over before the executor has time for it, so it is told here.
         """

@@ -18,6 +18,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.stick.loaded_model import LoadedModel
 from edgetpu_driver.stick.session import StickSession
 from edgetpu_driver.usb.bringup import ClockPreset
+from edgetpu_driver.usb.clock import Clock
 from edgetpu_driver.usb.connector import OnPhase, StickConnector
 from edgetpu_driver.usb.discovery import UsbStick
 from edgetpu_driver.usb.fault_diagnosis import Interrupt, take_interrupts
@@ -146,6 +147,11 @@ class EdgeTpu:
     ) -> None:
         """Upload the parameters that `run` uses for a model from now on; see LoadedModel.upload."""
         (self._models.get(model) or self._load(model)).upload(weights, streamed=streamed)
+
+    @property
+    def simulated_clock(self) -> Clock | None:
+        """The clock of a virtual stick; None for a real one."""
+        return self._session.simulated_clock
 
     def info(self) -> DeviceInfo:
         """Read the state of the device and the counters. Raises DeviceError."""

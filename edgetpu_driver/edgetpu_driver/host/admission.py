@@ -1,0 +1,73 @@
+"""Which requests may wait, and when to come back with those that may not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgetpu_driver.errors import BusyError, InputError
+from edgetpu_driver.host.host_limits import HostLimits
+
+SOONEST = 0.001
+LATEST = 60.0
+"""Seconds after which a refused client may come back."""
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """The requests that wait."""
+
+    waiting: int
+    """Their number."""
+    seconds: float
+    """Their expected engine time."""
+    waiting_of_client: int
+    """Those of the client that asks."""
+    sticks: int
+    """Sticks that share the work."""
+
+
+class Admission:
+    """Decides on requests by a host's limits. Not thread-safe."""
+
+    def __init__(self, limits: HostLimits) -> None:
+        self._limits = limits
+        self.refused = 0
+        """Requests that were refused because too many wait."""
+
+    def admit(self, client: str, backlog: Backlog) -> None:
+        """Raise BusyError if no further request of the client may wait."""
+        limits = self._limits
+        if backlog.waiting_of_client >= limits.waiting_per_client:
+            self.refused += 1
+            whose = f"of '{client}'" if client else "of anonymous clients"
+            raise _busy(f"{backlog.waiting_of_client} requests {whose} wait", backlog)
+        if backlog.waiting >= limits.waiting:
+            self.refused += 1
+            raise _busy(f"{backlog.waiting} requests wait", backlog)
+
+    def check_product(self, batch: int, passes: int) -> None:
+        """Raise InputError for a product that is too large."""
+        limits = self._limits
+        if not 1 <= batch <= limits.batch:
+            raise InputError(f"expected a batch of at most {limits.batch} vectors; got {batch}")
+        if not 1 <= passes <= limits.passes:
+            raise InputError(f"expected 1 to {limits.passes} passes; got {passes}")
+
+    def check_loaded(self, names: int, file_bytes: int, more_bytes: int) -> None:
+        """Raise BusyError if no further model may be loaded beside `names` models of `file_bytes`."""
+        limits = self._limits
+        if names >= limits.models:
+            raise BusyError(f"expected at most {limits.models} loaded models; unload one first", LATEST)
+        if file_bytes + more_bytes > limits.model_bytes:
+            raise BusyError(
+                f"expected loaded models of at most {limits.model_bytes} bytes; with this one they have "
+                f"{file_bytes + more_bytes}; unload one first",
+                LATEST,
+            )
+
+
+def _busy(what: str, backlog: Backlog) -> BusyError:
+    """Come back when half of the work is done."""
+    seconds = backlog.seconds / max(backlog.sticks, 1) / 2
+    retry_after = min(max(seconds, SOONEST), LATEST)
+    return BusyError(f"{what}; try again in {retry_after:.3g} s", retry_after)

@@ -1,0 +1,49 @@
+"""A thread for work that needs no device: reading files, preparing weights, arithmetic."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+_log = logging.getLogger(__name__)
+_IDLE_SECONDS = 5.0
+
+
+class BackgroundThread:
+    """Does one thing after the other in a thread of its own, which ends when it has been idle for a while."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._pending = 0
+        self._running = False
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Have work done after what was submitted before; an exception is logged."""
+        with self._lock:
+            self._pending += 1
+            self._work.put(work)
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                work = self._work.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                with self._lock:
+                    if not self._pending:
+                        self._running = False
+                        return
+                continue
+            try:
+                work()
+            except Exception:
+                _log.exception("unexpected error in the thread '%s'", self._name)
+            del work  # keep nothing alive while idle
+            with self._lock:
+                self._pending -= 1

@@ -1,0 +1,39 @@
+"""Answers requests whose deadline has passed while all sticks are busy."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from edgetpu_driver.host.scheduler import Scheduler
+
+PERIOD = 0.02
+"""Seconds by which such an answer may be late."""
+
+
+class DeadlineWatch:
+    """A thread that looks at the queue once in a while, as long as requests wait."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._lock = threading.Lock()
+        self._watching = False
+
+    def arm(self) -> None:
+        """A request with a deadline was submitted."""
+        if self._watching or not self._scheduler.waiting:
+            return
+        with self._lock:
+            if self._watching:
+                return
+            self._watching = True
+        threading.Thread(target=self._run, name="edgetpu deadlines", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(PERIOD)
+            self._scheduler.expire()
+            with self._lock:
+                if not self._scheduler.waiting:
+                    self._watching = False
+                    return

@@ -1,0 +1,160 @@
+"""A hosted model on one stick: its engines there, and the weights they hold."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.backends.backend import Backend, ParsedModel
+from edgetpu_driver.engines.pieces import Pieces
+from edgetpu_driver.engines.protocol import AttachedEngine
+from edgetpu_driver.errors import DeviceError, EdgeTpuError, UnavailableError
+from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.weight_history import WeightHistory
+from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest, needs_tiles, refuse_tiles
+from edgetpu_driver.matrix.matmul import Product
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
+
+_log = logging.getLogger(__name__)
+
+
+class ModelReplica:
+    """A model on one stick. Its methods are called by the thread that owns the stick."""
+
+    def __init__(
+        self, name: str, sha256: str, parsed: ParsedModel, history: WeightHistory, backend: Backend
+    ) -> None:
+        """name, sha256: of the model. history: the weights that it is to have."""
+        self.name = name
+        self.sha256 = sha256
+        self.parsed = parsed
+        self.engine: AttachedEngine | None = None
+        """Present exactly while the device is open and the model can run on it."""
+        self.unsupported_reason = ""
+        """Why it cannot run on this stick."""
+        self.version = 0
+        """Of the weights it holds."""
+        self.weights: WeightRequest | None = None
+        """Those that were set last; None while those of the file are in effect."""
+        self.bus_path = ""
+        # What follows belongs to the scheduler.
+        self.reading = 0
+        """Products under way."""
+        self.writing = False
+        """Whether a change of its weights is under way."""
+        self.preparing = False
+        """Whether a product puts the weights on engines of its own, which no other may disturb."""
+        self._history = history
+        self._backend = backend
+        self._engines: list[AttachedEngine] = []
+        self._matrix: LoadedMatrix | None = None
+
+    @property
+    def resident(self) -> bool:
+        """Whether its parameters are in the stick's memory now; never waits for the device."""
+        return any(engine.resident for engine in tuple(self._engines))
+
+    def attach(self, bus_path: str) -> None:
+        """Make the engine, with the weights of the file; an error becomes the `unsupported_reason`."""
+        self.bus_path = bus_path
+        try:
+            self.engine, self.unsupported_reason = self._new_engine(), ""
+        except DeviceError:
+            raise
+        except EdgeTpuError as error:
+            self.engine, self.unsupported_reason = None, str(error)
+
+    def detach(self) -> None:
+        """Drop the engines, whose device is gone."""
+        self.engine, self._engines, self._matrix = None, [], None
+        self.version, self.weights = 0, None
+        self.reading, self.writing, self.preparing = 0, False, False
+
+    def close(self) -> None:
+        """Release the engines."""
+        engines = self._engines
+        self.detach()
+        for engine in engines:
+            engine.close()
+
+    def invoking(self, inputs: Mapping[str, NDArray[Any]]) -> Pieces[InferenceResult]:
+        """Run the model once. Raises InputError, DeviceError."""
+        yield from ()
+        engine = self._attached()
+        refuse_tiles(self.name, engine, self.weights)
+        start = perf_counter()
+        outputs = engine.run(inputs)
+        return InferenceResult(
+            outputs,
+            engine_duration=perf_counter() - start,
+            device_duration=engine.device_duration,
+            weights_version=self.version,
+            model_sha256=self.sha256,
+        )
+
+    def multiplying(self, request: ProductRequest) -> Pieces[Product]:
+        """Multiply by the weights in effect; see MatMul.multiply."""
+        version, matrix = self.version, self._matrix_of(self._attached())
+        if not matrix.holds(self.weights):
+            self.preparing = True
+            try:
+                yield from matrix.holding(self.weights)
+            finally:
+                self.preparing = False
+        product = yield from matrix.multiplying(request, self.weights)
+        return replace(product, weights_version=version)
+
+    def setting(self, request: WeightRequest) -> Pieces[tuple[WeightRequest, WeightResult]]:
+        """Replace weights on this stick; the request with a copy of the weights, and what that did."""
+        copy = yield partial(np.array, request.weights)  # the caller may go on to change its array
+        request = replace(request, weights=copy)
+        engine = self._attached()
+        if (yield partial(needs_tiles, engine, request)):
+            return request, (yield from self._matrix_of(engine).setting_weights(request))
+        commit = yield partial(engine.prepare_weights, request)
+        return request, commit()
+
+    def updating(self) -> Pieces[None]:
+        """Set the weights that were set on other sticks, or before the device was opened.
+
+        An error other than of the device becomes the `unsupported_reason`.
+        """
+        try:
+            while missing := self._history.since(self.version):
+                version, request = missing[0]
+                engine = self._attached()
+                if (yield partial(needs_tiles, engine, request)):
+                    yield from self._matrix_of(engine).holding(request)
+                else:
+                    commit = yield partial(engine.prepare_weights, request)
+                    commit()
+                self.version, self.weights = version, request
+                yield None
+        except DeviceError:
+            raise
+        except EdgeTpuError as error:
+            _log.warning("model '%s' cannot get its weights back: %s", self.name, error)
+            self.engine, self.unsupported_reason = None, str(error)
+
+    def _attached(self) -> AttachedEngine:
+        if self.engine is None:
+            raise UnavailableError(f"model '{self.name}' is not on the stick at {self.bus_path}")
+        return self.engine
+
+    def _matrix_of(self, engine: AttachedEngine) -> LoadedMatrix:
+        """What multiplies by the weights of the model; ModelUnsupportedError if it is not Dense."""
+        if self._matrix is None:
+            self._matrix = LoadedMatrix(engine, self._new_engine)
+        return self._matrix
+
+    def _new_engine(self) -> AttachedEngine:
+        engine = self._backend.attach(self.parsed)
+        self._engines.append(engine)
+        return engine

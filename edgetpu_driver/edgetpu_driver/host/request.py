@@ -1,0 +1,112 @@
+"""A request on its way through a host."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edgetpu_driver.engines.pieces import Pieces
+from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.request_terms import RequestTerms
+
+if TYPE_CHECKING:
+    from edgetpu_driver.host.model_replica import ModelReplica
+
+_log = logging.getLogger(__name__)
+
+
+class Kind(Enum):
+    """What a request does with a model."""
+
+    INVOKE = "invoke"
+    MULTIPLY = "multiply"
+    SWAP = "set_weights"
+    UPDATE = "update"
+    """Sets on one stick the weights that were set on others; made by the host itself."""
+
+
+class Lane(NamedTuple):
+    """Requests of one lane can all be run at a given time, or none of them."""
+
+    model: HostedModel
+    kind: Kind
+    stick: int | None
+    """Number of the only stick that may run them."""
+    begun: bool
+
+
+@dataclass(eq=False)
+class Request:
+    """A request, from its arrival to its answer. It is changed by the scheduler, with its lock held."""
+
+    model: HostedModel
+    kind: Kind
+    begin: Callable[[ModelReplica], Pieces[Any]]
+    """Starts the work on a replica."""
+    done: Callable[[Any], None]
+    client: str
+    priority: int
+    arrived: float
+    deadline: float = inf
+    sequence: int = 0
+    inferences: int = 1
+    """Number of inferences that it takes, about."""
+    stick: int | None = None
+    """Number of the stick that has begun it, or that alone may run it."""
+    replica: ModelReplica | None = None
+    """Where it was begun."""
+    pieces: Pieces[Any] | None = None
+    """The work, once it has begun."""
+    value: Any = None
+    """What the work is waiting for: the result of a calculation, or an exception."""
+    served: float = 0.0
+    """Engine time it has had, s."""
+    failures: int = 0
+    """Sticks that failed while running it, other than by being unplugged."""
+    cost: float = field(init=False)
+    """Expected engine time from here on, s."""
+
+    def __post_init__(self) -> None:
+        self.cost = self.inferences * self.model.seconds
+
+    @classmethod
+    def of(
+        cls,
+        terms: RequestTerms,
+        model: HostedModel,
+        kind: Kind,
+        begin: Callable[[ModelReplica], Pieces[Any]],
+        done: Callable[[Any], None],
+        inferences: int = 1,
+    ) -> Request:
+        """A request that arrives now."""
+        now = time.monotonic()
+        deadline = now + terms.deadline if terms.deadline > 0 else inf
+        return cls(
+            model, kind, begin, done, terms.client, int(terms.priority), now, deadline, inferences=inferences
+        )
+
+    @property
+    def lane(self) -> Lane:
+        """See Lane."""
+        return Lane(self.model, self.kind, self.stick, self.pieces is not None)
+
+    def restart(self) -> None:
+        """Forget the work that has been done."""
+        pieces, self.pieces, self.value = self.pieces, None, None
+        if pieces is not None:
+            pieces.close()
+        if self.kind is not Kind.UPDATE:
+            self.stick = None
+
+    def answer(self, answer: Any) -> None:
+        """Hand over the result or the error; called once, without any lock held."""
+        try:
+            self.done(answer)
+        except Exception:
+            _log.exception("unexpected error in the callback of a request for model '%s'", self.model.name)

@@ -1,0 +1,47 @@
+"""Which requests a stick can run, and which no stick can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError, UnavailableError
+from edgetpu_driver.host.hosted_model import HostedModel, ModelState
+from edgetpu_driver.host.request import Kind, Lane
+from edgetpu_driver.host.stick_slot import StickSlot
+
+
+def can_run(slot: StickSlot, lane: Lane) -> bool:
+    """Whether a stick can run the requests of a lane as soon as it is free.
+
+    Weights change while nothing else of the model is under way on the stick, and it runs a model only with
+    the weights in effect. While a swap waits, no product joins one that is under way.
+    """
+    if lane.begun or lane.stick not in (None, slot.number):
+        return lane.stick == slot.number
+    model = lane.model
+    replica = model.replicas.get(slot.number)
+    if replica is None or replica.engine is None or not slot.serving or replica.writing:
+        return False
+    if lane.kind is Kind.UPDATE:
+        return not replica.reading
+    if replica.version != model.weights_version:
+        return False
+    if lane.kind is Kind.SWAP:
+        return not replica.reading and not model.swapping
+    if lane.kind is Kind.MULTIPLY:
+        return not replica.preparing and not (replica.reading and model.swaps_waiting)
+    return True
+
+
+def refusal(
+    model: HostedModel, slots: Sequence[StickSlot], unavailable_reason: Callable[[], str]
+) -> EdgeTpuError | None:
+    """Why requests for a model cannot be run; None if they can, now or when it is loaded."""
+    if model.state is ModelState.FAILED:
+        return model.failure
+    if model.unsupported_reason:
+        return ModelUnsupportedError(f"model '{model.name}' cannot run here: {model.unsupported_reason}")
+    serving = [slot for slot in slots if slot.serving]
+    if model.state is ModelState.LOADED:
+        serving = [slot for slot in serving if slot.number in model.replicas]
+    return None if serving else UnavailableError(f"no device: {unavailable_reason()}")

@@ -1,0 +1,400 @@
+"""Which stick runs which request, and when: the state that the workers of a host share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from functools import partial
+from itertools import count
+from math import inf, nan
+from typing import Any, cast
+
+from edgetpu_driver.engines.pieces import Calculation
+from edgetpu_driver.errors import (
+    DeviceError,
+    DeviceLostError,
+    EdgeTpuError,
+    ExpiredError,
+)
+from edgetpu_driver.host.admission import Admission, Backlog
+from edgetpu_driver.host.background_thread import BackgroundThread
+from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.model_replica import ModelReplica
+from edgetpu_driver.host.request import Kind, Lane, Request
+from edgetpu_driver.host.request_queue import RequestQueue
+from edgetpu_driver.host.request_terms import Priority
+from edgetpu_driver.host.run_rules import can_run, refusal
+from edgetpu_driver.host.stick_slot import StickSlot, best_of, may_take
+from edgetpu_driver.host.weight_access import WeightAccess, record
+
+QUANTUM = 0.02
+"""Engine time after which long work lets other requests of its class go first, s."""
+HANDED_ON = 1
+"""How often a request is handed on that made a stick fail, other than by being unplugged."""
+
+Answers = list[tuple[Request, Any]]
+"""Requests and what they are to be answered, once the lock is released."""
+
+
+class Scheduler:
+    """Requests that wait and the sticks that run them. All methods may be called from any thread.
+
+    A request goes to an idle stick at once; otherwise it waits in the queue, from which the workers of the
+    sticks take the next one they can run. Weights of a model change on one stick first; the others follow,
+    and do not run the model in between.
+    """
+
+    def __init__(self, admission: Admission, unavailable_reason: Callable[[], str]) -> None:
+        self.lock = threading.Lock()
+        """Guards all state of models, replicas and slots; never held while anything waits."""
+        self.slots: list[StickSlot] = []
+        self.models: list[HostedModel] = []
+        """Those that have requests, or may get some."""
+        self.rebalance: Callable[[], None] = _nothing
+        """Called with the lock held when a stick has come or gone: assigns models to sticks."""
+        self.expired = 0
+        """Requests whose deadline passed before they were run."""
+        self.dropped = 0
+        """Requests for a loaded model that got no result."""
+        self._admission = admission
+        self._unavailable_reason = unavailable_reason
+        self._weights = WeightAccess()
+        self._queue: RequestQueue[Request] = RequestQueue()
+        self._sequence = count()
+        self._arithmetic = BackgroundThread("edgetpu arithmetic")
+
+    # Requests come.
+
+    def submit(self, request: Request) -> None:
+        """Have a request run and answered. Raises what can be refused at once."""
+        model = request.model
+        with self.lock:
+            error = refusal(model, self.slots, self._unavailable_reason)
+            if error is not None:
+                self.dropped += 1
+                raise error
+            slot = self._idle_slot(request)
+            if slot is None:
+                self._admission.admit(request.client, self._backlog(request.client))
+            request.sequence = next(self._sequence)
+            model.pending += 1
+            if slot is None:
+                self._push(request)
+                return
+            request.cost = 0.0  # nothing was charged
+            self._take(slot, request)
+        slot.wake(request)
+
+    def _backlog(self, client: str) -> Backlog:
+        queue = self._queue
+        sticks = sum(slot.serving for slot in self.slots)
+        return Backlog(len(queue), queue.cost, queue.waiting_of(client), sticks)
+
+    def _push(self, request: Request) -> None:
+        swap = self._weights.swap_of(request.model)
+        self._weights.enqueue(request)
+        self._queue.push(request)
+        if swap is not None and request.priority < swap.priority:
+            # A swap is as urgent as what waits for its end.
+            waiting = self._queue.remove(lambda each: each is swap)
+            swap.priority = request.priority
+            for each in waiting:
+                self._queue.push(each)
+
+    def _idle_slot(self, request: Request) -> StickSlot | None:
+        lane = request.lane
+        idle = [slot for slot in self.slots if slot.idle and can_run(slot, lane)]
+        if len(self.slots) == 1 or not idle:
+            return idle[0] if idle else None
+        candidates, now = self._candidates(lane), time.monotonic()
+        idle = [slot for slot in idle if may_take(slot, candidates, len(self._queue) + 1, now)]
+        replicas = request.model.replicas
+        return best_of(idle, lambda slot: replicas[slot.number].resident) if idle else None
+
+    # Workers take them.
+
+    def next(self, slot: StickSlot) -> Request | None:
+        """The request that a worker is to run now; None if there is none, and it is idle."""
+        now = time.monotonic()
+        answers: Answers = []
+        with self.lock:
+            if slot.running is not None:
+                return None  # one has just been handed over
+            request = None
+            if len(self._queue):
+                answers = self._expire(now)
+                request = self._queue.pop(partial(self._may_run, slot, now))
+            if request is None:
+                slot.idle = True
+            else:
+                self._weights.dequeue(request)
+                self._take(slot, request)
+        _answer(answers)
+        return request
+
+    def set_busy(self, slot: StickSlot) -> None:
+        """Hand no request to a worker that has something else to do."""
+        with self.lock:
+            slot.idle = False
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait."""
+        return len(self._queue)
+
+    def waiting_for(self, slot: StickSlot) -> int:
+        """Requests that wait and that a stick may run."""
+        with self.lock:
+            return sum(slot.number in request.model.replicas for request in self._queue)
+
+    def expire(self) -> None:
+        """Answer the requests whose deadline has passed."""
+        with self.lock:
+            answers = self._expire(time.monotonic())
+        _answer(answers)
+
+    def _expire(self, now: float) -> Answers:
+        expired = self._queue.expire(now)
+        self.expired += len(expired)
+        for request in expired:
+            self._weights.dequeue(request)
+            self._settle(request)
+        return [(request, _expiry(request)) for request in expired]
+
+    def _take(self, slot: StickSlot, request: Request) -> None:
+        model = request.model
+        slot.idle = False
+        slot.running, slot.began = request, time.monotonic()
+        if slot.simulated_time is not None:
+            slot.expected = slot.simulated_time() + model.device_seconds
+        if request.pieces is None:
+            request.stick = slot.number
+            self._weights.begin(request, model.replicas[slot.number])
+
+    def _may_run(self, slot: StickSlot, now: float, lane: Hashable) -> bool:
+        lane = cast(Lane, lane)
+        if not can_run(slot, lane):
+            return False
+        if len(self.slots) == 1 or lane.stick is not None:
+            return True
+        return may_take(slot, self._candidates(lane), len(self._queue), now)
+
+    def _candidates(self, lane: Lane) -> list[StickSlot]:
+        return [slot for slot in self.slots if can_run(slot, lane)]
+
+    def _wake_idle(self) -> None:
+        """Have idle workers look for work; those that find none are idle again."""
+        now = time.monotonic()
+        for slot in self.slots:
+            if slot.idle and self._queue.most_urgent(partial(self._may_run, slot, now)) is not None:
+                slot.idle = False
+                slot.wake(None)
+
+    # Work in progress.
+
+    def must_suspend(self, slot: StickSlot, request: Request, elapsed: float) -> bool:
+        """Whether work that has run for `elapsed` seconds is to let another request go first."""
+        if not len(self._queue):
+            return False
+        with self.lock:
+            urgent = self._queue.most_urgent(partial(self._may_run, slot, time.monotonic()))
+        if urgent is None or urgent > request.priority:
+            return False
+        return urgent < request.priority or elapsed > QUANTUM
+
+    def suspend(self, slot: StickSlot, request: Request, elapsed: float) -> None:
+        """Put work that has begun back into the queue."""
+        with self.lock:
+            self._account(slot, request, elapsed)
+            self._push(request)
+            self._wake_idle()
+
+    def calculate(self, slot: StickSlot, request: Request, calculation: Calculation, elapsed: float) -> None:
+        """Have a calculation made that a request needs before it can go on."""
+        with self.lock:
+            self._account(slot, request, elapsed)
+            slot.parked.add(request)
+            pieces = request.pieces
+
+        def work() -> None:
+            try:
+                value = calculation()
+            except Exception as error:
+                value = error
+            self._resume(slot, request, pieces, value)
+
+        self._arithmetic.submit(work)
+
+    def _resume(self, slot: StickSlot, request: Request, pieces: Any, value: Any) -> None:
+        with self.lock:
+            if request.pieces is not pieces or request not in slot.parked:
+                return  # the stick was lost meanwhile
+            slot.parked.discard(request)
+            request.value = value
+            self._push(request)
+            self._wake_idle()
+
+    def _account(self, slot: StickSlot, request: Request, elapsed: float) -> None:
+        """Charge engine time to the client whose request has stopped running."""
+        slot.running = None
+        slot.statistics.add_busy(elapsed)
+        self._queue.charge(request.client, request.priority, elapsed - request.cost)
+        request.served += elapsed
+        request.cost, request.deadline = 0.0, inf  # it has begun in time
+
+    # Requests end.
+
+    def finish(self, slot: StickSlot, request: Request, elapsed: float, answer: Any, resident: bool) -> None:
+        """Answer a request that has been run; resident: its parameters were in memory before."""
+        model = request.model
+        with self.lock:
+            self._account(slot, request, elapsed)
+            self._weights.end(request)
+            if not isinstance(answer, EdgeTpuError):
+                if request.kind is Kind.SWAP:
+                    answer = record(model, cast(ModelReplica, request.replica), *answer)
+                    for other in self.slots:
+                        self.update(other, model)
+                elif request.kind is not Kind.UPDATE:
+                    slot.statistics.add(time.monotonic() - request.arrived, resident)
+                    model.learn(request.served / request.inferences, getattr(answer, "device_duration", nan))
+            self._settle(request)
+            answers = self._refuse() if request.kind is Kind.UPDATE else []
+            if len(self._queue):
+                self._wake_idle()
+        request.answer(answer)
+        _answer(answers)
+
+    def update(self, slot: StickSlot, model: HostedModel) -> None:
+        """Have a stick set the weights in effect, if it has others. To be called with the lock held."""
+        replica = model.replicas.get(slot.number)
+        if replica is None or replica.engine is None or replica.version == model.weights_version:
+            return
+        if any(each.kind is Kind.UPDATE and each.lane[::2] == (model, slot.number) for each in self._queue):
+            return
+        request = Request(
+            model, Kind.UPDATE, lambda held: held.updating(), _ignore, "", int(Priority.REAL_TIME), 0.0
+        )
+        request.stick, request.sequence = slot.number, next(self._sequence)
+        model.pending += 1
+        self._push(request)
+
+    def _settle(self, request: Request) -> None:
+        """A request of a model is answered; a model that was unloaded is released with its last one."""
+        model = request.model
+        model.pending -= 1
+        if model.unloaded and not model.pending:
+            self._release_model(model)
+
+    def _release_model(self, model: HostedModel) -> None:
+        self.models.remove(model)
+        for number, replica in model.replicas.items():
+            if self.slots[number].serving:
+                self.slots[number].post(replica.close)
+
+    def unload(self, model: HostedModel) -> None:
+        """Take no more requests for a model. To be called with the lock held."""
+        model.unloaded = True
+        if not model.pending:
+            self._release_model(model)
+
+    # Sticks come and go.
+
+    def join(self, slot: StickSlot, simulated_time: Callable[[], float] | None) -> None:
+        """A stick is ready, and the models that it is to run are attached."""
+        with self.lock:
+            slot.serving, slot.simulated_time = True, simulated_time
+            slot.start_clock(self.slots)
+            self.rebalance()
+            for model in self.models_on(slot):
+                self.update(slot, model)
+            answers = self._refuse()
+            self._wake_idle()
+        _answer(answers)
+
+    def attached(self, slot: StickSlot, model: HostedModel) -> None:
+        """A stick has got one more model, which perhaps cannot run there."""
+        with self.lock:
+            self.update(slot, model)
+            answers = self._refuse()
+            self._wake_idle()
+        _answer(answers)
+
+    def models_on(self, slot: StickSlot) -> list[HostedModel]:
+        """The models that a stick is to run. To be called with the lock held."""
+        return [model for model in self.models if slot.number in model.replicas]
+
+    def leave(self, slot: StickSlot, error: EdgeTpuError) -> None:
+        """A stick is gone: hand its work to others, or answer it.
+
+        error: what the request is answered that is running there, if no other stick can run it.
+        """
+        with self.lock:
+            slot.serving = False
+            held = [model.replicas[slot.number] for model in self.models_on(slot)]
+            self.rebalance()
+            running, slot.running = slot.running, None
+            begun = [*slot.parked, *self._queue.remove(lambda each: each.stick == slot.number)]
+            slot.parked.clear()
+            if running is not None:
+                begun.append(running)
+                running.failures += isinstance(error, DeviceError) and not isinstance(error, DeviceLostError)
+            answers: Answers = []
+            for request in sorted(begun, key=lambda each: each.sequence):
+                self._weights.end(request)
+                request.restart()
+                gone = refusal(request.model, self.slots, self._unavailable_reason)
+                if request.kind is Kind.UPDATE:
+                    self._settle(request)
+                elif gone is None and request.failures <= HANDED_ON:
+                    self._push(request)
+                else:
+                    answers.append((request, error if request is running else gone or error))
+                    self._settle(request)
+            for replica in held:
+                replica.detach()
+            self.dropped += len(answers)
+            answers += self._refuse()
+            self._wake_idle()
+        _answer(answers)
+
+    def refuse(self) -> None:
+        """Answer the requests that no stick can run any more."""
+        with self.lock:
+            answers = self._refuse()
+        _answer(answers)
+
+    def _refuse(self) -> Answers:
+        errors: dict[HostedModel, EdgeTpuError | None] = {}
+        for request in self._queue:
+            if request.model not in errors:
+                errors[request.model] = refusal(request.model, self.slots, self._unavailable_reason)
+        if not any(errors.values()):
+            return []
+        refused = self._queue.remove(lambda each: not each.lane.begun and errors[each.model] is not None)
+        self.dropped += len(refused)
+        for request in refused:
+            self._weights.dequeue(request)
+            self._settle(request)
+        return [(request, errors[request.model]) for request in refused]
+
+
+def _expiry(request: Request) -> ExpiredError:
+    return ExpiredError(
+        f"the deadline, {request.deadline - request.arrived:g} s after its arrival, passed before the "
+        "request could be run"
+    )
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _ignore(_answer: object) -> None:
+    """Nobody waits for it."""
+
+
+def _answer(answers: Answers) -> None:
+    for request, answer in answers:
+        request.answer(answer)

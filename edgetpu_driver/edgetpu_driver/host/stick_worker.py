@@ -1,0 +1,297 @@
+"""The thread that owns one stick: it opens it, runs requests on it, reads it, recovers it, closes it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from edgetpu_driver.backends.backend import Backend, RegisterValue
+from edgetpu_driver.errors import DeviceError, EdgeTpuError, UnavailableError
+from edgetpu_driver.host.device_connection import DeviceConnection
+from edgetpu_driver.host.host_status import State, StickStatus
+from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.request import Request
+from edgetpu_driver.host.scheduler import Scheduler
+from edgetpu_driver.host.stick_slot import STUCK_SECONDS, StickSlot
+
+_log = logging.getLogger(__name__)
+
+RETRY_PERIOD = 1.0
+"""Seconds between two attempts to open the device."""
+
+_PAUSE = 0.01
+"""Seconds of rest after an unexpected error, so that one that stays does not use up the processor."""
+
+Command = Callable[[], None]
+
+
+class StickWorker:
+    """Everything that touches one device, in one thread, which ends when the device is closed.
+
+    Of its own accord it only runs requests. `keep_open` has it open the device, read it once in a while, and
+    open it again when it is lost. Whatever a device or a library raises, the thread goes on.
+    """
+
+    def __init__(
+        self, number: int, backend: Backend, scheduler: Scheduler, on_change: Callable[[], None]
+    ) -> None:
+        """on_change: called whenever the state of the device changed."""
+        self.slot = StickSlot(number, self._wake, self.post)
+        self.connection = DeviceConnection(backend, on_change)
+        self.backend = backend
+        self.failed_checks = 0
+        """Self-checks with a wrong answer."""
+        self._scheduler = scheduler
+        self._mailbox: SimpleQueue[Request | Command | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._thread_lock = threading.Lock()
+        self._closing = False
+        self._told = ""
+        """The unexpected error that was logged last."""
+        self._period: float | None = None
+        self._due = 0.0
+        self._on_attempt: Callable[[bool], None] = _ignore
+        scheduler.slots.append(self.slot)
+
+    # For any thread.
+
+    def post(self, command: Command) -> None:
+        """Have the thread, which is started if need be, do something between two pieces of work."""
+        with self._thread_lock:
+            self._mailbox.put(command)
+            if self._thread is None:
+                name = f"edgetpu stick {self.slot.number}"
+                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._thread.start()
+
+    def ask(self, command: Callable[[], Any]) -> SimpleQueue[Any]:
+        """Post a command; where its result, or the exception, will arrive."""
+        answer: SimpleQueue[Any] = SimpleQueue()
+
+        def work() -> None:
+            try:
+                answer.put(command())
+            except Exception as error:
+                answer.put(error)
+
+        self.post(work)
+        return answer
+
+    def keep_open(self, period: float, on_attempt: Callable[[bool], None]) -> None:
+        """Open the device and keep it so, reading it every `period` seconds.
+
+        on_attempt: called by the thread after each attempt to open it, with whether it is open.
+        """
+
+        def begin() -> None:
+            self._period, self._on_attempt, self._due = period, on_attempt, 0.0
+
+        self.post(begin)
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Close the device and end the thread, after the work under way; wait at most `timeout` seconds."""
+        with self._thread_lock:
+            if self._thread is None:
+                return
+        closed = self.ask(self._close)
+        if self._thread is not threading.current_thread():
+            with suppress(Empty):
+                closed.get(timeout=timeout)
+
+    def status(self) -> StickStatus:
+        """The present state, the figures of the last period, and the counters; never waits."""
+        connection, statistics = self.connection, self.slot.statistics
+        readings, period = connection.readings, statistics.period
+        with self._scheduler.lock:
+            models = self._scheduler.models_on(self.slot)
+        return StickStatus(
+            connection.state,
+            connection.status_message,
+            readings,
+            throttled=self.slot.throttled,
+            resident=tuple(model.name for model in models if model.replicas[self.slot.number].resident),
+            waiting=self._scheduler.waiting_for(self.slot),
+            utilisation=period.utilisation,
+            throughput=period.throughput,
+            inferences=statistics.completed,
+            uploads_avoided=statistics.uploads_avoided,
+            recoveries=connection.reopened + readings.recoveries,
+            failed_checks=self.failed_checks,
+        )
+
+    def _wake(self, request: Request | None) -> None:
+        self._mailbox.put(request)
+
+    # Commands, for the thread alone.
+
+    def open(self) -> None:
+        """Open the device anew and attach the models."""
+        if self.connection.is_open:
+            self._give_up(State.RECOVERING, "opened anew", UnavailableError("the device is opened anew"))
+        self.connection.open()
+        if self.connection.is_open:
+            self._join()
+
+    def reset(self) -> None:
+        """Give the device up, so that it is brought up from scratch."""
+        message = "reset on request"
+        self._give_up(State.RECOVERING, message, UnavailableError(f"no device: {message}"))
+        self._due = 0.0
+
+    def refresh(self) -> None:
+        """Read state and counters; this also notices a lost device."""
+        if not self.connection.is_open:
+            return
+        try:
+            self.connection.read()
+        except DeviceError as error:
+            self._lose(error)
+
+    def registers(self) -> tuple[RegisterValue, ...]:
+        """Read the device's error and status registers; none while there is no device."""
+        try:
+            registers = self.connection.registers()
+        except DeviceError as error:
+            self._lose(error)
+            return ()
+        path = self.connection.readings.bus_path
+        return tuple(replace(register, bus_path=path) for register in registers)
+
+    def attach(self, model: HostedModel) -> None:
+        """Attach a model that this stick is to run, if its device is open."""
+        replica = model.replicas.get(self.slot.number)
+        if self.connection.is_open and replica is not None and replica.engine is None and not model.unloaded:
+            try:
+                replica.attach(self.connection.readings.bus_path)
+            except DeviceError as error:
+                return self._lose(error)
+            self._scheduler.attached(self.slot, model)
+        return None
+
+    def _join(self) -> None:
+        with self._scheduler.lock:
+            models = self._scheduler.models_on(self.slot)
+        try:
+            for model in models:
+                model.replicas[self.slot.number].attach(self.connection.readings.bus_path)
+        except DeviceError as error:
+            return self._lose(error)
+        self._scheduler.join(self.slot, self.backend.simulated_time)
+        return self.connection.confirm()
+
+    def _lose(self, error: EdgeTpuError) -> None:
+        """The device is gone: hand over its work, and open it again at once."""
+        self.connection.lose(error)
+        self._scheduler.leave(self.slot, error)
+        self._due = 0.0
+
+    def _give_up(self, state: State, message: str, error: EdgeTpuError) -> None:
+        self.connection.give_up(state, message)
+        self._scheduler.leave(self.slot, error)
+
+    def _close(self) -> None:
+        self._period, self._closing = None, True
+        error = UnavailableError("no device: the driver is being shut down")
+        self._scheduler.leave(self.slot, error)
+        self.connection.close()
+
+    # The thread.
+
+    def _run(self) -> None:
+        while not self._guarded_step():
+            pass
+
+    def _guarded_step(self) -> bool:
+        """Whether the thread is to end; an exception does not end it."""
+        try:
+            return self._step()
+        except Exception as error:
+            if repr(error) != self._told:
+                self._told = repr(error)
+                _log.exception("unexpected error in the thread of stick %d", self.slot.number)
+            time.sleep(_PAUSE)
+            return False
+
+    def _step(self) -> bool:
+        """One request, command or reading; whether the thread is to end."""
+        item: Request | Command | None = None
+        if self._period is not None and time.monotonic() >= self._due:
+            self._scheduler.set_busy(self.slot)
+            self._keep()
+        if self._mailbox.empty():
+            item = self._scheduler.next(self.slot) or self._wait()
+        else:
+            item = self._mailbox.get()
+        if isinstance(item, Request):
+            self._serve(item)
+        elif item is not None:
+            self._scheduler.set_busy(self.slot)
+            item()
+            return self._closing and self._end()
+        return False
+
+    def _wait(self) -> Request | Command | None:
+        timeout = None if self._period is None else max(0.0, self._due - time.monotonic())
+        if self._scheduler.waiting:  # for a stick that is simulated to be free earlier
+            timeout = STUCK_SECONDS if timeout is None else min(timeout, STUCK_SECONDS)
+        try:
+            return self._mailbox.get(timeout=timeout)
+        except Empty:
+            return None
+
+    def _end(self) -> bool:
+        with self._thread_lock:
+            self._closing = False
+            if not self._mailbox.empty():
+                return False
+            self._thread = None
+            return True
+
+    def _keep(self) -> None:
+        """Read the device, or open it; called when that is due."""
+        assert self._period is not None
+        if self.connection.is_open:
+            self.refresh()
+        if not self.connection.is_open:
+            self.open()
+            self._on_attempt(self.connection.is_open)
+        self._due = time.monotonic() + (self._period if self.connection.is_open else RETRY_PERIOD)
+
+    def _serve(self, request: Request) -> None:
+        """Run a request until it ends, needs a calculation, or has to let another one go first."""
+        slot, scheduler = self.slot, self._scheduler
+        pieces, replica = request.pieces, request.replica
+        if slot.running is not request or pieces is None or replica is None:
+            return None  # the stick was given up after the request had been handed over
+        resident = replica.resident
+        start = time.perf_counter()
+        try:
+            while True:
+                value, request.value = request.value, None
+                calculation = pieces.throw(value) if isinstance(value, Exception) else pieces.send(value)
+                elapsed = time.perf_counter() - start
+                if calculation is not None:
+                    return scheduler.calculate(slot, request, calculation, elapsed)
+                if not self._mailbox.empty() or scheduler.must_suspend(slot, request, elapsed):
+                    return scheduler.suspend(slot, request, elapsed)
+        except StopIteration as finished:
+            answer = finished.value
+        except DeviceError as error:
+            return self._lose(error)
+        except EdgeTpuError as error:
+            answer = error
+        except Exception as error:
+            _log.exception("unexpected error in a request for model '%s'", request.model.name)
+            answer = EdgeTpuError(f"unexpected {type(error).__name__}: {error}")
+        self.connection.confirm()
+        return scheduler.finish(slot, request, time.perf_counter() - start, answer, resident)
+
+
+def _ignore(_open: bool) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,66 @@
+"""Which requests have the weights of a model in use: products read them, swaps write them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edgetpu_driver.errors import ModelNotFoundError
+from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.model_replica import ModelReplica
+from edgetpu_driver.host.request import Kind, Request
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
+
+
+class WeightAccess:
+    """Marks models and replicas for `run_rules.can_run`. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._swaps: dict[HostedModel, Request] = {}
+        """The swaps that have begun."""
+
+    def enqueue(self, request: Request) -> None:
+        """A request waits."""
+        if request.kind is Kind.SWAP and request.pieces is None:
+            request.model.swaps_waiting += 1
+
+    def dequeue(self, request: Request) -> None:
+        """A request does not wait any more."""
+        if request.kind is Kind.SWAP and request.pieces is None:
+            request.model.swaps_waiting -= 1
+
+    def begin(self, request: Request, replica: ModelReplica) -> None:
+        """Start a request on a replica."""
+        if request.kind is Kind.SWAP:
+            request.model.swapping, self._swaps[request.model] = True, request
+        if request.kind is Kind.MULTIPLY:
+            replica.reading += 1
+        elif request.kind is not Kind.INVOKE:
+            replica.writing = True
+        request.replica, request.pieces = replica, request.begin(replica)
+
+    def end(self, request: Request) -> None:
+        """A request that had begun is done, or is to begin anew."""
+        model, replica = request.model, request.replica
+        if self._swaps.get(model) is request:
+            del self._swaps[model]
+            model.swapping = False
+        if replica is None or request.pieces is None:
+            return
+        if request.kind is Kind.MULTIPLY:
+            replica.reading = max(0, replica.reading - 1)
+        elif request.kind is not Kind.INVOKE:
+            replica.writing = False
+
+    def swap_of(self, model: HostedModel) -> Request | None:
+        """The swap of a model that has begun."""
+        return self._swaps.get(model)
+
+
+def record(
+    model: HostedModel, replica: ModelReplica, request: WeightRequest, result: WeightResult
+) -> WeightResult | ModelNotFoundError:
+    """Put weights into effect that a replica has taken; the answer to the request."""
+    if model.unloaded:
+        return ModelNotFoundError(f"model '{model.name}' was unloaded before its new weights were in effect")
+    replica.version, replica.weights = model.weights.record(request), request
+    return replace(result, version=replica.version)

@@ -1,0 +1,30 @@
+"""The weights that were set on a hosted model, and their version."""
+
+from __future__ import annotations
+
+from edgetpu_driver.weights.weight_request import WeightRequest
+
+
+class WeightHistory:
+    """The last weights set on each tensor of a model, in the order in which they were set.
+
+    It may be read at any time; one thread at a time records.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        """How often weights were replaced."""
+        self._weights: dict[str, tuple[int, WeightRequest]] = {}
+
+    def since(self, version: int) -> list[tuple[int, WeightRequest]]:
+        """The weights that were set after a version, with the versions they led to."""
+        return [each for each in self._weights.values() if each[0] > version]
+
+    def record(self, request: WeightRequest) -> int:
+        """Remember weights that are in effect now; the new version."""
+        weights = dict(self._weights)  # others may be reading
+        weights.pop(request.tensor, None)
+        weights[request.tensor] = self.version + 1, request
+        self._weights = weights
+        self.version += 1
+        return self.version

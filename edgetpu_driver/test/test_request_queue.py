@@ -1,0 +1,158 @@
+"""The order in which waiting requests are run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from itertools import count
+from math import inf
+
+import pytest
+
+from edgetpu_driver.host.request_queue import LEAD, RequestQueue
+
+_numbers = count()
+
+
+@dataclass(eq=False)
+class Entry:
+    client: str = ""
+    priority: int = 2
+    deadline: float = inf
+    lane: Hashable = ""
+    cost: float = 1.0
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        self.sequence = next(_numbers)
+
+
+@pytest.fixture
+def queue() -> RequestQueue[Entry]:
+    return RequestQueue()
+
+
+def order(queue: RequestQueue[Entry]) -> str:
+    """The names of all requests in the order in which they are run."""
+    names = []
+    while (entry := queue.pop(lambda _lane: True)) is not None:
+        names.append(entry.name)
+    return "".join(names)
+
+
+def push(queue: RequestQueue[Entry], *entries: Entry) -> None:
+    for entry in entries:
+        queue.push(entry)
+
+
+def test_the_most_urgent_class_goes_first(queue: RequestQueue[Entry]) -> None:
+    push(queue, Entry(priority=3, name="c"), Entry(priority=1, name="a"), Entry(priority=2, name="b"))
+    assert order(queue) == "abc"
+
+
+def test_requests_of_one_client_are_run_in_the_order_of_their_arrival(queue: RequestQueue[Entry]) -> None:
+    push(queue, *(Entry(name=name, lane=lane) for name, lane in zip("abcd", "xyxy", strict=True)))
+    assert order(queue) == "abcd"
+
+
+def test_the_earliest_deadline_goes_first_and_those_without_one_last(queue: RequestQueue[Entry]) -> None:
+    push(
+        queue,
+        Entry("1", name="d"),
+        Entry("2", deadline=3.0, name="c"),
+        Entry("3", deadline=1.0, name="a"),
+        Entry("4", deadline=2.0, name="b"),
+    )
+    assert order(queue) == "abcd"
+
+
+def test_a_deadline_does_not_bring_a_request_into_another_class(queue: RequestQueue[Entry]) -> None:
+    push(queue, Entry(priority=2, deadline=1.0, name="b"), Entry(priority=1, name="a"))
+    assert order(queue) == "ab"
+
+
+def test_clients_take_turns(queue: RequestQueue[Entry]) -> None:
+    push(queue, *(Entry("flood", name="f") for _ in range(4)), *(Entry("eye", name="e") for _ in range(2)))
+    assert order(queue) == "fefeff"
+
+
+def test_turns_are_as_long_as_the_work_is(queue: RequestQueue[Entry]) -> None:
+    push(queue, *(Entry("long", cost=3.0, name="l") for _ in range(2)))
+    push(queue, *(Entry("short", cost=1.0, name="s") for _ in range(4)))
+    assert order(queue) == "lsssls"
+
+
+def test_engine_time_beyond_the_expected_is_charged(queue: RequestQueue[Entry]) -> None:
+    push(queue, *(Entry("a", name="a") for _ in range(2)), *(Entry("b", name="b") for _ in range(3)))
+    first = queue.pop(lambda _lane: True)
+    assert first is not None
+    queue.charge("a", 2, 2.0)
+    assert order(queue) == "bbba"
+
+
+def test_anonymous_clients_share_one_account(queue: RequestQueue[Entry]) -> None:
+    push(queue, *(Entry("", name="?") for _ in range(3)), Entry("named", name="n"))
+    assert order(queue) == "?n??"
+
+
+def test_a_client_with_deadlines_does_not_starve_one_without(queue: RequestQueue[Entry]) -> None:
+    push(queue, *(Entry("hasty", deadline=1.0, cost=LEAD, name="h") for _ in range(4)))
+    push(queue, *(Entry("calm", cost=LEAD, name="c") for _ in range(2)))
+    assert order(queue) == "hchchh"
+
+
+def test_a_client_that_comes_back_goes_first_but_does_not_catch_up_on_what_it_did_not_ask_for(
+    queue: RequestQueue[Entry],
+) -> None:
+    push(queue, Entry("idle", name="i"))
+    order(queue)
+    push(queue, *(Entry("busy", name="b") for _ in range(10)))
+    order(queue)
+    push(queue, *(Entry("busy", name="b") for _ in range(3)), *(Entry("idle", name="i") for _ in range(3)))
+    assert order(queue) == "iibibb"
+
+
+def test_a_client_has_an_account_in_each_class(queue: RequestQueue[Entry]) -> None:
+    push(queue, Entry("a", priority=3, name="z"), Entry("a", priority=1, cost=9.0, name="x"))
+    push(queue, Entry("b", priority=3, name="y"))
+    queue.charge("a", 3, 5.0)
+    assert order(queue) == "xyz"
+
+
+def test_requests_that_cannot_be_run_now_are_passed_over(queue: RequestQueue[Entry]) -> None:
+    push(queue, Entry(lane="blocked", priority=1, name="a"), Entry(lane="free", name="b"))
+    taken = queue.pop(lambda lane: lane == "free")
+    assert taken is not None
+    assert taken.name == "b"
+    assert queue.pop(lambda lane: lane == "free") is None
+    assert (queue.most_urgent(lambda _lane: True), queue.most_urgent(lambda lane: lane == "free")) == (
+        1,
+        None,
+    )
+
+
+def test_requests_expire_when_their_deadline_has_passed(queue: RequestQueue[Entry]) -> None:
+    push(queue, Entry(deadline=1.0, name="a"), Entry(deadline=2.0, name="b"), Entry(name="c"))
+    assert [entry.name for entry in queue.expire(1.5)] == ["a"]
+    assert order(queue) == "bc"
+
+
+def test_requests_are_removed_in_the_order_of_their_arrival(queue: RequestQueue[Entry]) -> None:
+    push(queue, Entry("1", name="a"), Entry("2", priority=1, name="b"), Entry("1", deadline=1.0, name="c"))
+    assert [entry.name for entry in queue.remove(lambda entry: entry.name in "ab")] == ["a", "b"]
+    assert order(queue) == "c"
+
+
+def test_it_counts_what_waits(queue: RequestQueue[Entry]) -> None:
+    push(queue, Entry("a", cost=1.0), Entry("a", cost=2.0), Entry("b", cost=4.0))
+    assert (len(queue), queue.waiting_of("a"), queue.cost_of("a"), queue.cost) == (3, 2, 3.0, 7.0)
+    order(queue)
+    assert (len(queue), queue.waiting_of("a"), queue.cost_of("a"), queue.cost) == (0, 0, 0.0, 0)
+
+
+def test_accounts_of_clients_that_are_gone_are_forgotten(queue: RequestQueue[Entry]) -> None:
+    for number in range(5000):
+        push(queue, Entry(f"client {number}"))
+        order(queue)
+        queue.charge("steady", 2, 1.0)
+    assert len(queue._classes[2]._served) < 1200
