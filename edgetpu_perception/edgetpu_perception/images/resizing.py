@@ -57,16 +57,15 @@ def _sum_rows(image: NDArray[Any], cells: int, largest: int) -> tuple[NDArray[An
     blocks = image.reshape(-1, block, *image.shape[1:])
     sums = np.empty((len(blocks), parts, *image.shape[1:]), dtype)
     for cell in range(parts):
-        start, end = cell * block, (cell + 1) * block  # in parts of a row
-        first, last = -(-start // parts), end // parts  # the whole rows
-        total = sums[:, cell]
-        np.add.reduce(blocks[:, first:last], axis=1, dtype=dtype, out=total)
-        if parts > 1:
-            total *= parts
-        if start % parts:
-            _add_rows(total, blocks[:, first - 1], parts - start % parts)
-        if end % parts:
-            _add_rows(total, blocks[:, last], end % parts)
+        first, last = -(-cell * block // parts), (cell + 1) * block // parts  # the whole rows
+        np.add.reduce(blocks[:, first:last], axis=1, dtype=dtype, out=sums[:, cell])
+    if parts > 1:
+        sums *= parts
+    for cell in range(parts - 1):  # the row that each cell shares with the next one
+        row, weight = divmod((cell + 1) * block, parts)
+        shared = blocks[:, row].astype(dtype)  # once: adding rows of another type takes three times as long
+        _add_rows(sums[:, cell], shared, weight)
+        _add_rows(sums[:, cell + 1], shared, parts - weight)
     return sums.reshape(cells, *image.shape[1:]), block
 
 
