@@ -94,17 +94,20 @@ class ModelHost:
         """Whether `wait_timeout` has passed without a device; see `start`."""
         return self._wait is not None and self._wait.gave_up
 
-    def start(self, *, wait_timeout: float = -1.0, refresh_period: float = 1.0) -> None:
+    def start(
+        self, *, wait_timeout: float = -1.0, refresh_period: float = 1.0, retry_period: float = 1.0
+    ) -> None:
         """Open the devices, and from now on read them, and open again those that are lost. Returns at once.
 
         wait_timeout: seconds to wait for the first device before giving up, which sets `gave_up` and calls
         `on_change`; negative: for ever. A device that is lost later is always waited for. refresh_period:
-        seconds between two readings of a ready device.
+        seconds between two readings of a ready device. retry_period: seconds between two attempts to open
+        a device.
         """
         workers = self._pool.workers
         wait = self._wait = DeviceWait(len(workers), wait_timeout, self._on_change)
         for number, worker in enumerate(workers):
-            worker.keep_open(refresh_period, partial(wait.attempted, number))
+            worker.keep_open(refresh_period, retry_period, partial(wait.attempted, number))
 
     def connect(self) -> None:
         """Open all devices anew, and wait for the outcome, which is the new state. Takes seconds."""

@@ -22,9 +22,6 @@ from edgetpu_driver.host.stick_slot import STUCK_SECONDS, StickSlot
 
 _log = logging.getLogger(__name__)
 
-RETRY_PERIOD = 1.0
-"""Seconds between two attempts to open the device."""
-
 _PAUSE = 0.01
 """Seconds of rest after an unexpected error, so that one that stays does not use up the processor."""
 
@@ -55,6 +52,7 @@ class StickWorker:
         self._told = ""
         """The unexpected error that was logged last."""
         self._period: float | None = None
+        self._retry_period = 1.0
         self._due = 0.0
         self._on_attempt: Callable[[bool], None] = _ignore
         scheduler.slots.append(self.slot)
@@ -83,14 +81,17 @@ class StickWorker:
         self.post(work)
         return answer
 
-    def keep_open(self, period: float, on_attempt: Callable[[bool], None]) -> None:
+    def keep_open(self, period: float, retry_period: float, on_attempt: Callable[[bool], None]) -> None:
         """Open the device and keep it so, reading it every `period` seconds.
+
+        retry_period: seconds between two attempts to open it.
 
         on_attempt: called by the thread after each attempt to open it, with whether it is open.
         """
 
         def begin() -> None:
-            self._period, self._on_attempt, self._due = period, on_attempt, 0.0
+            self._period, self._retry_period = period, retry_period
+            self._on_attempt, self._due = on_attempt, 0.0
 
         self.post(begin)
 
@@ -261,7 +262,7 @@ class StickWorker:
         if not self.connection.is_open:
             self.open()
             self._on_attempt(self.connection.is_open)
-        self._due = time.monotonic() + (self._period if self.connection.is_open else RETRY_PERIOD)
+        self._due = time.monotonic() + (self._period if self.connection.is_open else self._retry_period)
 
     def _serve(self, request: Request) -> None:
         """Run a request until it ends, needs a calculation, or has to let another one go first."""
