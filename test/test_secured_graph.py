@@ -28,17 +28,13 @@ PATIENCE = 40.0
 
 
 class Participant:
-    """A node in an enclave, or in none."""
+    """A node like that of `ros2 service call`, in an enclave or in none."""
 
     def __init__(self, enclave: str | None) -> None:
         self._context = Context()
         arguments = ["--ros-args", "--enclave", f"/edgetpu_ros/{enclave}"] if enclave else []
         rclpy.init(args=arguments, context=self._context)
-        self.node = rclpy.create_node(
-            "_ros2cli_test",
-            context=self._context,
-            start_parameter_services=False,
-        )
+        self.node = rclpy.create_node("_ros2cli_test", context=self._context)
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self.node)
 

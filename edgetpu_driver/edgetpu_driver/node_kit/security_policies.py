@@ -49,8 +49,8 @@ the nodes of the suite that call them."""
 _OF_EVERY_NODE = {"/parameter_events", "/rosout"}
 """Topics that every node publishes."""
 
-_COMMAND_LINE = "/_ros2cli_*/get_type_description"
-"""What a command such as `ros2 service call` offers itself."""
+_COMMAND_LINE = "/_ros2cli_*/*"
+"""What the node of a command such as `ros2 service call` provides, parameters for example."""
 
 _HEAD = f"""\
 <?xml version="1.0" encoding="UTF-8"?>
