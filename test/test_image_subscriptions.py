@@ -38,7 +38,12 @@ class Client:
         self.asked: list[Mapping[str, Any]] = []
         self._done: Callable[[InferenceResult], None] | None = None
 
-    def invoke(self, inputs: Mapping[str, Any], done: Callable[[InferenceResult], None]) -> bool:
+    def invoke(
+        self,
+        inputs: Mapping[str, Any],
+        done: Callable[[InferenceResult], None],
+        still_wanted: Callable[[], bool],  # noqa: ARG002
+    ) -> bool:
         if self.ready:
             self.asked.append(inputs)
             self._done = done

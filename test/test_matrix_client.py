@@ -152,7 +152,7 @@ def test_weights_are_set_again_when_the_driver_has_lost_the_model(
     client = make_client()
     client.set_matrix(np.eye(3))
     graph.spin_until(lambda: client.ready)
-    driver.host.unload("matrix/0")
+    driver.host.unload("matrix/0", "/tester")
     assert product_of(client, graph, np.ones(3)).error is not None
     assert not client.ready
     graph.spin_until(lambda: client.ready)

@@ -215,6 +215,35 @@ class TestAcrossProcesses:
         assert sums(ask(client, graph)) == SUMS
 
 
+def test_of_several_drivers_the_next_is_used_while_the_first_is_gone(
+    graph: Any, start_node: Any, model_dir: Path, make_client: Any
+) -> None:
+    def start(name: str) -> Any:
+        options = {"backend": "cpu", "model_dirs": f"[{model_dir}]"}
+        process = start_node("edgetpu_driver", "edgetpu_node", "-r", f"__node:={name}", **options)
+        graph.await_device(f"/{name}")
+        return process
+
+    first, second = start("first"), start("second")
+    client = make_client(driver=["first", "second"])
+
+    def answered_by(driver: str) -> bool:
+        results: list[InferenceResult] = []
+        graph.spin_until(lambda: client.invoke(NUMBERS, results.append))
+        asked, _ = client.target
+        graph.spin_until(lambda: bool(results))
+        return results[0].error is None and sums(results[0]) == SUMS and asked == driver
+
+    graph.spin_until(lambda: answered_by("/first"))
+    first.kill()
+    graph.spin_until(lambda: answered_by("/second"))
+    assert answered_by("/second")
+    first = start("first")
+    graph.spin_until(lambda: answered_by("/first"))
+    first.stop()
+    second.stop()
+
+
 class TestInOneProcess:
     @pytest.fixture
     def driver(self, graph: Any, model_dir: Path) -> Iterator[DriverNode]:

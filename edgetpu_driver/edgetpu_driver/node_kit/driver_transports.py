@@ -16,10 +16,10 @@ from rclpy.task import Future
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.request_terms import RequestTerms
+from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
-from edgetpu_driver.node_kit.error_codes import exception_of
+from edgetpu_driver.node_kit.error_codes import answer_error
 from edgetpu_driver.node_kit.executor_calls import executor_calls
 from edgetpu_driver.node_kit.tensor_messages import from_message, specs_from_messages, to_message
 from edgetpu_driver.node_kit.weight_messages import set_weights_request, weight_result
@@ -38,6 +38,8 @@ class LoadResult:
     error: EdgeTpuError | None = None
     problem: str = ""
     """Why the driver, which has loaded the model, cannot run it; one line, else empty."""
+    sha256: str = ""
+    """Of the model's file, in hexadecimal."""
 
 
 class Transport(Protocol):
@@ -86,8 +88,8 @@ class DirectTransport:
     The driver's threads call back; the executor of the calling node runs what they say.
     """
 
-    def __init__(self, node: Node, driver: str) -> None:
-        self._driver = driver
+    def __init__(self, node: Node, driver: str, terms: RequestTerms) -> None:
+        self._driver, self._terms = driver, terms
         self._calls = executor_calls(node)
         self._number = 0
         """Of the request under way; answers to others are ignored."""
@@ -105,11 +107,11 @@ class DirectTransport:
                 return done(LoadResult(error=loaded))
             reason = loaded.unsupported_reason
             problem = f"loaded, but it cannot run here: {reason}" if reason else ""
-            return done(LoadResult(loaded.name, loaded.inputs, loaded.outputs, None, problem))
+            return done(LoadResult(loaded.name, loaded.inputs, loaded.outputs, None, problem, loaded.sha256))
 
         answered = self._answer_to(finish)
         try:
-            self._find().submit_load(model, name, answered)
+            self._find().submit_load(model, name, answered, client=self._terms.client, shared=not name)
         except EdgeTpuError as error:
             answered(error)
 
@@ -132,7 +134,7 @@ class DirectTransport:
 
         answered = self._answer_to(finish)
         try:
-            self._find().active_host().submit_invoke(model, inputs, answered, RequestTerms())
+            self._find().active_host().submit_invoke(model, inputs, answered, self._terms)
         except EdgeTpuError as error:
             answered(error)
 
@@ -142,7 +144,7 @@ class DirectTransport:
         """Hand the request to the driver and return; `done` is called by the node's executor."""
         answered = self._answer_to(done)
         try:
-            self._find().active_host().submit_set_weights(model, request, answered, RequestTerms())
+            self._find().active_host().submit_set_weights(model, request, answered, swap_terms(self._terms))
         except EdgeTpuError as error:
             answered(error)
 
@@ -175,8 +177,8 @@ class DirectTransport:
 class ServiceTransport:
     """Service calls to a driver node; its name is relative to the calling node's namespace."""
 
-    def __init__(self, node: Node, driver: str) -> None:
-        self._node = node
+    def __init__(self, node: Node, driver: str, terms: RequestTerms) -> None:
+        self._node, self._terms = node, terms
 
         def client_of(kind: Any, name: str) -> Client:
             return node.create_client(kind, f"{driver}/{name}", qos_profile=QOS_SERVICE)
@@ -198,7 +200,10 @@ class ServiceTransport:
         def answered(answer: LoadModel.Response) -> None:
             done(_load_result(answer))
 
-        self._send(self._load, LoadModel.Request(model=model, name=name, wait=True), answered)
+        request = LoadModel.Request(
+            model=model, name=name, client=self._terms.client, shared=not name, wait=True
+        )
+        self._send(self._load, request, answered)
 
     def invoke(
         self,
@@ -214,7 +219,14 @@ class ServiceTransport:
             done(_inference_result(answer, time.perf_counter() - start))
 
         tensors = [to_message(spec, inputs[spec.name]) for spec in specs]
-        self._send(self._invoke, Invoke.Request(model=model, inputs=tensors), answered)
+        request = Invoke.Request(
+            model=model,
+            inputs=tensors,
+            client=self._terms.client,
+            priority=int(self._terms.priority),
+            deadline=self._terms.deadline,
+        )
+        self._send(self._invoke, request, answered)
 
     def set_weights(
         self, model: str, request: WeightRequest, done: Callable[[WeightResult | EdgeTpuError], None]
@@ -224,7 +236,10 @@ class ServiceTransport:
         def answered(answer: SetWeights.Response) -> None:
             done(weight_result(answer))
 
-        self._send(self._set_weights, set_weights_request(model, request), answered)
+        message = set_weights_request(model, request)
+        terms = swap_terms(self._terms)
+        message.client, message.priority = terms.client, int(terms.priority)
+        self._send(self._set_weights, message, answered)
 
     def cancel(self) -> None:
         """Forget the request under way."""
@@ -263,24 +278,35 @@ def _throw(error: Exception) -> None:
     raise error
 
 
+def swap_terms(terms: RequestTerms) -> RequestTerms:
+    """The terms of a client's swaps of weights, which are as useful late as in time."""
+    return RequestTerms(terms.client, Priority.BULK)
+
+
 def _load_result(answer: LoadModel.Response) -> LoadResult:
     if not answer.success:
-        return LoadResult(error=exception_of(answer.error, answer.message))
+        return LoadResult(error=answer_error(answer))
     info = answer.info
     try:
         inputs, outputs = specs_from_messages(info.inputs), specs_from_messages(info.outputs)
-        return LoadResult(info.name, inputs, outputs, None, answer.message)
+        return LoadResult(info.name, inputs, outputs, None, answer.message, info.sha256)
     except InputError as error:
         return LoadResult(error=error)
 
 
 def _inference_result(answer: Invoke.Response, duration: float) -> InferenceResult:
     if not answer.success:
-        return InferenceResult(error=exception_of(answer.error, answer.message), duration=duration)
+        return InferenceResult(error=answer_error(answer), duration=duration)
     try:
         outputs = {tensor.name: from_message(tensor) for tensor in answer.outputs}
     except InputError as error:
         return InferenceResult(error=error, duration=duration)
     return InferenceResult(
-        outputs, None, duration, answer.duration, answer.device_duration, answer.weights_version
+        outputs,
+        None,
+        duration,
+        answer.duration,
+        answer.device_duration,
+        answer.weights_version,
+        answer.model_sha256,
     )

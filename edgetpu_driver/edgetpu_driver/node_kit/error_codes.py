@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from edgetpu_driver.errors import (
     BusyError,
     ClippingError,
@@ -63,3 +65,10 @@ def code_of(error: BaseException) -> ErrorCode:
 def exception_of(code: ErrorCode, message: str) -> EdgeTpuError:
     """Return the exception for a failed service response."""
     return _EXCEPTIONS.get(code.value, EdgeTpuError)(message)
+
+
+def answer_error(response: Any) -> EdgeTpuError:
+    """Return the exception for a failed response, with its `retry_after` if it is BUSY."""
+    if response.error.value == ErrorCode.BUSY:
+        return BusyError(response.message, response.retry_after)
+    return exception_of(response.error, response.message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -12,9 +12,17 @@ from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.node import Node
 
-from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, UnavailableError
+from edgetpu_driver.errors import (
+    BusyError,
+    EdgeTpuError,
+    ExpiredError,
+    ModelNotFoundError,
+    UnavailableError,
+)
 from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.node_kit import local_drivers
+from edgetpu_driver.node_kit.driver_choice import driver_choice
 from edgetpu_driver.node_kit.driver_transports import (
     DirectTransport,
     LoadResult,
@@ -52,9 +60,15 @@ class ModelClient:
 
     `ClientState` lists the states; `_step`, called by a timer, makes the transitions that no answer makes.
 
+    A request that is answered BUSY or EXPIRED is sent again as long as it is wanted. Results of another model
+    than was loaded, or of other weights than were set, are not handed out: the model is loaded again.
+
     model: what ~/load_model takes (a file's stem, its name or an absolute path).
-    name: the model's name on the driver; unique to this node if it sets weights. Empty: chosen by the driver.
-    driver: the driver node's name, absolute or relative to the node's namespace.
+    name: the model's name on the driver; unique to this node if it sets weights. Other clients may not change
+    it. Empty: chosen by the driver, and shared.
+    driver: the driver node's name, absolute or relative to the node's namespace. Several, in a list or
+    separated by commas: the first that is ready is used; see DriverChoice.
+    priority, deadline: of its inferences; the deadline in seconds, 0: none.
     on_ready: called each time the model has been loaded; `inputs` and `outputs` are known then.
     request_timeout: seconds after which an unanswered request counts as lost.
     """
@@ -65,15 +79,18 @@ class ModelClient:
         model: str,
         *,
         name: str = "",
-        driver: str = "edgetpu",
+        driver: str | Sequence[str] = "edgetpu",
+        priority: Priority = Priority.NORMAL,
+        deadline: float = 0.0,
         on_ready: Callable[[], None] | None = None,
         request_timeout: float = 2.0,
     ) -> None:
         self._node = node
         self._model = model
         self._name = name
-        # The fully qualified name after remapping; "~" and relative names are resolved like a service's.
-        self._driver = node.resolve_service_name(f"{driver}/invoke").removesuffix("/invoke")
+        self._choice = driver_choice(node, driver)
+        self._driver = self._choice.name
+        self._terms = RequestTerms(node.get_fully_qualified_name(), priority, deadline)
         self._on_ready = on_ready
         self._request_timeout = request_timeout
         self._transport: Transport | None = None
@@ -82,6 +99,10 @@ class ModelClient:
         """The model as the driver has loaded it; empty while UNLOADED or LOADING."""
         self._fail: Callable[[EdgeTpuError], None] = _ignore
         """Answers the request under way with an error, while BUSY."""
+        self._again: tuple[float, Callable[[], None]] | None = None
+        """While BUSY: when to send the request that the driver was too busy for, and how."""
+        self._weights_version: int | None = None
+        """Of the weights that this client has set; None: it has set none since the model was loaded."""
         self._unconfirmed = False
         """Whether `problem` stays until a request succeeds: that the model is loaded does not disprove it."""
         # Nodes of one launch start together: a driver that starts a little later is not worth a warning.
@@ -121,26 +142,42 @@ class ModelClient:
         """What the model gives; empty until it is loaded."""
         return self._loaded.outputs
 
-    def invoke(self, inputs: Mapping[str, NDArray[Any]], done: Callable[[InferenceResult], None]) -> bool:
+    def invoke(
+        self,
+        inputs: Mapping[str, NDArray[Any]],
+        done: Callable[[InferenceResult], None],
+        still_wanted: Callable[[], bool] = lambda: True,
+    ) -> bool:
         """Run the model once; `done` gets the outputs or the error, exactly once.
 
         After ModelNotFoundError and UnavailableError the client is not ready until it has loaded the model
-        again: the same inputs may be sent anew from `on_ready`.
+        again: the same inputs may be sent anew from `on_ready`. still_wanted: whether to try again when the
+        driver was too busy, or too late; else `done` gets the BusyError or ExpiredError.
 
         Returns False, and never calls `done`, when a request is under way or the client is not ready; `done`
         is called after it has returned True. The arrays must not change until then. Raises InputError when
         they are not what the model takes.
         """
-        if self._state is not ClientState.READY or self._transport is None:
+        transport = self._free_transport()
+        if transport is None:
             return False
-        check_inputs(self._loaded.inputs, inputs)
+        loaded = self._loaded
+        check_inputs(loaded.inputs, inputs)
+
+        def send() -> None:
+            transport.invoke(loaded.name, loaded.inputs, inputs, finish)
 
         def finish(result: InferenceResult) -> None:
+            if self._tries_again(result.error, still_wanted, send):
+                return
+            if result.error is None and (foreign := self._foreign(result)):
+                self._next_load = time.monotonic() + RETRY_PERIOD
+                result = InferenceResult(error=ModelNotFoundError(foreign), duration=result.duration)
             self._finish(result.error)
             done(result)
 
         self._begin(lambda error: done(InferenceResult(error=error)))
-        self._transport.invoke(self._loaded.name, self._loaded.inputs, inputs, finish)
+        send()
         return True
 
     def set_weights(
@@ -152,24 +189,67 @@ class ModelClient:
         A driver that was started anew has the weights of the file: set them in every `on_ready`. Returns
         False as `invoke` does.
         """
-        if self._state is not ClientState.READY or self._transport is None:
+        transport = self._free_transport()
+        if transport is None:
             return False
 
+        def send() -> None:
+            transport.set_weights(self._loaded.name, request, finish)
+
         def finish(result: WeightResult | EdgeTpuError) -> None:
-            self._finish(result if isinstance(result, EdgeTpuError) else None)
+            error = result if isinstance(result, EdgeTpuError) else None
+            if self._tries_again(error, lambda: True, send):
+                return
+            if not isinstance(result, EdgeTpuError):
+                self._weights_version = result.version
+            self._finish(error)
             done(result)
 
         self._begin(done)
-        self._transport.set_weights(self._loaded.name, request, finish)
+        send()
         return True
 
     def close(self) -> None:
         """Stop looking for the driver; a request under way ends with an error."""
         self._node.destroy_timer(self._timer)
         self.problem = "the client is closed"
-        self._give_up(self.problem)
+        self._leave(self.problem)
         if self._transport is not None:
             self._transport.close()
+
+    def _free_transport(self) -> Transport | None:
+        """What a request may be sent through now; None while there is one, or another driver is due."""
+        if self._state is not ClientState.READY or self._driver != self._choice.name:
+            return None
+        return self._transport
+
+    def _tries_again(
+        self, error: EdgeTpuError | None, still_wanted: Callable[[], bool], send: Callable[[], None]
+    ) -> bool:
+        """Whether a request that the driver has not run is sent again, at once or later."""
+        if not isinstance(error, (BusyError, ExpiredError)) or not still_wanted():
+            return False
+        pause = error.retry_after if isinstance(error, BusyError) else 0.0
+        at = time.monotonic() + pause
+        if at > self._deadline:
+            return False
+        if isinstance(error, ExpiredError):
+            send()
+        else:
+            self._again = at, send
+        return True
+
+    def _foreign(self, result: InferenceResult) -> str:
+        """Why a result is not of the model that was loaded with the weights that were set; else empty."""
+        name, version = self._loaded.name, self._weights_version
+        if result.model_sha256 != self._loaded.sha256:
+            return f"the driver has another model as '{name}'"
+        if version is not None and result.weights_version != version:
+            return (
+                f"expected version {version} of the weights of '{name}', which were set here; "
+                f"got {result.weights_version}"
+            )
+        return ""
 
     def _begin(self, fail: Callable[[EdgeTpuError], None]) -> None:
         """Start a request; `fail` answers it if it is given up."""
@@ -183,6 +263,7 @@ class ModelClient:
             # recovered.
             self._unconfirmed = True
             self._next_load = time.monotonic() + RETRY_PERIOD
+            self._choice.failed(self._driver)
         if isinstance(error, (ModelNotFoundError, UnavailableError)):
             self._unload(str(error), usual_at_start=isinstance(error, UnavailableError))
             return
@@ -192,7 +273,7 @@ class ModelClient:
             self._report("")
 
     def _step(self) -> None:
-        """Find the driver, load the model, give up a request that is overdue."""
+        """Find the driver, load the model, give up a request that is overdue, send one again that is due."""
         transport = self._connect()
         now = time.monotonic()
         overdue = now > self._deadline
@@ -203,28 +284,42 @@ class ModelClient:
         elif self._state in (ClientState.LOADING, ClientState.BUSY):
             if overdue:
                 self._give_up(f"no answer from {self._driver} for {self._request_timeout:g} s")
+            elif self._again is not None and now >= self._again[0]:
+                (_, send), self._again = self._again, None
+                send()
         elif idle and now >= self._next_load:
             self._state = ClientState.LOADING
             self._deadline = now + self._request_timeout
             transport.load(self._model, self._name, self._on_loaded)
 
     def _connect(self) -> Transport:
-        """Return the transport to use now: direct exactly while the driver lives in this process."""
-        local = local_drivers.find(self._driver) is not None
-        if self._transport is None or local != isinstance(self._transport, DirectTransport):
+        """Return the transport to use now: to the chosen driver, and direct while that is in this process.
+
+        A request under way is awaited before another driver is used.
+        """
+        waits = self._state in (ClientState.LOADING, ClientState.BUSY)
+        driver = self._driver if waits else self._choice.name
+        local = local_drivers.find(driver) is not None
+        moved = driver != self._driver or local != isinstance(self._transport, DirectTransport)
+        if self._transport is None or moved:
             if self._transport is not None:
-                self._give_up(f"the driver {self._driver} has moved")
+                self._leave(f"the driver {self._driver} has moved" if local else f"changing to {driver}")
                 self._transport.close()
+            if driver != self._driver:
+                self._driver, self._next_load = driver, 0.0
             self._transport = (
-                DirectTransport(self._node, self._driver)
+                DirectTransport(self._node, driver, self._terms)
                 if local
-                else ServiceTransport(self._node, self._driver)
+                else ServiceTransport(self._node, driver, self._terms)
             )
         return self._transport
 
     def _on_loaded(self, result: LoadResult) -> None:
         if result.error is not None:
-            self._next_load = time.monotonic() + RETRY_PERIOD
+            busy = result.error.retry_after if isinstance(result.error, BusyError) else 0.0
+            self._next_load = time.monotonic() + max(RETRY_PERIOD, busy)
+            if isinstance(result.error, UnavailableError):
+                self._choice.failed(self._driver)
             self._unload(str(result.error))
             return
         self._state, self._loaded = ClientState.READY, result
@@ -237,7 +332,12 @@ class ModelClient:
             self._on_ready()
 
     def _give_up(self, problem: str) -> None:
-        """Start over: forget the loaded model and answer the request under way with an error."""
+        """Start over because the driver does not answer."""
+        self._choice.failed(self._driver)
+        self._leave(problem)
+
+    def _leave(self, problem: str) -> None:
+        """Forget the loaded model and answer the request under way with an error."""
         if self._transport is not None:
             self._transport.cancel()
         fail = self._fail if self._state is ClientState.BUSY else _ignore
@@ -247,6 +347,7 @@ class ModelClient:
 
     def _unload(self, problem: str, *, usual_at_start: bool = False) -> None:
         self._state, self._loaded = ClientState.UNLOADED, LoadResult()
+        self._again = self._weights_version = None
         self._report(problem, usual_at_start=usual_at_start)
 
     def _report(self, problem: str, *, usual_at_start: bool = False) -> None:

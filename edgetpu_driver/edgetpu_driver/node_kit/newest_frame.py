@@ -29,6 +29,11 @@ class NewestFrame(Generic[T]):
         self.dropped = 0
         """Number of frames that were replaced by a newer one before they were started."""
 
+    @property
+    def has_newer(self) -> bool:
+        """Whether a frame waits behind the present one."""
+        return self._waiting is not None
+
     def offer(self, frame: T, replaced: int = 0) -> None:
         """Process this frame now, or when the present one is done unless a newer one arrives.
 

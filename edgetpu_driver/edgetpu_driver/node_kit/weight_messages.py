@@ -10,7 +10,7 @@ import numpy as np
 from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
-from edgetpu_driver.node_kit.error_codes import exception_of
+from edgetpu_driver.node_kit.error_codes import answer_error
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.srv import MatMul, SetWeights
 
@@ -54,7 +54,7 @@ def weight_result(response: SetWeights.Response) -> WeightResult | EdgeTpuError:
     if not response.success:
         if response.clipped:
             return ClippingError(response.message, response.clipped)
-        return exception_of(response.error, response.message)
+        return answer_error(response)
     return WeightResult(
         version=response.weights_version,
         row_scales=np.array(response.row_scales, np.float32),

@@ -8,6 +8,7 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.qos import QoSProfile
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.factory import make_backend
@@ -21,7 +22,7 @@ from edgetpu_driver.node_kit.base_node import QOS_LATCHED, BaseNode
 from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.nodes.device_status_messages import device_status, diagnostic
-from edgetpu_driver.nodes.driver_parameters import SETTINGS, default_firmware
+from edgetpu_driver.nodes.driver_parameters import SETTINGS, default_firmware, host_limits
 from edgetpu_driver.nodes.driver_services import DriverServices
 from edgetpu_msgs.msg import DeviceStatus
 
@@ -67,7 +68,7 @@ class DriverNode(BaseNode, LifecycleNode):
 
     def _create_interfaces(self) -> None:
         self._status_publisher = self.create_publisher(DeviceStatus, "~/status", QOS_LATCHED)
-        DriverServices(self, self)
+        DriverServices(self, self, QoSProfile(depth=self.values["service_depth"]))
         self.create_steady_timer(self.values["status_period"], self._on_status_timer)
         self.start_diagnostics()
         # Brings what other threads notice into the executor.
@@ -86,7 +87,7 @@ class DriverNode(BaseNode, LifecycleNode):
         """Load the models of the `models` parameter and start to look for the device."""
         values = self.values
         try:
-            host = ModelHost(self.make_backends(), values["model_dirs"], self._notify)
+            host = ModelHost(self.make_backends(), values["model_dirs"], self._notify, host_limits(values))
             for model in values["models"]:
                 self._warn_of(host.load(model))
         except EdgeTpuError as error:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from edgetpu_driver.backends.factory import BACKENDS
+from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.toolchain import model_files
+
+_LIMITS = HostLimits()
 
 
 def default_firmware() -> str:
@@ -99,4 +105,51 @@ SETTINGS = (
         True,
         "Configure and activate at start. false: a lifecycle manager does it.",
     ),
+    Setting(
+        "service_depth",
+        QOS_SERVICE.depth,
+        "Requests and answers that the middleware queues for each service. It loses further ones without a "
+        "trace, so as many as all clients together have under way; the clients need queues as deep.",
+        1,
+        100_000,
+    ),
+    Setting(
+        "max_waiting",
+        _LIMITS.waiting,
+        "Requests of all clients that may wait. Further ones are answered BUSY.",
+        1,
+        1_000_000,
+    ),
+    Setting(
+        "max_waiting_per_client",
+        _LIMITS.waiting_per_client,
+        "Requests of one client that may wait; clients that do not give their name count as one. Further "
+        "ones are answered BUSY.",
+        1,
+        1_000_000,
+    ),
+    Setting("max_batch", _LIMITS.batch, "Vectors in one product.", 1, 2**31 - 1),
+    Setting("max_passes", _LIMITS.passes, "Repetitions of one product.", 1, 65536),
+    Setting("max_tiles", _LIMITS.tiles, "Tiles, the size of the model, that one matrix may take.", 1, 65536),
+    Setting("max_models", _LIMITS.models, "Names that may be loaded.", 1, 65536),
+    Setting(
+        "max_model_bytes",
+        _LIMITS.model_bytes,
+        "Size of all loaded model files together.",
+        1,
+        2**40,
+    ),
 )
+
+
+def host_limits(values: Mapping[str, Any]) -> HostLimits:
+    """Return the limits that the parameters name."""
+    return HostLimits(
+        waiting_per_client=values["max_waiting_per_client"],
+        waiting=values["max_waiting"],
+        batch=values["max_batch"],
+        passes=values["max_passes"],
+        tiles=values["max_tiles"],
+        models=values["max_models"],
+        model_bytes=values["max_model_bytes"],
+    )

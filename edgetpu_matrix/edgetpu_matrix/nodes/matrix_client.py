@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
@@ -30,7 +30,7 @@ MOST_TILES = 256
 """Copies of the model that one matrix may take: a matrix of 4096 x 4096 on dense_256."""
 
 AT_ONCE = 4
-"""Requests in flight at a time. A service queues ten, from all nodes, and loses further ones."""
+"""Requests in flight at a time: enough that the device never waits for the next one."""
 
 RETRY_PERIOD = 1.0
 """Seconds between two checks whether weights are still to be set."""
@@ -95,7 +95,7 @@ class MatrixClient:
         model: str,
         *,
         name: str,
-        driver: str = "edgetpu",
+        driver: str | Sequence[str] = "edgetpu",
         headroom: float = OUTPUT_HEADROOM,
         rescale_rows: bool = False,
         passes: int = 1,

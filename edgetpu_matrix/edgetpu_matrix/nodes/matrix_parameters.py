@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.files import write_file
+from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 from edgetpu_driver.toolchain import dense_graph as dense
@@ -16,11 +17,7 @@ from edgetpu_driver.toolchain.model_files import default_model_dir
 _DENSE = re.compile(r"dense_\d+")
 
 _SETTINGS = (
-    Setting(
-        "driver",
-        "edgetpu",
-        "Name of the driver node, relative to this node's namespace or absolute (/...).",
-    ),
+    DRIVER_SETTING,
     Setting(
         "model",
         "dense_256",

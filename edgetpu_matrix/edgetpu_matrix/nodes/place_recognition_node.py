@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_matrix.nodes.matrix_client import RETRY_PERIOD
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import directory_setting, matrix_settings
 from edgetpu_matrix.nodes.product_in_progress import ProductResult
@@ -26,6 +28,9 @@ from edgetpu_msgs.srv import AddPlace, FindPlace, ListPlaces, LoadFile, RemovePl
 
 WAITING_QUERIES = 8
 """Number of embeddings and service calls that may wait for the driver before the oldest is dropped."""
+
+FIND_PATIENCE = 5.0
+"""Seconds for which ~/find_place waits for a driver that is still starting, or coming back."""
 
 _SETTINGS = (
     Setting(
@@ -50,6 +55,8 @@ class _Query:
     unit: NDArray[np.float32]
     count: int
     done: Done
+    patient_until: float = 0.0
+    """Time on the steady clock until which it waits for the driver."""
 
 
 class PlaceRecognitionNode(MatrixNode):
@@ -83,6 +90,7 @@ class PlaceRecognitionNode(MatrixNode):
         self.create_service(LoadFile, "~/load_places", self._on_load)
         self.client = self.make_client(HEADROOM)
         self.subscribe("embedding", self._on_embedding)
+        self.create_steady_timer(RETRY_PERIOD, self._queue.resume)
         self.start_diagnostics()
 
     def on_ready(self) -> None:
@@ -100,7 +108,11 @@ class PlaceRecognitionNode(MatrixNode):
             else:
                 self._publish(header, found)
 
-        self._queue.offer(_Query(unit, self.values["count"], done))
+        assert self.client is not None
+        if self._queue.present is None and len(self._queue) and self.client.problem:
+            done(UnavailableError(self.client.problem))  # do not push out what waits for the driver
+        else:
+            self._queue.offer(_Query(unit, self.values["count"], done))
 
     def _publish(self, header: Header, places: tuple[Place, ...]) -> None:
         valid = bool(places) and places[0].score >= self.values["min_score"]
@@ -132,6 +144,8 @@ class PlaceRecognitionNode(MatrixNode):
         if not self._search.is_current:
             self.client.set_matrix(*self._search.rows())
         if self.client.problem:
+            if self.client.refusal is None and time.monotonic() < query.patient_until:
+                return False
             return self._end(query, self.client.refusal or UnavailableError(self.client.problem))
         return self.client.multiply(query.unit.astype(np.float64), self._on_product)
 
@@ -203,7 +217,8 @@ class PlaceRecognitionNode(MatrixNode):
         except EdgeTpuError as error:
             done(error)
         else:
-            self._queue.offer(_Query(unit, request.count or 1, done))
+            patient_until = time.monotonic() + FIND_PATIENCE
+            self._queue.offer(_Query(unit, request.count or 1, done, patient_until))
 
     def _on_save(self, request: SaveFile.Request, response: SaveFile.Response) -> SaveFile.Response:
         try:

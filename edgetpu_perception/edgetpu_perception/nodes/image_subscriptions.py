@@ -75,7 +75,9 @@ class SharedImage:
             raise self._image
         return self._image
 
-    def invoke(self, client: ModelClient, inputs: Inputs, done: Done) -> bool:
+    def invoke(
+        self, client: ModelClient, inputs: Inputs, done: Done, still_wanted: Callable[[], bool] = lambda: True
+    ) -> bool:
         """Run a model on inputs computed from the image, as ModelClient.invoke does.
 
         If another node has requested the same model of the same driver with the same array, `done` gets the
@@ -89,9 +91,9 @@ class SharedImage:
                 else:
                     done(answer.result)
                 return True
-        return self._ask(client, _Answer(target, inputs, waiting=[done]))
+        return self._ask(client, _Answer(target, inputs, waiting=[done]), still_wanted)
 
-    def _ask(self, client: ModelClient, answer: _Answer) -> bool:
+    def _ask(self, client: ModelClient, answer: _Answer, still_wanted: Callable[[], bool]) -> bool:
         def answered(result: InferenceResult) -> None:
             answer.result = result
             if result.error is not None:
@@ -104,7 +106,7 @@ class SharedImage:
 
         self._answers.append(answer)
         try:
-            asked = client.invoke(answer.inputs, answered)
+            asked = client.invoke(answer.inputs, answered, still_wanted)
         except BaseException:
             self._answers.remove(answer)
             raise

@@ -14,10 +14,13 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Header
 
-from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, UnavailableError
+from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNotFoundError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.request_terms import Priority
 from edgetpu_driver.node_kit.base_node import QOS_DEBUG, BaseNode
+from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.diagnostics import Counters
+from edgetpu_driver.node_kit.driver_choice import driver_choice
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import NewestFrame
@@ -36,6 +39,7 @@ from edgetpu_perception.nodes.image_watch import ImageWatch
 from edgetpu_perception.nodes.perception_parameters import perception_settings
 
 _DRIVER_GONE = (ModelNotFoundError, UnavailableError)
+_TOO_LATE = (BusyError, ExpiredError)
 
 
 @dataclass
@@ -88,7 +92,10 @@ class PerceptionNode(BaseNode):
         algorithm.min_confidence = self.values["min_confidence"]
         algorithm.region = Region(*self.values["roi"])
         with self.destroyed_on_error():
-            self._unload_model = self.create_client(UnloadModel, f"{self.values['driver']}/unload_model")
+            self._unload_clients = {
+                driver: self.create_client(UnloadModel, f"{driver}/unload_model", qos_profile=QOS_SERVICE)
+                for driver in driver_choice(self, self.values["driver"]).names
+            }
             self._debug = self.create_publisher(Image, "~/debug_image", QOS_DEBUG)
             self._client = self._client_for(self._model())
             self._subscribe()
@@ -133,16 +140,20 @@ class PerceptionNode(BaseNode):
             return False
         models.write_model(name, self._model_dir(), graph)
         assert self._client is not None
+        driver, _ = self._client.target
         self._client.close()
         self._bound = None
-        if self._replacement and self._unload_model.service_is_ready():
-            # Another node that still uses it has it loaded again.
-            self._unload_model.call_async(
-                UnloadModel.Request(name=self.name_for(self._replacement) or self._replacement)
-            )
+        if self._replacement:
+            self._unload(driver, self.name_for(self._replacement) or self._replacement)
         self._replacement = name
         self._client = self._client_for(name)
         return True
+
+    def _unload(self, driver: str, name: str) -> None:
+        """Have a driver forget a model; another node that still uses it has it loaded again."""
+        client = self._unload_clients[driver]
+        if client.service_is_ready():
+            client.call_async(UnloadModel.Request(name=name, client=self.get_fully_qualified_name()))
 
     def destroy_node(self) -> None:
         """Cancel the request under way and leave the graph."""
@@ -172,7 +183,13 @@ class PerceptionNode(BaseNode):
 
     def _client_for(self, model: str) -> ModelClient:
         return ModelClient(
-            self, model, name=self.name_for(model), driver=self.values["driver"], on_ready=self._on_model
+            self,
+            model,
+            name=self.name_for(model),
+            driver=self.values["driver"],
+            priority=Priority.REAL_TIME,
+            deadline=self.values["deadline"],
+            on_ready=self._on_model,
         )
 
     def _model(self) -> str:
@@ -274,8 +291,15 @@ class PerceptionNode(BaseNode):
             self._gate.finished()
             return True
         return shared.invoke(
-            self._client, frame.inputs, functools.partial(self._on_answer, shared, image, frame)
+            self._client,
+            frame.inputs,
+            functools.partial(self._on_answer, shared, image, frame),
+            self._is_newest,
         )
+
+    def _is_newest(self) -> bool:
+        """Whether the image under way is still worth a result."""
+        return not self._gate.has_newer
 
     def _on_malformed(self, error: ImageError) -> None:
         self.counters.malformed += 1
@@ -295,6 +319,10 @@ class PerceptionNode(BaseNode):
         elif isinstance(answer.error, _DRIVER_GONE) and not self._client.ready:
             # The client is about to load the model again; `_on_model` resumes then.
             self._gate.put_back(shared)
+            return
+        elif isinstance(answer.error, _TOO_LATE) and self._gate.has_newer:
+            self._gate.put_back(shared)  # which counts it as dropped
+            self._gate.resume()
             return
         else:
             self.counters.failed += 1

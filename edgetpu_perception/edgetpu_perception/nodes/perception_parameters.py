@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
+from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
-
-_NODE_NAME = re.compile(r"(~?/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 
 _MOST_PIXELS = 2**16
 """Upper limit of the offsets and sizes of a region, px."""
-
-
-def _bad_node_name(name: str) -> str | None:
-    if _NODE_NAME.fullmatch(name):
-        return None
-    return f"expected a node's name, letters, digits and _ between slashes; got '{name}'"
 
 
 def _no_region(values: list[int]) -> str | None:
@@ -37,12 +28,7 @@ def min_confidence(default: float) -> Setting:
 
 
 _SETTINGS = (
-    Setting(
-        "driver",
-        "edgetpu",
-        "Name of the driver node, relative to this node's namespace or absolute (/...).",
-        check=_bad_node_name,
-    ),
+    DRIVER_SETTING,
     Setting(
         "model",
         "",
@@ -97,6 +83,14 @@ _SETTINGS = (
         "extends to the edge. Results stay in pixels and directions of the whole image.",
         read_only=False,
         check=_no_region,
+    ),
+    Setting(
+        "deadline",
+        0.2,
+        "Time within which the driver must have begun to work on an image, s. A later request is dropped, "
+        "and sent again unless a newer image waits. 0: none.",
+        0.0,
+        60.0,
     ),
     min_confidence(0.2),
 )
