@@ -27,7 +27,6 @@ from edgetpu_driver.tflite.model_reader import (
     EDGETPU_CUSTOM_OP,
     Model,
     Operator,
-    parse_model,
 )
 from edgetpu_driver.toolchain.catalogue_graphs import is_of_catalogue
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
@@ -129,7 +128,7 @@ class CpuEngine:
                 if operator is not None:
                     np.minimum(scales, self._saturating_scale(operator), out=scales)
                 data = replace_scales(data, tensor.name, scales)
-                refuse_fatal_scales(self._name, parse_model(data).subgraphs[0])
+                refuse_fatal_scales(self._name, check_graph(data).subgraphs[0])
             self.replace_graph(data)
             self._version += 1
             return replace(result, version=self._version)

@@ -54,6 +54,9 @@ _CONV = table_fields("padding", "stride_w", "stride_h", "activation", "dilation_
 _DEPTHWISE = table_fields(
     "padding", "stride_w", "stride_h", "multiplier", "activation", "dilation_w", "dilation_h"
 )
+_SPLIT = table_fields("count")
+_SEVERAL_OUTPUTS = {"SPLIT": (35, 2), "SPLIT_V": (79, 3), "UNPACK": (64, 1)}
+"""The type of the options, which begin with the number of outputs, and the number of inputs."""
 _ACTIVATED = table_fields("activation")
 # The type in the union BuiltinOptions and the fields of the options of each operator.
 _OPTIONS: Mapping[str, tuple[int, Fields]] = {
@@ -70,6 +73,7 @@ _OPTIONS: Mapping[str, tuple[int, Fields]] = {
 _NO_OPTIONS = table_fields()
 _LARGEST_STRIDE = 1 << 12
 _ACTIVATIONS = 6
+_LARGEST_MULTIPLIER = 256.0
 _SAME = 0
 
 
@@ -87,6 +91,8 @@ class OperatorCheck:
 
     def check(self) -> None:
         """Raise ModelFormatError for what LiteRT's kernels do not expect."""
+        if self._name in _SEVERAL_OUTPUTS:
+            self._check_split()
         if self._name not in _INPUTS:
             return
         self._check_operands()
@@ -119,6 +125,19 @@ class OperatorCheck:
             for tensor in tensors:
                 if tensor is not None and tensor.dtype.itemsize == 1 and not tensor.spec.scale > 0:
                     self._refuse(field, f"{tensor.spec} without a scale")
+
+    def _check_split(self) -> None:
+        """An operator with several outputs: its operands, and their number in the options."""
+        kind, count = _SEVERAL_OUTPUTS[self._name]
+        if len(self._inputs) != count or any(each is None for each in self._inputs):
+            self._refuse("inputs", f"{len(self._inputs)} inputs; expected {count}")
+        given = self._table.scalar("builtin_options_type", np.uint8)
+        options = self._table.table("builtin_options", _SPLIT)
+        if options is None or given != kind:
+            self._refuse("builtin_options", f"options of type {given}; expected {kind}")
+        pieces = options.scalar("count", np.int32)
+        if not 0 < pieces == len(self._outputs):
+            self._refuse("builtin_options", f"{pieces} pieces and {len(self._outputs)} outputs")
 
     def _check_options(self, options: Table, fields: Fields) -> None:
         for field in fields:
@@ -167,6 +186,7 @@ class OperatorCheck:
             self._refuse("inputs", "no bias")
         self._check_bias(channels)
         self._check_row_scales(channels, 0 if self._name == "CONV_2D" else 3)
+        self._check_multiplier()
         dilations = [options.scalar(f"dilation_{side}", np.int32, 1) for side in ("h", "w")]
         window = [(size - 1) * dilation + 1 for size, dilation in zip(kernel[1:3], dilations, strict=True)]
         self._check_slide(image, window, channels, options)
@@ -190,6 +210,7 @@ class OperatorCheck:
             self._refuse("inputs", f"weights {[rows, columns]} for an input {list(self._shape(0))}")
         self._check_bias(rows)
         self._check_row_scales(rows, 0)
+        self._check_multiplier()
         output = self._outputs[0].shape
         if output and prod(output) != count // columns * rows:
             self._refuse("outputs", f"an output {list(output)} of {count // columns} times {rows} values")
@@ -209,6 +230,18 @@ class OperatorCheck:
         scales = weights.quantization
         if scales.scales.size > 1 and (scales.axis != axis or scales.scales.size != channels):
             self._refuse("inputs", f"{scales.scales.size} scales along axis {scales.axis} of the weights")
+
+    def _check_multiplier(self) -> None:
+        """The factor from sums of products to 8-bit results: a larger one only saturates."""
+        source, weights, result = self._inputs[0], self._inputs[1], self._outputs[0]
+        assert source is not None
+        assert weights is not None
+        if weights.dtype.itemsize != 1 or not result.spec.scale:
+            return
+        largest = float(weights.quantization.scales.max(initial=0))
+        factor = source.spec.scale * largest / result.spec.scale
+        if factor >= _LARGEST_MULTIPLIER:
+            self._refuse("inputs", f"a multiplier of {factor:g}; expected less than {_LARGEST_MULTIPLIER:g}")
 
     def _check_elementwise(self, options: Table | None) -> None:  # noqa: ARG002
         shapes = [self._shape(index) for index in range(len(self._inputs))]
