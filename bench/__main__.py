@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.instructions import is_counted
 from measured_figures.row import Row, line, write_rows
 
-AREAS = ("applications", "formats", "link", "startup", "perception", "graph", "weights")
+AREAS = ("applications", "formats", "link", "startup", "isolation", "perception", "graph", "weights")
 LONG_AREAS = ("graph",)
 """Those whose `rows` has an argument `quick`."""
 

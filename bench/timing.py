@@ -11,6 +11,7 @@ from bench.instructions import instructions_of_call
 from measured_figures.row import Row
 
 Work = Callable[[], object]
+Clock = Callable[[], float]
 
 PAIRS = 21
 _SECONDS_PER_TURN = 0.02
@@ -43,19 +44,19 @@ class Comparison:
         )
 
 
-def compare(work: Work, baseline: Work) -> Comparison:
+def compare(work: Work, baseline: Work, clock: Clock = time.process_time) -> Comparison:
     """Measure both in pairs of turns, each as many calls as take 20 ms, in alternating order.
 
-    Processor time is counted, not elapsed time: what other processes do in the meantime does not belong to
-    either. Caches and clock rates, which others do change, change for both.
+    Processor time is counted, not elapsed time, unless another clock is given: what other processes do in the
+    meantime does not belong to either. Caches and clock rates, which others do change, change for both.
     """
     works = work, baseline
-    calls = [_calls(each) for each in works]
+    calls = [_calls(each, clock) for each in works]
     pairs = []
     for pair in range(PAIRS):
         times = [0.0, 0.0]
         for index in (0, 1) if pair % 2 else (1, 0):
-            times[index] = _seconds_per_call(works[index], calls[index])
+            times[index] = _seconds_per_call(works[index], calls[index], clock)
         pairs.append(times)
     return Comparison(
         statistics.median(mine / its for mine, its in pairs),
@@ -64,14 +65,14 @@ def compare(work: Work, baseline: Work) -> Comparison:
     )
 
 
-def _calls(work: Work) -> int:
+def _calls(work: Work, clock: Clock) -> int:
     work()  # what is made once is made now
-    once = max(_seconds_per_call(work, 1), 1e-7)
+    once = max(_seconds_per_call(work, 1, clock), 1e-7)
     return max(1, int(_SECONDS_PER_TURN / once))
 
 
-def _seconds_per_call(work: Work, calls: int) -> float:
-    begin = time.process_time()
+def _seconds_per_call(work: Work, calls: int, clock: Clock) -> float:
+    begin = clock()
     for _ in range(calls):
         work()
-    return (time.process_time() - begin) / calls
+    return (clock() - begin) / calls
