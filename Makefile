@@ -24,7 +24,12 @@ EYES ?=
 INPUTS ?= 24000
 SEED ?=
 
-.PHONY: help setup demo test lint types pytest bench accuracy fuzz pictures parameters policies docs format schema clean
+# make soak: all are optional
+MINUTES ?= 10
+HOURS ?= 0
+STICKS ?= 3
+
+.PHONY: help setup demo test lint types pytest bench accuracy fuzz soak pictures parameters policies docs format schema clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,6 +66,9 @@ accuracy: setup ## measure the perception algorithms; results and a report go to
 
 fuzz: setup ## feed the parsers with mutated models (INPUTS=, SEED=)
 	@$(RUN) python3 -m fuzz --inputs "$(INPUTS)" $(if $(SEED),--seed "$(SEED)")
+
+soak: setup ## run the graph under faults and restarts, every result checked (MINUTES=, HOURS=, STICKS=, SEED=)
+	@$(RUN) python3 -m soak --minutes "$(MINUTES)" --hours "$(HOURS)" --sticks "$(STICKS)" $(if $(SEED),--seed "$(SEED)")
 
 pictures: setup ## draw the pictures of the README into docs/images
 	@$(RUN) python3 -m accuracy.readme_pictures

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 DRIVER = ROOT / "edgetpu_driver" / "edgetpu_driver"
 PERCEPTION = ROOT / "edgetpu_perception" / "edgetpu_perception"
 MATRIX = ROOT / "edgetpu_matrix" / "edgetpu_matrix"
-TOOLS = tuple(ROOT / name for name in ("accuracy", "bench", "demo", "fuzz"))
+TOOLS = tuple(ROOT / name for name in ("accuracy", "bench", "demo", "fuzz", "soak"))
 
 ROS = (
     "rclpy",

@@ -1,0 +1,81 @@
+"""Command line of the long run: `python -m soak` at the root of the repository."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from measured_figures.row import line, write_rows
+from soak.figures import rows
+from soak.findings import Findings
+from soak.run import Options, run
+
+OUTPUT = Path(__file__).resolve().parents[1] / "build" / "soak"
+EXIT_FINDING, EXIT_INTERRUPTED = 1, 130
+_LONGEST_SIMULATED = 3600.0
+_SHOWN = 10
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print and write; returns 0 if every figure was reached: nothing wrong, nothing lost."""
+    parser = argparse.ArgumentParser(prog="python -m soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="of real time (default: 10)")
+    parser.add_argument(
+        "--hours", type=float, default=0.0, help="of simulated time instead, an image a second"
+    )
+    parser.add_argument("--sticks", type=int, default=3, help="virtual sticks (default: 3)")
+    parser.add_argument("--seed", type=int, help="repeat the chaos of an earlier run; a new one by default")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="default: build/soak")
+    options = parser.parse_args(arguments)
+    seed = secrets.randbelow(2**32) if options.seed is None else options.seed
+    seconds = _LONGEST_SIMULATED if options.hours else 60 * options.minutes
+    how_long = f"{options.hours:g} h simulated" if options.hours else f"{options.minutes:g} min"
+    print(f"[soak] {how_long}, {options.sticks} sticks, seed {seed}", flush=True)
+    try:
+        found = run(Options(seconds, options.hours, options.sticks, seed, options.output.resolve()))
+    except KeyboardInterrupt:
+        print("[soak] interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return _report(found, f"{how_long}, {options.sticks} sticks", seed, options.output)
+
+
+def _report(found: Findings, case: str, seed: int, output: Path) -> int:
+    from soak.report import write_report
+
+    figures = list(rows(found, case))
+    for row in figures:
+        print(line(row))
+    for text in _details(found):
+        print(f"[soak] {text}")
+    write_rows(output / "results.json", figures)
+    write_report(output / "report.html", found, figures, f"{case}, seed {seed}")
+    missed = [row.metric for row in figures if not row.reached]
+    print(
+        f"[soak] {found.checked} results checked, {found.wrong} wrong, {found.lost} lost, "
+        f"{found.restarts} restarts; {output / 'report.html'}"
+    )
+    if missed:
+        print(f"[soak] missed: {', '.join(missed)}")
+    return EXIT_FINDING if missed else 0
+
+
+def _details(found: Findings) -> list[str]:
+    """The first of everything that was not as it should be."""
+    from soak.outcomes import Outcome
+
+    begin = found.time.begin
+    wrong = [note for note in found.notes if note.outcome is Outcome.WRONG]
+    texts = [f"wrong at {note.end - begin:.1f} s: {note.detail}" for note in wrong[:_SHOWN]]
+    texts += [
+        f"{note.outcome.value} without a cause at {note.begin - begin:.1f} s: {note.detail}"
+        for note in found.unexplained[:_SHOWN]
+    ]
+    texts += [f"silent: {text}" for text in found.silences[:_SHOWN]]
+    return texts
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""What a run found: counts, what nothing explains, and how the processes grew."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from soak.chaos import Chaos
+from soak.outcomes import Counted, Note, Outcome, read_journal, unexplained
+from soak.perception_checks import CAMERAS
+from soak.processes import End, Processes
+from soak.results import MATRIX_TOPICS
+from soak.samples import Sample
+from soak.schedule import quiet_ends
+
+_LAST_SECONDS = 6.0
+"""At the end of each quiet turn, in which every node has to publish a result."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A time, monotonic s."""
+
+    begin: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that a run found."""
+
+    time: Interval
+    counted: Sequence[Counted]
+    notes: Sequence[Note]
+    samples: Sequence[Sample]
+    unexplained: Sequence[Note]
+    """Requests that were lost or refused although nothing had happened to the driver."""
+    silences: Sequence[str]
+    """Nodes that published nothing at the end of a quiet turn, with the time."""
+    ends: Sequence[End]
+    """Processes that ended by themselves."""
+    actions: int
+    restarts: int
+
+    @property
+    def totals(self) -> Counter[Outcome]:
+        """How often each outcome was, over all processes."""
+        totals: Counter[Outcome] = Counter()
+        for each in self.counted:
+            totals[each.outcome] += each.count
+        return totals
+
+    @property
+    def checked(self) -> int:
+        """Results that were compared with what they must be."""
+        return self.totals[Outcome.RIGHT] + self.totals[Outcome.WRONG]
+
+    @property
+    def wrong(self) -> int:
+        """Results that were not what they must be."""
+        return self.totals[Outcome.WRONG]
+
+    @property
+    def lost(self) -> int:
+        """Requests without an answer, or refused, for which chaos is no excuse."""
+        return len(self.unexplained)
+
+    def of(self, what: str, outcome: Outcome) -> int:
+        """How often one kind of request, or one node, had an outcome."""
+        return sum(each.count for each in self.counted if (each.what, each.outcome) == (what, outcome))
+
+
+def gather(
+    journals: Sequence[Path], time: Interval, samples: Sequence[Sample], chaos: Chaos, processes: Processes
+) -> Findings:
+    """Read what the processes have written and judge it together with what chaos did."""
+    counted: list[Counted] = []
+    notes: list[Note] = []
+    for path in journals:
+        of_process = read_journal(path)
+        counted += of_process[0]
+        notes += of_process[1]
+    during = [note for note in notes if note.end <= time.end]
+    return Findings(
+        time=time,
+        counted=[each for each in counted if each.end <= time.end + 2.0],
+        notes=during,
+        samples=samples,
+        unexplained=unexplained(during, chaos.disturbances),
+        silences=silences(counted, time),
+        ends=processes.ends,
+        actions=chaos.done,
+        restarts=processes.restarts,
+    )
+
+
+def silences(counted: Sequence[Counted], time: Interval) -> list[str]:
+    """Nodes without a result in the last seconds of a quiet turn."""
+    found = []
+    for end in quiet_ends(time.seconds):
+        late = Interval(time.begin + end - _LAST_SECONDS, time.begin + end)
+        heard = {each.what for each in counted if late.begin <= each.end <= late.end}
+        found += [f"{node} at {end:.0f} s" for node in (*CAMERAS, *MATRIX_TOPICS) if node not in heard]
+    return found

@@ -1,0 +1,182 @@
+"""A client of the driver that has nothing of the suite but the messages: `python -m soak.foreign_client`.
+
+It sends requests without end and judges every answer. A request without one for LOST_AFTER is lost.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rclpy
+from numpy.typing import NDArray
+from rclpy.executors import ExternalShutdownException
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+
+from edgetpu_msgs.msg import Priority, Tensor
+from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetWeights
+from soak.outcomes import Journal, Judgement, Outcome
+from soak.request_checks import judge_refusal
+
+LOST_AFTER = 30.0
+"""Seconds without an answer after which a request counts as lost."""
+_RESPONSES = 1000
+"""Depth of the queues of responses: the default of 10 loses answers to more requests than that in flight."""
+_TICK = 0.05
+_PAUSE = 0.5
+"""Seconds between two attempts after a refusal."""
+
+Check = Callable[[Any], Judgement]
+
+
+@dataclass(frozen=True)
+class _Pending:
+    service: str
+    sent: float
+    future: Any
+    client: Any
+    check: Check
+    has_deadline: bool
+    loads: int
+    """How often the model had been loaded when it was sent."""
+
+
+class ForeignClient(Node):
+    """Loads a model of its own, keeps requests for it in flight, and loads it again when it is lost."""
+
+    def __init__(self, name: str, model: str, journal: Journal, seed: int) -> None:
+        super().__init__(name)
+        self.random = np.random.default_rng(seed)
+        self.model = f"{name}/{model}"
+        self.loaded = False
+        self._loads = 0
+        self._file = model
+        self._journal = journal
+        self._pending: deque[_Pending] = deque()
+        self._pause_until = 0.0
+        self._depth = 2
+        self._requests_to = {
+            service: self.create_client(kind, f"/edgetpu/{service}", qos_profile=QoSProfile(depth=_RESPONSES))
+            for service, kind in (
+                ("load_model", LoadModel),
+                ("invoke", Invoke),
+                ("set_weights", SetWeights),
+                ("matmul", MatMul),
+            )
+        }
+        self.create_timer(_TICK, self._tick)
+
+    def next_request(self) -> None:
+        """Send one request, or none; overridden."""
+        raise NotImplementedError
+
+    def on_loaded(self, version: int) -> None:
+        """The model is loaded, with weights of this version; overridden where that matters."""
+
+    def in_flight(self, service: str) -> int:
+        """Requests of a service that have no answer yet."""
+        return sum(each.service == service for each in self._pending)
+
+    def send(self, service: str, request: Any, check: Check) -> None:
+        """Send a request; `check` judges an answer with success."""
+        client = self._requests_to[service]
+        request.client = self.get_fully_qualified_name()
+        deadline = float(getattr(request, "deadline", 0.0))
+        now, future = time.monotonic(), client.call_async(request)
+        pending = _Pending(service, now, future, client, check, deadline > 0, self._loads)
+        self._pending.append(pending)
+        pending.future.add_done_callback(lambda _: self._on_answer(pending))
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        while self._pending and now - self._pending[0].sent > LOST_AFTER:
+            lost = self._pending.popleft()
+            lost.client.remove_pending_request(lost.future)
+            self._journal.add(Outcome.LOST, lost.service, lost.sent, "no answer")
+        self._journal.flush()
+        if now < self._pause_until or not all(each.service_is_ready() for each in self._requests_to.values()):
+            return
+        if not self.loaded:
+            if not self.in_flight("load_model"):
+                self._load()
+            return
+        # Mostly a few requests at once, at times many.
+        if self.random.random() < 0.02:
+            self._depth = int(self.random.choice([1, 2, 4, 8, 25]))
+        for _ in range(self._depth - len(self._pending)):
+            self.next_request()
+
+    def _load(self) -> None:
+        request = LoadModel.Request(model=self._file, name=self.model, shared=False, wait=True)
+
+        def check(answer: Any) -> Judgement:
+            self.loaded = True
+            self._loads += 1
+            self.on_loaded(answer.info.weights_version)
+            return Outcome.RIGHT, ""
+
+        self.send("load_model", request, check)
+
+    def _on_answer(self, pending: _Pending) -> None:
+        if pending not in self._pending:
+            return
+        self._pending.remove(pending)
+        answer = pending.future.result()
+        if pending.loads != self._loads:
+            outcome, detail = Outcome.NOT_JUDGED, ""  # it may have met the model before its weights were set
+        elif answer.success:
+            outcome, detail = pending.check(answer)
+        else:
+            code = answer.error.value
+            outcome, detail = judge_refusal(code, answer.message, has_deadline=pending.has_deadline)
+            self._step_back(outcome, getattr(answer, "retry_after", 0.0))
+        self._journal.add(outcome, pending.service, pending.sent, detail)
+
+    def _step_back(self, outcome: Outcome, retry_after: float) -> None:
+        if outcome is Outcome.UNKNOWN_MODEL:
+            self.loaded = False
+        if outcome is not Outcome.EXPIRED:
+            self._pause_until = time.monotonic() + (retry_after or _PAUSE)
+
+
+def invoke_request(
+    random: np.random.Generator, model: str, inputs: NDArray[Any], name: str
+) -> Invoke.Request:
+    """A request with one input, of random priority, at times with a deadline."""
+    data = array.array("B", np.ascontiguousarray(inputs).tobytes())
+    dtype = {np.dtype(np.uint8): Tensor.UINT8, np.dtype(np.int8): Tensor.INT8}[inputs.dtype]
+    tensor = Tensor(name=name, dtype=dtype, shape=list(inputs.shape), data=data)
+    deadline = float(random.choice([0.0, 0.0, 0.0, 0.02, 0.5]))
+    priority = int(random.choice([Priority.DEFAULT, Priority.REAL_TIME, Priority.NORMAL, Priority.BULK]))
+    return Invoke.Request(model=model, inputs=[tensor], priority=priority, deadline=deadline)
+
+
+def arrays_of(tensors: Sequence[Tensor]) -> dict[str, NDArray[Any]]:
+    """The outputs of an answer by name, read without the suite's own code; uint8 and int8 only."""
+    kinds = {Tensor.UINT8: np.uint8, Tensor.INT8: np.int8}
+    return {each.name: np.frombuffer(each.data, kinds[each.dtype]).reshape(each.shape) for each in tensors}
+
+
+def main() -> int:
+    """Run the client KIND with a journal and a seed, and files of models in a directory, until a signal."""
+    from soak.foreign_clients import CLIENTS
+
+    kind, journal, models, seed = sys.argv[1:5]
+    rclpy.init(args=sys.argv[5:])
+    node = CLIENTS[kind](Journal(Path(journal)), Path(models), int(seed))
+    with contextlib.suppress(KeyboardInterrupt, ExternalShutdownException):
+        rclpy.spin(node)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

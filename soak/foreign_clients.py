@@ -1,0 +1,175 @@
+"""The three foreign clients of a run: one invokes, one swaps weights as well, one multiplies matrices."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_msgs.srv import MatMul, SetWeights
+from edgetpu_perception.graphs import band_pass_features as features
+from edgetpu_perception.graphs.families import write_model
+from soak.foreign_client import ForeignClient, arrays_of, invoke_request
+from soak.outcomes import Journal, Judgement, Outcome
+from soak.request_checks import (
+    DenseScales,
+    ExpectedResults,
+    compare,
+    judge_product,
+    judge_version,
+    product_bound,
+)
+
+SWAPPED, MULTIPLIED = 64, 128
+"""Rows of the Dense models whose weights the clients set."""
+_MATRIX = 200, 150
+"""Rows and columns of the matrix that is multiplied by, in four tiles."""
+_TILES_ALONG_K = -(-_MATRIX[1] // MULTIPLIED)
+_INPUTS = 32
+"""Different inputs of the client that only invokes."""
+
+
+def write_models(directory: Path) -> None:
+    """Write the graphs that the clients load."""
+    write_model(features.name(), directory)
+    for size in (SWAPPED, MULTIPLIED):
+        write_model(dense.name(size), directory, dense.build(size))
+
+
+def _graph(directory: Path, name: str) -> bytes:
+    return (directory / f"{name}.tflite").read_bytes()
+
+
+class InvokingClient(ForeignClient):
+    """Invokes a model whose weights never change."""
+
+    def __init__(self, journal: Journal, models: Path, seed: int) -> None:
+        super().__init__("foreign_invoking", features.name(), journal, seed)
+        engine = CpuEngine(_graph(models, features.name()))
+        self._spec = engine.inputs[0]
+        low, high = np.iinfo(self._spec.dtype).min, np.iinfo(self._spec.dtype).max
+        shape = (_INPUTS, *self._spec.shape)
+        self._inputs = self.random.integers(low, high, shape, self._spec.dtype, endpoint=True)
+        self._expected = [dict(engine.run({self._spec.name: each})) for each in self._inputs]
+
+    def next_request(self) -> None:
+        """Invoke with one of the inputs."""
+        index = int(self.random.integers(_INPUTS))
+        request = invoke_request(self.random, self.model, self._inputs[index], self._spec.name)
+
+        def check(answer: Any) -> Judgement:
+            if answer.weights_version:
+                return Outcome.WRONG, f"version {answer.weights_version} of weights nobody has set"
+            return compare(arrays_of(answer.outputs), self._expected[index], f"input {index}")
+
+        self.send("invoke", request, check)
+
+
+class _SettingClient(ForeignClient):
+    """A client that sets the weights of its model: those of `weights_of(version)` as that version."""
+
+    swap_share = 0.05
+    """Share of the requests that set weights."""
+
+    def __init__(self, name: str, size: int, shape: tuple[int, int], journal: Journal, seed: int) -> None:
+        super().__init__(name, dense.name(size), journal, seed)
+        self.version = 0
+        self.newest = 0
+        """The highest version that was ever asked for."""
+        self._shape, self._seed = shape, seed
+
+    def weights_of(self, version: int) -> NDArray[np.float32]:
+        """The weights of a version from 1, within the range of the model."""
+        random = np.random.default_rng((self._seed, version))
+        return random.uniform(-0.95, 0.95, self._shape).astype(np.float32)
+
+    def on_loaded(self, version: int) -> None:
+        """Continue from the version that the driver has."""
+        self.version = version
+
+    def next_request(self) -> None:
+        """Set weights or use them."""
+        setting = self.in_flight("set_weights")
+        if not setting and (self.version == 0 or self.random.random() < self.swap_share):
+            self._set()
+        elif self.version:
+            self.use()
+
+    def use(self) -> None:
+        """Send a request that uses the weights; overridden."""
+        raise NotImplementedError
+
+    def _set(self) -> None:
+        version = self.version + 1
+        self.newest = max(self.newest, version)
+        weights = self.weights_of(version)
+        request = SetWeights.Request(model=self.model, shape=list(weights.shape))
+        request.weights = array.array("f", weights.tobytes())
+
+        def check(answer: Any) -> Judgement:
+            self.version = answer.weights_version
+            self.newest = max(self.newest, self.version)
+            return judge_version(answer.weights_version, version)
+
+        self.send("set_weights", request, check)
+
+
+class SwappingClient(_SettingClient):
+    """Sets weights and invokes the model with them."""
+
+    def __init__(self, journal: Journal, models: Path, seed: int) -> None:
+        super().__init__("foreign_swapping", SWAPPED, (SWAPPED, SWAPPED), journal, seed)
+        self._expected = ExpectedResults(_graph(models, dense.name(SWAPPED)), self.weights_of)
+
+    def use(self) -> None:
+        """Invoke with random inputs."""
+        inputs = self.random.integers(0, 256, (1, SWAPPED), np.uint8)
+        request = invoke_request(self.random, self.model, inputs, "x")
+
+        def check(answer: Any) -> Judgement:
+            outputs = arrays_of(answer.outputs)
+            return self._expected.judge(answer.weights_version, self.newest, {"x": inputs}, outputs)
+
+        self.send("invoke", request, check)
+
+
+class MultiplyingClient(_SettingClient):
+    """Sets matrices larger than its model, which the driver cuts into tiles, and multiplies by them."""
+
+    def __init__(self, journal: Journal, models: Path, seed: int) -> None:
+        super().__init__("foreign_multiplying", MULTIPLIED, _MATRIX, journal, seed)
+        engine = CpuEngine(_graph(models, dense.name(MULTIPLIED)))
+        smallest = float(dense.weight_scales(MULTIPLIED).min())
+        self._scales = DenseScales(engine.inputs[0].scale, engine.outputs[0].scale, smallest)
+
+    def use(self) -> None:
+        """Multiply by a batch of random vectors."""
+        batch, passes = int(self.random.choice([1, 1, 4, 16])), int(self.random.choice([1, 1, 1, 3]))
+        vectors = self.random.normal(size=(batch, _MATRIX[1])).astype(np.float32)
+        request = MatMul.Request(model=self.model, batch=batch, passes=passes)
+        request.inputs = array.array("f", vectors.tobytes())
+        self.send("matmul", request, partial(self._check, vectors))
+
+    def _check(self, vectors: NDArray[np.float32], answer: Any) -> Judgement:
+        version = answer.weights_version
+        if not 1 <= version <= self.newest:
+            return Outcome.WRONG, f"weights of version {version}; 1 to {self.newest} were set"
+        matrix = self.weights_of(version)
+        outputs = np.frombuffer(answer.outputs, np.float32)
+        bound = product_bound(matrix, vectors, answer.input_scale, self._scales, _TILES_ALONG_K)
+        return judge_product(outputs, matrix, vectors, bound)
+
+
+CLIENTS: Mapping[str, Callable[[Journal, Path, int], ForeignClient]] = {
+    "invoking": InvokingClient,
+    "swapping": SwappingClient,
+    "multiplying": MultiplyingClient,
+}
+"""The clients by the name that `python -m soak.foreign_client` takes."""

@@ -1,0 +1,149 @@
+"""How requests and results end, counted, and written as lines of JSON by the processes of a run."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import IO, Any
+
+
+class Outcome(Enum):
+    """How a request, or a published result, ended."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    """It differs from what it must be, or was refused with an error that says the request was at fault."""
+    LOST = "lost"
+    """A request without an answer."""
+    BUSY = "busy"
+    EXPIRED = "expired"
+    """Only of a request with a deadline; without one it is wrong."""
+    UNAVAILABLE = "unavailable"
+    """Refused because the driver or the device is not there, or failed."""
+    UNKNOWN_MODEL = "unknown_model"
+    """The driver does not have the client's model: it was restarted or cleaned up."""
+    NOT_VALID = "not_valid"
+    """A result that says that nothing was measured, where something could have been."""
+    NOT_JUDGED = "not_judged"
+    """A result for which no truth is known, such as in the frames after a restart."""
+
+
+Judgement = tuple[Outcome, str]
+"""How something ended, and what was expected and what came if it was wrong."""
+
+ANSWERS = (Outcome.RIGHT, Outcome.WRONG)
+"""Outcomes that were compared with what they must be."""
+NEEDS_CAUSE = (Outcome.UNAVAILABLE, Outcome.UNKNOWN_MODEL, Outcome.LOST)
+"""Outcomes that chaos has to explain, or they count as lost."""
+NOTED = (Outcome.WRONG, *NEEDS_CAUSE)
+"""Outcomes that are logged one by one; the others are only counted."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """One outcome that is logged. Times are of the monotonic clock, which all processes share, s."""
+
+    begin: float
+    end: float
+    outcome: Outcome
+    detail: str
+
+
+class Journal:
+    """Writes the outcomes of one process to a file: counts once a second, and notes one by one.
+
+    An existing file is continued, so that a restarted process adds to it. `clock` gives monotonic seconds.
+    """
+
+    PERIOD = 1.0
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: IO[str] = path.open("a", buffering=1)
+        self._counts: Counter[str] = Counter()
+        self._written = self._clock()
+
+    def add(self, outcome: Outcome, what: str, begin: float, detail: str = "") -> None:
+        """Count an outcome of `what`, a kind of request or a node; `begin`: when it was asked or stamped."""
+        self._counts[f"{what} {outcome.value}"] += 1
+        if outcome in NOTED:
+            self._write(
+                {"begin": begin, "end": self._clock(), "note": outcome.value, "detail": detail, "what": what}
+            )
+        self.flush()
+
+    def flush(self, *, now: bool = False) -> None:
+        """Write the counts since the last line if a second has passed, or now."""
+        time_ = self._clock()
+        if self._counts and (now or time_ - self._written >= self.PERIOD):
+            self._write({"end": time_, "counts": dict(self._counts)})
+            self._counts.clear()
+            self._written = time_
+
+    def _write(self, line: Mapping[str, object]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How often something ended in a way, in the second before `end`."""
+
+    end: float
+    what: str
+    outcome: Outcome
+    count: int
+
+
+def read_journal(path: Path) -> tuple[list[Counted], list[Note]]:
+    """Read a file of a Journal; the last line may be cut off by the end of its process."""
+    counted: list[Counted] = []
+    notes: list[Note] = []
+    for line in _objects(path):
+        if "counts" in line:
+            for key, count in line["counts"].items():
+                what, _, outcome = key.rpartition(" ")
+                counted.append(Counted(line["end"], what, Outcome(outcome), count))
+        else:
+            detail = f"{line['what']}: {line['detail']}"
+            notes.append(Note(line["begin"], line["end"], Outcome(line["note"]), detail))
+    return counted, notes
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.is_file():
+        return
+    lines = path.read_text().splitlines()
+    # Only the last line of a life of a process can be cut off.
+    yield from (json.loads(line) for line in lines if line.endswith("}"))
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """A time in which chaos may have kept the driver from answering, monotonic s."""
+
+    begin: float
+    end: float
+    ends_requests: bool
+    """Whether requests under way may remain without an answer: the driver was killed."""
+
+
+def explains(disturbance: Disturbance, note: Note) -> bool:
+    """Whether the disturbance is a reason for the outcome."""
+    if note.outcome is Outcome.LOST and not disturbance.ends_requests:
+        return False
+    return note.begin <= disturbance.end and note.end >= disturbance.begin
+
+
+def unexplained(notes: list[Note], disturbances: list[Disturbance]) -> list[Note]:
+    """The notes of NEEDS_CAUSE without a cause."""
+    return [
+        note
+        for note in notes
+        if note.outcome in NEEDS_CAUSE and not any(explains(each, note) for each in disturbances)
+    ]

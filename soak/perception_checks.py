@@ -1,0 +1,153 @@
+"""Whether a result of a perception node is what the scene that its camera shows says it must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from demo.scene.room import HIGH
+from demo.scene.scene import Scene
+from demo.scene.scene_truth import Columns, mean_displacement, truth_of
+from soak.outcomes import Judgement, Outcome
+from soak.scenes import FRAMES, Driving, LookingAround, Stamps
+from soak.signals import SeenStamps
+
+LOOKING, DRIVING = "looking", "driving"
+"""Namespaces and frame_ids of the two cameras."""
+
+CAMERAS = {
+    "spot_tracker": LOOKING,
+    "optical_flow": LOOKING,
+    "visual_compass": LOOKING,
+    "pattern_tracker": LOOKING,
+    "looming": DRIVING,
+}
+"""The camera that each perception node looks at."""
+
+TOLERANCES = {
+    ("spot_tracker", "x"): 0.01,
+    ("spot_tracker", "y"): 0.01,
+    ("optical_flow", "dx"): 1.0,
+    ("optical_flow", "dy"): 1.0,
+    ("visual_compass", "yaw"): 0.006,
+    ("pattern_tracker", "x"): 1.5,
+    ("pattern_tracker", "y"): 1.5,
+    ("looming", "expansion_rate"): 0.05,
+}
+"""How far from the truth a value may be, in its unit. Half a second later it is farther."""
+
+LARGEST_TURN = 2
+"""Images between the two of a flow result that is judged; the camera turns too far in more."""
+LARGEST_YAW_SIGMA = 0.02
+"""Standard deviation, rad, above which the compass itself says that it does not know the yaw."""
+STEADY_SECONDS = 0.7
+"""For so long the speed must have been the same for a looming result to be judged, s."""
+LONGEST_STEP = 1.0
+"""Seconds between two images above which looming does not compare them."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result of a perception node, free of ROS."""
+
+    stamp_ns: int
+    frame_id: str
+    valid: bool
+    values: Mapping[str, float]
+    earlier_ns: int = 0
+    """The stamp of the image it is relative to: that before it for flow, the reference for the compass."""
+
+
+class PerceptionChecks:
+    """Judges the results of all perception nodes of a run, one a stamp."""
+
+    def __init__(self, stamps: Stamps) -> None:
+        self._stamps = stamps
+        self._looking, self._driving = LookingAround(), Driving()
+        self._truth = truth_of(self._looking)
+        self._displacements: dict[tuple[int, int], tuple[float, float]] = {}
+        self._seen = {node: SeenStamps() for node in CAMERAS}
+
+    def judge(self, node: str, result: Result) -> Judgement:
+        """How a result compares with the truth, and the difference if it is wrong."""
+        index = self._stamps.index(result.stamp_ns)
+        if index is None:
+            return Outcome.WRONG, f"no image has the stamp {result.stamp_ns}"
+        if result.frame_id != CAMERAS[node]:
+            return Outcome.WRONG, f"frame_id '{result.frame_id}' of an image of '{CAMERAS[node]}'"
+        if not self._seen[node].is_new(result.stamp_ns):
+            return Outcome.WRONG, f"a second result for image {index}"
+        if not self._numbers_match(result):
+            return Outcome.WRONG, f"image {index}: numbers {dict(result.values)} with valid {result.valid}"
+        return self._compare(node, result, index)
+
+    @staticmethod
+    def _numbers_match(result: Result) -> bool:
+        """Valid results have finite numbers, others none."""
+        return all(math.isfinite(value) == result.valid for value in result.values.values())
+
+    def _compare(self, node: str, result: Result, index: int) -> Judgement:
+        if node in ("spot_tracker", "pattern_tracker"):
+            return _verdict(node, index, result, _row(self._truth[node], index % FRAMES))
+        if node == "looming":
+            return _verdict(node, index, result, self._approach(index))
+        earlier = self._stamps.index(result.earlier_ns)
+        if earlier is None or earlier > index or (earlier == index and node == "optical_flow"):
+            outcome = Outcome.WRONG if result.valid else Outcome.NOT_JUDGED
+            return outcome, f"image {index}: relative to the stamp {result.earlier_ns}"
+        if result.values.get("yaw_sigma", 0.0) > LARGEST_YAW_SIGMA:
+            return Outcome.NOT_JUDGED, ""
+        expected = self._flow(earlier, index) if node == "optical_flow" else self._yaw(earlier, index)
+        return _verdict(node, index, result, expected)
+
+    def _flow(self, earlier: int, index: int) -> Mapping[str, float | bool | None]:
+        if index - earlier > LARGEST_TURN:
+            return {"valid": None}
+        frames = earlier % FRAMES, index % FRAMES
+        if frames not in self._displacements:
+            self._displacements[frames] = mean_displacement(self._looking, *frames)
+        dx, dy = self._displacements[frames]
+        return {"valid": True, "dx": dx, "dy": dy}
+
+    def _yaw(self, earlier: int, index: int) -> Mapping[str, float | bool | None]:
+        now, then = (_pose_yaw(self._looking, each % FRAMES) for each in (index, earlier))
+        return {"valid": True if index > earlier else None, "yaw": now - then}
+
+    def _approach(self, index: int) -> Mapping[str, float | bool | None]:
+        scene = self._driving
+        if self._stamps.period >= LONGEST_STEP:
+            return {"valid": False, "expansion_rate": None}
+        time = scene.time(index % FRAMES)
+        now, before = scene.velocity(time), scene.velocity(time - STEADY_SECONDS)
+        if now != before:  # also where one of them is NaN
+            return {"valid": None}
+        depth = float(HIGH[2]) - float(scene.pose(time).position[2])
+        return {"valid": True, "expansion_rate": now / depth / (scene.rate * self._stamps.period)}
+
+
+def _pose_yaw(scene: Scene, frame: int) -> float:
+    return scene.pose(scene.time(frame)).yaw
+
+
+def _row(columns: Columns, frame: int) -> Mapping[str, float | bool | None]:
+    return {name: values[frame] for name, values in columns.items()}
+
+
+def _verdict(node: str, index: int, result: Result, expected: Mapping[str, float | bool | None]) -> Judgement:
+    valid = expected["valid"]
+    if valid is None:
+        return Outcome.NOT_JUDGED, ""
+    if not valid:
+        if result.valid:
+            return Outcome.WRONG, f"image {index}: valid, but there is nothing: {dict(result.values)}"
+        return Outcome.RIGHT, ""
+    if not result.valid:
+        return Outcome.NOT_VALID, ""
+    for field, measured in result.values.items():
+        true, tolerance = expected.get(field), TOLERANCES.get((node, field))
+        if true is None or tolerance is None:
+            continue
+        if abs(measured - true) > tolerance:
+            return Outcome.WRONG, f"image {index}: {field} {measured:.4f}, expected {true:.4f}"
+    return Outcome.RIGHT, ""

@@ -1,0 +1,175 @@
+"""The processes of a run: started, watched, killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+STOP_SECONDS = 8.0
+"""Seconds that all processes have to end after the interrupt."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A process to run."""
+
+    name: str
+    arguments: tuple[str, ...]
+    is_node: bool = True
+    """A node of the suite, which may be killed; the others only measure."""
+    reads_input: bool = False
+    """Its standard input is a pipe."""
+
+
+@dataclass(frozen=True)
+class End:
+    """A process that ended although nobody had killed it."""
+
+    time: float
+    """Monotonic, s."""
+    process: str
+    status: int
+    last_words: str
+
+
+@dataclass
+class _Running:
+    command: Command
+    log: Path
+    environment: Mapping[str, str]
+    popen: subprocess.Popen[str] = field(init=False)
+    started: float = field(init=False)
+    restart_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self.restart_at = None
+        self.started = time.monotonic()
+        stdin = subprocess.PIPE if self.command.reads_input else subprocess.DEVNULL
+        with self.log.open("a") as log:
+            self.popen = _popen(self.command.arguments, stdin, log, self.environment)
+
+
+def _popen(
+    arguments: Sequence[str], stdin: int, log: IO[str], environment: Mapping[str, str]
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        arguments,
+        stdin=stdin,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        text=True,
+        bufsize=1,
+        env=dict(environment),
+        start_new_session=True,
+    )
+
+
+class Processes:
+    """Running processes, each with a log; one that has ended is started again."""
+
+    def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
+        self._logs, self._environment = logs, environment
+        self._running: dict[str, _Running] = {}
+        self.restarts = 0
+        """Processes that were killed on purpose and started again."""
+        self.ends: list[End] = []
+
+    def start(self, command: Command) -> None:
+        """Start a process."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        log = self._logs / f"{command.name}.log"
+        self._running[command.name] = _Running(command, log, self._environment)
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the processes that are nodes of the suite."""
+        return [name for name, each in self._running.items() if each.command.is_node]
+
+    def pid(self, name: str) -> int:
+        """The process's present number."""
+        return self._running[name].popen.pid
+
+    def pids(self) -> dict[str, tuple[int, float]]:
+        """Number and start, monotonic s, of each process that runs."""
+        return {
+            name: (each.popen.pid, each.started)
+            for name, each in self._running.items()
+            if each.popen.poll() is None
+        }
+
+    def has_ended(self, name: str) -> bool:
+        """Whether the process is not running now."""
+        return self._running[name].popen.poll() is not None
+
+    def forget(self, name: str) -> None:
+        """Do not start it again; for a process that is done."""
+        del self._running[name]
+
+    def write(self, name: str, line: str) -> None:
+        """Write a line to the standard input of a process, unless it is just being started again."""
+        stdin = self._running[name].popen.stdin
+        assert stdin is not None
+        try:
+            stdin.write(line)
+            stdin.flush()
+        except (BrokenPipeError, ValueError):
+            return
+
+    def kill(self, name: str, restart_after: float) -> None:
+        """Kill a process, to be started again after so many seconds."""
+        running = self._running[name]
+        if running.popen.poll() is None:
+            running.popen.kill()
+            running.popen.wait()
+            self.restarts += 1
+            running.restart_at = time.monotonic() + restart_after
+
+    def watch(self) -> list[End]:
+        """Start again what was killed and is due, and what has ended by itself, which is returned."""
+        found = []
+        for name, running in self._running.items():
+            if running.restart_at is not None:
+                if time.monotonic() >= running.restart_at:
+                    running.start()
+            elif running.popen.poll() is not None:
+                found.append(End(time.monotonic(), name, running.popen.returncode, self._last_words(running)))
+                running.start()
+        self.ends += found
+        return found
+
+    @staticmethod
+    def _last_words(running: _Running) -> str:
+        lines = running.log.read_text(errors="replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
+
+    def stop(self) -> None:
+        """Interrupt all, and kill those that still run after STOP_SECONDS."""
+        for running in self._running.values():
+            if running.popen.poll() is None:
+                running.popen.send_signal(signal.SIGINT)
+        end = time.monotonic() + STOP_SECONDS
+        while time.monotonic() < end and any(r.popen.poll() is None for r in self._running.values()):
+            time.sleep(0.05)
+        for running in self._running.values():
+            if running.popen.poll() is None:
+                running.popen.kill()
+            running.popen.wait()
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+        texts = [Path(f"/proc/{pid}/task/{task}/children").read_text() for task in tasks]
+    except OSError:
+        return []
+    return [int(child) for text in texts for child in text.split()]

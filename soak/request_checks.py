@@ -1,0 +1,166 @@
+"""What the driver must answer to the requests of a foreign client, by the version of the model's weights.
+
+A client sets the weights `weights_of(version)` as that version, so that a result is judged by the version it
+names and by nothing that the client remembers.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.weights.weight_request import WeightRequest
+from soak.outcomes import Judgement, Outcome
+
+Arrays = Mapping[str, NDArray[np.generic]]
+
+
+class Refusal(Enum):
+    """Error codes of an answer that say nothing against the request; the numbers are those of ErrorCode."""
+
+    UNKNOWN_MODEL = 1
+    UNAVAILABLE = 5
+    DEVICE = 6
+    EXPIRED = 7
+    BUSY = 8
+
+
+_OUTCOMES = {
+    Refusal.UNKNOWN_MODEL: Outcome.UNKNOWN_MODEL,
+    Refusal.UNAVAILABLE: Outcome.UNAVAILABLE,
+    Refusal.DEVICE: Outcome.UNAVAILABLE,
+    Refusal.BUSY: Outcome.BUSY,
+}
+
+
+def judge_refusal(code: int, message: str, *, has_deadline: bool) -> Judgement:
+    """How a request without success ended; wrong if it was a good request that was called a bad one."""
+    try:
+        refusal = Refusal(code)
+    except ValueError:
+        return Outcome.WRONG, f"error {code}: {message}"
+    if refusal is Refusal.EXPIRED:
+        return (Outcome.EXPIRED, "") if has_deadline else (Outcome.WRONG, f"without a deadline: {message}")
+    return _OUTCOMES[refusal], message
+
+
+class ExpectedResults:
+    """The exact results of a model by the version of its weights, from engines of this process."""
+
+    _KEPT = 4
+
+    def __init__(self, graph: bytes, weights_of: Callable[[int], NDArray[np.float32]]) -> None:
+        """`weights_of`: weights of a version from 1; version 0 are those of the file."""
+        self._graph, self._weights_of = graph, weights_of
+        self._engines: OrderedDict[int, CpuEngine] = OrderedDict()
+
+    def run(self, version: int, inputs: Arrays) -> Arrays:
+        """Every output for these inputs."""
+        return self._engine(version).run(inputs)
+
+    def judge(self, version: int, newest: int, inputs: Arrays, outputs: Arrays) -> Judgement:
+        """Compare a result, all of it. newest: the last version that was asked for."""
+        if not 0 <= version <= newest:
+            return Outcome.WRONG, f"weights of version {version}; at most {newest} were set"
+        return compare(outputs, self.run(version, inputs), f"version {version}")
+
+    def _engine(self, version: int) -> CpuEngine:
+        engine = self._engines.pop(version, None)
+        if engine is None:
+            engine = CpuEngine(self._graph)
+            if version:
+                engine.set_weights(WeightRequest(self._weights_of(version), accept_clipping=True))
+        self._engines[version] = engine
+        if len(self._engines) > self._KEPT:
+            self._engines.popitem(last=False)
+        return engine
+
+
+def compare(outputs: Arrays, expected: Arrays, what: str) -> Judgement:
+    """Right if names, dtypes, shapes and all values are the same."""
+    if outputs.keys() != expected.keys():
+        return Outcome.WRONG, f"{what}: outputs {sorted(outputs)}, expected {sorted(expected)}"
+    for name, true in expected.items():
+        found = outputs[name]
+        if (found.dtype, found.shape) != (true.dtype, true.shape):
+            return (
+                Outcome.WRONG,
+                f"{what}: {name} {found.dtype}{found.shape}, expected {true.dtype}{true.shape}",
+            )
+        different = int(np.count_nonzero(found != true))
+        if different:
+            return Outcome.WRONG, f"{what}: {different} of {true.size} values of {name} differ"
+    return Outcome.RIGHT, ""
+
+
+def judge_version(version: int, expected: int) -> Judgement:
+    """Whether a replacement of weights was given the number that follows the one before."""
+    if version != expected:
+        return Outcome.WRONG, f"the weights were counted as version {version}, expected {expected}"
+    return Outcome.RIGHT, ""
+
+
+@dataclass(frozen=True)
+class DenseScales:
+    """Real values of one quantisation step of a Dense model, as ~/load_model and its file tell them."""
+
+    inputs: float
+    outputs: float
+    weights: float
+    """The smallest of its rows."""
+
+
+def product_bound(
+    matrix: NDArray[np.floating],
+    vectors: NDArray[np.floating],
+    input_scale: float,
+    scales: DenseScales,
+    tiles: int,
+) -> NDArray[np.float64]:
+    """The largest error of a product [B, M] of `matrix` [M, K] and `vectors` [B, K] without clipping.
+
+    Inputs, weights and the outputs of each of the `tiles` along K are rounded to a step at most. Weights may
+    have been scaled by a gain of at least 1/2, which doubles a step of theirs and of the outputs.
+    """
+    weight_step = 2 * scales.weights * (1 + 1 / 64)
+    output_step = 2 * scales.outputs * input_scale / scales.inputs
+    sizes = np.abs(np.asarray(matrix, np.float64))
+    lengths = np.abs(np.asarray(vectors, np.float64))
+    of_inputs = input_scale / 2 * sizes.sum(axis=1)[np.newaxis, :]
+    of_weights = weight_step / 2 * lengths.sum(axis=1)[:, np.newaxis]
+    of_both = matrix.shape[1] * input_scale / 2 * weight_step / 2
+    return np.asarray(of_inputs + of_weights + of_both + tiles * output_step, np.float64)
+
+
+def judge_product(
+    outputs: NDArray[np.floating],
+    matrix: NDArray[np.floating],
+    vectors: NDArray[np.floating],
+    bound: NDArray[np.floating],
+) -> Judgement:
+    """Compare a product with that in float64: no value beyond its bound, and the error small as a whole."""
+    true = np.asarray(vectors, np.float64) @ np.asarray(matrix, np.float64).T
+    if outputs.size != true.size:
+        return Outcome.WRONG, f"{outputs.size} outputs, expected {true.size}"
+    error = np.abs(outputs.reshape(true.shape) - true)
+    beyond = int(np.count_nonzero(~(error <= bound)))
+    if beyond:
+        return (
+            Outcome.WRONG,
+            f"{beyond} of {true.size} outputs beyond their bound, by up to {error.max():.3g}",
+        )
+    relative = float(np.sqrt(np.mean(error**2) / np.mean(true**2)))
+    if relative > LARGEST_PRODUCT_ERROR:
+        return Outcome.WRONG, f"root mean square error {100 * relative:.1f} % of the product"
+    return Outcome.RIGHT, ""
+
+
+LARGEST_PRODUCT_ERROR = 0.05
+"""Root mean square of the error of a whole product, relative to that of the product. Rounding to eight bits
+makes 0.01 to 0.02 in random matrices; the product of another matrix is off by more than 1."""

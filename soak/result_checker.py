@@ -1,0 +1,107 @@
+"""Judges all results of the nodes: `python -m soak.result_checker JOURNAL START_NS PERIOD_NS`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import rclpy
+from rclpy.executors import ExternalShutdownException
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+
+from edgetpu_msgs.srv import TrainReadout
+from soak.outcomes import Journal, Judgement, Outcome
+from soak.perception_checks import CAMERAS, PerceptionChecks
+from soak.results import MATRIX_TOPICS, perception_result, result_topics, spectrum_result, stamp_ns
+from soak.scenes import Stamps
+from soak.signals import PlaceCheck, PredictionCheck, SeenStamps, judge_spectrum
+
+_DEPTH = 500
+_ENOUGH_SAMPLES = 150
+"""Training samples after which the reservoir's readout is trained."""
+_ANSWER_SECONDS = 10.0
+"""After which the training is asked for again: the node may have been killed."""
+_LARGEST_RESIDUAL = 0.03
+"""Root mean square of the residual of a good training."""
+
+
+class ResultChecker(Node):
+    """Subscribes to the results of all nodes and writes how they compare with the truth."""
+
+    def __init__(self, journal: Journal, stamps: Stamps) -> None:
+        super().__init__("soak_result_checker")
+        self._journal, self._stamps = journal, stamps
+        self._perception = PerceptionChecks(stamps)
+        self._place, self._prediction = PlaceCheck(), PredictionCheck()
+        self._seen = {node: SeenStamps() for node in MATRIX_TOPICS}
+        self._training: Any = None
+        self._asked = 0.0
+        self._is_trained = False
+        for name, (kind, topic) in {**result_topics(CAMERAS), **MATRIX_TOPICS}.items():
+            self.create_subscription(kind, topic, self._receiver(name), QoSProfile(depth=_DEPTH))
+        self._train = self.create_client(TrainReadout, "/reservoir/train_readout")
+        self.create_timer(Journal.PERIOD, self._journal.flush)
+
+    def _receiver(self, name: str) -> Any:
+        judge = self._judge_perception if name in CAMERAS else self._judge_matrix
+
+        def receive(message: Any) -> None:
+            now = time.monotonic()
+            outcome, detail = judge(name, message)
+            self._journal.add(outcome, name, now, detail)
+
+        return receive
+
+    def _judge_perception(self, name: str, message: Any) -> Judgement:
+        return self._perception.judge(name, perception_result(message))
+
+    def _judge_matrix(self, name: str, message: Any) -> Judgement:
+        stamp = stamp_ns(message.header.stamp)
+        index = self._stamps.index(stamp)
+        if index is None:
+            return Outcome.WRONG, f"no sample has the stamp {stamp}"
+        if not self._seen[name].is_new(stamp):
+            return Outcome.WRONG, f"a second result for sample {index}"
+        if name == "spectrum":
+            return judge_spectrum(spectrum_result(message), self._stamps.period)
+        if name == "place_recognition":
+            score = message.scores[0] if message.scores else float("nan")
+            return self._place.judge(index, message.valid, message.label, score)
+        self._keep_trained(message)
+        value = message.values[0] if message.values else float("nan")
+        return self._prediction.judge(index, message.step, message.valid and self._is_trained, value)
+
+    def _keep_trained(self, message: Any) -> None:
+        """Train the readout of a reservoir that was started anew, or whose training was disturbed."""
+        if not message.valid and message.samples < _ENOUGH_SAMPLES:
+            self._is_trained = False
+        asks = self._training is not None and time.monotonic() - self._asked < _ANSWER_SECONDS
+        if self._is_trained or message.samples < _ENOUGH_SAMPLES or asks:
+            return
+        if self._train.service_is_ready():
+            self._asked = time.monotonic()
+            self._training = self._train.call_async(TrainReadout.Request(forget=True))
+            self._training.add_done_callback(self._on_trained)
+
+    def _on_trained(self, future: Any) -> None:
+        answer, self._training = future.result(), None
+        self._is_trained = bool(answer.success and max(answer.residual_rms) < _LARGEST_RESIDUAL)
+
+
+def main() -> int:
+    """Judge until a signal; ROS arguments follow."""
+    journal = Journal(Path(sys.argv[1]))
+    rclpy.init(args=sys.argv[4:])
+    node = ResultChecker(journal, Stamps(int(sys.argv[2]), int(sys.argv[3])))
+    with contextlib.suppress(KeyboardInterrupt, ExternalShutdownException):
+        rclpy.spin(node)
+    journal.flush(now=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

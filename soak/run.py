@@ -1,0 +1,117 @@
+"""One run: starts the graph, lets chaos loose on it, samples its processes, and gathers what was found."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from soak.chaos import Chaos
+from soak.findings import Findings, Interval, gather
+from soak.outcomes import Journal
+from soak.processes import Processes
+from soak.samples import Sample, sample
+from soak.schedule import make_schedule
+from soak.stage import RESULT_CHECKER, SOURCES, Stage
+
+_STEP = 0.05
+_SAMPLE_PERIOD = 3.0
+_DISCOVERY_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to run."""
+
+    seconds: float
+    """Of real time; in simulated time the longest it may take."""
+    simulated_hours: float
+    """0: real time."""
+    sticks: int
+    seed: int
+    output: Path
+
+
+def run(options: Options) -> Findings:
+    """Run, and return what was found. The directory of the output is replaced."""
+    stage = Stage.prepare(options.output, options.sticks, options.seed, options.simulated_hours)
+    os.environ.update(stage.environment)
+    import rclpy
+    from rclpy.executors import SingleThreadedExecutor
+
+    rclpy.init()
+    node = rclpy.create_node("soak_chaos")
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    processes = Processes(options.output / "logs", stage.environment)
+    try:
+        for command in stage.commands():
+            processes.start(command)
+        return _Run(options, stage, processes, node, executor).result()
+    finally:
+        processes.stop()
+        executor.shutdown()
+        node.destroy_node()
+        rclpy.try_shutdown()
+
+
+class _Run:
+    """The loop of a run."""
+
+    def __init__(
+        self, options: Options, stage: Stage, processes: Processes, node: Any, executor: Any
+    ) -> None:
+        self._options, self._stage, self._processes, self._executor = options, stage, processes, executor
+        nodes = processes.nodes
+        schedule = make_schedule(options.seed, options.seconds, options.sticks, nodes, nodes)
+        journal = Journal(stage.journal("chaos"))
+        self._chaos = Chaos(
+            node,
+            processes,
+            schedule,
+            journal,
+            options.output / "chaos.jsonl",
+            options.seed,
+            options.sticks,
+            stage.frames,
+        )
+        self._journal = journal
+        self._samples: list[Sample] = []
+        self._begin = self._next_sample = time.monotonic()
+
+    def result(self) -> Findings:
+        """Run to the end."""
+        while time.monotonic() - self._begin < self._options.seconds and not self._is_over():
+            self._executor.spin_once(_STEP)
+            self._chaos.step()
+            for ended in self._processes.watch():
+                print(
+                    f"[soak] {ended.process} ended by itself, status {ended.status}: {ended.last_words}",
+                    flush=True,
+                )
+            if time.monotonic() >= self._next_sample:
+                self._next_sample += _SAMPLE_PERIOD
+                self._sample()
+        end = time.monotonic()
+        self._journal.flush(now=True)
+        self._processes.stop()
+        return gather(
+            self._stage.journals(), Interval(self._begin, end), self._samples, self._chaos, self._processes
+        )
+
+    def _is_over(self) -> bool:
+        """Whether simulated time is."""
+        if not self._stage.images or not self._processes.has_ended(SOURCES):
+            return False
+        return self._stage.images_done() >= self._stage.images
+
+    def _sample(self) -> None:
+        now = time.monotonic()
+        for name, (pid, started) in self._processes.pids().items():
+            if name in (SOURCES, RESULT_CHECKER):
+                continue
+            found = sample(name, pid, now, started)
+            if found is not None:
+                self._samples.append(found)

@@ -1,0 +1,87 @@
+"""Memory, threads and file descriptors of a process, and how they have grown over its life."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SETTLED = 60.0
+"""Age of a process at which its figures are those to compare with, s."""
+_WINDOW = 15.0
+"""Seconds over which the median of samples is taken, at that age and at the end."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a process used at one time."""
+
+    time: float
+    """Monotonic, s."""
+    age: float
+    """Since the process was started, s."""
+    process: str
+    pid: int
+    pss: float
+    """Proportional set size, MB."""
+    threads: int
+    files: int
+    """Open file descriptors."""
+
+
+def sample(process: str, pid: int, time: float, started: float) -> Sample | None:
+    """Read /proc; None if the process has ended."""
+    root = Path("/proc") / str(pid)
+    try:
+        rollup = (root / "smaps_rollup").read_text()
+        status = (root / "status").read_text()
+        files = len(os.listdir(root / "fd"))
+    except OSError:
+        return None
+    pss = _field(rollup, "Pss:")
+    if not pss:
+        return None
+    return Sample(time, time - started, process, pid, pss / 1024, int(_field(status, "Threads:")), files)
+
+
+def _field(text: str, name: str) -> float:
+    for line in text.splitlines():
+        if line.startswith(name):
+            return float(line.split()[1])
+    return 0.0
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a figure of one process changed from SETTLED until its last sample."""
+
+    process: str
+    seconds: float
+    """Between the two."""
+    first: float
+    last: float
+
+    @property
+    def percent(self) -> float:
+        """The change in percent of the first."""
+        return 100.0 * (self.last / self.first - 1.0)
+
+
+def growths(samples: Sequence[Sample], value: Callable[[Sample], float]) -> list[Growth]:
+    """The growth of each process that lived long enough to have one, in the order of their starts."""
+    lives: dict[int, list[Sample]] = {}
+    for each in samples:
+        lives.setdefault(each.pid, []).append(each)
+    found = (_growth(life, value) for life in lives.values())
+    return [growth for growth in found if growth is not None]
+
+
+def _growth(life: Sequence[Sample], value: Callable[[Sample], float]) -> Growth | None:
+    settled = [each for each in life if SETTLED <= each.age < SETTLED + _WINDOW]
+    late = [each for each in life if each.age >= SETTLED + _WINDOW and life[-1].age - each.age < _WINDOW]
+    if not settled or not late:
+        return None
+    first, last = (statistics.median(map(value, part)) for part in (settled, late))
+    return Growth(life[0].process, late[-1].time - settled[0].time, first, last)

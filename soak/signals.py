@@ -1,0 +1,145 @@
+"""The signal and the embeddings of a run, by the number of their image, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
+from soak.outcomes import Judgement, Outcome
+
+BLOCK = 64
+"""Samples in which the signal repeats, and of which a spectrum is made."""
+PEAK_BIN, PEAK_AMPLITUDE = 8, 1.0
+_SECOND_BIN, _SECOND_AMPLITUDE = 3, 0.3
+
+PLACES, DIMENSION = 60, 48
+_SHARE_OF_NEXT = 0.3
+"""How much of the next place is in each embedding."""
+
+AMPLITUDE_TOLERANCE = 0.03
+SCORE_TOLERANCE = 0.02
+"""The second best place differs by more than ten times that."""
+PREDICTION_TOLERANCE = 0.15
+"""Of a signal between -1.3 and 1.3."""
+SETTLED_STEPS = 30
+"""Inputs without a gap after which the reservoir has forgotten one."""
+
+
+def signal(index: int) -> float:
+    """The sample that comes with an image."""
+    turn = 2 * math.pi * (index % BLOCK) / BLOCK
+    return PEAK_AMPLITUDE * math.sin(PEAK_BIN * turn) + _SECOND_AMPLITUDE * math.cos(_SECOND_BIN * turn)
+
+
+def place_vectors() -> NDArray[np.float64]:
+    """A unit vector for each place, [PLACES, DIMENSION]."""
+    vectors = np.random.default_rng(11).normal(size=(PLACES, DIMENSION))
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
+def label(place: int) -> str:
+    """The name of a place."""
+    return f"place {place}"
+
+
+def write_places(path: Path) -> None:
+    """Write the file of places that the node starts with."""
+    database = PlaceDatabase()
+    for place, vector in enumerate(place_vectors()):
+        database.add(label(place), vector)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    database.save(path)
+
+
+def embedding(index: int, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The embedding that comes with an image: a view of the place `index` modulo PLACES."""
+    view = (1 - _SHARE_OF_NEXT) * vectors[index % PLACES] + _SHARE_OF_NEXT * vectors[(index + 1) % PLACES]
+    return np.asarray(view)
+
+
+@dataclass(frozen=True)
+class SpectrumResult:
+    """What is judged of a spectrum, free of ROS."""
+
+    valid: bool
+    sample_rate: float
+    peak_frequency: float
+    peak_amplitude: float
+
+
+def judge_spectrum(result: SpectrumResult, period: float) -> Judgement:
+    """Compare the strongest line with that of the signal; `period`: of its samples, s."""
+    rate = 1 / period
+    if abs(result.sample_rate / rate - 1) > 1e-3:
+        return Outcome.WRONG, f"sample rate {result.sample_rate:.4f}, expected {rate:.4f}"
+    if not result.valid:
+        return Outcome.NOT_VALID, ""
+    frequency = PEAK_BIN / BLOCK * rate
+    if abs(result.peak_frequency - frequency) > 0.5 * rate / BLOCK:
+        return Outcome.WRONG, f"peak at {result.peak_frequency:.4f} Hz, expected {frequency:.4f}"
+    if abs(result.peak_amplitude - PEAK_AMPLITUDE) > AMPLITUDE_TOLERANCE:
+        return Outcome.WRONG, f"amplitude {result.peak_amplitude:.4f}, expected {PEAK_AMPLITUDE}"
+    return Outcome.RIGHT, ""
+
+
+class PlaceCheck:
+    """Judges matches of the embeddings."""
+
+    def __init__(self) -> None:
+        self._vectors = place_vectors()
+
+    def judge(self, index: int, valid: bool, found: str, score: float) -> Judgement:
+        """Compare the best match of the embedding of that number; `score`: its cosine."""
+        view = embedding(index, self._vectors)
+        cosines = self._vectors @ (view / np.linalg.norm(view))
+        best = int(np.argmax(cosines))
+        if not valid:
+            return Outcome.NOT_VALID, ""
+        if found != label(best):
+            return Outcome.WRONG, f"embedding {index}: '{found}', expected '{label(best)}'"
+        if abs(score - cosines[best]) > SCORE_TOLERANCE:
+            return Outcome.WRONG, f"embedding {index}: score {score:.4f}, expected {cosines[best]:.4f}"
+        return Outcome.RIGHT, ""
+
+
+class PredictionCheck:
+    """Judges predictions of the next sample, once the reservoir has had enough samples without a gap."""
+
+    def __init__(self) -> None:
+        self._last = (-2, -2)
+        self._even = 0
+
+    def judge(self, index: int, step: int, valid: bool, value: float) -> Judgement:
+        """Compare a prediction made from the sample of that number. `step`: of the reservoir."""
+        follows = (index - 1, step - 1) == self._last
+        self._even = self._even + 1 if follows else 0
+        self._last = index, step
+        if not valid or self._even < SETTLED_STEPS:
+            return Outcome.NOT_JUDGED, ""
+        true = signal(index + 1)
+        if abs(value - true) > PREDICTION_TOLERANCE:
+            return Outcome.WRONG, f"sample {index}: predicted {value:.4f}, expected {true:.4f}"
+        return Outcome.RIGHT, ""
+
+
+class SeenStamps:
+    """Tells whether a stamp has been seen before, of the last few thousand."""
+
+    def __init__(self, remembered: int = 2000) -> None:
+        self._remembered = remembered
+        self._seen: OrderedDict[int, None] = OrderedDict()
+
+    def is_new(self, stamp_ns: int) -> bool:
+        """Remember the stamp; false if it was seen before."""
+        if stamp_ns in self._seen:
+            return False
+        self._seen[stamp_ns] = None
+        if len(self._seen) > self._remembered:
+            self._seen.popitem(last=False)
+        return True

@@ -1,0 +1,171 @@
+"""Both cameras and the signal of a run: `python -m soak.sources FRAMES START_NS PERIOD_NS`.
+
+Images are stamped START_NS, START_NS + PERIOD_NS, ... Without --simulated each is published at the time
+of its stamp. With it, /clock jumps to the stamp of the next image as soon as all nodes have answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import struct
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rclpy
+from builtin_interfaces.msg import Time
+from numpy.typing import NDArray
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import CameraInfo, Image, JointState
+
+from demo.scene.scene import Scene
+from soak.camera_messages import camera_info, image_message
+from soak.perception_checks import CAMERAS, DRIVING, LOOKING
+from soak.results import result_topics
+from soak.scenes import FRAMES, Driving, LookingAround, Stamps
+from soak.signals import embedding, place_vectors, signal
+
+_PATIENCE = 0.25
+"""Seconds that simulated time waits for the nodes to answer an image."""
+_MISSED = 3
+"""Images after which a node that has not answered is no longer waited for, until it answers again."""
+_STAMP = struct.Struct("<4xiI")
+"""Seconds and nanoseconds of the header that a serialised message begins with, after its encoding."""
+
+SCENES: dict[str, Scene] = {LOOKING: LookingAround(), DRIVING: Driving()}
+
+
+@dataclass(frozen=True)
+class _Camera:
+    images: Any
+    infos: Any
+    messages: list[Image]
+    info: CameraInfo
+
+    def publish(self, index: int, stamp: Time) -> None:
+        message = self.messages[index % FRAMES]
+        message.header.stamp = self.info.header.stamp = stamp
+        self.infos.publish(self.info)
+        self.images.publish(message)
+
+
+class Sources(Node):
+    """Publishes what the nodes perceive."""
+
+    def __init__(self, frames: Path, stamps: Stamps) -> None:
+        super().__init__("soak_sources")
+        self.stamps = stamps
+        self._cameras = [self._camera(name, np.load(frames / f"{name}.npy")) for name in SCENES]
+        deep = QoSProfile(depth=200)
+        self._signal = self.create_publisher(JointState, "/signal", deep)
+        self._embedding = self.create_publisher(JointState, "/embedding", deep)
+        self._vectors = place_vectors()
+
+    def _camera(self, name: str, frames: NDArray[np.uint8]) -> _Camera:
+        qos = QoSProfile(depth=5)
+        return _Camera(
+            self.create_publisher(Image, f"/{name}/image", qos),
+            self.create_publisher(CameraInfo, f"/{name}/camera_info", qos),
+            [image_message(frame, name) for frame in frames],
+            camera_info(SCENES[name], name),
+        )
+
+    def publish(self, index: int) -> None:
+        """Publish the images and numbers of one stamp."""
+        stamp = self.time(index)
+        for camera in self._cameras:
+            camera.publish(index, stamp)
+        for publisher, values in (
+            (self._signal, [signal(index)]),
+            (self._embedding, embedding(index, self._vectors).tolist()),
+        ):
+            message = JointState(position=values)
+            message.header.stamp = stamp
+            publisher.publish(message)
+
+    def time(self, index: int) -> Time:
+        """The stamp of an image as a message."""
+        seconds, nanoseconds = divmod(self.stamps.stamp_ns(index), 10**9)
+        return Time(sec=seconds, nanosec=nanoseconds)
+
+
+class SimulatedSources(Sources):
+    """Publishes /clock too, and counts the answers to each image."""
+
+    def __init__(self, frames: Path, stamps: Stamps) -> None:
+        super().__init__(frames, stamps)
+        self._clock_topic = self.create_publisher(Clock, "/clock", QoSProfile(depth=1))
+        self._answered = dict.fromkeys(CAMERAS, -1)
+        for name, (kind, topic) in result_topics(CAMERAS).items():
+            self.create_subscription(kind, topic, self._receiver(name), QoSProfile(depth=50), raw=True)
+
+    def _receiver(self, name: str) -> Any:
+        def receive(message: bytes) -> None:
+            seconds, nanoseconds = _STAMP.unpack_from(message)
+            index = self.stamps.index(seconds * 10**9 + nanoseconds)
+            if index is not None:
+                self._answered[name] = max(self._answered[name], index)
+
+        return receive
+
+    def publish(self, index: int) -> None:
+        """Let the clock jump to the stamp, and publish."""
+        self._clock_topic.publish(Clock(clock=self.time(index)))
+        super().publish(index)
+
+    def is_answered(self, index: int) -> bool:
+        """Whether all nodes that answer at all have answered this image."""
+        return all(done >= index or done < index - _MISSED for done in self._answered.values())
+
+
+def _real_time(node: Sources) -> None:
+    period, start = node.stamps.period, node.stamps.start_ns * 1e-9
+    while rclpy.ok():
+        index = int((time.time() - start) // period) + 1
+        time.sleep(max(0.0, start + index * period - time.time()))
+        node.publish(index)
+
+
+def _simulated_time(node: SimulatedSources, first: int, count: int, progress: Path) -> None:
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    for index in range(first, count):
+        node.publish(index)
+        if index % 100 == 0:
+            progress.write_text(str(index))  # a restarted process goes on from here
+        end = time.monotonic() + _PATIENCE
+        while not node.is_answered(index) and time.monotonic() < end:
+            executor.spin_once(end - time.monotonic())
+    progress.write_text(str(count))
+
+
+def main() -> int:
+    """Publish until a signal, or until simulated time is over."""
+    parser = argparse.ArgumentParser(prog="python -m soak.sources")
+    parser.add_argument("frames", type=Path, help="directory of the rendered frames")
+    parser.add_argument("start_ns", type=int)
+    parser.add_argument("period_ns", type=int)
+    parser.add_argument("--simulated", type=int, default=0, help="number of images in simulated time")
+    parser.add_argument("--progress", type=Path, help="file with the number of images so far")
+    options = parser.parse_args()
+    stamps = Stamps(options.start_ns, options.period_ns)
+    rclpy.init()
+    with contextlib.suppress(KeyboardInterrupt, ExternalShutdownException):
+        if options.simulated:
+            done = int(options.progress.read_text()) + 100 if options.progress.is_file() else 0
+            node = SimulatedSources(options.frames, stamps)
+            _simulated_time(node, done, options.simulated, options.progress)
+        else:
+            _real_time(Sources(options.frames, stamps))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
