@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -141,7 +142,9 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     return rows + _zone_rows(small)
 
 
-def _random(*key: object) -> np.random.Generator:
+def _random(kind: str, name: str, repeat: int) -> np.random.Generator:
+    """Random numbers of a clip of a photograph, the same wherever its file lies."""
+    key = kind, Path(name).name, repeat
     return np.random.default_rng(zlib.crc32(repr(key).encode()))
 
 
