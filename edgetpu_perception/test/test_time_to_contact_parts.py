@@ -134,11 +134,22 @@ class TestPlaneSlant:
         slant, covariance = PlaneSlant(), np.eye(8) * 1e-10
         # Points of the frontal plane at distance 1: key = (R + t n^T) present.
         slant.log_depth(turned, covariance)
-        slant.start_keyframe()
+        slant.start_keyframe(overlap=1.0)
         normal = turned.T @ np.array([0.0, 0.0, 1.0])
         motion = turned.T @ np.array([0.1, 0.0, 0.1])
         warp = np.eye(3) + np.outer(motion, normal / (1 - 0.1))
         found, _, _ = slant.log_depth(warp / warp[2, 2], covariance)
+        assert found == pytest.approx(math.log(0.9), rel=0.02)
+
+    def test_forgets_the_slant_of_what_has_left_the_view(self) -> None:
+        """A camera that turns away from a wall by 20 deg and sees another one, then moves 10 % nearer."""
+        turned = cv2.Rodrigues(np.array([0.0, math.radians(20), 0.0]))[0]
+        slant, covariance = PlaneSlant(), np.eye(8) * 1e-10
+        slant.log_depth(turned, covariance)
+        assert slant.steepness == pytest.approx(math.tan(math.radians(20)), rel=0.05)
+        slant.start_keyframe(overlap=0.0)
+        ahead = np.diag([0.9, 0.9, 1.0])  # growth by 1 / 0.9 of a frontal plane
+        found, _, _ = slant.log_depth(ahead, covariance)
         assert found == pytest.approx(math.log(0.9), rel=0.02)
 
 

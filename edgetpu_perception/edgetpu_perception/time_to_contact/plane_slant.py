@@ -83,9 +83,16 @@ class PlaneSlant:
         """Tangent of the angle between the plane's normal and the optical axis."""
         return abs(self._slant)
 
-    def start_keyframe(self) -> None:
-        """Make the present image the keyframe."""
-        self._keyframe, self._keyframe_variance = self._slant, self._variance + SLANT_DRIFT_SIGMA**2
+    def start_keyframe(self, overlap: float) -> None:
+        """Make the present image the keyframe; `overlap`: share of it that the last keyframe has, 0..1.
+
+        What has come into view since may be another plane, of unknown slant. The state becomes mean and
+        variance of the mixture of both.
+        """
+        new = 1.0 - overlap
+        between = overlap * new * abs(self._slant) ** 2 / 2  # of each of the two components
+        variance = overlap * self._variance + new * INITIAL_SLANT_SIGMA**2 + between
+        self._keyframe, self._keyframe_variance = overlap * self._slant, variance + SLANT_DRIFT_SIGMA**2
 
 
 def _motion(slant: complex, motion_and_tilt: complex, spread: float) -> tuple[float, complex]:

@@ -178,8 +178,10 @@ class SurfaceTracker:
         variance += 2 * surface.rate**2 * self._jitter.variance
         surface.depth.predict(seconds)
         surface.depth.update(surface.log_depth, variance)
-        if self._divided and surface.depth.surprised and self._age > MIN_AGE_S:
-            # The elements that belong to it have changed, rather than its motion.
+        on_trial = not main and (not surface.established or surface.frames < TRIAL_FRAMES[0])
+        if (on_trial or (self._divided and surface.depth.surprised)) and self._age > MIN_AGE_S:
+            # The elements that belong to it have changed, rather than its motion. On trial they do so in
+            # every frame; the keyframe is the longest baseline that a new surface has.
             surface.depth.start_over(surface.log_depth, variance, self._age)
 
     def _assign_elements(self, alignments: list[Alignment], brightness: Map, certainty: Map) -> None:
@@ -304,4 +306,4 @@ class SurfaceTracker:
                 surface.warp = np.eye(3)
                 surface.log_depth = 0.0
                 surface.depth.start_keyframe()
-                surface.slant.start_keyframe()
+                surface.slant.start_keyframe(surface.overlap)

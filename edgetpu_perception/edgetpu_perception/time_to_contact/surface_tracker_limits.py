@@ -128,8 +128,9 @@ MERGE_DISTANCE_ELEMENTS = 0.4
 Rows: looming, object before a background.
 """
 
-NEARER_SIGMAS = 2.0
-"""Standard deviations by which a second surface must first be found nearer in time than the main one.
+NEARER_SIGMAS = 1.0
+"""Standard deviations by which a second surface must first be found nearer in time than the main one: few, as
+it is worse to overlook the nearer one than to take the other for it.
 
 Rows: looming, object before a background.
 """
