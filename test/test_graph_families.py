@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.toolchain.catalogue_graphs import is_of_catalogue
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_description import describe
 from edgetpu_driver.toolchain.graph_family import build_graph
@@ -41,6 +42,11 @@ def test_the_catalogue_is_complete() -> None:
 def test_a_graph_is_the_same_bytes_each_time(name: str) -> None:
     first, second = (build_graph(name, catalogue().families) for _ in range(2))
     assert hashlib.sha256(first).digest() == hashlib.sha256(second).digest()
+
+
+@pytest.mark.parametrize("name", [*STANDARD, *UNUSUAL, "spot_color_568192_64x64"])
+def test_a_graph_is_recognised_by_its_content(name: str) -> None:
+    assert is_of_catalogue(build_graph(name, catalogue().families))
 
 
 @pytest.mark.parametrize("name", [*STANDARD, *UNUSUAL])

@@ -12,9 +12,12 @@ import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelNameError
+from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensor
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.toolchain import graph_catalogue as catalogue_module
+from edgetpu_driver.toolchain.catalogue_graphs import is_of_catalogue
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_description import describe, to_text
 from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
@@ -107,3 +110,25 @@ def test_a_sidecar_states_scales_with_every_bit() -> None:
     assert (stated["shape"], stated["axis"], stated["constant"]) == ([64, 64], 0, True)
     assert description["operators"] == ["QUANTIZE", "FULLY_CONNECTED", "QUANTIZE"]
     assert description["parameter_bytes"] == 64 * 64
+
+
+class TestAGraphOfTheCatalogue:
+    def test_is_recognised_with_other_weights_and_scales(self) -> None:
+        graph = dense.build(64)
+        other = replace_scales(graph, "y_steps/weights", np.linspace(0.001, 0.002, 64))
+        assert is_of_catalogue(replace_tensor(other, "y_steps/weights", np.zeros((64, 64), np.int8)))
+
+    def test_is_not_recognised_with_another_scale_of_a_result(self) -> None:
+        assert not is_of_catalogue(replace_scales(dense.build(64), "y", [1.0]))
+
+    def test_is_not_recognised_by_its_description_alone(self) -> None:
+        graph = GraphBuilder("dense_64")
+        x = graph.input("x", (1, 64), np.uint8, scale=1 / 127, zero_point=128)
+        graph.output(graph.quantize(x, np.int8, scale=1 / 127, zero_point=0))
+        assert not is_of_catalogue(graph.build())
+
+    def test_is_not_built_to_compare_when_its_name_tells_a_huge_size(self) -> None:
+        graph = GraphBuilder("spot_bright_9999x9999")
+        x = graph.input("x", (1, 64), np.uint8, scale=1 / 127, zero_point=128)
+        graph.output(graph.quantize(x, np.int8, scale=1 / 127, zero_point=0))
+        assert not is_of_catalogue(graph.build())

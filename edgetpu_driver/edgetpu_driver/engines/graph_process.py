@@ -52,14 +52,12 @@ class GraphProcess:
         self._given: list[tuple[str, NDArray[Any]]] = []
         self._results: list[tuple[str, NDArray[Any]]] = []
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
-        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._process = _start(theirs, self._stderr.fileno(), limits.memory)
+            self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                self._process = _start(theirs, self._stderr.fileno(), limits.memory)
         except OSError as error:
-            self._connection.close()
             raise GraphProcessError(f"{name}: cannot start a process for LiteRT: {error}") from None
-        finally:
-            theirs.close()
         self._end = weakref.finalize(self, _end, self._process, self._connection, os.getpid())
         kind, content = self._answer("start", _START_SECONDS)
         if kind is Kind.NO_LITERT:

@@ -13,6 +13,7 @@ from edgetpu_driver.toolchain.graph_family import build_graph
 
 _WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 _WEIGHT_OPERANDS = slice(1, 3)  # weights, bias
+_SIZES = re.compile(r"\d{1,4}(x\d{1,4})?")
 _LARGEST_SIZE = 2048
 """In the name of a graph that is built for a comparison; larger ones do not fit on a chip."""
 
@@ -33,7 +34,8 @@ def _reference(name: str) -> bytes | None:
     """The digest of the fixed part of the catalogue's graph of that name; None if there is none."""
     if not re.fullmatch(r"\w{1,100}", name, re.ASCII):
         return None
-    if any(int(size) > _LARGEST_SIZE for size in re.findall(r"\d{4,}", name)):
+    sizes = [part.split("x") for part in name.split("_") if _SIZES.fullmatch(part)]
+    if any(int(size) > _LARGEST_SIZE for part in sizes for size in part):
         return None
     try:
         data = build_graph(name, catalogue().families)

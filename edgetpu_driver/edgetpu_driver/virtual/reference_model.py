@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -61,6 +62,7 @@ class ReferenceModel:
         self.cycles = compute_cycles(graph)
         """Cycles of the chip's main clock for one inference."""
         self._source = source
+        self._lock = threading.Lock()
         self._make_cpu_engine = make_engine
         self._cpu_engine: CpuEngine | None = None
         self._own = _parameters(compiled)
@@ -88,14 +90,15 @@ class ReferenceModel:
 
         None if the parameters are not those of this model.
         """
-        engine = self._engine(cached, streamed)
-        if engine is None:
-            return None
         arrays: dict[str, NDArray[Any]] = {}
         for spec, layer in self._inputs:
             wire = np.frombuffer(inputs[layer.name], np.uint8)
             arrays[spec.name] = input_from_wire(layer, wire).view(spec.dtype).reshape(spec.shape)
-        results = engine.run(arrays)
+        with self._lock:  # sticks that share a library have parameters of their own
+            engine = self._engine(cached, streamed)
+            if engine is None:
+                return None
+            results = engine.run(arrays)
         return {gather.layer.name: gather.scatter(results[name]).tobytes() for name, gather in self._outputs}
 
     def _engine(self, cached: bytes, streamed: bytes) -> _Engine | None:
@@ -110,9 +113,10 @@ class ReferenceModel:
             return self._engine_for(with_parameters(self._source, cached or streamed))
         if self._layout is not None:
             try:
-                return self._engine_of(self._layout, self._layout.decode(Parameters(cached, streamed)))
+                decoded = self._layout.decode(Parameters(cached, streamed))
             except EdgeTpuError:
                 return None  # meaningless bytes
+            return self._engine_of(self._layout, decoded)
         if self._locations:
             return self._engine_of_locations(cached, streamed)
         own_cached, own_streamed = self._own
