@@ -1,0 +1,139 @@
+"""The driver node beside a device that blocks until the test lets it go: what is answered meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+from rclpy.parameter import Parameter
+
+from edgetpu_driver.backends.backend import Backend, ParsedModel, Readings
+from edgetpu_driver.backends.cpu import CpuBackend
+from edgetpu_driver.engines.protocol import AttachedEngine
+from edgetpu_driver.nodes.driver_node import DriverNode
+from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, Tensor
+from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel
+
+NUMBERS = Tensor(name="numbers", dtype=Tensor.INT8, shape=[1, 4], data=bytes([5, 6, 7, 8]))
+
+
+class HeldBackend(CpuBackend):
+    """A device whose transfers hang while it is held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = threading.Event()
+        self.free.set()
+        self.entered = threading.Event()
+        """Something has begun to hang."""
+
+    def hang(self) -> None:
+        self.entered.set()
+        self.free.wait()
+
+    def attach(self, model: ParsedModel) -> AttachedEngine:
+        self.hang()
+        engine = super().attach(model)
+        run = engine.run
+
+        def run_when_free(inputs: Any) -> Any:
+            self.hang()
+            return run(inputs)
+
+        engine.run = run_when_free  # type: ignore[method-assign]
+        return engine
+
+    def read(self) -> Readings:
+        self.hang()
+        return super().read()
+
+
+class Driver(DriverNode):
+    """The driver node of one held device."""
+
+    def make_backends(self) -> list[Backend]:
+        self.device = HeldBackend()
+        return [self.device]
+
+
+@pytest.fixture
+def driver(graph: Any, model_dir: Path, tmp_path: Path) -> Iterator[Driver]:
+    """With the model "sums" loaded, and its device hanging in an inference."""
+    shutil.copy(model_dir / "sums.tflite", tmp_path)
+    values = {
+        "backend": "cpu",
+        "model_dirs": [str(tmp_path)],
+        "models": ["sums"],
+        "max_waiting_per_client": 2,
+    }
+    driver = Driver(parameter_overrides=[Parameter(name, value=value) for name, value in values.items()])
+    graph.add_node(driver)
+    graph.await_device()
+    driver.device.free.clear()
+    driver.device.entered.clear()
+    driver.hanging = ask(graph, client="first")  # type: ignore[attr-defined]
+    graph.spin_until(driver.device.entered.is_set)
+    yield driver
+    driver.device.free.set()
+    graph.remove_node(driver)
+    driver.destroy_node()
+
+
+def ask(graph: Any, **fields: Any) -> Any:
+    """Send a request for an inference; the future answer."""
+    client = graph.node.create_client(Invoke, "/edgetpu/invoke")
+    graph.meet("/edgetpu")
+    graph.spin_until(client.service_is_ready)
+    return client.call_async(Invoke.Request(model="sums", inputs=[NUMBERS], **fields))
+
+
+@pytest.mark.usefixtures("driver")
+class TestWhileTheDeviceHangs:
+    def test_models_are_listed(self, graph: Any) -> None:
+        answer = graph.call(ListModels, "/edgetpu/list_models")
+        assert [(model.name, model.state) for model in answer.models] == [("sums", ModelInfo.LOADED)]
+
+    def test_a_load_is_queued_or_refused(self, graph: Any) -> None:
+        queued = graph.call(LoadModel, "/edgetpu/load_model", model="sums", name="again")
+        assert queued.success
+        assert queued.info.state in (ModelInfo.LOADED, ModelInfo.QUEUED)
+        refused = graph.call(LoadModel, "/edgetpu/load_model", model="nothing")
+        assert refused.error.value == ErrorCode.UNKNOWN_MODEL
+
+    def test_the_last_readings_are_given(self, graph: Any) -> None:
+        answer = graph.call(GetDeviceInfo, "/edgetpu/get_device_info")
+        assert (answer.success, answer.status.backend) == (True, "cpu")
+
+    def test_status_is_published(self, graph: Any) -> None:
+        states = graph.collect(DeviceStatus, "/edgetpu/status")
+        graph.spin_until(lambda: len(states) >= 2)
+
+    def test_requests_whose_deadline_passes_are_answered(self, graph: Any) -> None:
+        late = ask(graph, client="second", deadline=0.02)
+        graph.spin_until(late.done)
+        assert late.result().error.value == ErrorCode.EXPIRED
+
+    def test_a_client_with_too_many_requests_is_told_when_to_come_back(self, graph: Any) -> None:
+        answers = [ask(graph, client="third") for _ in range(3)]
+        graph.spin_until(answers[2].done)
+        busy = answers[2].result()
+        assert busy.error.value == ErrorCode.BUSY
+        assert busy.retry_after > 0
+        assert not any(answer.done() for answer in answers[:2])
+
+
+def test_what_waited_is_answered_when_the_device_goes_on(graph: Any, driver: Driver) -> None:
+    waiting = ask(graph, client="second")
+    driver.device.free.set()
+    for answer in (driver.hanging, waiting):  # type: ignore[attr-defined]
+        graph.spin_until(answer.done)
+        assert list(answer.result().outputs[0].data) == [5 + 3, 26 + 3]
