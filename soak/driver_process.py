@@ -83,7 +83,7 @@ def _backend(stick: VirtualEdgeTpu) -> Backend:
     firmware = FirmwareImage(_FIRMWARE, hashlib.sha256(_FIRMWARE).hexdigest())
 
     def opened(on_phase: OnPhase | None) -> EdgeTpu:
-        return EdgeTpu.open(stick, firmware=firmware, resets=False, on_phase=on_phase)
+        return EdgeTpu.open(stick, firmware=firmware, on_phase=on_phase)
 
     return VirtualStickBackend(opened, stick.register_model, pack)
 

@@ -67,7 +67,7 @@ def stick() -> VirtualEdgeTpu:
 def on_stick(stick: VirtualEdgeTpu) -> Iterator[MatMul]:
     model = CompiledModel.parse(pack(GRAPH, name="dense"), "dense")
     stick.register_model(model, GRAPH)
-    with EdgeTpu.open(usb_backend=stick, resets=False) as tpu:
+    with EdgeTpu.open(usb_backend=stick) as tpu:
 
         def another() -> StickEngine:
             return StickEngine(tpu, model, SidecarFiles(GRAPH))

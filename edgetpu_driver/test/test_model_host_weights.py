@@ -101,7 +101,7 @@ def make_host(backend: str, stick: VirtualEdgeTpu, models: Path) -> ModelHost:
         host = ModelHost(CpuBackend(), [models])
     else:
         device = VirtualStickBackend(
-            lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, resets=False, on_phase=on_phase),
+            lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, on_phase=on_phase),
             stick.register_model,
             pack,
         )

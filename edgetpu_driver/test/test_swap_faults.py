@@ -70,12 +70,12 @@ def stick() -> VirtualEdgeTpu:
 
 @pytest.fixture
 def make_host(stick: VirtualEdgeTpu, tmp_path: Path) -> Callable[..., ModelHost]:
-    """A driver whose stick recovers within a call, or that reopens it."""
+    """A host whose stick is opened again by the test when it did not recover."""
     (tmp_path / "dense.tflite").write_bytes(GRAPH)
 
-    def make(*, resets: bool) -> ModelHost:
+    def make() -> ModelHost:
         backend = VirtualStickBackend(
-            lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, resets=resets, on_phase=on_phase),
+            lambda on_phase: EdgeTpu.open(stick, firmware=IMAGE, on_phase=on_phase),
             stick.register_model,
             pack,
         )
@@ -88,7 +88,7 @@ def make_host(stick: VirtualEdgeTpu, tmp_path: Path) -> Callable[..., ModelHost]
 
 
 def mend(host: ModelHost, stick: VirtualEdgeTpu) -> None:
-    """The work of the reconnector thread and of a user at the port."""
+    """What a host that was started and a user at the port do."""
     for _ in range(20):
         if host.state is State.READY:
             return
@@ -119,13 +119,12 @@ def swapped(host: ModelHost, request: WeightRequest) -> bool:
     return True
 
 
-@pytest.mark.parametrize("resets", [False, True])
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize(("fault", "on"), STRIKES, ids=lambda each: each.name)
 def test_a_swap_is_completed_or_leaves_the_old_weights(
-    make_host: Any, stick: VirtualEdgeTpu, expected: Any, fault: Fault, on: Transfer, times: int, resets: bool
+    make_host: Any, stick: VirtualEdgeTpu, expected: Any, fault: Fault, on: Transfer, times: int
 ) -> None:
-    host = make_host(resets=resets)
+    host = make_host()
     version = 0
     for after in range(TRANSFERS[on]):
         persistently(host, stick, lambda: host.set_weights("dense", WeightRequest(OLD)))
@@ -147,7 +146,7 @@ def test_a_swap_is_completed_or_leaves_the_old_weights(
 def test_so_is_a_swap_of_a_matrix_in_tiles(
     make_host: Any, stick: VirtualEdgeTpu, fault: Fault, on: Transfer
 ) -> None:
-    host = make_host(resets=False)
+    host = make_host()
     version = 0
     for after in range(4 * TRANSFERS[on]):
         persistently(host, stick, lambda: host.set_weights("dense", WeightRequest(OLD_TILES)))
@@ -164,7 +163,7 @@ def test_so_is_a_swap_of_a_matrix_in_tiles(
 def test_results_carry_the_weights_version_through_failed_swaps_and_lost_sticks(
     make_host: Any, stick: VirtualEdgeTpu, expected: Any
 ) -> None:
-    host = make_host(resets=False)
+    host = make_host()
     host.set_weights("dense", WeightRequest(OLD))
     effective, done = {1: False}, threading.Event()
     inferences: list[InferenceResult] = []
@@ -198,7 +197,7 @@ def test_results_carry_the_weights_version_through_failed_swaps_and_lost_sticks(
 def test_weights_for_a_model_being_reloaded_take_effect_or_are_refused(
     make_host: Any, expected: Any, weights: NDArray[Any]
 ) -> None:
-    host = make_host(resets=False)
+    host = make_host()
     done, outcomes = threading.Event(), []
 
     def keep_loading() -> None:
@@ -230,18 +229,21 @@ def test_weights_for_a_model_being_reloaded_take_effect_or_are_refused(
 def test_a_device_that_was_opened_anew_since_the_request_has_the_old_weights(
     make_host: Any, expected: Any, weights: NDArray[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = make_host(resets=False)
+    host = make_host()
     host.set_weights("dense", WeightRequest(OLD))
+    opened = threading.Event()
 
     def open_anew(*args: Any) -> bool:
         monkeypatch.undo()
         host.reset()
         host.connect()
+        opened.set()
         return needs_tiles(*args)
 
     monkeypatch.setattr("edgetpu_driver.host.model_replica.needs_tiles", open_anew)
     with pytest.raises(FAULTS):
         host.set_weights("dense", WeightRequest(weights))
+    assert opened.wait(PATIENCE)
     np.testing.assert_array_equal(host.invoke("dense", X).outputs["y"], expected[False])
     product = host.multiply("dense", ProductRequest(VECTOR[:SIZE], passes=2))
     np.testing.assert_allclose(product.outputs, OLD @ VECTOR[:SIZE], atol=0.4)
@@ -251,7 +253,7 @@ def test_a_model_whose_weights_cannot_be_put_back_does_not_run_with_others(
     make_host: Any, tmp_path: Path, golden: ModelFolder
 ) -> None:
     """Its location was known from the graph next to it, which is gone when the device is reopened."""
-    host = make_host(resets=False)
+    host = make_host()
     for name in ("looming_64x64_3x3.tflite", "looming_64x64_3x3_edgetpu.tflite"):
         shutil.copy(golden.model(name), tmp_path)
     model = host.load("looming_64x64_3x3_edgetpu", "looming")

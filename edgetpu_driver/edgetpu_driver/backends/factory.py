@@ -19,7 +19,6 @@ def make_backend(
     bus_path: str = "",
     firmware: str = "",
     preset: str = "high",
-    resets: bool = True,
     limits: ProcessLimits | None = None,
 ) -> Backend:
     """Make the backend of that name; no device is needed yet.
@@ -43,7 +42,6 @@ def make_backend(
         firmware=Path(firmware).expanduser() if firmware else None,
         bus_path=bus_path or None,
         preset=ClockPreset(preset),
-        resets=resets,
     )
     if name == "usb":
         return StickBackend(lambda on_phase: opened(on_phase=on_phase))

@@ -110,7 +110,6 @@ class DriverNode(BaseNode, LifecycleNode):
                 bus_path=values["bus_path"],
                 firmware=values["firmware"] or default_firmware(),
                 preset=values["performance"],
-                resets=False,  # a reset takes a second; the reconnector has it, the executor has not
                 limits=ProcessLimits(
                     memory=values["litert_memory"] << 20,
                     load_seconds=values["litert_load_timeout"],

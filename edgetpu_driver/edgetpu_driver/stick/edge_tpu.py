@@ -72,9 +72,9 @@ class EdgeTpu:
     up again; so does a call after DeviceLostError, once the stick is back in its port.
     """
 
-    def __init__(self, connector: StickConnector, *, resets: bool = True) -> None:
+    def __init__(self, connector: StickConnector) -> None:
         """Connect at once; use `EdgeTpu.open`."""
-        self._session = StickSession(connector, resets=resets)
+        self._session = StickSession(connector)
         self._models: dict[CompiledModel, LoadedModel] = {}
         """What `run` and `upload` have loaded."""
         self._thermal_warnings = 0
@@ -93,21 +93,19 @@ class EdgeTpu:
         *,
         bus_path: str | None = None,
         preset: ClockPreset = ClockPreset.HIGH,
-        resets: bool = True,
         on_phase: OnPhase | None = None,
     ) -> EdgeTpu:
         """Find a stick, load its firmware if it is in boot mode, bring it up.
 
         usb_backend: any pyusb IBackend, by default libusb 1.0. serial, bus_path: which stick; any by default.
         firmware: path of the vendor's image, needed for a stick in boot mode.
-        resets: whether a call may reset a failed device, which takes seconds; if not, such a fault is raised
-        at once and the device must be closed and opened again. on_phase: called, in the calling thread, with
-        each phase of bringing a stick up.
+        on_phase: called, in the calling thread, with each phase of bringing a stick up, also when it recovers
+        from a fault.
         Raises DependencyMissingError, DeviceNotFoundError, DeviceAccessError, DeviceBusyError, FirmwareError,
         or another DeviceError if the stick does not come up.
         """
         backend = default_backend() if usb_backend is None else usb_backend
-        return cls(StickConnector(backend, serial, bus_path, firmware, preset, on_phase), resets=resets)
+        return cls(StickConnector(backend, serial, bus_path, firmware, preset, on_phase))
 
     def __enter__(self) -> EdgeTpu:
         return self

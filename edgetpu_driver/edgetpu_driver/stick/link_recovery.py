@@ -33,17 +33,11 @@ class ResilientLink:
     device is reset and brought up again. Then the operation is retried. If it fails again, its exception is
     raised and the next operation begins with a reset; so does one after DeviceLostError, once the stick is
     back in its port.
-
-    If `resets` is false, a fault that needs a reset is raised at once. The link is unusable afterwards; close
-    it and open the stick again.
     """
 
-    def __init__(
-        self, connector: StickConnector, on_reset: Callable[[], None], *, resets: bool = True
-    ) -> None:
+    def __init__(self, connector: StickConnector, on_reset: Callable[[], None]) -> None:
         """Connect at once. on_reset: called whenever the content of the chip's memory is lost."""
         self.connector = connector
-        self._resets = resets
         self.retries = 0
         """Operations repeated after a fault."""
         self.recoveries = 0
@@ -95,8 +89,6 @@ class ResilientLink:
         except _FAULTS as error:
             fault = self._diagnose(link, error)
         drained = self._drained(link, fault)
-        if not drained and not self._resets:
-            raise fault
         _log.warning("the Edge TPU failed, trying once more: %s", fault)
         if not drained:
             link = self._recover(fault)
@@ -125,8 +117,6 @@ class ResilientLink:
             return False
 
     def _recover(self, fault: DeviceError | None) -> UsbLink:
-        if not self._resets:
-            raise DeviceLostError("the Edge TPU failed before; it must be opened again")
         failed, self._link = self._link, None
         self._on_reset()
         try:

@@ -14,12 +14,12 @@ from edgetpu_driver.usb.connector import StickConnector
 class StickSession:
     """The link to an open stick, its parameter memory, its counters, and the lock that serialises calls."""
 
-    def __init__(self, connector: StickConnector, *, resets: bool) -> None:
+    def __init__(self, connector: StickConnector) -> None:
         """Connect at once; see EdgeTpu.open."""
         self.connector = connector
         self.lock = threading.RLock()
         self.memory = ParameterMemory()
-        self.link = ResilientLink(connector, self.memory.clear, resets=resets)
+        self.link = ResilientLink(connector, self.memory.clear)
         self.simulated_clock = connector.simulated_clock
         """The clock of a virtual stick; None for a real one."""
         self.inferences = 0

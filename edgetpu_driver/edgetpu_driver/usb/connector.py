@@ -39,6 +39,7 @@ class Phase(Enum):
 
     BOOT = "loading its firmware"
     STARTING = "resetting it and bringing its chip up"
+    RECOVERING = "recovering from a fault"
 
 
 OnPhase = Callable[[Phase, str], None]
@@ -96,6 +97,7 @@ class StickConnector:
         stick is no longer in its port, another DeviceError if it does not recover.
         """
         bus_path = self.bus_path
+        self._on_phase(Phase.RECOVERING, bus_path or "")
         was_reset = failed is not None and self._reset(failed)
         if bus_path is None or (not was_reset and find_at(self._backend, bus_path) is None):
             raise DeviceLostError(f"the Edge TPU at {bus_path} left the bus; plug it in again")
