@@ -91,6 +91,11 @@ def test_every_restricted_service_is_for_the_operator_only_but_for_the_models_of
         assert names_of(node, "request") <= of_models | {"/edgetpu/invoke"}
 
 
+@pytest.mark.parametrize("node", ["looming", "optical_flow", "visual_compass"])
+def test_a_node_that_keeps_its_weights_may_not_set_any(node: str) -> None:
+    assert names_of(node, "request") == {"/edgetpu/load_model", "/edgetpu/invoke"}
+
+
 def test_only_the_operator_and_the_node_itself_see_what_is_provided() -> None:
     for node in NODES:
         for other in NODES:

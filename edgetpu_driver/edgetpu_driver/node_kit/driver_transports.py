@@ -175,9 +175,12 @@ class DirectTransport:
 
 
 class ServiceTransport:
-    """Service calls to a driver node; its name is relative to the calling node's namespace."""
+    """Service calls to a driver node; its name is relative to the calling node's namespace.
 
-    def __init__(self, node: Node, driver: str, terms: RequestTerms) -> None:
+    Without `sets_weights` there is no client of ~/set_weights, which a node then needs no permission for.
+    """
+
+    def __init__(self, node: Node, driver: str, terms: RequestTerms, *, sets_weights: bool = True) -> None:
         self._node, self._terms = node, terms
 
         def client_of(kind: Any, name: str) -> Client:
@@ -185,14 +188,14 @@ class ServiceTransport:
 
         self._load = client_of(LoadModel, "load_model")
         self._invoke = client_of(Invoke, "invoke")
-        self._set_weights = client_of(SetWeights, "set_weights")
+        self._set_weights = client_of(SetWeights, "set_weights") if sets_weights else None
+        self._clients = [each for each in (self._load, self._invoke, self._set_weights) if each is not None]
         self._pending: tuple[Client, Future] | None = None
 
     @property
     def available(self) -> bool:
         """Whether the services of the driver are known in the graph."""
-        services = (self._load, self._invoke, self._set_weights)
-        return all(service.service_is_ready() for service in services)
+        return all(client.service_is_ready() for client in self._clients)
 
     def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
         """Send the request and return; `done` is called by the node's executor."""
@@ -236,6 +239,7 @@ class ServiceTransport:
         def answered(answer: SetWeights.Response) -> None:
             done(weight_result(answer))
 
+        assert self._set_weights is not None, "made without sets_weights"
         message = set_weights_request(model, request)
         terms = swap_terms(self._terms)
         message.client, message.priority = terms.client, int(terms.priority)
@@ -251,9 +255,8 @@ class ServiceTransport:
     def close(self) -> None:
         """Cancel, and destroy the service clients."""
         self.cancel()
-        self._node.destroy_client(self._load)
-        self._node.destroy_client(self._invoke)
-        self._node.destroy_client(self._set_weights)
+        for client in self._clients:
+            self._node.destroy_client(client)
 
     def _send(self, client: Client, request: Any, answered: Callable[[Any], None]) -> None:
         future = client.call_async(request)

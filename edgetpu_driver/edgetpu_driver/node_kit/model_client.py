@@ -71,6 +71,7 @@ class ModelClient:
     priority, deadline: of its inferences; the deadline in seconds, 0: none.
     on_ready: called each time the model has been loaded; `inputs` and `outputs` are known then.
     request_timeout: seconds after which an unanswered request counts as lost.
+    sets_weights: False for a node that never does, which then needs no permission for ~/set_weights.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class ModelClient:
         deadline: float = 0.0,
         on_ready: Callable[[], None] | None = None,
         request_timeout: float = 2.0,
+        sets_weights: bool = True,
     ) -> None:
         self._node = node
         self._model = model
@@ -93,6 +95,7 @@ class ModelClient:
         self._terms = RequestTerms(node.get_fully_qualified_name(), priority, deadline)
         self._on_ready = on_ready
         self._request_timeout = request_timeout
+        self._sets_weights = sets_weights
         self._transport: Transport | None = None
         self._state = ClientState.UNLOADED
         self._loaded = LoadResult()
@@ -310,7 +313,7 @@ class ModelClient:
             self._transport = (
                 DirectTransport(self._node, driver, self._terms)
                 if local
-                else ServiceTransport(self._node, driver, self._terms)
+                else ServiceTransport(self._node, driver, self._terms, sets_weights=self._sets_weights)
             )
         return self._transport
 

@@ -68,6 +68,9 @@ class PerceptionNode(BaseNode):
     settings: ClassVar[tuple[Setting, ...]] = perception_settings()
     subject = "images"
 
+    changes_model: ClassVar[bool] = False
+    """Whether the node replaces weights or graphs; others need no permission for ~/set_weights."""
+
     def __init__(self, name: str, *, cameras: Cameras | None = None, **options: Any) -> None:
         """`cameras`: shared with the other nodes of the executor, so that each image is taken once."""
         super().__init__(name, **options)
@@ -92,9 +95,10 @@ class PerceptionNode(BaseNode):
         algorithm.min_confidence = self.values["min_confidence"]
         algorithm.region = Region(*self.values["roi"])
         with self.destroyed_on_error():
+            drivers = driver_choice(self, self.values["driver"]).names if self.changes_model else ()
             self._unload_clients = {
                 driver: self.create_client(UnloadModel, f"{driver}/unload_model", qos_profile=QOS_SERVICE)
-                for driver in driver_choice(self, self.values["driver"]).names
+                for driver in drivers
             }
             self._debug = self.create_publisher(Image, "~/debug_image", QOS_DEBUG)
             self._client = self._client_for(self._model())
@@ -133,8 +137,8 @@ class PerceptionNode(BaseNode):
     def run_model(self, name: str, graph: bytes) -> bool:
         """Have the driver run another graph from now on, written to the model directory under that name.
 
-        Returns False, and does nothing, if it is the graph of the previous call; that one is unloaded
-        otherwise. Raises OSError when the graph cannot be written.
+        For nodes with `changes_model`. Returns False, and does nothing, if it is the graph of the previous
+        call; that one is unloaded otherwise. Raises OSError when the graph cannot be written.
         """
         if name == self._replacement:
             return False
@@ -190,6 +194,7 @@ class PerceptionNode(BaseNode):
             priority=Priority.REAL_TIME,
             deadline=self.values["deadline"],
             on_ready=self._on_model,
+            sets_weights=self.changes_model,
         )
 
     def _model(self) -> str:

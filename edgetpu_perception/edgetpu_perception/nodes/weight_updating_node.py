@@ -48,6 +48,8 @@ class WeightUpdatingNode(PerceptionNode):
     it.
     """
 
+    changes_model = True
+
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
         self._weights = WeightState.CURRENT
