@@ -91,13 +91,14 @@ class Chaos:
         self._chance = random.Random(seed)
         self._begin = now
         self._sticks = sticks
+        self._kills: list[tuple[float, str]] = []
         self._requests = _Requests(node, frames)
         qos = QoSProfile(depth=10)
         self._publishers = {topic: node.create_publisher(_type(topic), topic, qos) for topic in TOPICS}
         self._actions: dict[Kind, Callable[[Action], None]] = {
             Kind.FAULT: self._fault,
             Kind.UNPLUG: self._unplug,
-            Kind.KILL: lambda action: self._processes.kill(action.arguments[0], action.seconds),
+            Kind.KILL: self._kill,
             Kind.KILL_CHILD: self._kill_child,
             Kind.DEACTIVATE: self._deactivate,
             Kind.CLEAN_UP: self._clean_up,
@@ -150,10 +151,16 @@ class Chaos:
     def _calm(self, _action: Action) -> None:
         for stick in range(self._sticks):
             self._tell(StickEvent(stick))
+        self._transitions(_BACK_UP)  # refused by a driver that is up
 
     def _unplug(self, action: Action) -> None:
         self._tell(StickEvent(action.stick, plugged=False))
         self._after(action.seconds, lambda: self._tell(StickEvent(action.stick)))
+
+    def _kill(self, action: Action) -> None:
+        name = action.arguments[0]
+        self._kills.append((time.monotonic(), name))
+        self._processes.kill(name, action.seconds)
 
     def _kill_child(self, _action: Action) -> None:
         for pid in children(self._processes.pid(DRIVER))[:1]:
@@ -248,8 +255,9 @@ class Chaos:
             if now - sent > _LOST_AFTER:
                 del self._asked[key]
                 node = service.split("/")[1]
-                _, started = self._processes.pids().get(node, (0, now))
-                outcome = Outcome.NOT_JUDGED if started > sent else Outcome.LOST
+                # Others notice some seconds after its death that a process has gone.
+                killed = any(name == node and sent - RESTART_SECONDS < at for at, name in self._kills)
+                outcome = Outcome.NOT_JUDGED if killed else Outcome.LOST
                 self._journal.add(outcome, "chaos", sent, f"no answer from {service}")
 
 

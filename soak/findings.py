@@ -78,7 +78,12 @@ class Findings:
 
 
 def gather(
-    journals: Sequence[Path], time: Interval, samples: Sequence[Sample], chaos: Chaos, processes: Processes
+    journals: Sequence[Path],
+    time: Interval,
+    planned: float,
+    samples: Sequence[Sample],
+    chaos: Chaos,
+    processes: Processes,
 ) -> Findings:
     """Read what the processes have written and judge it together with what chaos did."""
     counted: list[Counted] = []
@@ -87,24 +92,24 @@ def gather(
         of_process = read_journal(path)
         counted += of_process[0]
         notes += of_process[1]
-    during = [note for note in notes if note.end <= time.end]
+    during = [note for note in notes if note.begin <= time.end]
     return Findings(
         time=time,
-        counted=[each for each in counted if each.end <= time.end + 2.0],
+        counted=counted,
         notes=during,
         samples=samples,
         unexplained=unexplained(during, chaos.disturbances),
-        silences=silences(counted, time),
+        silences=silences(counted, time, planned),
         ends=processes.ends,
         actions=chaos.done,
         restarts=processes.restarts,
     )
 
 
-def silences(counted: Sequence[Counted], time: Interval) -> list[str]:
-    """Nodes without a result in the last seconds of a quiet turn."""
+def silences(counted: Sequence[Counted], time: Interval, planned: float) -> list[str]:
+    """Nodes without a result in the last seconds of a quiet turn. planned: seconds of the schedule."""
     found = []
-    for end in quiet_ends(time.seconds):
+    for end in (each for each in quiet_ends(planned) if each <= time.seconds):
         late = Interval(time.begin + end - _LAST_SECONDS, time.begin + end)
         heard = {each.what for each in counted if late.begin <= each.end <= late.end}
         found += [f"{node} at {end:.0f} s" for node in (*CAMERAS, *MATRIX_TOPICS) if node not in heard]

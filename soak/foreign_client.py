@@ -29,6 +29,8 @@ from soak.request_checks import judge_refusal
 
 LOST_AFTER = 30.0
 """Seconds without an answer after which a request counts as lost."""
+_LOST_AT_THE_END = 10.0
+"""The same at the end of a run, which is quiet."""
 _RESPONSES = 1000
 """Depth of the queues of responses: the default of 10 loses answers to more requests than that in flight."""
 _TICK = 0.05
@@ -98,10 +100,7 @@ class ForeignClient(Node):
 
     def _tick(self) -> None:
         now = time.monotonic()
-        while self._pending and now - self._pending[0].sent > LOST_AFTER:
-            lost = self._pending.popleft()
-            lost.client.remove_pending_request(lost.future)
-            self._journal.add(Outcome.LOST, lost.service, lost.sent, "no answer")
+        self._count_lost(LOST_AFTER)
         self._journal.flush()
         if now < self._pause_until or not all(each.service_is_ready() for each in self._requests_to.values()):
             return
@@ -114,6 +113,17 @@ class ForeignClient(Node):
             self._depth = int(self.random.choice([1, 2, 4, 8, 25]))
         for _ in range(self._depth - len(self._pending)):
             self.next_request()
+
+    def close(self) -> None:
+        """Count what has no answer yet."""
+        self._count_lost(_LOST_AT_THE_END)
+        self._journal.flush(now=True)
+
+    def _count_lost(self, seconds: float) -> None:
+        while self._pending and time.monotonic() - self._pending[0].sent > seconds:
+            lost = self._pending.popleft()
+            lost.client.remove_pending_request(lost.future)
+            self._journal.add(Outcome.LOST, lost.service, lost.sent, "no answer")
 
     def _load(self) -> None:
         request = LoadModel.Request(model=self._file, name=self.model, shared=False, wait=True)
@@ -175,6 +185,7 @@ def main() -> int:
     node = CLIENTS[kind](Journal(Path(journal)), Path(models), int(seed))
     with contextlib.suppress(KeyboardInterrupt, ExternalShutdownException):
         rclpy.spin(node)
+    node.close()
     return 0
 
 

@@ -106,14 +106,6 @@ class Processes:
             if each.popen.poll() is None
         }
 
-    def has_ended(self, name: str) -> bool:
-        """Whether the process is not running now."""
-        return self._running[name].popen.poll() is not None
-
-    def forget(self, name: str) -> None:
-        """Do not start it again; for a process that is done."""
-        del self._running[name]
-
     def write(self, name: str, line: str) -> None:
         """Write a line to the standard input of a process, unless it is just being started again."""
         stdin = self._running[name].popen.stdin
@@ -152,17 +144,22 @@ class Processes:
         return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote nothing")
 
     def stop(self) -> None:
-        """Interrupt all, and kill those that still run after STOP_SECONDS."""
-        for running in self._running.values():
-            if running.popen.poll() is None:
-                running.popen.send_signal(signal.SIGINT)
-        end = time.monotonic() + STOP_SECONDS
-        while time.monotonic() < end and any(r.popen.poll() is None for r in self._running.values()):
-            time.sleep(0.05)
-        for running in self._running.values():
-            if running.popen.poll() is None:
-                running.popen.kill()
-            running.popen.wait()
+        """Interrupt all, those that measure first, and kill those that still run after STOP_SECONDS."""
+        for is_node in (False, True):
+            _stop([each.popen for each in self._running.values() if each.command.is_node == is_node])
+
+
+def _stop(running: Sequence[subprocess.Popen[str]]) -> None:
+    for process in running:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+    end = time.monotonic() + STOP_SECONDS
+    while time.monotonic() < end and any(process.poll() is None for process in running):
+        time.sleep(0.05)
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
 
 
 def children(pid: int) -> list[int]:

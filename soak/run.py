@@ -97,15 +97,13 @@ class _Run:
         end = time.monotonic()
         self._journal.flush(now=True)
         self._processes.stop()
-        return gather(
-            self._stage.journals(), Interval(self._begin, end), self._samples, self._chaos, self._processes
-        )
+        time_ = Interval(self._begin, end)
+        journals, planned = self._stage.journals(), self._options.seconds
+        return gather(journals, time_, planned, self._samples, self._chaos, self._processes)
 
     def _is_over(self) -> bool:
         """Whether simulated time is."""
-        if not self._stage.images or not self._processes.has_ended(SOURCES):
-            return False
-        return self._stage.images_done() >= self._stage.images
+        return 0 < self._stage.images <= self._stage.images_done()
 
     def _sample(self) -> None:
         now = time.monotonic()

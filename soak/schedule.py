@@ -11,9 +11,9 @@ from edgetpu_driver.virtual.fault_injection import Fault, Transfer, can_strike
 
 START_SECONDS = 20.0
 """Until the first action; all nodes are up by then."""
-END_SECONDS = 15.0
+END_SECONDS = 20.0
 """Without actions at the end, in which every node has to come back."""
-BUSY_SECONDS, QUIET_SECONDS = 30.0, 10.0
+BUSY_SECONDS, QUIET_SECONDS = 30.0, 15.0
 """Actions come in turns of these: what fails in the quiet has no excuse."""
 
 
@@ -47,7 +47,7 @@ class Kind(Enum):
     BAD_REQUEST = "bad_request"
     """A malformed request to the driver [kind], which has to be refused."""
     CALM = "calm"
-    """All sticks are plugged in, and faults that wait for a transfer are cancelled."""
+    """All sticks are plugged in, faults that wait for a transfer are cancelled, the driver is activated."""
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,7 @@ def _simulated_time(node: SimulatedSources, first: int, count: int, progress: Pa
         while not node.is_answered(index) and time.monotonic() < end:
             executor.spin_once(end - time.monotonic())
     progress.write_text(str(count))
+    executor.spin()  # until the run is stopped
 
 
 def main() -> int:
