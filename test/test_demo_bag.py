@@ -167,3 +167,11 @@ def test_recorded_bags_are_read(
         stamps = [record.stamp_ns for record in bag.records()]
     assert len(stamps) == count
     assert stamps[:2] == [1_600_000_000_000_000_000, 1_600_000_000_033_369_999]
+
+
+def test_a_count_in_the_metadata_that_is_no_number_is_damage(tmp_path: Path) -> None:
+    path = write_scene(tmp_path / "scene", Scene(frames=3))
+    metadata = path / "metadata.yaml"
+    metadata.write_text(metadata.read_text().replace("message_count: 3", "message_count: [3]"))
+    with pytest.raises(BagError, match="is damaged"):
+        ImageBag(path)

@@ -79,9 +79,9 @@ class ImageBag:
         self._reader = _open(path)
         try:
             self.topic = self._find_topic(topic)
-        except BagError:
+        except Exception as error:
             self._reader.close()
-            raise
+            raise self._damaged(error) from error
 
     def __enter__(self) -> ImageBag:
         return self
@@ -109,7 +109,10 @@ class ImageBag:
             return
         store = get_typestore(Stores.ROS2_JAZZY)
         for record in self._records(connections):
-            quaternion: Any = store.deserialize_cdr(record.cdr, ORIENTATION)
+            try:
+                quaternion: Any = store.deserialize_cdr(record.cdr, ORIENTATION)
+            except Exception as error:
+                raise self._damaged(error) from error
             q = quaternion.quaternion
             yield record.stamp_ns, (q.x, q.y, q.z, q.w)
 
@@ -120,10 +123,16 @@ class ImageBag:
                 connection, time_ns, cdr = next(messages)
             except StopIteration:
                 return
-            except Exception as error:  # as above
-                raise BagError(f"{self.path} is damaged: {_one_line(error)}") from error
+            except Exception as error:
+                raise self._damaged(error) from error
             data = bytes(cdr)
             yield Record(connection.topic, connection.msgtype, time_ns, header_stamp(data), data)
+
+    def _damaged(self, error: Exception) -> BagError:
+        """The error for what rosbags raised, which lets many types through, or made of a damaged file."""
+        return (
+            error if isinstance(error, BagError) else BagError(f"{self.path} is damaged: {_one_line(error)}")
+        )
 
     def _find_topic(self, wanted: str | None) -> ImageTopic:
         types: dict[str, str] = {}
@@ -208,4 +217,4 @@ def header_stamp(cdr: bytes) -> int:
 
 def _one_line(error: Exception) -> str:
     text = " ".join(str(error).split())
-    return text or type(error).__name__
+    return text[:200] or type(error).__name__

@@ -27,6 +27,8 @@ KIND = "kind"
 
 LARGEST_FILE = 2**30
 """Bytes."""
+MOST_FILES = 1000
+"""In one directory: names come with requests."""
 MOST_MEMBERS = 64
 LARGEST_HEADER = 1024
 """Bytes of the header of an array; those that `save` writes have 118."""
@@ -43,8 +45,11 @@ _LENGTHS = {1: "<H", 2: "<I", 3: "<I"}
 def save(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays to a file atomically; its directory is made if absent.
 
-    kind: what the file holds, checked by `load`. Raises ArchiveError if the file cannot be written.
+    kind: what the file holds, checked by `load`. Raises ArchiveError if the file cannot be written or there
+    are MOST_FILES already.
     """
+    if not path.exists() and sum(1 for _ in path.parent.glob(f"*{path.suffix}")) >= MOST_FILES:
+        raise ArchiveError(f"expected at most {MOST_FILES} files in {path.parent}; remove some first")
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{KIND: np.array(kind), **arrays})
     try:

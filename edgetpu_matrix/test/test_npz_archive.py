@@ -176,3 +176,11 @@ def test_no_damage_to_a_file_raises_anything_else(tmp_path: Path) -> None:
         except ArchiveError:
             refused += 1
     assert refused > 100
+
+
+def test_a_directory_does_not_fill_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MOST_FILES", 2)
+    for name in ("a", "b", "a"):
+        archive.save(tmp_path / f"{name}.npz", "numbers", {})
+    with pytest.raises(ArchiveError, match="expected at most 2 files"):
+        archive.save(tmp_path / "c.npz", "numbers", {})

@@ -11,6 +11,7 @@ from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.node_kit.error_codes import answer_error
+from edgetpu_driver.node_kit.tensor_messages import LARGEST_RANK
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.srv import MatMul, SetWeights
 
@@ -32,10 +33,16 @@ def set_weights_request(model: str, request: WeightRequest) -> SetWeights.Reques
 def weight_request(message: SetWeights.Request) -> WeightRequest:
     """Take the weights out of a request; InputError where their number is not that of the shape."""
     values = np.frombuffer(message.weights, np.float32)
+    if len(message.shape) > LARGEST_RANK:
+        raise InputError(f"expected at most {LARGEST_RANK} dimensions; got {len(message.shape)}")
     shape = [int(size) for size in message.shape]
     if not shape or prod(shape) != values.size:
         raise InputError(f"expected as many weights as shape {shape} has; got {values.size}")
-    return WeightRequest(values.reshape(shape), message.tensor, message.accept_clipping, message.rescale_rows)
+    try:
+        weights = values.reshape(shape)
+    except ValueError:  # no values, and sizes that NumPy does not take
+        raise InputError(f"expected the shape of an array; got {shape}") from None
+    return WeightRequest(weights, message.tensor, message.accept_clipping, message.rescale_rows)
 
 
 def fill_weight_result(response: SetWeights.Response, swap: WeightResult) -> None:
