@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import signal
 import sys
 from types import FrameType
@@ -26,6 +27,15 @@ decodes. Set the variables to use more."""
 SWITCH_INTERVAL = 0.0002
 """Seconds after which a thread that wants to run Python interrupts another. With Python's default, 5 ms, a
 stick's thread that comes back from an inference waits for most of that beside a busy executor."""
+
+
+MEMORY_VARIABLE = "EDGETPU_MEMORY_LIMIT"
+DEFAULT_MEMORY = 2048
+"""MiB of the memory of a process of nodes; the largest requests take half of it.
+
+Fast DDS allocates what a damaged request claims to hold, up to 8 GiB: its check of sequences against the
+bytes that came (Cdr::jump) enlarges the buffer of a request instead of failing. With a limit it fails.
+"""
 
 
 def main() -> int:
@@ -63,6 +73,16 @@ def _prepare() -> None:
     for name, value in _LIBRARY_LIMITS.items():
         os.environ.setdefault(name, value)
     sys.setswitchinterval(SWITCH_INTERVAL)
+    _limit_memory(os.environ.get(MEMORY_VARIABLE, ""))
+
+
+def _limit_memory(value: str) -> None:
+    """Limit the memory of this process to so many MiB; 0: no limit, anything but a number: the default."""
+    limit = (int(value) if value.isdecimal() else DEFAULT_MEMORY) << 20
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    present = [each for each in (soft, hard) if each != resource.RLIM_INFINITY]
+    if limit and limit < min(present, default=limit + 1):
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

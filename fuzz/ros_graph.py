@@ -1,0 +1,284 @@
+"""Fuzzes the ROS boundary: every topic and service of every node, found in the running graph.
+
+Each node of the table runs in a process of its own. Subscriptions get damaged serialised messages and
+readable ones with values at the edges, services get both as requests. Readable requests must be answered;
+after each batch the node must run and answer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import rclpy
+from lifecycle_msgs.msg import State, Transition
+from lifecycle_msgs.srv import ChangeState, GetState
+from rcl_interfaces.srv import ListParameters
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rclpy.serialization import serialize_message
+
+from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
+from fuzz.message_values import MessageValues, class_named
+from fuzz.raw_requests import RawRequests
+
+_START_SECONDS = 60.0
+_ANSWER_SECONDS = 30.0
+"""Until a readable request must be answered, on a busy machine."""
+_AT_ONCE = 8
+"""Requests in flight."""
+_PAUSE = 0.002
+"""Seconds between two messages, so that queues do not drop most of them."""
+_LARGEST_MEMORY = 2048
+"""MiB."""
+_WORDS = ("dense_256", "dense_64", "x", "fuzz", "roi", "min_confidence", "rate_limit", "red", "mono8", "rgb8")
+_ENDING = (
+    Transition.TRANSITION_UNCONFIGURED_SHUTDOWN,
+    Transition.TRANSITION_INACTIVE_SHUTDOWN,
+    Transition.TRANSITION_ACTIVE_SHUTDOWN,
+)
+
+_PROGRAM = """
+import sys
+from edgetpu_driver.node_kit.process_entry import run_node
+sys.exit(run_node({name!r}))
+"""
+
+
+@dataclass
+class GraphTally:
+    """What was sent and what came of it."""
+
+    messages: int = 0
+    requests: int = 0
+    raw_requests: int = 0
+    answers: int = 0
+    endpoints: int = 0
+    findings: list[str] = field(default_factory=list)
+
+
+class _Process:
+    """One node in a process of its own; a context manager."""
+
+    def __init__(self, name: str, folder: Path, backend: str) -> None:
+        self.name = name
+        self._log = folder / f"{name}.log"
+        arguments = ("--ros-args", "-p", f"{DRIVER}:backend:={backend}")
+        self._command = [sys.executable, "-c", _PROGRAM.format(name=name), *arguments]
+        self._environment = os.environ | {"ROS_HOME": str(folder), "PYTHONUNBUFFERED": "1"}
+        self.start()
+
+    def start(self) -> None:
+        """Start it, again if need be."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=subprocess.STDOUT, env=self._environment
+            )
+
+    def __enter__(self) -> _Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def ended(self) -> str:
+        """How it ended and its last line; empty while it runs."""
+        if self._process.poll() is None:
+            return ""
+        lines = self._log.read_text(errors="replace").split("\n")
+        last = next((line for line in reversed(lines) if line.strip()), "without a word")
+        return f"ended with {self._process.returncode}: {last[:300]}"
+
+    @property
+    def peak_memory(self) -> float:
+        """Largest resident memory so far, MiB."""
+        try:
+            status = Path(f"/proc/{self._process.pid}/status").read_text()
+        except OSError:
+            return 0.0
+        return next((int(line.split()[1]) / 1024 for line in status.splitlines() if "VmHWM" in line), 0.0)
+
+
+@dataclass(frozen=True)
+class _Endpoint:
+    """A subscription or a service of a node."""
+
+    node: str
+    kind: Any
+    name: str
+    is_service: bool
+
+    def __str__(self) -> str:
+        return f"{self.node}: {'requests to' if self.is_service else 'messages on'} {self.name}"
+
+
+class GraphFuzzer:
+    """Feeds the nodes; a context manager that runs them."""
+
+    def __init__(self, seed: int, names: tuple[str, ...] = (), backend: str = "cpu") -> None:
+        """`names`: of the nodes, the driver apart; all by default."""
+        self._values = MessageValues(seed, _WORDS)
+        table = all_nodes()
+        self._names = (DRIVER, *(name for name in names or table if name != DRIVER))
+        self._backend = backend
+        self.tally = GraphTally()
+        self._held = ExitStack()
+
+    def __enter__(self) -> GraphFuzzer:
+        folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="fuzz_")))
+        try:
+            self._processes = {
+                name: self._held.enter_context(_Process(name, folder, self._backend)) for name in self._names
+            }
+            rclpy.init()
+            self._held.callback(rclpy.try_shutdown)
+            self._node: Node = rclpy.create_node("fuzz")
+            self._held.callback(self._node.destroy_node)
+            self._executor = SingleThreadedExecutor()
+            self._held.callback(self._executor.shutdown)
+            self._executor.add_node(self._node)
+            for name in self._names:
+                self._await_node(name)
+        except BaseException:
+            self._held.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def run(self, inputs: int, advance: Callable[[], None]) -> None:
+        """Send that many messages and requests, shared evenly by the endpoints."""
+        endpoints = [each for name in self._names for each in self._endpoints(name)]
+        # A transition takes the driver's models away, so it comes last.
+        endpoints.sort(key=lambda each: each.kind is ChangeState)
+        self.tally.endpoints = len(endpoints)
+        for each in endpoints:
+            count = max(2, inputs // len(endpoints))
+            (self._feed_service if each.is_service else self._feed_topic)(each, count, advance)
+            self._check(each)
+
+    def _endpoints(self, name: str) -> list[_Endpoint]:
+        topics = self._node.get_subscriber_names_and_types_by_node(name, "/")
+        services = self._node.get_service_names_and_types_by_node(name, "/")
+        return [
+            _Endpoint(name, class_named(types[0]), each, is_service)
+            for found, is_service in ((topics, False), (services, True))
+            for each, types in sorted(found)
+        ]
+
+    def _feed_topic(self, endpoint: _Endpoint, count: int, advance: Callable[[], None]) -> None:
+        publisher = self._node.create_publisher(endpoint.kind, endpoint.name, QoSProfile(depth=100))
+        self._spin_until(lambda: publisher.get_subscription_count() > 0, 5.0)
+        for _ in range(count):
+            message = self._values.message(endpoint.kind)
+            if self._values.random.random() < 0.7:
+                message = self._values.damaged(bytes(serialize_message(message)))
+            publisher.publish(message)
+            self.tally.messages += 1
+            advance()
+            time.sleep(_PAUSE)
+        self._node.destroy_publisher(publisher)
+
+    def _feed_service(self, endpoint: _Endpoint, count: int, advance: Callable[[], None]) -> None:
+        client = self._node.create_client(endpoint.kind, endpoint.name, qos_profile=QoSProfile(depth=1000))
+        if not self._spin_until(client.service_is_ready, 10.0):
+            self.tally.findings.append(f"{endpoint}: the service is gone")
+            return
+        raw = RawRequests(self._node, endpoint.kind, endpoint.name)
+        self._spin_until(raw.matched, 5.0)
+        for start in range(0, count, _AT_ONCE):
+            requests = [self._request(endpoint.kind) for _ in range(min(_AT_ONCE, count - start))]
+            for request in requests:
+                raw.send(self._values.damaged(bytes(serialize_message(request))))
+                self.tally.raw_requests += 1
+                advance()
+            readable = requests[: max(1, len(requests) // 2)]
+            answers = [client.call_async(request) for request in readable]
+            self.tally.requests += len(readable)
+            self._spin_until(lambda answers=answers: all(each.done() for each in answers), _ANSWER_SECONDS)  # type: ignore[misc]
+            answered = sum(each.done() for each in answers)
+            self.tally.answers += answered
+            if answered < len(answers):
+                self.tally.findings.append(
+                    f"{endpoint}: {len(answers) - answered} of {len(answers)} requests got no answer"
+                )
+                break
+        self._node.destroy_client(client)
+
+    def _request(self, kind: Any) -> Any:
+        request = self._values.message(kind.Request)
+        if kind is ChangeState:
+            request.transition.label = ""
+            if request.transition.id in _ENDING:
+                request.transition.id = 0
+        return request
+
+    def _check(self, endpoint: _Endpoint) -> None:
+        """Note a finding unless the node runs and answers within its memory; then start it again."""
+        process = self._processes[endpoint.node]
+        finding = process.ended
+        if not finding and not self._answers(endpoint.node):
+            finding = process.ended or "answers no longer"
+        if not finding and process.peak_memory > _LARGEST_MEMORY:
+            finding = f"took {process.peak_memory:.0f} MiB of memory"
+        if finding:
+            self.tally.findings.append(f"{endpoint}: {finding}")
+            process.__exit__()
+            process.start()
+            self._await_node(endpoint.node)
+        if endpoint.kind is ChangeState:
+            self._activate(endpoint.node)
+
+    def _await_node(self, name: str) -> None:
+        if not self._spin_until(lambda: self._answers(name), _START_SECONDS):
+            raise TimeoutError(f"{name} did not start: {self._processes[name].ended or 'it answers nothing'}")
+
+    def _answers(self, name: str) -> bool:
+        return self._call(ListParameters, f"/{name}/list_parameters", ListParameters.Request()) is not None
+
+    def _activate(self, name: str) -> None:
+        for state, transition in (
+            (State.PRIMARY_STATE_UNCONFIGURED, Transition.TRANSITION_CONFIGURE),
+            (State.PRIMARY_STATE_INACTIVE, Transition.TRANSITION_ACTIVATE),
+        ):
+            answer = self._call(GetState, f"/{name}/get_state", GetState.Request())
+            if answer is not None and answer.current_state.id == state:
+                request = ChangeState.Request(transition=Transition(id=transition))
+                self._call(ChangeState, f"/{name}/change_state", request)
+
+    def _call(self, kind: Any, service: str, request: Any) -> Any:
+        """The answer to one request, None without one."""
+        client = self._node.create_client(kind, service)
+        try:
+            if not self._spin_until(client.service_is_ready, 5.0):
+                return None
+            answer = client.call_async(request)
+            self._spin_until(answer.done, _ANSWER_SECONDS)
+            return answer.result() if answer.done() else None
+        finally:
+            self._node.destroy_client(client)
+
+    def _spin_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > end:
+                return False
+            self._executor.spin_once(0.02)
+        return True
