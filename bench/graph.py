@@ -162,7 +162,7 @@ def _node_processes(models: Path) -> list[list[str]]:
     commands = [[str(find_executable("edgetpu_driver", "edgetpu_node")), *_ros(driver)]]
     for name in MODELS:
         path = find_executable(package_of(name), name)
-        commands.append([str(path), *_ros({"model_dir": directories["model_dir"]})])
+        commands.append([str(path), *_ros({"model_dir": directories["model_dir"], "keep_state": "false"})])
     return commands
 
 
@@ -174,8 +174,8 @@ def _plain_process(names: Iterable[str]) -> list[str]:
 
 
 def _directories(models: Path) -> dict[str, str]:
-    """Where the nodes put their models, and where the driver looks for them."""
-    return {"model_dirs": f"['{models}']", "model_dir": str(models)}
+    """Where the nodes put their models and the driver looks for them; nothing outlives a run."""
+    return {"model_dirs": f"['{models}']", "model_dir": str(models), "keep_state": "false"}
 
 
 def _ros(parameters: Mapping[str, str]) -> list[str]:

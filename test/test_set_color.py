@@ -121,6 +121,7 @@ def test_no_image_is_looked_at_for_a_mixture_of_colors(tracker: Tracker) -> None
 
 
 def test_a_driver_started_anew_gets_the_color_again(tracker: Tracker) -> None:
+    tracker.place()
     assert tracker.set(preset="green").success
     tracker.node.driver.kill()
     tracker.node.start_driver()
