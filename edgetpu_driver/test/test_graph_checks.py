@@ -15,6 +15,8 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.file_checks import LARGEST_FILE, MODEL, OPERATOR, SUBGRAPH, read_model_file
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.graph_checks import check_graph
+from edgetpu_driver.tflite.model_reader import OPERATOR_CODE
+from edgetpu_driver.tflite.schema.tflite_enums_generated import BuiltinOperator
 from testdata import ModelFolder
 
 TENSOR = table_fields("shape", "type", "buffer", "name", "quantization")
@@ -164,6 +166,13 @@ def test_an_8_bit_result_without_a_scale_is_refused() -> None:
     edited = write(GRAPH, quantization.data_offset("scale") - 4, "I", 0)
     edited = write(edited, quantization.data_offset("zero_point") - 4, "I", 0)
     assert refusal(edited).endswith("CONV_2D has 'edges' int8[1, 8, 8, 2] without a scale")
+
+
+def test_an_operator_code_for_another_kernel_is_refused() -> None:
+    code = read_root(GRAPH, b"TFL3", "model", MODEL).tables("operator_codes", OPERATOR_CODE)[4]
+    edited = write(GRAPH, code.field_offset("deprecated_builtin_code"), "b", BuiltinOperator.FAKE_QUANT)
+    edited = write(edited, code.field_offset("builtin_code"), "i", BuiltinOperator.FAKE_QUANT)
+    assert refusal(edited).endswith("FAKE_QUANT has options of type 9; expected 58")
 
 
 def test_tensors_that_take_too_much_memory_together_are_refused() -> None:

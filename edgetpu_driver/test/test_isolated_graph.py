@@ -22,7 +22,7 @@ from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.graph_runner import GraphOperands
 from edgetpu_driver.engines.isolated_graph import IsolatedGraph
 from edgetpu_driver.engines.process_limits import ProcessLimits
-from edgetpu_driver.errors import GraphProcessError, ModelUnsupportedError
+from edgetpu_driver.errors import DependencyMissingError, GraphProcessError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph
@@ -315,3 +315,12 @@ def test_the_process_idle_longest_ends_when_there_are_too_many(
         graphs.append(loaded())
     assert [bool(graph.pid) for graph in graphs] == [False, True, True]
     assert graphs[0].run({}) == {}
+
+
+def test_without_litert_the_message_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ai_edge_litert.py").write_text("raise ImportError('none here')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DependencyMissingError, match=r"pip install ai-edge-litert \(none here\)"):
+        CpuEngine(doubling(), isolated=True)

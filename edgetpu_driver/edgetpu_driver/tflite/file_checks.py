@@ -74,7 +74,7 @@ _DIMENSION = table_fields(
 _ANY_OPTIONS = table_fields("first", "second", "third", "fourth", "fifth", "sixth")
 
 # Options with vectors of numbers: of each type in the union BuiltinOptions, the vector fields.
-_VECTORS = {4: ("second", "third"), 17: ("first",), 30: ("first",), 116: ("first",)}
+_VECTORS = {3: ("second", "third"), 17: ("first",), 30: ("first",), 115: ("first",)}
 _STRINGS = {111: ("first", "second")}
 _ITEM_SIZES = {1: 4, 2: 2, 3: 1}
 """Of the vectors in the union SparseIndexVector."""

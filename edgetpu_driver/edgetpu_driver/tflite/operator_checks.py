@@ -11,6 +11,7 @@ import numpy as np
 from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.flatbuffer import Fields, Table, table_fields
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph
+from edgetpu_driver.tflite.option_types import OPTION_TYPES
 
 Shape = tuple[int, ...]
 
@@ -55,20 +56,17 @@ _DEPTHWISE = table_fields(
     "padding", "stride_w", "stride_h", "multiplier", "activation", "dilation_w", "dilation_h"
 )
 _SPLIT = table_fields("count")
-_SEVERAL_OUTPUTS = {"SPLIT": (35, 2), "SPLIT_V": (79, 3), "UNPACK": (64, 1)}
-"""The type of the options, which begin with the number of outputs, and the number of inputs."""
+_SEVERAL_OUTPUTS = {"SPLIT": 2, "SPLIT_V": 3, "UNPACK": 1}
+"""The number of inputs; the options begin with the number of outputs."""
 _ACTIVATED = table_fields("activation")
-# The type in the union BuiltinOptions and the fields of the options of each operator.
-_OPTIONS: Mapping[str, tuple[int, Fields]] = {
-    "CONV_2D": (1, _CONV),
-    "DEPTHWISE_CONV_2D": (2, _DEPTHWISE),
-    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"), (5, _POOL)),
-    "FULLY_CONNECTED": (8, _ACTIVATED),
-    "SOFTMAX": (9, table_fields("beta")),
-    "CONCATENATION": (10, table_fields("axis", "activation")),
-    "ADD": (11, _ACTIVATED),
-    "MUL": (21, _ACTIVATED),
-    "SUB": (28, _ACTIVATED),
+# The fields of the options of operators.
+_OPTIONS: Mapping[str, Fields] = {
+    "CONV_2D": _CONV,
+    "DEPTHWISE_CONV_2D": _DEPTHWISE,
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"), _POOL),
+    "SOFTMAX": table_fields("beta"),
+    "CONCATENATION": table_fields("axis", "activation"),
+    **dict.fromkeys(("FULLY_CONNECTED", "ADD", "MUL", "SUB"), _ACTIVATED),
 }
 _NO_OPTIONS = table_fields()
 _LARGEST_STRIDE = 1 << 12
@@ -91,16 +89,19 @@ class OperatorCheck:
 
     def check(self) -> None:
         """Raise ModelFormatError for what LiteRT's kernels do not expect."""
+        given = self._table.scalar("builtin_options_type", np.uint8)
+        expected = OPTION_TYPES.get(self._name, given)
+        if given not in (0, expected):
+            self._refuse("builtin_options", f"options of type {given}; expected {expected}")
         if self._name in _SEVERAL_OUTPUTS:
             self._check_split()
+        if self._name == "FAKE_QUANT" and any(each.dtype != np.float32 for each in self._outputs):
+            self._refuse("outputs", f"{self._outputs[0].spec}; expected float32")
         if self._name not in _INPUTS:
             return
         self._check_operands()
-        kind, fields = _OPTIONS.get(self._name, (0, _NO_OPTIONS))
-        given = self._table.scalar("builtin_options_type", np.uint8)
-        if kind and given not in (0, kind):
-            self._refuse("builtin_options", f"options of type {given}; expected {kind}")
-        options = self._table.table("builtin_options", fields) if given == kind else None
+        fields = _OPTIONS.get(self._name, _NO_OPTIONS)
+        options = self._table.table("builtin_options", fields)
         if options is not None:
             self._check_options(options, fields)
         check = _SHAPE_CHECKS.get(self._name)
@@ -128,14 +129,11 @@ class OperatorCheck:
 
     def _check_split(self) -> None:
         """An operator with several outputs: its operands, and their number in the options."""
-        kind, count = _SEVERAL_OUTPUTS[self._name]
+        count = _SEVERAL_OUTPUTS[self._name]
         if len(self._inputs) != count or any(each is None for each in self._inputs):
             self._refuse("inputs", f"{len(self._inputs)} inputs; expected {count}")
-        given = self._table.scalar("builtin_options_type", np.uint8)
         options = self._table.table("builtin_options", _SPLIT)
-        if options is None or given != kind:
-            self._refuse("builtin_options", f"options of type {given}; expected {kind}")
-        pieces = options.scalar("count", np.int32)
+        pieces = options.scalar("count", np.int32) if options is not None else 0
         if not 0 < pieces == len(self._outputs):
             self._refuse("builtin_options", f"{pieces} pieces and {len(self._outputs)} outputs")
 
