@@ -15,8 +15,18 @@ from pathlib import Path
 from bench.instructions import is_counted
 from measured_figures.row import Row, line, write_rows
 
-AREAS = ("applications", "formats", "link", "startup", "isolation", "perception", "graph", "weights")
-LONG_AREAS = ("graph",)
+AREAS = (
+    "applications",
+    "formats",
+    "link",
+    "startup",
+    "isolation",
+    "perception",
+    "graph",
+    "fairness",
+    "weights",
+)
+LONG_AREAS = ("graph", "fairness")
 """Those whose `rows` has an argument `quick`."""
 
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "bench" / "results.json"

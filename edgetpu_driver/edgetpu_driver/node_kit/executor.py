@@ -305,6 +305,12 @@ class _WaitSet:
         return True
 
 
+_MOST_AT_ONCE = 32
+"""Requests to one service, or answers to one client, that are taken before others have their turn."""
+
+_MOST_MISSES = 3
+"""Takes without an answer after which the queue of a client counts as empty."""
+
 _CALLBACK_TYPES = getattr(Subscription, "CallbackType", None)
 _KINDS = ("guard_condition", "timer", "subscription", "client", "service")
 """In order of handling. A wait resets guard conditions, so they come first: if a callback ends the spinning,
@@ -349,22 +355,35 @@ def _call_guard(guard: GuardCondition) -> None:
 
 
 def _take_response(client: Client) -> None:
-    try:
-        header, response = client.handle.take_response(client.srv_type.Response)
-    except Exception as error:
-        raise UnreadableError(error) from error
-    if header is None:
-        return
-    try:
-        future = client.get_pending_request(header.request_id.sequence_number)
-    except KeyError:
-        return  # it was cancelled
-    future.set_result(response)
+    """Take the answers that wait, one round for all.
+
+    With Fast DDS a client receives the answers to all clients of its service; taking another's gives nothing,
+    as does an empty queue.
+    """
+    misses = 0
+    for _ in range(_MOST_AT_ONCE):
+        try:
+            header, response = client.handle.take_response(client.srv_type.Response)
+        except Exception as error:
+            raise UnreadableError(error) from error
+        if header is None:
+            misses += 1
+            if misses == _MOST_MISSES:
+                return
+            continue
+        try:
+            future = client.get_pending_request(header.request_id.sequence_number)
+        except KeyError:
+            continue  # it was cancelled
+        future.set_result(response)
 
 
 def _take_request(service: Service) -> None:
-    request, header = read_request(service)
-    if header is not None:
+    """Answer the requests that wait, one round for all: a round of its own costs more than most requests."""
+    for _ in range(_MOST_AT_ONCE):
+        request, header = read_request(service)
+        if header is None:
+            return
         response = service.srv_type.Response()
         with answering(service, header, request, response):
             service.send_response(service.callback(request, response), header)

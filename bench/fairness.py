@@ -1,0 +1,212 @@
+"""An eye at 60 Hz beside clients that keep the driver busy, compared with the same eye alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.flood import KINDS, MODEL
+from bench.timed_driver import EYE
+from demo.processes import isolate
+from measured_figures.row import Row
+
+AREA = "fairness"
+_ROOT = Path(__file__).resolve().parents[1]
+_EYE_MODEL = "spot_bright_64x64"
+_RATE = 60.0
+_SECONDS, _QUICK_SECONDS = 5.0, 2.0
+_ROUNDS, _QUICK_ROUNDS = 4, 2
+_PATIENCE = 30.0
+_ADDED_REACH = 2.0
+"""What a flood may add to the time in the driver, ms, beside the longest single transfer. On the CPU that is
+one run of the flood's model, a tenth of a millisecond."""
+_RATIO_REACH = 1.5
+
+
+@dataclass
+class _Turns:
+    """What the eye saw in all turns of one kind."""
+
+    driver: list[float] = field(default_factory=list)
+    """Seconds from a request being taken to its answer being sent."""
+    total: list[float] = field(default_factory=list)
+    """Seconds from a request to its answer, at the client."""
+    lost: int = 0
+    """Requests without a result."""
+
+    def p99(self, seconds: list[float]) -> float:
+        return 1e3 * float(np.percentile(seconds, 99)) if seconds else float("inf")
+
+
+class _Eye:
+    """A node that sends requests at a rate to the driver in /a, and measures the answers."""
+
+    def __init__(self) -> None:
+        import rclpy
+        from std_srvs.srv import Trigger
+
+        from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
+        from edgetpu_driver.node_kit.executor import make_executor
+        from edgetpu_msgs.srv import Invoke, LoadModel
+
+        rclpy.init()
+        self._node = rclpy.create_node("eye")
+        self._executor = make_executor()
+        self._executor.add_node(self._node)
+        load = self._node.create_client(LoadModel, "/a/edgetpu/load_model")
+        self._times = self._node.create_client(Trigger, "/a/edgetpu/times")
+        self._invoke = self._node.create_client(Invoke, "/a/edgetpu/invoke", qos_profile=QOS_SERVICE)
+        for client in (load, self._times, self._invoke):
+            client.wait_for_service(_PATIENCE)
+        request = LoadModel.Request(model=_EYE_MODEL, client=EYE, shared=True, wait=True)
+        answer = self._call(load, request)
+        (spec,) = answer.info.inputs
+        self._request = _eye_request(spec)
+        self.look(1.0)
+
+    def look(self, seconds: float, turns: _Turns | None = None) -> None:
+        """Send requests for so long, and wait for their answers."""
+        turns = turns or _Turns()
+        answers: list[tuple[float, bool]] = []
+        self._driver_times()
+        begin = time.perf_counter()
+        count = int(seconds * _RATE)
+        for number in range(count):
+            self._spin_until(begin + number / _RATE)
+            self._send(answers)
+        self._spin_until(time.perf_counter() + 1.0)
+        good = [elapsed for elapsed, success in answers if success]
+        turns.total += good
+        turns.lost += count - len(good)
+        turns.driver += self._driver_times()
+
+    def close(self) -> None:
+        import rclpy
+
+        self._executor.shutdown()
+        self._node.destroy_node()
+        rclpy.shutdown()
+
+    def _send(self, answers: list[tuple[float, bool]]) -> None:
+        sent = time.perf_counter()
+        self._invoke.call_async(self._request).add_done_callback(
+            lambda future: answers.append((time.perf_counter() - sent, future.result().success))
+        )
+
+    def _spin_until(self, end: float) -> None:
+        while (left := end - time.perf_counter()) > 0:
+            self._executor.spin_once(left)
+
+    def _driver_times(self) -> list[float]:
+        from std_srvs.srv import Trigger
+
+        seconds: list[float] = json.loads(self._call(self._times, Trigger.Request()).message)
+        return seconds
+
+    def _call(self, client: Any, request: Any) -> Any:
+        answer = client.call_async(request)
+        self._executor.spin_until_future_complete(answer, _PATIENCE)
+        if not answer.done() or not answer.result().success:
+            raise RuntimeError(f"{client.srv_name}: {answer.result()}")
+        return answer.result()
+
+
+def rows(quick: bool = False) -> Iterator[Row]:
+    """Measure, which takes five minutes, or one if `quick`."""
+    os.environ.update(isolate())
+    seconds, rounds = (_QUICK_SECONDS, _QUICK_ROUNDS) if quick else (_SECONDS, _ROUNDS)
+    with tempfile.TemporaryDirectory() as models, _drivers(Path(models)):
+        eye = _Eye()
+        try:
+            for kind in KINDS:
+                yield from _beside(eye, kind, seconds, rounds)
+        finally:
+            eye.close()
+
+
+def _beside(eye: _Eye, kind: str, seconds: float, rounds: int) -> Iterator[Row]:
+    """Alone, beside the flood, and beside the same flood to another driver, in turns."""
+    alone, beside, elsewhere = _Turns(), _Turns(), _Turns()
+    for _ in range(rounds):
+        eye.look(seconds, alone)
+        with _flood("/a/edgetpu", kind):
+            eye.look(seconds, beside)
+        with _flood("/b/edgetpu", kind):
+            eye.look(seconds, elsewhere)
+    case = f"an eye at {_RATE:g} Hz beside {kind}"
+    before = alone.p99(alone.driver)
+    yield Row(AREA, case, "lost requests", beside.lost, "", 0, "lower", alone.lost)
+    added = beside.p99(beside.driver) - before
+    yield Row(AREA, case, "added p99 in the driver", added, "ms", _ADDED_REACH, "lower", before)
+    total = elsewhere.p99(elsewhere.total)
+    metric = "p99 of the client / flood to a second driver"
+    ratio = beside.p99(beside.total) / total
+    yield Row(AREA, case, metric, ratio, "x", _RATIO_REACH, "lower", total, baseline_unit="ms")
+
+
+@contextmanager
+def _drivers(models: Path) -> Iterator[None]:
+    """Two drivers, in the namespaces /a and /b, that have the models."""
+    from edgetpu_driver.toolchain import dense_graph
+    from edgetpu_perception.graphs import families
+
+    (models / f"{_EYE_MODEL}.tflite").write_bytes(families.build(_EYE_MODEL))
+    (models / f"{MODEL}.tflite").write_bytes(dense_graph.build(256))
+    options = ("-p", "backend:=cpu", "-p", f"model_dirs:=['{models}']", "--log-level", "error")
+    processes = [
+        _start("bench.timed_driver", "--ros-args", "-r", f"__ns:={namespace}", *options)
+        for namespace in ("/a", "/b")
+    ]
+    try:
+        yield
+    finally:
+        for process in processes:
+            _stop(process)
+
+
+@contextmanager
+def _flood(driver: str, kind: str) -> Iterator[None]:
+    process = _start("bench.flood", driver, kind)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield
+    finally:
+        _stop(process)
+
+
+def _eye_request(spec: Any) -> Any:
+    from edgetpu_driver.node_kit.tensor_messages import dtype_of
+    from edgetpu_msgs.msg import Priority, Tensor
+    from edgetpu_msgs.srv import Invoke
+
+    size = int(np.prod(spec.shape)) * dtype_of(spec.dtype).itemsize
+    tensor = Tensor(name=spec.name, dtype=spec.dtype, shape=spec.shape, data=array("B", bytes(size)))
+    return Invoke.Request(model=_EYE_MODEL, inputs=[tensor], client=EYE, priority=Priority.REAL_TIME)
+
+
+def _start(module: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(5.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

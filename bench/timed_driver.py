@@ -1,0 +1,66 @@
+"""A driver that notes how long it has each request of the client "eye": `python -m bench.timed_driver`.
+
+~/times answers with the seconds from the request being taken to its answer being sent, as a JSON list, and
+forgets them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rclpy.service import Service
+from std_srvs.srv import Trigger
+
+from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
+from edgetpu_driver.node_kit.process_entry import run_main
+from edgetpu_driver.node_kit.spin import run
+from edgetpu_driver.nodes import driver_services
+from edgetpu_driver.nodes.driver_node import DriverNode
+
+EYE = "eye"
+"""The client whose requests are timed."""
+
+_seconds: list[float] = []
+
+
+def _timed(
+    node: Node, kind: Any, name: str, callback: Callable[[Any, Respond], None], qos: QoSProfile
+) -> Service:
+    def on_request(request: Any, respond: Respond) -> None:
+        taken = time.perf_counter()
+
+        def respond_timed(response: Any) -> None:
+            respond(response)
+            _seconds.append(time.perf_counter() - taken)
+
+        callback(request, respond_timed if getattr(request, "client", "") == EYE else respond)
+
+    return create_deferred_service(node, kind, name, on_request, qos)
+
+
+def _answer_times(_request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+    seconds, _seconds[:] = list(_seconds), []
+    response.success, response.message = True, json.dumps(seconds)
+    return response
+
+
+def _make() -> list[Node]:
+    driver = DriverNode()
+    driver.create_service(Trigger, "~/times", _answer_times)
+    return [driver]
+
+
+def main() -> int:
+    """Run the driver until SIGINT."""
+    setattr(driver_services, "create_deferred_service", _timed)  # noqa: B010 - mypy knows it as a function
+    return run(_make)
+
+
+if __name__ == "__main__":
+    sys.exit(run_main("bench.timed_driver"))
