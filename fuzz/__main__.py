@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from fuzz.harness import Tally, fuzz
 from fuzz.targets import Target, targets
 
+GRAPH = "graph"
 _SECONDS_BETWEEN_LINES = 10.0
 EXIT_FINDING, EXIT_INTERRUPTED = 1, 130
 
@@ -18,20 +19,23 @@ EXIT_FINDING, EXIT_INTERRUPTED = 1, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz every target; returns 0 if nothing was found."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
-    parser.add_argument("--inputs", type=int, default=24_000, help="in all (default: 24000)")
+    parser.add_argument("--inputs", type=int, default=24_000, help="of the parsers in all (default: 24000)")
+    parser.add_argument("--messages", type=int, default=6_000, help="to the nodes in all (default: 6000)")
     parser.add_argument("--seed", type=int, help="repeat an earlier run; a new one by default")
-    parser.add_argument("--target", help="only this one")
+    parser.add_argument("--target", help=f"only this one; {GRAPH}: the nodes")
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed
     chosen = [target for target in targets() if options.target in (None, target.name)]
-    if not chosen:
-        parser.error(f"no target {options.target}; there are {', '.join(t.name for t in targets())}")
+    if not chosen and options.target != GRAPH:
+        parser.error(f"no target {options.target}; there are {', '.join(t.name for t in targets())}, {GRAPH}")
     print(
         f"[fuzz] {options.inputs} inputs, seed {seed}; again with: python -m fuzz --seed {seed}", flush=True
     )
     whole = sum(target.share for target in chosen)
     try:
         found = [_run(target, round(options.inputs * target.share / whole), seed) for target in chosen]
+        if options.target in (None, GRAPH):
+            found.append(_run_graph(options.messages, seed))
     except KeyboardInterrupt:
         print("[fuzz] interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -58,6 +62,28 @@ def _run(target: Target, inputs: int, seed: int) -> bool:
     for outcome, count in target.outcomes.most_common():
         print(f"[fuzz] {target.name}: {count} {outcome}", flush=True)
     return False
+
+
+def _run_graph(messages: int, seed: int) -> bool:
+    """Fuzz the running nodes and report; returns whether something was found."""
+    try:
+        from fuzz.ros_graph import GraphFuzzer
+    except ImportError as error:
+        print(f"[fuzz] {GRAPH}: skipped, it needs ROS 2: {error}")
+        return False
+    begin = time.monotonic()
+    with GraphFuzzer(seed) as fuzzer:
+        fuzzer.run(messages, _counter(GRAPH, messages))
+        tally = fuzzer.tally
+    for finding in tally.findings:
+        print(f"[fuzz] {GRAPH}: FINDING {finding}", flush=True)
+    print(
+        f"[fuzz] {GRAPH}: {tally.nodes} nodes, {tally.endpoints} topics and services, {tally.messages} "
+        f"messages, {tally.raw_requests} damaged requests, {tally.answers} of {tally.requests} readable ones "
+        f"answered, {time.monotonic() - begin:.0f} s",
+        flush=True,
+    )
+    return bool(tally.findings)
 
 
 def _counter(name: str, total: int) -> Callable[[], None]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from fuzz.mutations import Mutant, mutants
 from fuzz.targets import Target
 
@@ -64,7 +63,7 @@ def check(target: Target, data: bytes, tally: Tally) -> None:
     begin = time.process_time()
     try:
         target.parse(data)
-    except (ModelFormatError, ModelUnsupportedError):
+    except target.refusals:
         tally.refused += 1
     finally:
         seconds = time.process_time() - begin

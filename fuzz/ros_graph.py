@@ -64,6 +64,7 @@ class GraphTally:
     raw_requests: int = 0
     answers: int = 0
     endpoints: int = 0
+    nodes: int = 0
     findings: list[str] = field(default_factory=list)
 
 
@@ -141,6 +142,9 @@ class GraphFuzzer:
         self._held = ExitStack()
 
     def __enter__(self) -> GraphFuzzer:
+        # No other graph on this machine or its network is to be fuzzed.
+        os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))
+        os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
         folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="fuzz_")))
         try:
             self._processes = {
@@ -168,7 +172,7 @@ class GraphFuzzer:
         endpoints = [each for name in self._names for each in self._endpoints(name)]
         # A transition takes the driver's models away, so it comes last.
         endpoints.sort(key=lambda each: each.kind is ChangeState)
-        self.tally.endpoints = len(endpoints)
+        self.tally.endpoints, self.tally.nodes = len(endpoints), len(self._names)
         for each in endpoints:
             count = max(2, inputs // len(endpoints))
             (self._feed_service if each.is_service else self._feed_topic)(each, count, advance)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import cv2
+import numpy as np
 
 from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.darwinn.instructions.assembly_text import from_text, to_text
@@ -12,9 +17,13 @@ from edgetpu_driver.darwinn.instructions.field_statistics import field_statistic
 from edgetpu_driver.darwinn.instructions.instruction_word import disassemble
 from edgetpu_driver.darwinn.instructions.requested_transfers import transfers
 from edgetpu_driver.darwinn.package_reader import parse_package
+from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite.flexbuffer import decode
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.weights.compiler_layout import decode_parameters, encode_parameters
+from edgetpu_matrix.errors import ArchiveError
+from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
+from edgetpu_perception.images.encodings import ImageError, decode_compressed
 from fuzz import corpus
 from fuzz.corpus import Sample
 from fuzz.isolated_runs import IsolatedRuns
@@ -24,7 +33,7 @@ _WORDS = 64  # an instruction of 16 bytes becomes an object of twenty numbers
 
 @dataclass(frozen=True)
 class Target:
-    """A parser: accepts any bytes and raises only ModelFormatError or ModelUnsupportedError."""
+    """A parser: accepts any bytes and raises its `refusals` only."""
 
     name: str
     samples: Sequence[Sample]
@@ -35,6 +44,8 @@ class Target:
     """Allowed memory as a multiple of the input's size."""
     seconds: float = 2.0
     """Time limit per input, for a busy machine with memory tracing; a millisecond is usual."""
+    refusals: tuple[type[Exception], ...] = (ModelFormatError, ModelUnsupportedError)
+    """What it may raise."""
     outcomes: Counter[str] = field(default_factory=Counter)
     """How often inputs ended in which way, where there are more ways than two."""
 
@@ -55,6 +66,8 @@ def targets() -> list[Target]:
         Target("from_text", _texts(bitstreams), _from_text, 0.05, _WORDS),
         Target("decode_parameters", [Sample("dense", encoded)], _parameters(graph), 0.05),
         isolated_graphs(models),
+        Target("place files", [places_sample()], _places, 0.05, refusals=(ArchiveError,)),
+        Target("compressed images", image_samples(), decode_compressed, 0.05, 64, refusals=(ImageError,)),
         Target("encode_parameters", [each for each in models if len(each.data) < 20_000], _layout, 0.05),
     ]
 
@@ -66,6 +79,30 @@ def isolated_graphs(models: Sequence[Sample]) -> Target:
     return Target(
         "isolated graphs", graphs, IsolatedRuns(outcomes).run, 0.05, seconds=20.0, outcomes=outcomes
     )
+
+
+def places_sample() -> Sample:
+    """A file of two places."""
+    database = PlaceDatabase()
+    database.add("office", [1.0, 0.0])
+    database.add("küche", [0.0, 1.0])
+    with NamedTemporaryFile(suffix=".npz") as file:
+        database.save(file.name)
+        return Sample("places", Path(file.name).read_bytes())
+
+
+def _places(data: bytes) -> None:
+    with NamedTemporaryFile(suffix=".npz") as file:
+        file.write(data)
+        file.flush()
+        PlaceDatabase.load(file.name, 4096)
+
+
+def image_samples() -> list[Sample]:
+    """A small picture in every format."""
+    picture = np.arange(16 * 12 * 3, dtype=np.uint8).reshape(12, 16, 3)
+    formats = (".png", ".jpg", ".webp", ".tiff", ".bmp")
+    return [Sample(each, cv2.imencode(each, picture)[1].tobytes()) for each in formats]
 
 
 def _compiled_model(data: bytes) -> None:

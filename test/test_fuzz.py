@@ -29,6 +29,8 @@ def by_name() -> dict[str, Target]:
         "from_text",
         "decode_parameters",
         "encode_parameters",
+        "place files",
+        "compressed images",
     ],
 )
 def test_a_parser_raises_nothing_but_format_errors(name: str, by_name: dict[str, Target]) -> None:
@@ -39,7 +41,14 @@ def test_a_parser_raises_nothing_but_format_errors(name: str, by_name: dict[str,
 
 
 def test_valid_inputs_are_accepted(by_name: dict[str, Target]) -> None:
-    for name in ("parse_model", "parse_package", "flexbuffer.decode", "from_text", "decode_parameters"):
+    for name in (
+        "parse_model",
+        "parse_package",
+        "flexbuffer.decode",
+        "from_text",
+        "decode_parameters",
+        "place files",
+    ):
         for sample in by_name[name].samples:
             by_name[name].parse(sample.data)
 
@@ -71,3 +80,27 @@ def test_graphs_that_pass_the_checks_run_in_a_process_of_their_own(by_name: dict
     fuzz(target, INPUTS, 1, Tally(), lambda: None)
     assert target.outcomes["refused by the checks"] > 0
     assert target.outcomes["ran"] > 0
+
+
+def test_messages_have_values_at_the_edges_and_follow_from_the_seed() -> None:
+    serialization = pytest.importorskip("rclpy.serialization", reason="needs ROS 2")
+    from edgetpu_msgs.srv import Invoke
+    from fuzz.message_values import MessageValues
+
+    values, again = (MessageValues(1, ("dense_64",)) for _ in range(2))
+    requests = [values.message(Invoke.Request) for _ in range(100)]
+    assert {each.model for each in requests} > {"", "dense_64"}
+    assert str([again.message(Invoke.Request) for _ in range(100)]) == str(requests)
+    data = [bytes(serialization.serialize_message(each)) for each in requests]
+    assert [values.damaged(each) for each in data] != data
+
+
+def test_nodes_survive_what_is_sent_to_them(ros_domain: int) -> None:  # noqa: ARG001
+    pytest.importorskip("rclpy", reason="needs ROS 2")
+    from fuzz.ros_graph import GraphFuzzer
+
+    with GraphFuzzer(1, ("spot_tracker",)) as fuzzer:
+        fuzzer.run(300, lambda: None)
+    assert fuzzer.tally.findings == []
+    assert fuzzer.tally.answers == fuzzer.tally.requests > 0
+    assert fuzzer.tally.messages > 0

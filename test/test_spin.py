@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -100,3 +101,16 @@ def test_a_callback_that_hangs_does_not_keep_the_process(ticking: Any) -> None:
     _, errors = process.communicate(timeout=10)
     assert time.monotonic() - start < 3
     assert (process.returncode, errors) == (1, "did not stop in time; leaving without closing the device\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "limit"), [("", 2048 << 20), ("x", 2048 << 20), ("300", 300 << 20), ("0", -1)]
+)
+def test_memory_is_limited_before_anything_is_imported(value: str, limit: int) -> None:
+    program = (
+        "import resource; from edgetpu_driver.node_kit import process_entry as entry; entry._prepare(); "
+        "print(resource.getrlimit(resource.RLIMIT_DATA)[0])"
+    )
+    environment = os.environ | {"EDGETPU_MEMORY_LIMIT": value}
+    output = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
+    assert int(output) == limit

@@ -28,9 +28,9 @@ def read_file(path: str | os.PathLike[str], largest: int = LARGEST_MODEL) -> byt
             raise OSError(errno.EINVAL, "expected a regular file")
         if status.st_size > largest:
             raise OSError(errno.EFBIG, f"expected at most {largest} bytes; it has {status.st_size}")
-        data = file.read(largest + 1)
-    if len(data) > largest:  # it grew meanwhile
-        raise OSError(errno.EFBIG, f"expected at most {largest} bytes; it has more")
+        data = file.read(status.st_size + 1)  # for which as much memory is taken
+    if len(data) != status.st_size:
+        raise OSError(errno.EBUSY, f"expected {status.st_size} bytes; it changed while it was read")
     return data
 
 

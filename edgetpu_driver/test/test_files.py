@@ -22,6 +22,23 @@ def test_a_larger_file_is_refused(tmp_path: Path) -> None:
         read_file(tmp_path / "file", 4)
 
 
+@pytest.mark.parametrize("size", [2, 6])
+def test_a_file_that_changes_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    (tmp_path / "file").write_bytes(b"abcd")
+    fstat = os.fstat
+
+    def change(descriptor: int) -> os.stat_result:
+        status = fstat(descriptor)
+        os.truncate(tmp_path / "file", size)
+        return status
+
+    monkeypatch.setattr(os, "fstat", change)
+    with pytest.raises(OSError, match="expected 4 bytes; it changed while it was read"):
+        read_file(tmp_path / "file", 10)
+
+
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "fifo"])
 def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path, path: str) -> None:
     os.mkfifo(tmp_path / "fifo")
