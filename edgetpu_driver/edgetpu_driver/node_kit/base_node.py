@@ -144,12 +144,16 @@ class BaseNode(Node):
 
     def start_diagnostics(self) -> None:
         """Publish diagnostics and a heartbeat from now on."""
-        publish_diagnostics(self, self.diagnostic)
+        publish_diagnostics(self, self.diagnostics)
         start_heartbeat(self)
 
     def problems(self) -> list[str]:
         """Return what keeps the node from working, a line each, for its diagnostics."""
         return []
+
+    def diagnostics(self) -> list[DiagnosticStatus]:
+        """Make all entries of the node in /diagnostics."""
+        return [self.diagnostic()]
 
     def diagnostic(self) -> DiagnosticStatus:
         """Make the node's entry of /diagnostics (REP-107) from its counters and problems."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -90,16 +90,16 @@ class FailureDiagnostic:
         return [KeyValue(key=key, value=str(vars(counters)[key])) for key in ("unreadable", "errors")]
 
 
-def publish_diagnostics(node: Node, status: Callable[[], DiagnosticStatus]) -> None:
-    """Publish a node's entry of /diagnostics in every period of real time from now on."""
+def publish_diagnostics(node: Node, entries: Callable[[], Sequence[DiagnosticStatus]]) -> None:
+    """Publish a node's entries of /diagnostics in every period of real time from now on."""
     publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 1)
 
     def publish() -> None:
-        entry = status()
-        entry.message = one_line(entry.message)
-        for pair in entry.values:
-            pair.value = one_line(pair.value)
-        array = DiagnosticArray(status=[entry])
+        array = DiagnosticArray(status=entries())
+        for entry in array.status:
+            entry.message = one_line(entry.message)
+            for pair in entry.values:
+                pair.value = one_line(pair.value)
         array.header.stamp = node.get_clock().now().to_msg()
         publisher.publish(array)
 

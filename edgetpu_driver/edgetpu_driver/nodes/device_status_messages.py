@@ -109,12 +109,55 @@ def diagnostic(status: DeviceStatus, node_name: str, warnings: Sequence[str] = (
         "retries": str(status.retries),
         "recoveries": str(status.recoveries),
         "dropped": str(status.dropped),
+        "waiting": str(status.waiting),
+        "expired": str(status.expired),
+        "refused": str(status.refused),
     }
     return DiagnosticStatus(
         level=level,
         name=f"{node_name}: device",
         message="; ".join([status.message or state.name.lower(), *warnings]),
         hardware_id=status.serial or status.bus_path or status.backend,
+        values=[KeyValue(key=key, value=value) for key, value in values.items()],
+    )
+
+
+def stick_warnings(sticks: Iterable[StickStatusMessage]) -> list[str]:
+    """What is wrong with sticks that are in use, a line each."""
+    throttled = sum(stick.throttled for stick in sticks)
+    wrong = sum(stick.failed_checks for stick in sticks)
+    several = f" of {throttled} sticks" if throttled > 1 else ""
+    lines = [f"the clock{several} is reduced because of the temperature"] if throttled else []
+    return lines + ([f"{wrong} self-checks gave a wrong result"] if wrong else [])
+
+
+def stick_diagnostic(stick: StickStatusMessage, node_name: str) -> DiagnosticStatus:
+    """Make the entry of one of several sticks in /diagnostics (REP-107)."""
+    state = State(stick.state)
+    warnings = stick_warnings([stick])
+    level = DiagnosticStatus.WARN if warnings and state is State.READY else _LEVELS[state]
+    values = {
+        "state": state.name,
+        "bus path": stick.bus_path,
+        "link speed (Mbit/s)": f"{stick.link_speed:g}",
+        "clock preset": stick.clock_preset,
+        "temperature (degC)": f"{stick.temperature:.1f}",
+        "resident models": ", ".join(stick.resident_models),
+        "SRAM used (bytes)": f"{stick.sram_used} of {stick.sram_total}",
+        "waiting": str(stick.waiting),
+        "utilisation (%)": f"{100 * stick.utilisation:.1f}",
+        "throughput (1/s)": f"{stick.throughput:.1f}",
+        "inferences": str(stick.inferences),
+        "uploads": str(stick.uploads),
+        "uploads avoided": str(stick.uploads_avoided),
+        "recoveries": str(stick.recoveries),
+        "failed checks": str(stick.failed_checks),
+    }
+    return DiagnosticStatus(
+        level=level,
+        name=f"{node_name}: stick {stick.serial or stick.bus_path or 'not there yet'}",
+        message="; ".join([stick.message or state.name.lower(), *warnings]),
+        hardware_id=stick.serial or stick.bus_path,
         values=[KeyValue(key=key, value=value) for key, value in values.items()],
     )
 

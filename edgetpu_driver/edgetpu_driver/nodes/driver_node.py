@@ -21,7 +21,12 @@ from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED, BaseNode
 from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.nodes.device_status_messages import device_status, diagnostic
+from edgetpu_driver.nodes.device_status_messages import (
+    device_status,
+    diagnostic,
+    stick_diagnostic,
+    stick_warnings,
+)
 from edgetpu_driver.nodes.driver_parameters import SETTINGS, default_firmware, host_limits
 from edgetpu_driver.nodes.driver_services import DriverServices
 from edgetpu_msgs.msg import DeviceStatus
@@ -235,12 +240,19 @@ class DriverNode(BaseNode, LifecycleNode):
         """Publish ~/status now; may be called by any thread."""
         self._status_publisher.publish(self.status())
 
+    def diagnostics(self) -> list[DiagnosticStatus]:
+        """Make an entry of /diagnostics for the driver, and one for each stick if there are several."""
+        sticks = self.status().sticks
+        each = sticks if len(sticks) > 1 else ()
+        return [self.diagnostic(), *(stick_diagnostic(stick, self.full_name) for stick in each)]
+
     def diagnostic(self) -> DiagnosticStatus:
-        """Make the entry of /diagnostics from the state of the device."""
+        """Make the entry of /diagnostics from the state of the device, or of the devices as a whole."""
         status = self.status()
         warnings = [self._rivals()]
         if self._host is not None and self._host.status().readings.warm:
             warnings.append("the chip warns of its temperature")
+        warnings += stick_warnings(status.sticks)
         warnings += self._failures.lines(self.counters)
         entry = diagnostic(status, self.full_name, [warning for warning in warnings if warning])
         entry.values += self._failures.values(self.counters)
