@@ -133,7 +133,9 @@ class Chaos:
         now = time.monotonic()
         if action.kind in _EFFECTS and (action.kind is not Kind.KILL or action.arguments[0] == DRIVER):
             end = now + action.seconds + _EFFECTS[action.kind]
-            self.disturbances.append(Disturbance(now - 1.0, end, action.kind is Kind.KILL))
+            killed = action.kind is Kind.KILL
+            forgets = killed or action.kind is Kind.CLEAN_UP
+            self.disturbances.append(Disturbance(now - 1.0, end, killed, forgets))
         self._actions[action.kind](action)
         self.done += 1
 

@@ -33,11 +33,22 @@ _LOST_AT_THE_END = 10.0
 """The same at the end of a run, which is quiet."""
 _RESPONSES = 1000
 """Depth of the queues of responses: the default of 10 loses answers to more requests than that in flight."""
-_TICK = 0.05
 _PAUSE = 0.5
 """Seconds between two attempts after a refusal."""
 
 Check = Callable[[Any], Judgement]
+
+
+@dataclass(frozen=True)
+class ClientRun:
+    """What a client needs of the run that it is part of."""
+
+    journal: Journal
+    models: Path
+    """Directory of the models, where the client reads them too."""
+    seed: int
+    period: float
+    """Seconds after which requests that were answered are replaced by others."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +66,14 @@ class _Pending:
 class ForeignClient(Node):
     """Loads a model of its own, keeps requests for it in flight, and loads it again when it is lost."""
 
-    def __init__(self, name: str, model: str, journal: Journal, seed: int) -> None:
+    def __init__(self, name: str, model: str, run: ClientRun) -> None:
         super().__init__(name)
-        self.random = np.random.default_rng(seed)
+        self.random = np.random.default_rng(run.seed)
         self.model = f"{name}/{model}"
         self.loaded = False
         self._loads = 0
         self._file = model
-        self._journal = journal
+        self._journal = run.journal
         self._pending: deque[_Pending] = deque()
         self._pause_until = 0.0
         self._depth = 2
@@ -75,7 +86,7 @@ class ForeignClient(Node):
                 ("matmul", MatMul),
             )
         }
-        self.create_timer(_TICK, self._tick)
+        self.create_timer(run.period, self._tick)
 
     def next_request(self) -> None:
         """Send one request, or none; overridden."""
@@ -177,12 +188,12 @@ def arrays_of(tensors: Sequence[Tensor]) -> dict[str, NDArray[Any]]:
 
 
 def main() -> int:
-    """Run the client KIND with a journal and a seed, and files of models in a directory, until a signal."""
+    """Run the client KIND until a signal; the other arguments are those of ClientRun, then ROS arguments."""
     from soak.foreign_clients import CLIENTS
 
-    kind, journal, models, seed = sys.argv[1:5]
-    rclpy.init(args=sys.argv[5:])
-    node = CLIENTS[kind](Journal(Path(journal)), Path(models), int(seed))
+    kind, journal, models, seed, period = sys.argv[1:6]
+    rclpy.init(args=sys.argv[6:])
+    node = CLIENTS[kind](ClientRun(Journal(Path(journal)), Path(models), int(seed), float(period)))
     with contextlib.suppress(KeyboardInterrupt, ExternalShutdownException):
         rclpy.spin(node)
     node.close()

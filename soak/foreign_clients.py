@@ -16,8 +16,8 @@ from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_msgs.srv import MatMul, SetWeights
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.graphs.families import write_model
-from soak.foreign_client import ForeignClient, arrays_of, invoke_request
-from soak.outcomes import Journal, Judgement, Outcome
+from soak.foreign_client import ClientRun, ForeignClient, arrays_of, invoke_request
+from soak.outcomes import Judgement, Outcome
 from soak.request_checks import (
     DenseScales,
     ExpectedResults,
@@ -50,9 +50,9 @@ def _graph(directory: Path, name: str) -> bytes:
 class InvokingClient(ForeignClient):
     """Invokes a model whose weights never change."""
 
-    def __init__(self, journal: Journal, models: Path, seed: int) -> None:
-        super().__init__("foreign_invoking", features.name(), journal, seed)
-        engine = CpuEngine(_graph(models, features.name()))
+    def __init__(self, run: ClientRun) -> None:
+        super().__init__("foreign_invoking", features.name(), run)
+        engine = CpuEngine(_graph(run.models, features.name()))
         self._spec = engine.inputs[0]
         low, high = np.iinfo(self._spec.dtype).min, np.iinfo(self._spec.dtype).max
         shape = (_INPUTS, *self._spec.shape)
@@ -78,12 +78,12 @@ class _SettingClient(ForeignClient):
     swap_share = 0.05
     """Share of the requests that set weights."""
 
-    def __init__(self, name: str, size: int, shape: tuple[int, int], journal: Journal, seed: int) -> None:
-        super().__init__(name, dense.name(size), journal, seed)
+    def __init__(self, name: str, size: int, shape: tuple[int, int], run: ClientRun) -> None:
+        super().__init__(name, dense.name(size), run)
         self.version = 0
         self.newest = 0
         """The highest version that was ever asked for."""
-        self._shape, self._seed = shape, seed
+        self._shape, self._seed = shape, run.seed
 
     def weights_of(self, version: int) -> NDArray[np.float32]:
         """The weights of a version from 1, within the range of the model."""
@@ -124,9 +124,9 @@ class _SettingClient(ForeignClient):
 class SwappingClient(_SettingClient):
     """Sets weights and invokes the model with them."""
 
-    def __init__(self, journal: Journal, models: Path, seed: int) -> None:
-        super().__init__("foreign_swapping", SWAPPED, (SWAPPED, SWAPPED), journal, seed)
-        self._expected = ExpectedResults(_graph(models, dense.name(SWAPPED)), self.weights_of)
+    def __init__(self, run: ClientRun) -> None:
+        super().__init__("foreign_swapping", SWAPPED, (SWAPPED, SWAPPED), run)
+        self._expected = ExpectedResults(_graph(run.models, dense.name(SWAPPED)), self.weights_of)
 
     def use(self) -> None:
         """Invoke with random inputs."""
@@ -143,9 +143,9 @@ class SwappingClient(_SettingClient):
 class MultiplyingClient(_SettingClient):
     """Sets matrices larger than its model, which the driver cuts into tiles, and multiplies by them."""
 
-    def __init__(self, journal: Journal, models: Path, seed: int) -> None:
-        super().__init__("foreign_multiplying", MULTIPLIED, _MATRIX, journal, seed)
-        engine = CpuEngine(_graph(models, dense.name(MULTIPLIED)))
+    def __init__(self, run: ClientRun) -> None:
+        super().__init__("foreign_multiplying", MULTIPLIED, _MATRIX, run)
+        engine = CpuEngine(_graph(run.models, dense.name(MULTIPLIED)))
         smallest = float(dense.weight_scales(MULTIPLIED).min())
         self._scales = DenseScales(engine.inputs[0].scale, engine.outputs[0].scale, smallest)
 
@@ -167,7 +167,7 @@ class MultiplyingClient(_SettingClient):
         return judge_product(outputs, matrix, vectors, bound)
 
 
-CLIENTS: Mapping[str, Callable[[Journal, Path, int], ForeignClient]] = {
+CLIENTS: Mapping[str, Callable[[ClientRun], ForeignClient]] = {
     "invoking": InvokingClient,
     "swapping": SwappingClient,
     "multiplying": MultiplyingClient,

@@ -131,13 +131,24 @@ class Disturbance:
     end: float
     ends_requests: bool
     """Whether requests under way may remain without an answer: the driver was killed."""
+    forgets_models: bool = False
+    """Whether the driver has no models afterwards, which a client may notice much later."""
+
+
+NOTICED_AFTER = 40.0
+"""Seconds in which every client has sent a request for its model."""
 
 
 def explains(disturbance: Disturbance, note: Note) -> bool:
     """Whether the disturbance is a reason for the outcome."""
+    end = disturbance.end
     if note.outcome is Outcome.LOST and not disturbance.ends_requests:
         return False
-    return note.begin <= disturbance.end and note.end >= disturbance.begin
+    if note.outcome is Outcome.UNKNOWN_MODEL:
+        if not disturbance.forgets_models:
+            return False
+        end += NOTICED_AFTER
+    return note.begin <= end and note.end >= disturbance.begin
 
 
 def unexplained(notes: list[Note], disturbances: list[Disturbance]) -> list[Note]:

@@ -32,10 +32,12 @@ from soak.results import result_topics
 from soak.scenes import FRAMES, Driving, LookingAround, Stamps
 from soak.signals import embedding, place_vectors, signal
 
-_PATIENCE = 0.25
+_PATIENCE = 1.0
 """Seconds that simulated time waits for the nodes to answer an image."""
-_MISSED = 3
-"""Images after which a node that has not answered is no longer waited for, until it answers again."""
+_MOST_MISSED = 3
+"""Images in a row after which a node that has answered before is not waited for, until it does again."""
+_PAUSE = 0.2
+"""Seconds between two images while a node does not answer, so that not too many are lost on it."""
 _STAMP = struct.Struct("<4xiI")
 """Seconds and nanoseconds of the header that a serialised message begins with, after its encoding."""
 
@@ -103,6 +105,7 @@ class SimulatedSources(Sources):
         super().__init__(frames, stamps)
         self._clock_topic = self.create_publisher(Clock, "/clock", QoSProfile(depth=1))
         self._answered = dict.fromkeys(CAMERAS, -1)
+        self._missed = dict.fromkeys(CAMERAS, 0)
         for name, (kind, topic) in result_topics(CAMERAS).items():
             self.create_subscription(kind, topic, self._receiver(name), QoSProfile(depth=50), raw=True)
 
@@ -112,6 +115,7 @@ class SimulatedSources(Sources):
             index = self.stamps.index(seconds * 10**9 + nanoseconds)
             if index is not None:
                 self._answered[name] = max(self._answered[name], index)
+                self._missed[name] = 0
 
         return receive
 
@@ -120,9 +124,24 @@ class SimulatedSources(Sources):
         self._clock_topic.publish(Clock(clock=self.time(index)))
         super().publish(index)
 
-    def is_answered(self, index: int) -> bool:
-        """Whether all nodes that answer at all have answered this image."""
-        return all(done >= index or done < index - _MISSED for done in self._answered.values())
+    def may_go_on(self, index: int, waited: float) -> bool:
+        """Whether the next image is due after so many seconds: all nodes that answer at all have answered."""
+        absent = any(missed >= _MOST_MISSED for missed in self._missed.values())
+        if absent and waited < _PAUSE:
+            return False
+        return waited >= _PATIENCE or not self._missing(index)
+
+    def give_up(self, index: int) -> None:
+        """Count the nodes that have not answered this image."""
+        for name in self._missing(index):
+            self._missed[name] += 1
+
+    def _missing(self, index: int) -> list[str]:
+        return [
+            name
+            for name, done in self._answered.items()
+            if done < index and (done < 0 or self._missed[name] < _MOST_MISSED)
+        ]
 
 
 def _real_time(node: Sources) -> None:
@@ -140,9 +159,10 @@ def _simulated_time(node: SimulatedSources, first: int, count: int, progress: Pa
         node.publish(index)
         if index % 100 == 0:
             progress.write_text(str(index))  # a restarted process goes on from here
-        end = time.monotonic() + _PATIENCE
-        while not node.is_answered(index) and time.monotonic() < end:
-            executor.spin_once(end - time.monotonic())
+        begin = time.monotonic()
+        while not node.may_go_on(index, time.monotonic() - begin):
+            executor.spin_once(_PAUSE)
+        node.give_up(index)
     progress.write_text(str(count))
     executor.spin()  # until the run is stopped
 

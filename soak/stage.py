@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES, RESULT_CHECKER = "sources", "result_checker"
 _REAL_PERIOD_NS, _SIMULATED_PERIOD_NS = 100_000_000, 1_000_000_000
 _SIMULATED_START_NS = 1_700_000_000 * 10**9
+_CLIENT_PERIOD, _SIMULATED_CLIENT_PERIOD = 0.05, 0.5
+"""Of the foreign clients, s. Simulated time goes as fast as the nodes, which get most of the processors."""
 _PLACES_FILE = "soak"
 _FRAMES = "soak_frames"
 _MATRIX = {
@@ -124,8 +126,9 @@ class Stage:
         return Command(name, (str(path), *self._ros(name)))
 
     def _client(self, kind: str, number: int) -> Command:
+        period = str(_SIMULATED_CLIENT_PERIOD if self.images else _CLIENT_PERIOD)
         models = self.output / "ros_home" / "edgetpu" / "models"
-        arguments = (kind, str(self.journal(f"client_{kind}")), str(models), str(self.seed + number))
+        arguments = (kind, str(self.journal(f"client_{kind}")), str(models), str(self.seed + number), period)
         return Command(f"client_{kind}", (*self._python("foreign_client"), *arguments), is_node=False)
 
     def _stamps(self, process: str) -> tuple[str, ...]:

@@ -257,6 +257,14 @@ def test_a_refusal_without_a_disturbance_counts():
     assert unexplained([early, late], [Disturbance(4.0, 20.0, ends_requests=False)]) == [late]
 
 
+def test_a_model_is_unknown_only_after_the_driver_has_forgotten_it():
+    note = Note(50.0, 50.1, Outcome.UNKNOWN_MODEL, "matmul")
+    fault = Disturbance(49.0, 60.0, ends_requests=False)
+    clean_up = Disturbance(12.0, 20.0, ends_requests=False, forgets_models=True)
+    assert unexplained([note], [fault]) == [note]
+    assert unexplained([note], [clean_up]) == []
+
+
 def findings(**changes) -> Findings:
     values = {
         "time": Interval(0.0, 60.0),
