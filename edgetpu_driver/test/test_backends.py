@@ -13,10 +13,10 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 
 from edgetpu_driver.backends.backend import SRAM_BYTES, Placement
 from edgetpu_driver.backends.cpu import CpuBackend
-from edgetpu_driver.backends.factory import make_backend
+from edgetpu_driver.backends.factory import make_backend, make_backends
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.errors import DeviceLostError, ModelUnsupportedError, UnavailableError
+from edgetpu_driver.errors import DeviceLostError, InputError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
@@ -237,3 +237,26 @@ def test_without_litert_the_status_says_how_to_install_it(monkeypatch: pytest.Mo
     host.connect()
     assert host.state is State.FAILED
     assert "pip install ai-edge-litert" in host.status_message
+
+
+def test_several_virtual_sticks_are_named_by_serial_number_or_bus_path(models: Path) -> None:
+    host = ModelHost(make_backends("virtual", ["2-1.4", "3-2", "left"]), [models])
+    host.connect()
+    host.load("sums")
+    found = [(stick.readings.bus_path, stick.readings.serial) for stick in host.status().sticks]
+    assert found == [("2-1.4", ""), ("3-2", ""), ("2-1", "left")]
+    assert host.model("sums").sticks == ("2-1.4", "3-2", "2-1")
+    assert host.invoke("sums", NUMBERS).outputs["sums"].tolist() == [[5, 12]]
+    host.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "devices"), [("virtual", ["2-1", "2-1"]), ("virtual", ["all", "2-1"]), ("cpu", ["2-1"])]
+)
+def test_devices_that_make_no_sense_are_refused(name: str, devices: list[str]) -> None:
+    with pytest.raises(InputError):
+        make_backends(name, devices)
+
+
+def test_all_stands_for_any_stick_as_long_as_there_is_none() -> None:
+    assert len(make_backends("virtual", ["all"])) == 1

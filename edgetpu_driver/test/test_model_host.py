@@ -113,6 +113,9 @@ class FakeBackend:
             raise ModelUnsupportedError("does not fit")
         return PlusOneEngine(self, model.source)
 
+    def set_clock(self, preset: str) -> None:
+        self.preset = preset
+
     def read(self) -> Readings:
         if self.absence is not None:
             raise self.absence

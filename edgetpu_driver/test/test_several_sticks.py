@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from edgetpu_driver.host.placement import Spreading
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.toolchain import dense_graph as dense
+from edgetpu_driver.usb.link import ENDPOINT_ACTIVATIONS
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
@@ -247,6 +249,93 @@ class TestLostSticks:
                 name, inputs = requests[number]
                 expected = engines[name].run(inputs)["y"]
                 np.testing.assert_array_equal(answers[number].outputs["y"], expected)
+
+
+class TestHeat:
+    def test_a_hot_stick_runs_slower_and_leaves_its_work_to_the_others(
+        self, host: ModelHost, sticks: list[VirtualEdgeTpu]
+    ) -> None:
+        host.invoke("dense_64", vector(64))
+        sticks[0].warn_of_heat()
+        host.refresh()
+        host.refresh()  # reads the new clock
+        hot, cool = host.status().sticks
+        assert (hot.throttled, hot.readings.clock_preset) == (True, "medium")
+        assert (cool.throttled, cool.readings.clock_preset) == (False, "high")
+        assert hot.status_message == "it is hot, and runs at 'medium' instead of 'high'"
+        for _ in range(5):
+            host.invoke("dense_64", vector(64))
+        assert host.status().sticks[0].inferences == hot.inferences
+        sticks[1].unplug()
+        host.invoke("dense_64", vector(64))
+        assert host.status().sticks[0].inferences == hot.inferences + 1
+
+
+class FlippingStick(VirtualEdgeTpu):
+    """A stick that flips a bit of each output, once it is told to, which nothing on the wire shows."""
+
+    flips = False
+
+    def bulk_read(self, dev_handle: Any, ep: int, intf: int, buff: Any, timeout: int) -> int:
+        count = super().bulk_read(dev_handle, ep, intf, buff, timeout)
+        if self.flips and ep == ENDPOINT_ACTIVATIONS and count:
+            buff[0] ^= 1
+        return count
+
+
+class TestSelfCheck:
+    def test_a_stick_that_gives_the_same_results_stays_in_service(self, host: ModelHost) -> None:
+        for _ in range(4):
+            host.check()
+        assert [(stick.state, stick.failed_checks) for stick in host.status().sticks] == [
+            (State.READY, 0)
+        ] * 2
+
+    def test_new_weights_make_a_new_answer(self, host: ModelHost) -> None:
+        for _ in range(2):
+            host.check()
+        host.set_weights("dense_64", WeightRequest(RNG.uniform(-1, 1, (64, 64)).astype(np.float32)))
+        host.set_weights("dense_128", WeightRequest(RNG.uniform(-1, 1, (9, 9)).astype(np.float32)))
+        for _ in range(2):
+            host.check()
+        assert [stick.failed_checks for stick in host.status().sticks] == [0, 0]
+
+    def test_a_stick_with_another_result_is_taken_out_of_service_until_it_is_reset(
+        self, models: Path
+    ) -> None:
+        sticks = [FlippingStick(ports=(number,)) for number in (1, 2)]
+        host = make_host(list(sticks), models)
+        for _ in range(2):
+            host.check()
+        sticks[0].flips = True
+        host.check()
+        bad, good = host.status().sticks
+        assert (bad.state, bad.failed_checks, good.state) == (State.FAILED, 1, State.READY)
+        assert "gave another output 'y' than before" in bad.status_message
+        for _ in range(3):
+            host.invoke("dense_64", vector(64))
+        assert host.status().sticks[0].inferences == 0
+        sticks[0].flips = False
+        host.reset()
+        host.connect()
+        assert [stick.state for stick in host.status().sticks] == [State.READY] * 2
+        host.close()
+
+    def test_it_is_made_once_a_period(self, models: Path) -> None:
+        stick = FlippingStick()
+        states: queue.SimpleQueue[State] = queue.SimpleQueue()
+        backend = VirtualStickBackend(
+            lambda on_phase: EdgeTpu.open(stick, on_phase=on_phase), stick.register_model, pack
+        )
+        host = ModelHost(backend, [models], lambda: states.put(host.state), self_check_period=0.01)
+        host.load("dense_64")
+        host.start(refresh_period=0.01)
+        while host.status().readings.uploads == 0:
+            time.sleep(0)  # until a first check has learned the answer
+        stick.flips = True
+        while states.get(timeout=10) is not State.FAILED:
+            pass
+        host.close()
 
 
 class TestSpreadModels:

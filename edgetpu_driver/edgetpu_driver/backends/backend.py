@@ -124,6 +124,10 @@ class Backend(Protocol):
         """
         ...
 
+    def set_clock(self, preset: str) -> None:
+        """Run the open device at one of the clock presets from now on. Raises DeviceError."""
+        ...
+
     def read(self) -> Readings:
         """Read state and counters; the last readings while the device is not open. Raises DeviceError."""
         ...

@@ -84,6 +84,9 @@ class CpuBackend:
 
         return CpuEngine(data, isolated=None, limits=self._limits)
 
+    def set_clock(self, preset: str) -> None:
+        """Nothing to set."""
+
     def read(self) -> Readings:
         """Nothing to read."""
         return Readings()

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.errors import InputError
 
 BACKENDS = ("usb", "virtual", "cpu")
 """The names of the backends."""
+ALL_DEVICES = "all"
+"""Stands for all sticks that are connected."""
+BUS_PATH = re.compile(r"\d+-\d+(\.\d+)*")
+
+
+def make_backends(name: str, devices: Sequence[str], **options: Any) -> list[Backend]:
+    """Make a backend for each of several sticks, by serial number or bus path; see `make_backend`.
+
+    ["all"] stands for the sticks that are on the bus now; any one if there is none yet. Raises InputError for
+    a device that is listed twice, and for any with the backend cpu.
+    """
+    if len(set(devices)) != len(devices):
+        raise InputError(f"expected each device once; got {', '.join(devices)}")
+    if name == "cpu":
+        raise InputError("expected no devices with the backend cpu, which needs none")
+    if list(devices) == [ALL_DEVICES]:
+        devices = _connected() if name == "usb" else ()
+        if not devices:
+            return [make_backend(name, **options)]
+    elif ALL_DEVICES in devices:
+        raise InputError(f"expected '{ALL_DEVICES}' alone, or serial numbers and bus paths")
+    return [
+        make_backend(name, bus_path=device, **options)
+        if BUS_PATH.fullmatch(device)
+        else make_backend(name, serial=device, **options)
+        for device in devices
+    ]
 
 
 def make_backend(
@@ -51,9 +82,27 @@ def make_backend(
     from edgetpu_driver.virtual.graph_packer import pack
     from edgetpu_driver.virtual.program_library import ProgramLibrary
 
-    stick = VirtualEdgeTpu(library=ProgramLibrary(partial(CpuEngine, isolated=None, limits=limits)))
+    bus, ports = _place(bus_path or "2-1")
+    library = ProgramLibrary(partial(CpuEngine, isolated=None, limits=limits))
+    stick = VirtualEdgeTpu(serial=serial, bus=bus, ports=ports, library=library)
     return VirtualStickBackend(
         lambda on_phase: opened(stick, on_phase=on_phase),
         stick.register_model,
         pack,
     )
+
+
+def _connected() -> tuple[str, ...]:
+    """Bus paths of the sticks on the bus. Raises DependencyMissingError, DeviceError."""
+    from edgetpu_driver.usb.discovery import find_sticks
+    from edgetpu_driver.usb.libusb import default_backend
+
+    return tuple(stick.bus_path for stick in find_sticks(default_backend()))
+
+
+def _place(bus_path: str) -> tuple[int, tuple[int, ...]]:
+    """Bus and ports of a bus path; InputError for anything else."""
+    if not BUS_PATH.fullmatch(bus_path):
+        raise InputError(f"expected a bus path such as 2-1.4; got '{bus_path}'")
+    bus, _, ports = bus_path.partition("-")
+    return int(bus), tuple(int(port) for port in ports.split("."))

@@ -115,6 +115,12 @@ class StickBackend:
             return None
         return replace(copy, path=source.path)  # the files beside that one tell where the weights are
 
+    def set_clock(self, preset: str) -> None:
+        """Change the clock of the chip. Raises DeviceError."""
+        from edgetpu_driver.usb.bringup import ClockPreset
+
+        self._opened().set_clock(ClockPreset(preset))
+
     def read(self) -> Readings:
         """Read thermometer and counters."""
         if self._tpu is not None:

@@ -61,6 +61,11 @@ class DeviceConnection:
             self._recovering = False
             self._set_state(State.READY, "")
 
+    def tell(self, status_message: str) -> None:
+        """Say something about a device that works."""
+        if self.state is State.READY:
+            self._set_state(State.READY, status_message)
+
     def lose(self, error: EdgeTpuError) -> None:
         """Give the device up because of an error."""
         self._recovering = True

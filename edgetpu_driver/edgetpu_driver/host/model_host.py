@@ -64,10 +64,17 @@ class ModelHost:
         limits: HostLimits = DEFAULT_LIMITS,
         *,
         spreading: Spreading = Spreading.REPLICATED,
+        self_check_period: float = 0.0,
     ) -> None:
+        """spreading: how models are assigned to sticks.
+
+        self_check_period: seconds between two inferences with a known result on each device of a host that
+        was started; 0: none. A device with another result is FAILED until `reset`.
+        """
         each: Sequence[Backend] = backends if isinstance(backends, Sequence) else (backends,)
         self.files = ModelFiles(model_dirs, compiled=each[0].compiled, uncompiled=each[0].uncompiled)
         self._on_change = on_change or _nothing
+        self._self_check_period = self_check_period
         self._admission = Admission(limits)
         self._scheduler = Scheduler(self._admission, lambda: pool.first.connection.status_message)
         pool = self._pool = StickPool(each, self._scheduler, self._admission, spreading, self._on_change)
@@ -107,7 +114,9 @@ class ModelHost:
         workers = self._pool.workers
         wait = self._wait = DeviceWait(len(workers), wait_timeout, self._on_change)
         for number, worker in enumerate(workers):
-            worker.keep_open(refresh_period, retry_period, partial(wait.attempted, number))
+            worker.keep_open(
+                refresh_period, retry_period, self._self_check_period, partial(wait.attempted, number)
+            )
 
     def connect(self) -> None:
         """Open all devices anew, and wait for the outcome, which is the new state. Takes seconds."""
@@ -138,6 +147,10 @@ class ModelHost:
     def registers(self) -> tuple[RegisterValue, ...]:
         """Read error and status registers of all devices, and wait for them; none of those not there."""
         return _all_registers(self._pool.ask_all(StickWorker.registers))
+
+    def check(self) -> None:
+        """Have every device repeat an inference with a known result, and wait; see `self_check_period`."""
+        self._pool.ask_all(StickWorker.check)
 
     def submit_registers(self, done: Done[tuple[RegisterValue, ...]]) -> None:
         """Read state and registers of all devices, without waiting."""

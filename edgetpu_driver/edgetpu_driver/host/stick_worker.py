@@ -13,11 +13,13 @@ from typing import Any
 
 from edgetpu_driver.backends.backend import Backend, RegisterValue
 from edgetpu_driver.errors import DeviceError, EdgeTpuError, UnavailableError
+from edgetpu_driver.host.clock_governor import ClockGovernor
 from edgetpu_driver.host.device_connection import DeviceConnection
 from edgetpu_driver.host.host_status import State, StickStatus
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.request import Request
 from edgetpu_driver.host.scheduler import Scheduler
+from edgetpu_driver.host.self_check import SelfCheck, SelfCheckError
 from edgetpu_driver.host.stick_slot import STUCK_SECONDS, StickSlot
 
 _log = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ class StickWorker:
         self.failed_checks = 0
         """Self-checks with a wrong answer."""
         self._scheduler = scheduler
+        self._governor = ClockGovernor()
         self._mailbox: SimpleQueue[Request | Command | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._thread_lock = threading.Lock()
@@ -53,6 +56,9 @@ class StickWorker:
         """The unexpected error that was logged last."""
         self._period: float | None = None
         self._retry_period = 1.0
+        self._check_period = self._check_due = 0.0
+        self._self_check = SelfCheck()
+        self._out_of_service = False
         self._due = 0.0
         self._on_attempt: Callable[[bool], None] = _ignore
         scheduler.slots.append(self.slot)
@@ -81,16 +87,23 @@ class StickWorker:
         self.post(work)
         return answer
 
-    def keep_open(self, period: float, retry_period: float, on_attempt: Callable[[bool], None]) -> None:
+    def keep_open(
+        self,
+        period: float,
+        retry_period: float,
+        check_period: float,
+        on_attempt: Callable[[bool], None],
+    ) -> None:
         """Open the device and keep it so, reading it every `period` seconds.
 
-        retry_period: seconds between two attempts to open it.
+        retry_period: seconds between two attempts to open it. check_period: between two self-checks; 0: none.
 
         on_attempt: called by the thread after each attempt to open it, with whether it is open.
         """
 
         def begin() -> None:
-            self._period, self._retry_period = period, retry_period
+            self._period, self._retry_period, self._check_period = period, retry_period, check_period
+            self._check_due = time.monotonic() + check_period
             self._on_attempt, self._due = on_attempt, 0.0
 
         self.post(begin)
@@ -133,6 +146,7 @@ class StickWorker:
 
     def open(self) -> None:
         """Open the device anew and attach the models."""
+        self._out_of_service = False
         if self.connection.is_open:
             self._give_up(State.RECOVERING, "opened anew", UnavailableError("the device is opened anew"))
         self.connection.open()
@@ -142,6 +156,7 @@ class StickWorker:
     def reset(self) -> None:
         """Give the device up, so that it is brought up from scratch."""
         message = "reset on request"
+        self._out_of_service = False
         self._give_up(State.RECOVERING, message, UnavailableError(f"no device: {message}"))
         self._due = 0.0
 
@@ -151,6 +166,44 @@ class StickWorker:
             return
         try:
             self.connection.read()
+            self._govern()
+        except DeviceError as error:
+            self._lose(error)
+
+    def _govern(self) -> None:
+        """Slow a hot stick down, and let cooler ones do its work. Raises DeviceError."""
+        governor, before = self._governor, self._governor.preset
+        governor.update(self.connection.readings, time.monotonic())
+        if governor.preset == before:
+            return
+        self.backend.set_clock(governor.preset)
+        with self._scheduler.lock:
+            self.slot.throttled = governor.throttled
+        celsius = self.connection.readings.temperature
+        _log.warning(
+            "stick %d, at %.0f degrees, now runs at '%s'", self.slot.number, celsius, governor.preset
+        )
+        self.connection.tell(
+            f"it is hot, and runs at '{governor.preset}' instead of '{governor.nominal}'"
+            if governor.throttled
+            else ""
+        )
+
+    def check(self) -> None:
+        """Repeat an inference whose result is known; a wrong one takes the stick out of service."""
+        with self._scheduler.lock:
+            models = self._scheduler.models_on(self.slot)
+            replicas = [model.replicas[self.slot.number] for model in models]
+        replica = self._self_check.choose([each for each in replicas if not each.writing])
+        if replica is None or not self.connection.is_open:
+            return
+        try:
+            self._self_check.check(replica)
+        except SelfCheckError as error:
+            self.failed_checks += 1
+            self._out_of_service = True
+            _log.error("stick %d is out of service: %s", self.slot.number, error)
+            self._give_up(State.FAILED, str(error), UnavailableError(f"no device: {error}"))
         except DeviceError as error:
             self._lose(error)
 
@@ -183,6 +236,8 @@ class StickWorker:
                 model.replicas[self.slot.number].attach(self.connection.readings.bus_path)
         except DeviceError as error:
             return self._lose(error)
+        self._governor.opened(self.connection.readings)
+        self.slot.throttled = False
         self._scheduler.join(self.slot, self.backend.simulated_time)
         return self.connection.confirm()
 
@@ -259,7 +314,10 @@ class StickWorker:
         assert self._period is not None
         if self.connection.is_open:
             self.refresh()
-        if not self.connection.is_open:
+            if self._check_period and time.monotonic() >= self._check_due:
+                self._check_due = time.monotonic() + self._check_period
+                self.check()
+        if not (self.connection.is_open or self._out_of_service):
             self.open()
             self._on_attempt(self.connection.is_open)
         self._due = time.monotonic() + (self._period if self.connection.is_open else self._retry_period)

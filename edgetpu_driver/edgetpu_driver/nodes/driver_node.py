@@ -11,12 +11,13 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from rclpy.qos import QoSProfile
 
 from edgetpu_driver.backends.backend import Backend
-from edgetpu_driver.backends.factory import make_backend
+from edgetpu_driver.backends.factory import make_backend, make_backends
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.placement import Spreading
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED, BaseNode
 from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic
@@ -92,7 +93,14 @@ class DriverNode(BaseNode, LifecycleNode):
         """Load the models of the `models` parameter and start to look for the device."""
         values = self.values
         try:
-            host = ModelHost(self.make_backends(), values["model_dirs"], self._notify, host_limits(values))
+            host = ModelHost(
+                self.make_backends(),
+                values["model_dirs"],
+                self._notify,
+                host_limits(values),
+                spreading=Spreading(values["spreading"]),
+                self_check_period=values["self_check_period"],
+            )
             for model in values["models"]:
                 self._warn_of(host.load(model))
         except EdgeTpuError as error:
@@ -108,20 +116,19 @@ class DriverNode(BaseNode, LifecycleNode):
     def make_backends(self) -> list[Backend]:
         """Make the backends of the devices that the parameters name. Raises EdgeTpuError."""
         values = self.values
-        return [
-            make_backend(
-                values["backend"],
-                serial=values["serial"],
-                bus_path=values["bus_path"],
-                firmware=values["firmware"] or default_firmware(),
-                preset=values["performance"],
-                limits=ProcessLimits(
-                    memory=values["litert_memory"] << 20,
-                    load_seconds=values["litert_load_timeout"],
-                    run_seconds=values["litert_run_timeout"],
-                ),
-            )
-        ]
+        options = {
+            "firmware": values["firmware"] or default_firmware(),
+            "preset": values["performance"],
+            "limits": ProcessLimits(
+                memory=values["litert_memory"] << 20,
+                load_seconds=values["litert_load_timeout"],
+                run_seconds=values["litert_run_timeout"],
+            ),
+        }
+        if values["devices"]:
+            return make_backends(values["backend"], values["devices"], **options)
+        one = {"serial": values["serial"], "bus_path": values["bus_path"]}
+        return [make_backend(values["backend"], **one, **options)]
 
     @_reported
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:

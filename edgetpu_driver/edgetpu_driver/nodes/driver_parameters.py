@@ -8,6 +8,7 @@ from typing import Any
 
 from edgetpu_driver.backends.factory import BACKENDS
 from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.placement import Spreading
 from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.toolchain import model_files
@@ -38,6 +39,27 @@ SETTINGS = (
         "",
         "Bus path of the stick to use, such as 2-1.4 (see ~/status); most sticks have no serial number. "
         "Empty: any.",
+    ),
+    Setting(
+        "devices",
+        [],
+        "Serial numbers or bus paths of several sticks that share the work; all: those connected at start. "
+        "Empty: one stick, see serial and bus_path.",
+    ),
+    Setting(
+        "spreading",
+        Spreading.REPLICATED.value,
+        "How models are assigned to several sticks: replicated (each stick has all) or spread (each model is "
+        "on one stick; those compiled together are on the same).",
+        choices=tuple(each.value for each in Spreading),
+    ),
+    Setting(
+        "self_check_period",
+        0.0,
+        "Period in which each stick repeats an inference whose result is known, s; a stick with another "
+        "result is taken out of service. 0: never.",
+        minimum=0.0,
+        maximum=86400.0,
     ),
     Setting(
         "firmware",

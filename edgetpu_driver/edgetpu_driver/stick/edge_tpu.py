@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.stick.loaded_model import LoadedModel
 from edgetpu_driver.stick.session import StickSession
-from edgetpu_driver.usb.bringup import ClockPreset
+from edgetpu_driver.usb.bringup import ClockPreset, set_clock
 from edgetpu_driver.usb.clock import Clock
 from edgetpu_driver.usb.connector import OnPhase, StickConnector
 from edgetpu_driver.usb.discovery import UsbStick
@@ -150,6 +150,12 @@ class EdgeTpu:
     def simulated_clock(self) -> Clock | None:
         """The clock of a virtual stick; None for a real one."""
         return self._session.simulated_clock
+
+    def set_clock(self, preset: ClockPreset) -> None:
+        """Change the clock of the chip, also for when it is brought up again. Raises DeviceError."""
+        with self._session.lock:
+            self._session.connector.preset = preset
+            self._session.link.attempt(set_clock, preset)
 
     def info(self) -> DeviceInfo:
         """Read the state of the device and the counters. Raises DeviceError."""

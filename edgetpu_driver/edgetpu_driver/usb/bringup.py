@@ -79,6 +79,11 @@ def bring_up(link: UsbLink, preset: ClockPreset) -> None:
     _set_interrupts(link, True)
 
 
+def set_clock(link: UsbLink, preset: ClockPreset) -> None:
+    """Change the main clock of a chip that is running; the other clocks stay."""
+    link.change_register(Register.scu_ctrl_3, (GCB_CLOCK_DIVIDER, _CLOCKS[preset][0]))
+
+
 def shut_down(link: UsbLink) -> None:
     """Disable the interrupts, halt all engines, put the chip to sleep; the link stays open.
 

@@ -1,0 +1,60 @@
+"""Slows a hot stick down, and speeds it up again when it has cooled."""
+
+from __future__ import annotations
+
+from math import inf
+
+from edgetpu_driver.backends.backend import Readings
+
+PRESETS = ("low", "medium", "high", "max")
+"""Clock presets, the coolest first; see ClockPreset."""
+HOT = 84.8
+"""Temperature above which a stick is slowed down, degrees Celsius.
+
+It is the first trip point of the Linux driver of the same chip on PCIe. A warning of the chip counts as well.
+"""
+COOL = 79.8
+"""Temperature below which it is sped up again: 5 degrees less, so that it does not swing."""
+SLOWER_AFTER = 5.0
+"""Seconds at a preset before the next slower one is tried; the chip follows within seconds."""
+FASTER_AFTER = 30.0
+"""Seconds without heat before the next faster preset is tried."""
+
+
+class ClockGovernor:
+    """Chooses the clock preset of one stick from its readings. It knows no clock of its own."""
+
+    def __init__(self) -> None:
+        self.nominal = ""
+        """The preset the stick was opened with; empty if it has none."""
+        self._level = -1
+        self._changed = -inf
+        self._hot = -inf
+
+    def opened(self, readings: Readings) -> None:
+        """The stick runs at the preset it was opened with."""
+        known = readings.clock_preset in PRESETS
+        self.nominal = readings.clock_preset if known else ""
+        self._level = PRESETS.index(readings.clock_preset) if known else -1
+
+    @property
+    def preset(self) -> str:
+        """The preset to run at; empty for a device without presets."""
+        return PRESETS[self._level] if self.nominal else ""
+
+    @property
+    def throttled(self) -> bool:
+        """Whether that is slower than the one it was opened with."""
+        return self.preset != self.nominal
+
+    def update(self, readings: Readings, now: float) -> None:
+        """Take readings into account, made at `now`, in seconds."""
+        if not self.nominal:
+            return
+        hot = readings.warm or readings.temperature > HOT
+        if hot or readings.temperature > COOL:
+            self._hot = now
+        if hot and self._level > 0 and now - self._changed >= SLOWER_AFTER:
+            self._level, self._changed = self._level - 1, now
+        elif self.throttled and now - max(self._hot, self._changed) >= FASTER_AFTER:
+            self._level, self._changed = self._level + 1, now
