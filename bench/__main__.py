@@ -25,8 +25,9 @@ AREAS = (
     "graph",
     "fairness",
     "weights",
+    "sticks",
 )
-LONG_AREAS = ("graph", "fairness")
+LONG_AREAS = ("graph", "fairness", "sticks")
 """Those whose `rows` has an argument `quick`."""
 
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "bench" / "results.json"
