@@ -1,6 +1,6 @@
 """Several virtual sticks in one host: throughput by their own clocks, and requests while sticks come and go.
 
-Throughput is the number of requests divided by the largest of the simulated clocks, with sticks on USB 3 ports.
+Throughput is the number of requests by the largest of the simulated clocks, with sticks on USB 3 ports.
 Which stick runs what depends on these clocks alone, so that the speed of this computer does not matter.
 """
 
