@@ -318,6 +318,7 @@ class TestParameters:
             "autostart",
             "backend",
             "bus_path",
+            "devices",
             "firmware",
             "litert_load_timeout",
             "litert_memory",
@@ -332,8 +333,10 @@ class TestParameters:
             "model_dirs",
             "models",
             "performance",
+            "self_check_period",
             "serial",
             "service_depth",
+            "spreading",
             "status_period",
             "wait_for_device_timeout",
         }

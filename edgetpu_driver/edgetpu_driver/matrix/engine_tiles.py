@@ -48,9 +48,8 @@ class EngineTiles:
         """
         if self._engine_factory is not None:
             while len(self.engines) < len(plan.tiles):
-                self.engines.append(self._engine_factory())
+                self.engines.append((yield self._engine_factory))
                 self._held.append(None)
-                yield None
         swaps = []
         # The first comes last: until then its engine holds the weights of the file, which nothing else does.
         for tile in reversed(plan.tiles[: len(self.engines)]):

@@ -81,7 +81,8 @@ class LoadedMatrix:
     def setting_weights(self, request: WeightRequest) -> Pieces[WeightResult]:
         """Set weights on the engines of their own, in as many tiles as needed; see MatMul.set_weights."""
         if self._replaced is None:
-            self._replaced = MatMul(self._engine_factory(), engine_factory=self._engine_factory)
+            engine = yield self._engine_factory
+            self._replaced = MatMul(engine, engine_factory=self._engine_factory)
         result = yield from self._replaced.setting_weights(
             request.weights, accept_clipping=request.accept_clipping, rescale_rows=request.rescale_rows
         )

@@ -108,7 +108,7 @@ class ProgramLibrary:
         return program
 
     def _search(self, instructions: bytes) -> Program | None:
-        for fields in self._forms.get(len(instructions), ()):
+        for fields in tuple(self._forms.get(len(instructions), ())):  # another thread may be adding some
             program = self._programs.get(hashlib.sha256(_normal(instructions, fields)).digest())
             if program is not None:
                 return program
