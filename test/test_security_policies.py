@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -134,3 +136,22 @@ def test_what_a_node_does_not_open_is_left_out() -> None:
         ("topics", {"publish": "ALLOW"}),
         ("services", {"reply": "ALLOW"}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["-r", "image=front"], "failed to initialize rcl"),
+        (
+            ["-p", "performance:=warp"],
+            "parameter 'performance': expected one of low, medium, high, max; got 'warp'",
+        ),
+    ],
+)
+def test_bad_arguments_are_reported_in_one_line(arguments: list[str], reason: str) -> None:
+    command = [sys.executable, "-m", "edgetpu_driver.node_kit.security_policies", "--ros-args", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    last_line = done.stderr.splitlines()[-1]  # rcl may have logged one before
+    assert last_line.startswith(f"security_policies: {reason}")
+    assert "Traceback" not in done.stderr

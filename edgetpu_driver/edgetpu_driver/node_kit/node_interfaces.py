@@ -73,17 +73,18 @@ def collect(ros_arguments: Sequence[str] = ()) -> dict[str, Interfaces]:
 
     Each node is made with its defaults and again with every choice of its parameters and with use_sim_time,
     in a process that no other can discover, without a device, and with a temporary ROS_HOME.
-    ros_arguments: of the command line, for example remappings and parameter files.
+    ros_arguments: of the command line, for example remappings and parameter files. Raises RuntimeError for
+    bad ones, and what the nodes raise for bad parameters and names.
     """
     before = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="edgetpu_") as home:
         os.environ.update({"ROS_HOME": home, "ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"})
         os.environ.pop("ROS_LOCALHOST_ONLY", None)
-        rclpy.init(args=["nodes", *ros_arguments])
         try:
+            rclpy.init(args=["nodes", *ros_arguments])
             return {name: _collect_node(name) for name in (DRIVER, *node_table())}
         finally:
-            rclpy.shutdown()
+            rclpy.try_shutdown()
             os.environ.clear()
             os.environ.update(before)
 

@@ -11,7 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from xml.etree import ElementTree as ET
 
+from rclpy.exceptions import NameValidationException, ParameterException
+
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.node_interfaces import Interfaces, collect
+from edgetpu_driver.node_kit.one_line import one_line
 
 ENCLAVES = "/edgetpu_ros"
 """Path of the enclaves; a node's own has its name below."""
@@ -130,10 +135,16 @@ def _add_profile(parent: ET.Element, profile: Profile) -> None:
                 ET.SubElement(group, kind).text = name
 
 
-def main() -> None:
-    """Print the policies for all installed nodes."""
-    print(policy_file(enclaves(collect(sys.argv[1:]))), end="")
+def main() -> int:
+    """Print the policies for all installed nodes; return the exit status."""
+    try:
+        nodes = collect(sys.argv[1:])
+    except (FatalError, EdgeTpuError, RuntimeError, ParameterException, NameValidationException) as error:
+        print(f"security_policies: {one_line(error)}", file=sys.stderr)
+        return 2
+    print(policy_file(enclaves(nodes)), end="")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
