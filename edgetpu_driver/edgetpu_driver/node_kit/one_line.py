@@ -13,6 +13,8 @@ def one_line(text: object, longest: int = LONGEST) -> str:
     "\\x1b" or "\\udcff". Names of files, topics and models reach the log this way.
     """
     raw = str(text)
+    if len(raw) <= longest and raw.isprintable():
+        return raw
     if len(raw) > 2 * longest:  # enough to choose from, even if much of it is white space
         raw = f"{raw[:longest]}{raw[-longest:]}"
         cut = True

@@ -10,6 +10,7 @@ from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from edgetpu_driver.backends.backend import RegisterValue
 from edgetpu_driver.host.host_status import HostStatus, State, StickStatus
 from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.node_kit.one_line import one_line
 from edgetpu_driver.node_kit.tensor_messages import spec_to_message
 from edgetpu_msgs.msg import DeviceStatus, ModelInfo, Register
 from edgetpu_msgs.msg import StickStatus as StickStatusMessage
@@ -31,7 +32,7 @@ def device_status(status: HostStatus, backend: str, stamp: Time) -> DeviceStatus
     return DeviceStatus(
         stamp=stamp,
         state=int(status.state),
-        message=status.status_message,
+        message=one_line(status.status_message),
         backend=backend,
         serial=readings.serial,
         bus_path=readings.bus_path,
@@ -64,7 +65,7 @@ def _stick_status(stick: StickStatus) -> StickStatusMessage:
     readings = stick.readings
     return StickStatusMessage(
         state=int(stick.state),
-        message=stick.status_message,
+        message=one_line(stick.status_message),
         serial=readings.serial,
         bus_path=readings.bus_path,
         link_speed=readings.link_speed,
@@ -176,7 +177,7 @@ def model_info(model: HostedModel) -> ModelInfo:
         inputs=[spec_to_message(spec) for spec in model.inputs],
         outputs=[spec_to_message(spec) for spec in model.outputs],
         state=int(model.state),
-        message=model.message or model.unsupported_reason,
+        message=one_line(model.message or model.unsupported_reason),
         owner=model.owner,
         shared=model.shared,
         sticks=list(model.sticks),

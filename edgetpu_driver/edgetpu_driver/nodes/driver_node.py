@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
+from rclpy.exceptions import InvalidHandle
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.qos import QoSProfile
 
@@ -22,6 +23,7 @@ from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED, BaseNode
 from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.one_line import one_line
 from edgetpu_driver.nodes.device_status_messages import (
     device_status,
     diagnostic,
@@ -194,7 +196,8 @@ class DriverNode(BaseNode, LifecycleNode):
     def _warn_of(self, model: HostedModel) -> None:
         reason = model.unsupported_reason
         if reason:
-            self.get_logger().warning(f"model '{model.name}' is loaded, but it cannot run here: {reason}")
+            line = f"model '{model.name}' is loaded, but it cannot run here: {reason}"
+            self.get_logger().warning(one_line(line))
 
     def active_host(self) -> ModelHost:
         """Return what runs the models; UnavailableError unless the node is active."""
@@ -206,13 +209,19 @@ class DriverNode(BaseNode, LifecycleNode):
     def _notify(self) -> None:
         """Called from any thread when the host's state has changed or the host has given up.
 
-        A state may be over before the executor has time for it, so it is told here.
+        A state may be over before the executor has time for it, so it is told here. Nothing is raised: the
+        host's thread has to go on.
         """
-        self.publish_status()
-        host = self._host
-        if host is not None:
-            self._log_state(host)
-        self._changed.trigger()
+        try:
+            self.publish_status()
+            host = self._host
+            if host is not None:
+                self._log_state(host)
+            self._changed.trigger()
+        except InvalidHandle:
+            pass  # the node is being destroyed
+        except Exception as error:
+            self.on_callback_failure("change of the device", error)
 
     def _on_changed(self) -> None:
         host = self._host
@@ -228,6 +237,7 @@ class DriverNode(BaseNode, LifecycleNode):
             return
         self._logged = (state, message)
         text = f"{self.values['backend']} device {state.name.lower()}{': ' if message else ''}{message}"
+        text = one_line(text)
         if state in (State.READY, State.STARTING):
             self.get_logger().info(text)
         else:

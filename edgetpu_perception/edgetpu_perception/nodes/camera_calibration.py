@@ -6,6 +6,7 @@ import math
 
 from sensor_msgs.msg import CameraInfo
 
+from edgetpu_driver.node_kit.one_line import one_line
 from edgetpu_perception.images.pinhole import CameraError, Pinhole
 
 
@@ -40,7 +41,7 @@ class Calibration:
                 info.width, info.height, k, d, info.distortion_model, binning, roi
             )
         except CameraError as error:
-            self.problem = f"camera_info: {error}"
+            self.problem = one_line(f"camera_info: {error}")
         return True
 
     def camera_for(self, width: int, height: int) -> Pinhole | None:
