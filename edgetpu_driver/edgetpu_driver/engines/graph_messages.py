@@ -10,10 +10,14 @@ from __future__ import annotations
 import json
 import os
 import socket
+from array import array
 from enum import Enum
 from typing import Any
 
-_LARGEST = 1 << 17  # bytes; a message names some tensors at most
+_LARGEST = 1 << 15  # bytes; a message names some tensors at most
+_MOST_DESCRIPTORS = 2
+_LONGEST_TEXT = 2000
+_ANCILLARY = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array("i").itemsize)
 
 
 class Kind(bytes, Enum):
@@ -44,6 +48,8 @@ def send(
     connection: socket.socket, kind: Kind, content: Any = None, descriptors: tuple[int, ...] = ()
 ) -> None:
     """Send one message. Raises OSError, TimeoutError among them."""
+    if isinstance(content, str):
+        content = content[:_LONGEST_TEXT]
     data = kind.value if content is None else kind.value + json.dumps(content).encode()
     if descriptors:
         socket.send_fds(connection, [data], descriptors)
@@ -53,12 +59,22 @@ def send(
 
 def receive(connection: socket.socket) -> tuple[Kind, Any, list[int]]:
     """Receive one message: kind, content, descriptors. Raises EOFError at the end; OSError, ValueError."""
-    data, descriptors, _, _ = socket.recv_fds(connection, _LARGEST, 2)
+    data, ancillary, _, _ = connection.recvmsg(_LARGEST, _ANCILLARY)
     if not data:
         raise EOFError
+    descriptors = _descriptors(ancillary) if ancillary else []
     try:
         return Kind(data[:1]), json.loads(data[1:]) if len(data) > 1 else None, descriptors
     except ValueError:
         for descriptor in descriptors:
             os.close(descriptor)
         raise
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    """The descriptors that came with a message."""
+    found = array("i")
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return list(found)

@@ -157,7 +157,8 @@ class GraphProcess:
         if not self._end.alive:
             raise GraphProcessError(f"{self._name}: the process that ran the graph has ended")
         try:
-            self._connection.settimeout(seconds)
+            if self._connection.gettimeout() != seconds:
+                self._connection.settimeout(seconds)
             send(self._connection, kind, content, () if descriptor is None else (descriptor,))
         except OSError:
             raise self._dead(f"{self._manner()} before it could {what}") from None
@@ -175,7 +176,8 @@ class GraphProcess:
 
     def _answer(self, what: str, seconds: float) -> tuple[Kind, Any]:
         try:
-            self._connection.settimeout(seconds)
+            if self._connection.gettimeout() != seconds:
+                self._connection.settimeout(seconds)
             kind, content, descriptors = receive(self._connection)
         except TimeoutError:
             raise self._dead(f"took longer than {seconds:g} s to {what}") from None
