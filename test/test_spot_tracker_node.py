@@ -277,6 +277,8 @@ def test_diagnostics_say_what_came_of_the_images(tracker: Tracker) -> None:
         "dropped": 0,
         "malformed": 0,
         "failed": 0,
+        "unreadable": 0,
+        "errors": 0,
         "lost": 0,
     }
 

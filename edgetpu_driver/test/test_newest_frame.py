@@ -1,4 +1,4 @@
-"""One frame at a time, the newest one waits, the others are counted."""
+"""One frame at a time; few wait, the newest at least, and the others are counted."""
 
 from __future__ import annotations
 
@@ -29,14 +29,43 @@ def test_an_idle_worker_begins_at_once() -> None:
     assert (work.begun, gate.dropped) == ([1], 0)
 
 
-def test_the_newest_frame_waits_and_the_one_it_replaces_is_counted() -> None:
+def test_frames_that_arrive_in_a_short_delay_are_all_processed() -> None:
     work = Work()
     gate = NewestFrame(work.start)
-    for frame in (1, 2, 3, 4):
+    for frame in range(PATIENCE + 1):
+        gate.offer(frame)
+    for _ in range(PATIENCE + 1):
+        gate.finished()
+    assert (work.begun, gate.dropped) == ([0, 1, 2, 3, 4], 0)
+
+
+def test_of_more_frames_than_that_the_oldest_are_replaced_and_counted() -> None:
+    work = Work()
+    gate = NewestFrame(work.start)
+    for frame in range(PATIENCE + 3):
+        gate.offer(frame)
+    for _ in range(PATIENCE + 1):
+        gate.finished()
+    assert (work.begun, gate.dropped) == ([0, 3, 4, 5, 6], 2)
+
+
+def test_work_that_stays_late_gets_the_newest_frame_until_none_waits() -> None:
+    work = Work()
+    gate = NewestFrame(work.start)
+    gate.offer(0)
+    for frame in range(1, PATIENCE + 2):  # at each end of work a frame waits
+        gate.offer(frame)
+        gate.finished()
+    del work.begun[:]
+    for frame in (10, 11, 12):
         gate.offer(frame)
     gate.finished()
+    assert (work.begun, gate.dropped) == ([12], 2)
+    gate.finished()  # nothing waits: it has caught up
+    for frame in (20, 21, 22):
+        gate.offer(frame)
     gate.finished()
-    assert (work.begun, gate.dropped) == ([1, 4], 2)
+    assert (work.begun, gate.dropped) == ([12, 20, 21], 2)
 
 
 def test_a_frame_that_could_not_be_begun_waits_for_resume() -> None:

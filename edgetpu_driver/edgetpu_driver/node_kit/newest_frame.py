@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -14,7 +15,11 @@ PATIENCE = 4
 
 
 class NewestFrame(Generic[T]):
-    """A queue of one frame in front of work that handles one frame at a time.
+    """A short queue in front of work that handles one frame at a time.
+
+    Frames that arrive during a short delay are all processed, in order. When frames have waited at each of
+    the last `PATIENCE` ends of work, the work is too slow for the camera: from then on, until none waits, the
+    newest frame only is kept. The same holds while the work cannot be started.
 
     `start` begins to process a frame and returns whether it could. When the processing is done `finished`
     must be called, by the callback of an asynchronous request or before `start` returns. A frame that could
@@ -24,43 +29,47 @@ class NewestFrame(Generic[T]):
 
     def __init__(self, start: Callable[[T], bool]) -> None:
         self._start = start
-        self._waiting: T | None = None
+        self._waiting: deque[T] = deque()
         self._busy = False
+        self._late = 0
+        """Ends of work in succession at which frames waited."""
         self.dropped = 0
         """Number of frames that were replaced by a newer one before they were started."""
 
     @property
     def has_newer(self) -> bool:
         """Whether a frame waits behind the present one."""
-        return self._waiting is not None
+        return bool(self._waiting)
 
     def offer(self, frame: T, replaced: int = 0) -> None:
-        """Process this frame now, or when the present one is done unless a newer one arrives.
+        """Process this frame now, or when its turn comes unless newer ones replace it.
 
         `replaced`: number of older frames that a `Backlog` skipped in favour of this one.
         """
-        self.dropped += replaced + (self._waiting is not None)
-        self._waiting = frame
+        self.dropped += replaced
+        self._waiting.append(frame)
+        self._keep(PATIENCE if self._late <= PATIENCE else 1)
         self.resume()
 
     def finished(self) -> None:
-        """End the processing of the present frame and start the waiting one."""
+        """End the processing of the present frame and start the next one."""
         self._busy = False
+        self._late = self._late + 1 if self._waiting else 0
+        if self._late > PATIENCE:
+            self._keep(1)
         self.resume()
 
     def put_back(self, frame: T) -> None:
         """End the processing of this frame without a result; it waits again unless a newer one does."""
         self._busy = False
-        if self._waiting is None:
-            self._waiting = frame
-        else:
-            self.dropped += 1
+        self._waiting.appendleft(frame)
+        self._keep(1)
 
     def resume(self) -> None:
-        """Try to start the waiting frame, for example because the model has become ready."""
-        if self._busy or self._waiting is None:
+        """Try to start the next frame, for example because the model has become ready."""
+        if self._busy or not self._waiting:
             return
-        frame, self._waiting = self._waiting, None
+        frame = self._waiting.popleft()
         self._busy = True
         try:
             started = self._start(frame)
@@ -68,9 +77,13 @@ class NewestFrame(Generic[T]):
             self._busy = False
             raise
         if not started:
-            self._busy = False
-            if self._waiting is None:
-                self._waiting = frame
+            self.put_back(frame)
+
+    def _keep(self, count: int) -> None:
+        """Drop all but the newest frames."""
+        while len(self._waiting) > count:
+            self._waiting.popleft()
+            self.dropped += 1
 
 
 class Backlog(Generic[T]):
