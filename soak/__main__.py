@@ -44,12 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _report(found: Findings, case: str, seed: int, output: Path) -> int:
     from soak.report import write_report
+    from soak.samples import write_samples
 
     figures = list(rows(found, case))
     for row in figures:
         print(line(row))
     for text in _details(found):
         print(f"[soak] {text}")
+    write_samples(output / "samples.csv", found.samples)
     write_rows(output / "results.json", figures)
     write_report(output / "report.html", found, figures, f"{case}, seed {seed}")
     missed = [row.metric for row in figures if not row.reached]

@@ -50,6 +50,8 @@ _FAULT_SECONDS = 3.0
 """Time in which a fault finds its transfer."""
 _LOST_AFTER = 30.0
 
+_DEEP = QoSProfile(depth=1000)
+
 _EFFECTS = {
     Kind.FAULT: RECOVERY_SECONDS + _FAULT_SECONDS,
     Kind.UNPLUG: RECOVERY_SECONDS,
@@ -281,7 +283,8 @@ class _Requests:
         """The client of a service, for requests of this type."""
         if service not in self._clients:
             kind = next(each for each in _SERVICES if each.Request is request)
-            self._clients[service] = self._node.create_client(kind, service)
+            # A client receives the answers to all clients of a service, and drops those beyond its queue.
+            self._clients[service] = self._node.create_client(kind, service, qos_profile=_DEEP)
         return self._clients[service]
 
     def swap(self, node: str) -> tuple[str, Any]:

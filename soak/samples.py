@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 SETTLED = 60.0
@@ -44,6 +45,14 @@ def sample(process: str, pid: int, time: float, started: float) -> Sample | None
     if not pss:
         return None
     return Sample(time, time - started, process, pid, pss / 1024, int(_field(status, "Threads:")), files)
+
+
+def write_samples(path: Path, samples: Sequence[Sample]) -> None:
+    """Write a table with a column for each field of Sample."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(field.name for field in fields(Sample))
+        writer.writerows(astuple(each) for each in samples)
 
 
 def _field(text: str, name: str) -> float:
