@@ -15,12 +15,15 @@ FORMATS = "JPEG, PNG, WebP, TIFF or BMP"
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
+"""Markers of a scan and of the end of the image. Given by ITU-T T.81, table B.1, as are those that follow."""
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Markers of segments with the size; the three others mean tables and extensions."""
 _JPEG_WITHOUT_LENGTH = frozenset((0x01, *range(0xD0, 0xD9)))
 _TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_ROWS_PER_STRIP, _TIFF_TILE_WIDTH, _TIFF_TILE_HEIGHT = 256, 257, 278, 322, 323
+"""Tags. Given by TIFF 6.0."""
 _TIFF_VALUES = {3: "H", 4: "I"}
 _TIFF_ALL_ROWS = 2**32 - 1
+"""Rows of a strip where the tag is missing. Given by TIFF 6.0."""
 
 
 def compressed_size(data: bytes) -> tuple[int, int] | None:

@@ -18,10 +18,11 @@ from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_perception.images.compressed_size import FORMATS, compressed_size, jpeg_scans
 
 MAX_PIXELS = 2**26
-"""Largest number of pixels of a compressed image: 8192 x 8192, more than the cameras of robots have."""
+"""Largest number of pixels of a compressed image. Uncritical: 8192 x 8192, more than the cameras of robots
+have, takes 192 MiB."""
 
 MAX_JPEG_SCANS = 100
-"""Largest number of scans of a JPEG. Usual progressive images have about ten."""
+"""Largest number of scans of a JPEG. Uncritical: it limits the time; usual progressive images have ten."""
 
 Pixels = NDArray[np.uint8]
 """Grey [H, W] or RGB [H, W, 3]."""

@@ -24,12 +24,15 @@ back.
 
 
 LARGEST_SIDE = 65536
-"""Largest width and height of a plausible image, px."""
+"""Largest width and height of a plausible image, px. Given by JPEG, whose sides have 16 bits."""
 WIDEST_VIEW, NARROWEST_VIEW = 1e3, 1e-4
-"""Largest and smallest plausible ratio of a side of the image to the focal length: fields of view of 179.8
-degrees and of 0.006 degrees, far beyond the lenses that a pinhole model fits."""
+"""Largest and smallest plausible ratio of a side of the image to the focal length. Uncritical: fields of view
+of 179.8 degrees and of 0.006 degrees, far beyond the lenses that a pinhole model fits."""
 LARGEST_DISTORTION = 100.0
-"""Largest plausible shift of a corner of the image by one coefficient, in its distance from the centre."""
+"""Largest plausible shift of a corner of the image by one coefficient, in its distance from the centre.
+
+Uncritical: coefficients of real lenses shift it by less than 1.
+"""
 
 
 class CameraError(EdgeTpuError, ValueError):
