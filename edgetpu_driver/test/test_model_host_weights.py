@@ -26,6 +26,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     UnavailableError,
 )
+from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
@@ -314,6 +315,17 @@ class TestProducts:
             host.invoke("dense", ONES)
         host.set_weights("dense", corner(0.5))
         assert effective(host.invoke("dense", ONES)) == pytest.approx(0.5, abs=0.02)
+
+    def test_tiles_are_limited(self, models: Path) -> None:
+        host = ModelHost(CpuBackend(), [models], limits=HostLimits(tiles=4))
+        host.connect()
+        host.load("dense")
+        host.set_weights("dense", WeightRequest(np.zeros((2 * SIZE, 2 * SIZE), np.float32)))
+        with pytest.raises(
+            InputError, match=r"at most 4 tiles of \[64, 64\]; got \[65, 129\], which takes 6"
+        ):
+            host.set_weights("dense", WeightRequest(np.zeros((SIZE + 1, 2 * SIZE + 1), np.float32)))
+        host.close()
 
     def test_tiles_come_back_with_the_device(self, stick_host: ModelHost) -> None:
         matrix = np.tile(self.MATRIX, (2, 1))

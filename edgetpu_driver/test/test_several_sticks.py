@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +48,16 @@ def make_sticks(count: int) -> list[VirtualEdgeTpu]:
     return [VirtualEdgeTpu(ports=(number + 1,)) for number in range(count)]
 
 
+def backend_of(stick: VirtualEdgeTpu) -> VirtualStickBackend:
+    return VirtualStickBackend(
+        lambda on_phase: EdgeTpu.open(stick, on_phase=on_phase), stick.register_model, pack
+    )
+
+
 def make_host(
     sticks: list[VirtualEdgeTpu], models: Path, spreading: Spreading = Spreading.REPLICATED
 ) -> ModelHost:
-    backends = [
-        VirtualStickBackend(
-            lambda on_phase, stick=stick: EdgeTpu.open(stick, on_phase=on_phase), stick.register_model, pack
-        )
-        for stick in sticks
-    ]
-    host = ModelHost(backends, [models], spreading=spreading)
+    host = ModelHost([backend_of(stick) for stick in sticks], [models], spreading=spreading)
     host.connect()
     for size in SIZES:
         host.load(f"dense_{size}")
@@ -251,6 +251,39 @@ class TestLostSticks:
                 np.testing.assert_array_equal(answers[number].outputs["y"], expected)
 
 
+class TestPluggedInLater:
+    def test_it_joins_with_the_models_and_their_weights(self, models: Path) -> None:
+        sticks = make_sticks(2)
+        plugged, joined = threading.Event(), threading.Event()
+        found: list[str] = []
+
+        def find_more(known: Collection[str]) -> list[VirtualStickBackend]:
+            if not plugged.is_set() or found:
+                return []
+            found.extend(known)
+            return [backend_of(sticks[1])]
+
+        def changed() -> None:
+            if [stick.state for stick in host.status().sticks] == [State.READY] * 2:
+                joined.set()
+
+        host = ModelHost([backend_of(sticks[0])], [models], changed, find_more=find_more)
+        host.connect()
+        host.load("dense_64")
+        weights = WeightRequest(RNG.uniform(-1, 1, (64, 64)).astype(np.float32))
+        host.set_weights("dense_64", weights)
+        host.start(refresh_period=0.01, retry_period=0.005)
+        plugged.set()
+        assert joined.wait(30)
+        sticks[0].unplug()
+        x, engine = vector(64), CpuEngine(dense.build(64))
+        engine.set_weights(weights)
+        result = host.invoke("dense_64", x)
+        assert (found, result.weights_version) == (["2-1"], 1)
+        np.testing.assert_array_equal(result.outputs["y"], engine.run(x)["y"])
+        host.close()
+
+
 class TestHeat:
     def test_a_hot_stick_runs_slower_and_leaves_its_work_to_the_others(
         self, host: ModelHost, sticks: list[VirtualEdgeTpu]
@@ -324,10 +357,7 @@ class TestSelfCheck:
     def test_it_is_made_once_a_period(self, models: Path) -> None:
         stick = FlippingStick()
         states: queue.SimpleQueue[State] = queue.SimpleQueue()
-        backend = VirtualStickBackend(
-            lambda on_phase: EdgeTpu.open(stick, on_phase=on_phase), stick.register_model, pack
-        )
-        host = ModelHost(backend, [models], lambda: states.put(host.state), self_check_period=0.01)
+        host = ModelHost(backend_of(stick), [models], lambda: states.put(host.state), self_check_period=0.01)
         host.load("dense_64")
         host.start(refresh_period=0.01)
         while host.status().readings.uploads == 0:

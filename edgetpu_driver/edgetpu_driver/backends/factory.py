@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.engines.process_limits import ProcessLimits
-from edgetpu_driver.errors import InputError
+from edgetpu_driver.errors import EdgeTpuError, InputError
 
 BACKENDS = ("usb", "virtual", "cpu")
 """The names of the backends."""
@@ -22,15 +22,15 @@ BUS_PATH = re.compile(r"\d+-\d+(\.\d+)*")
 def make_backends(name: str, devices: Sequence[str], **options: Any) -> list[Backend]:
     """Make a backend for each of several sticks, by serial number or bus path; see `make_backend`.
 
-    ["all"] stands for the sticks that are on the bus now; any one if there is none yet. Raises InputError for
-    a device that is listed twice, and for any with the backend cpu.
+    ["all"] stands for the sticks that are on the bus now, see also MoreSticks; any one if there is none yet.
+    Raises InputError for a device that is listed twice, and for any with the backend cpu.
     """
     if len(set(devices)) != len(devices):
         raise InputError(f"expected each device once; got {', '.join(devices)}")
     if name == "cpu":
         raise InputError("expected no devices with the backend cpu, which needs none")
     if list(devices) == [ALL_DEVICES]:
-        devices = _connected() if name == "usb" else ()
+        devices = _connected_or_none() if name == "usb" else ()
         if not devices:
             return [make_backend(name, **options)]
     elif ALL_DEVICES in devices:
@@ -41,6 +41,23 @@ def make_backends(name: str, devices: Sequence[str], **options: Any) -> list[Bac
         else make_backend(name, serial=device, **options)
         for device in devices
     ]
+
+
+class MoreSticks:
+    """Makes backends for sticks on USB that were plugged in later; see ModelHost."""
+
+    def __init__(self, **options: Any) -> None:
+        """To be made together with the backends of ["all"]. options: those of `make_backend`."""
+        self._options = options
+        self._made = set(_connected_or_none())
+
+    def __call__(self, known: Collection[str]) -> list[Backend]:
+        """Backends of the sticks that are neither at one of the known bus paths nor had one before."""
+        if not self._made and not any(known):
+            return []  # the first stick is for the backend that takes any
+        more = [path for path in _connected() if path not in known and path not in self._made]
+        self._made.update(more)
+        return [make_backend("usb", bus_path=path, **self._options) for path in more]
 
 
 def make_backend(
@@ -98,6 +115,14 @@ def _connected() -> tuple[str, ...]:
     from edgetpu_driver.usb.libusb import default_backend
 
     return tuple(stick.bus_path for stick in find_sticks(default_backend()))
+
+
+def _connected_or_none() -> tuple[str, ...]:
+    """The same; none if they cannot be listed, which opening one will tell about."""
+    try:
+        return _connected()
+    except EdgeTpuError:
+        return ()
 
 
 def _place(bus_path: str) -> tuple[int, tuple[int, ...]]:

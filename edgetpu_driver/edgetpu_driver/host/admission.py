@@ -30,13 +30,13 @@ class Admission:
     """Decides on requests by a host's limits. Not thread-safe."""
 
     def __init__(self, limits: HostLimits) -> None:
-        self._limits = limits
+        self.limits = limits
         self.refused = 0
         """Requests that were refused because too many wait."""
 
     def admit(self, client: str, backlog: Backlog) -> None:
         """Raise BusyError if no further request of the client may wait."""
-        limits = self._limits
+        limits = self.limits
         if backlog.waiting_of_client >= limits.waiting_per_client:
             self.refused += 1
             whose = f"of '{client}'" if client else "of anonymous clients"
@@ -47,7 +47,7 @@ class Admission:
 
     def check_product(self, batch: int, passes: int) -> None:
         """Raise InputError for a product that is too large."""
-        limits = self._limits
+        limits = self.limits
         if not 1 <= batch <= limits.batch:
             raise InputError(f"expected a batch of at most {limits.batch} vectors; got {batch}")
         if not 1 <= passes <= limits.passes:
@@ -55,7 +55,7 @@ class Admission:
 
     def check_loaded(self, names: int, file_bytes: int, more_bytes: int) -> None:
         """Raise BusyError if no further model may be loaded beside `names` models of `file_bytes`."""
-        limits = self._limits
+        limits = self.limits
         if names >= limits.models:
             raise BusyError(f"expected at most {limits.models} loaded models; unload one first", LATEST)
         if file_bytes + more_bytes > limits.model_bytes:

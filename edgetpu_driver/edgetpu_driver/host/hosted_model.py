@@ -80,8 +80,12 @@ class HostedModel:
         """Why the model cannot run, whatever the state of the device; empty if it can, as far as known."""
         if self.parsed is not None and self.parsed.unsupported_reason:
             return self.parsed.unsupported_reason
-        reasons = [replica.unsupported_reason for replica in tuple(self.replicas.values())]
-        return reasons[0] if reasons and all(reasons) else ""
+        reason = ""
+        for replica in tuple(self.replicas.values()):
+            reason = replica.unsupported_reason
+            if not reason:
+                return ""
+        return reason
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:

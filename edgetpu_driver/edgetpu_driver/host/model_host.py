@@ -12,9 +12,10 @@ from typing import Any, TypeAlias, TypeVar
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend, RegisterValue
-from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.deadline_watch import DeadlineWatch
+from edgetpu_driver.host.device_finder import DeviceFinder, FindMore
 from edgetpu_driver.host.device_wait import DeviceWait
 from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.host_status import HostStatus, State
@@ -65,11 +66,13 @@ class ModelHost:
         *,
         spreading: Spreading = Spreading.REPLICATED,
         self_check_period: float = 0.0,
+        find_more: FindMore | None = None,
     ) -> None:
         """spreading: how models are assigned to sticks.
 
         self_check_period: seconds between two inferences with a known result on each device of a host that
-        was started; 0: none. A device with another result is FAILED until `reset`.
+        was started; 0: none. A device with another result is FAILED until `reset`. find_more: makes
+        backends for devices that were plugged in after the host was made, which then join.
         """
         each: Sequence[Backend] = backends if isinstance(backends, Sequence) else (backends,)
         self.files = ModelFiles(model_dirs, compiled=each[0].compiled, uncompiled=each[0].uncompiled)
@@ -81,7 +84,9 @@ class ModelHost:
         self._table = ModelTable(self.files, each, self._admission, self._scheduler, pool)
         self._watch = DeadlineWatch(self._scheduler)
         self._wait: DeviceWait | None = None
-        self._end_threads = weakref.finalize(self, _stop, pool.workers)
+        self._find_more = find_more
+        self._finder: DeviceFinder | None = None
+        self._end_threads = weakref.finalize(self, _stop, pool)
         self._end_threads.atexit = False
 
     # Devices.
@@ -113,10 +118,18 @@ class ModelHost:
         """
         workers = self._pool.workers
         wait = self._wait = DeviceWait(len(workers), wait_timeout, self._on_change)
-        for number, worker in enumerate(workers):
-            worker.keep_open(
-                refresh_period, retry_period, self._self_check_period, partial(wait.attempted, number)
-            )
+
+        def keep_open(worker: StickWorker) -> None:
+            attempted = partial(wait.attempted, worker.slot.number)
+            worker.keep_open(refresh_period, retry_period, self._self_check_period, attempted)
+
+        def add(backend: Backend) -> None:
+            self._table.add_backend(backend, keep_open)
+
+        for worker in workers:
+            keep_open(worker)
+        if self._find_more is not None:
+            self._finder = DeviceFinder(self._find_more, self._pool.bus_paths, add, 2 * retry_period)
 
     def connect(self) -> None:
         """Open all devices anew, and wait for the outcome, which is the new state. Takes seconds."""
@@ -135,6 +148,8 @@ class ModelHost:
 
         timeout: seconds to wait for the devices. Models stay loaded for the next `connect` or `start`.
         """
+        if self._finder is not None:
+            self._finder.stop()
         if self._wait is not None:
             self._wait.cancel()
         for worker in self._pool.workers:
@@ -242,8 +257,12 @@ class ModelHost:
         that cannot run here, UnavailableError without a device, BusyError.
         """
         model = self._table.model(name)
-        if model.state is ModelState.LOADED and not model.unsupported_reason:
-            check_inputs(model.inputs, inputs)
+        if model.state is ModelState.LOADED:
+            try:
+                check_inputs(model.inputs, inputs)
+            except InputError:
+                if not model.unsupported_reason:  # which is what the scheduler raises then
+                    raise
         self._submit(model, Kind.INVOKE, terms, done, lambda replica: replica.invoking(inputs))
 
     def submit_multiply(
@@ -329,8 +348,8 @@ def _all_registers(answers: Sequence[Any]) -> tuple[RegisterValue, ...]:
     )
 
 
-def _stop(workers: Sequence[StickWorker]) -> None:
-    for worker in workers:
+def _stop(pool: StickPool) -> None:
+    for worker in pool.workers:
         worker.stop(timeout=0.0)
 
 

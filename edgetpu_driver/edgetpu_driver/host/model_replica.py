@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from math import prod
 from time import perf_counter
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.backends.backend import Backend, ParsedModel
 from edgetpu_driver.engines.pieces import Pieces
 from edgetpu_driver.engines.protocol import AttachedEngine
-from edgetpu_driver.errors import DeviceError, EdgeTpuError, UnavailableError
+from edgetpu_driver.errors import DeviceError, EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.weight_history import WeightHistory
 from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest, needs_tiles, refuse_tiles
@@ -29,9 +30,15 @@ class ModelReplica:
     """A model on one stick. Its methods are called by the thread that owns the stick."""
 
     def __init__(
-        self, name: str, sha256: str, parsed: ParsedModel, history: WeightHistory, backend: Backend
+        self,
+        name: str,
+        sha256: str,
+        parsed: ParsedModel,
+        history: WeightHistory,
+        backend: Backend,
+        most_tiles: int,
     ) -> None:
-        """name, sha256: of the model. history: the weights that it is to have."""
+        """name, sha256: of the model. history: the weights that it is to have. most_tiles: of one matrix."""
         self.name = name
         self.sha256 = sha256
         self.parsed = parsed
@@ -52,6 +59,7 @@ class ModelReplica:
         self.preparing = False
         """Whether a product puts the weights on engines of its own, which no other may disturb."""
         self._history = history
+        self._most_tiles = most_tiles
         self._backend = backend
         self._engines: list[AttachedEngine] = []
         self._matrix: LoadedMatrix | None = None
@@ -117,6 +125,7 @@ class ModelReplica:
         request = replace(request, weights=copy)
         engine = self._attached()
         if (yield partial(needs_tiles, engine, request)):
+            self._check_tiles(engine, request)
             return request, (yield from self._matrix_of(engine).setting_weights(request))
         commit = yield partial(engine.prepare_weights, request)
         return request, commit()
@@ -142,6 +151,15 @@ class ModelReplica:
         except EdgeTpuError as error:
             _log.warning("model '%s' cannot get its weights back: %s", self.name, error)
             self.engine, self.unsupported_reason = None, str(error)
+
+    def _check_tiles(self, engine: AttachedEngine, request: WeightRequest) -> None:
+        tile = engine.weight_tensor(request.tensor).shape
+        tiles = prod(-(-size // most) for size, most in zip(request.weights.shape, tile, strict=True))
+        if tiles > self._most_tiles:
+            raise InputError(
+                f"expected a matrix of at most {self._most_tiles} tiles of {list(tile)}; got "
+                f"{list(request.weights.shape)}, which takes {tiles}"
+            )
 
     def _attached(self) -> AttachedEngine:
         if self.engine is None:

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend, ParsedModel
@@ -15,6 +16,7 @@ from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_pool import StickPool
+from edgetpu_driver.host.stick_worker import StickWorker
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.toolchain.model_files import ModelFiles, plain_stem
 
@@ -66,6 +68,10 @@ class ModelTable:
                 self._check_owner(present, client)
         self._loader.submit(lambda: self._load(fresh, done))
         return fresh if present is None else present
+
+    def add_backend(self, backend: Backend, added: Callable[[StickWorker], None]) -> None:
+        """Have a further device run the models, after what is being loaded; `added` gets its worker."""
+        self._loader.submit(partial(self._add_backend, backend, added))
 
     def unload(self, name: str, client: str) -> None:
         """Forget a model; see ModelHost.unload."""
@@ -152,6 +158,13 @@ class ModelTable:
             self._pool.add(fresh)
         self._scheduler.refuse()
         return fresh
+
+    def _add_backend(self, backend: Backend, added: Callable[[StickWorker], None]) -> None:
+        for model in self.models():
+            if model.parsed is not None and not model.parsed.unsupported_reason:
+                backend.adopt(model.parsed)
+        self._backends = (*self._backends, backend)
+        added(self._pool.add_stick(backend))
 
     def _parse(self, path: Path, data: bytes) -> ParsedModel:
         first, *others = self._backends

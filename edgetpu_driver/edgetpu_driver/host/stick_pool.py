@@ -45,6 +45,7 @@ class StickPool:
         self.workers = [
             StickWorker(number, backend, scheduler, on_change) for number, backend in enumerate(backends)
         ]
+        self._on_change = on_change
         self._scheduler = scheduler
         self._admission = admission
         self._spreading = spreading
@@ -58,6 +59,20 @@ class StickPool:
         else:
             for worker in self.workers:
                 self._assign(model, worker)
+
+    def add_stick(self, backend: Backend) -> StickWorker:
+        """Add a worker for one more stick, which knows the models already; it is to open the stick."""
+        with self._scheduler.lock:
+            worker = StickWorker(len(self.workers), backend, self._scheduler, self._on_change)
+            self.workers = [*self.workers, worker]
+            if self._spreading is Spreading.REPLICATED:
+                for model in self._scheduler.models:
+                    self._assign(model, worker)
+        return worker
+
+    def bus_paths(self) -> set[str]:
+        """Bus paths of the sticks that have been opened so far."""
+        return {worker.connection.readings.bus_path for worker in self.workers}
 
     def ask_all(self, command: Callable[[StickWorker], Any]) -> list[Any]:
         """Have every worker do something, and wait; the results, and the exceptions."""
@@ -101,7 +116,14 @@ class StickPool:
             return
         model.replicas = {
             **model.replicas,
-            number: ModelReplica(model.name, model.sha256, model.parsed, model.weights, worker.backend),
+            number: ModelReplica(
+                model.name,
+                model.sha256,
+                model.parsed,
+                model.weights,
+                worker.backend,
+                self._admission.limits.tiles,
+            ),
         }
         if worker.slot.serving:
             worker.post(partial(worker.attach, model))

@@ -12,7 +12,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from rclpy.qos import QoSProfile
 
 from edgetpu_driver.backends.backend import Backend
-from edgetpu_driver.backends.factory import make_backend, make_backends
+from edgetpu_driver.backends.factory import ALL_DEVICES, MoreSticks, make_backend, make_backends
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
@@ -102,6 +102,7 @@ class DriverNode(BaseNode, LifecycleNode):
                 host_limits(values),
                 spreading=Spreading(values["spreading"]),
                 self_check_period=values["self_check_period"],
+                find_more=self.find_more(),
             )
             for model in values["models"]:
                 self._warn_of(host.load(model))
@@ -117,8 +118,21 @@ class DriverNode(BaseNode, LifecycleNode):
 
     def make_backends(self) -> list[Backend]:
         """Make the backends of the devices that the parameters name. Raises EdgeTpuError."""
+        values, options = self.values, self._backend_options()
+        if values["devices"]:
+            return make_backends(values["backend"], values["devices"], **options)
+        one = {"serial": values["serial"], "bus_path": values["bus_path"]}
+        return [make_backend(values["backend"], **one, **options)]
+
+    def find_more(self) -> MoreSticks | None:
+        """Return what makes backends for sticks that are plugged in later; None unless they are wanted."""
+        if self.values["backend"] == "usb" and list(self.values["devices"]) == [ALL_DEVICES]:
+            return MoreSticks(**self._backend_options())
+        return None
+
+    def _backend_options(self) -> dict[str, Any]:
         values = self.values
-        options = {
+        return {
             "firmware": values["firmware"] or default_firmware(),
             "preset": values["performance"],
             "limits": ProcessLimits(
@@ -127,10 +141,6 @@ class DriverNode(BaseNode, LifecycleNode):
                 run_seconds=values["litert_run_timeout"],
             ),
         }
-        if values["devices"]:
-            return make_backends(values["backend"], values["devices"], **options)
-        one = {"serial": values["serial"], "bus_path": values["bus_path"]}
-        return [make_backend(values["backend"], **one, **options)]
 
     @_reported
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:

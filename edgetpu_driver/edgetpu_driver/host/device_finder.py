@@ -1,0 +1,57 @@
+"""Looks for devices that have been plugged in since the host was started."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
+
+from edgetpu_driver.backends.backend import Backend
+
+_log = logging.getLogger(__name__)
+
+FindMore: TypeAlias = Callable[[Collection[str]], Sequence[Backend]]
+"""Makes backends for the devices that are there, but for those at the given bus paths."""
+
+
+class DeviceFinder:
+    """A thread that looks for more devices once in a while, until it is stopped."""
+
+    def __init__(
+        self,
+        find: FindMore,
+        known: Callable[[], Collection[str]],
+        add: Callable[[Backend], None],
+        period: float,
+    ) -> None:
+        """known: the bus paths of the devices that have been found. add: called with each further backend.
+
+        period: seconds between two looks.
+        """
+        self._find = find
+        self._known = known
+        self._add = add
+        self._period = period
+        self._stopped = threading.Event()
+        self._told = ""
+        threading.Thread(target=self._run, name="edgetpu finder", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more; a look that is under way goes on."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._period):
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            for backend in self._find(self._known()):
+                if not self._stopped.is_set():
+                    self._add(backend)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if text != self._told:
+                self._told = text
+                _log.warning("cannot look for more devices: %s", text)
