@@ -589,6 +589,25 @@ class TestQueuedModels:
         backend.parsing.set()
         assert isinstance(answers.get(timeout=5), ModelFormatError)
 
+    def test_a_model_that_failed_can_be_unloaded(self, host: ModelHost) -> None:
+        with pytest.raises(ModelFormatError):
+            host.load("broken")
+        host.unload("broken")
+        assert host.models() == ()
+
+    def test_a_model_can_be_unloaded_while_it_is_being_loaded(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.parsing.clear()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        loaded: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        host.submit_load("plus", done=loaded.put)
+        host.submit_invoke("plus", ONES, answers.put)
+        host.unload("plus")
+        backend.parsing.set()
+        assert isinstance(loaded.get(timeout=5), ModelNotFoundError)
+        assert isinstance(answers.get(timeout=5), ModelNotFoundError)
+
     def test_requests_that_wait_for_a_model_run_when_it_is_loaded(
         self, host: ModelHost, backend: FakeBackend
     ) -> None:

@@ -288,6 +288,8 @@ class Scheduler:
             self._release_model(model)
 
     def _release_model(self, model: HostedModel) -> None:
+        if model not in self.models:
+            return  # it was not loaded yet, or could not be
         self.models.remove(model)
         for number, replica in model.replicas.items():
             if self.slots[number].serving:
