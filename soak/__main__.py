@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--sticks", type=int, default=3, help="virtual sticks (default: 3)")
     parser.add_argument("--seed", type=int, help="repeat the chaos of an earlier run; a new one by default")
+    parser.add_argument("--calm", action="store_true", help="without chaos, to compare with")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="default: build/soak")
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed
@@ -35,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     how_long = f"{options.hours:g} h simulated" if options.hours else f"{options.minutes:g} min"
     print(f"[soak] {how_long}, {options.sticks} sticks, seed {seed}", flush=True)
     try:
-        found = run(Options(seconds, options.hours, options.sticks, seed, options.output.resolve()))
+        found = run(
+            Options(seconds, options.hours, options.sticks, seed, options.output.resolve(), options.calm)
+        )
     except KeyboardInterrupt:
         print("[soak] interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED

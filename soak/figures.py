@@ -40,7 +40,7 @@ def rows(findings: Findings, case: str) -> Iterator[Row]:
 
 
 def _growth_rows(findings: Findings, case: str) -> Iterator[Row]:
-    for growth in growths(findings.samples, lambda each: each.pss):
+    for growth in growths(findings.samples, lambda each: each.own):
         metric = f"{growth.process}: memory against a minute after its start"
         yield Row(
             AREA, case, metric, growth.percent, "%", LARGEST_GROWTH, "lower", growth.first, baseline_unit="MB"

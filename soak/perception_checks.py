@@ -39,8 +39,8 @@ TOLERANCES = {
 
 LARGEST_TURN = 2
 """Images between the two of a flow result that is judged; the camera turns too far in more."""
-LARGEST_YAW_SIGMA = 0.02
-"""Standard deviation, rad, above which the compass itself says that it does not know the yaw."""
+LARGEST_SIGMAS = {"yaw_sigma": 0.02, "expansion_rate_sigma": 0.03}
+"""Standard deviations above which a node itself says that it does not know, as after a gap in the images."""
 STEADY_SECONDS = 0.7
 """For so long the speed must have been the same for a looming result to be judged, s."""
 LONGEST_STEP = 1.0
@@ -80,6 +80,8 @@ class PerceptionChecks:
             return Outcome.WRONG, f"a second result for image {index}"
         if not self._numbers_match(result):
             return Outcome.WRONG, f"image {index}: numbers {dict(result.values)} with valid {result.valid}"
+        if any(result.values.get(name, 0.0) > most for name, most in LARGEST_SIGMAS.items()):
+            return Outcome.NOT_JUDGED, ""
         return self._compare(node, result, index)
 
     @staticmethod
@@ -96,8 +98,6 @@ class PerceptionChecks:
         if earlier is None or earlier > index or (earlier == index and node == "optical_flow"):
             outcome = Outcome.WRONG if result.valid else Outcome.NOT_JUDGED
             return outcome, f"image {index}: relative to the stamp {result.earlier_ns}"
-        if result.values.get("yaw_sigma", 0.0) > LARGEST_YAW_SIGMA:
-            return Outcome.NOT_JUDGED, ""
         expected = self._flow(earlier, index) if node == "optical_flow" else self._yaw(earlier, index)
         return _verdict(node, index, result, expected)
 
@@ -149,5 +149,6 @@ def _verdict(node: str, index: int, result: Result, expected: Mapping[str, float
         if true is None or tolerance is None:
             continue
         if abs(measured - true) > tolerance:
-            return Outcome.WRONG, f"image {index}: {field} {measured:.4f}, expected {true:.4f}"
+            sigma = result.values.get(f"{field}_sigma", math.nan)
+            return Outcome.WRONG, f"image {index}: {field} {measured:.4f} +- {sigma:.2g}, expected {true:.4f}"
     return Outcome.RIGHT, ""

@@ -50,6 +50,10 @@ def write_report(path: Path, findings: Findings, rows: Sequence[Row], title: str
                 "Processes ended by themselves, and lost requests",
                 _svg(lambda panel: _ends(panel, findings), 1.6),
             ),
+            (
+                "Memory (PSS) that no file backs, MB",
+                _svg(lambda panel: _curves(panel, findings, lambda s: s.own), 4.0),
+            ),
             ("Memory (PSS), MB", _svg(lambda panel: _curves(panel, findings, lambda s: s.pss), 4.0)),
             ("Threads", _svg(lambda panel: _curves(panel, findings, lambda s: s.threads), 3.0)),
             ("Open file descriptors", _svg(lambda panel: _curves(panel, findings, lambda s: s.files), 3.0)),

@@ -31,7 +31,7 @@ _FIELDS = {
     Flow: ("dx", "dy"),
     Heading: ("yaw", "yaw_sigma"),
     PatternMatch: ("x", "y"),
-    TimeToContact: ("expansion_rate",),
+    TimeToContact: ("expansion_rate", "expansion_rate_sigma"),
 }
 
 

@@ -32,6 +32,8 @@ class Options:
     sticks: int
     seed: int
     output: Path
+    calm: bool = False
+    """Without chaos."""
 
 
 def run(options: Options) -> Findings:
@@ -65,7 +67,9 @@ class _Run:
     ) -> None:
         self._options, self._stage, self._processes, self._executor = options, stage, processes, executor
         nodes = processes.nodes
-        schedule = make_schedule(options.seed, options.seconds, options.sticks, nodes, nodes)
+        schedule = (
+            [] if options.calm else make_schedule(options.seed, options.seconds, options.sticks, nodes, nodes)
+        )
         journal = Journal(stage.journal("chaos"))
         self._chaos = Chaos(
             node,

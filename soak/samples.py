@@ -27,6 +27,9 @@ class Sample:
     pid: int
     pss: float
     """Proportional set size, MB."""
+    own: float
+    """That of it which no file backs, MB: without the share of libraries, which grows when others that have
+    them mapped end."""
     threads: int
     files: int
     """Open file descriptors."""
@@ -44,7 +47,9 @@ def sample(process: str, pid: int, time: float, started: float) -> Sample | None
     pss = _field(rollup, "Pss:")
     if not pss:
         return None
-    return Sample(time, time - started, process, pid, pss / 1024, int(_field(status, "Threads:")), files)
+    own = _field(rollup, "Pss_Anon:") + _field(rollup, "Pss_Shmem:")
+    threads = int(_field(status, "Threads:"))
+    return Sample(time, time - started, process, pid, pss / 1024, own / 1024, threads, files)
 
 
 def write_samples(path: Path, samples: Sequence[Sample]) -> None:

@@ -146,8 +146,9 @@ class SimulatedSources(Sources):
 
 def _real_time(node: Sources) -> None:
     period, start = node.stamps.period, node.stamps.start_ns * 1e-9
+    index = int((time.time() - start) // period)
     while rclpy.ok():
-        index = int((time.time() - start) // period) + 1
+        index += 1  # also when late: a gap in the signal would not be the nodes' fault
         time.sleep(max(0.0, start + index * period - time.time()))
         node.publish(index)
 
