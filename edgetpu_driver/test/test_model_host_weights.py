@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,9 @@ from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.matrix.loaded_matrix import ProductRequest
+from edgetpu_driver.host.request_terms import Priority, RequestTerms
+from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest
+from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
@@ -280,6 +283,68 @@ def test_every_result_belongs_to_the_weights_it_tells_while_they_are_swapped(hos
     for each in inferences:
         assert effective(each) == pytest.approx(values[each.weights_version - 1], abs=0.02)
     assert len({each.weights_version for each in inferences}) >= len(values) - 1
+
+
+class TestLongWork:
+    """The test holds one piece of long work, submits another request, and lets go."""
+
+    def test_a_more_urgent_request_runs_between_two_inferences_of_a_product(
+        self, stick_host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begun, go_on, run = threading.Event(), threading.Event(), StickEngine.run
+
+        def held_run(engine: StickEngine, inputs: Any) -> Any:
+            begun.set()
+            go_on.wait(10)
+            return run(engine, inputs)
+
+        monkeypatch.setattr(StickEngine, "run", held_run)
+        answers: SimpleQueue[Any] = SimpleQueue()
+        product = ProductRequest(np.ones(4 * SIZE, np.float32), batch=4, passes=2)
+        stick_host.submit_multiply("dense", product, answers.put)
+        assert begun.wait(10)
+        stick_host.submit_invoke("dense", ONES, answers.put, RequestTerms("/eye", Priority.REAL_TIME))
+        go_on.set()
+        assert [type(answers.get(timeout=10)) for _ in range(2)] == [InferenceResult, Product]
+
+    def test_other_models_run_while_new_weights_are_prepared(
+        self, host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        go_on = threading.Event()
+        host.load("other")
+
+        def hold(prepare: Prepare) -> Callable[[], WeightResult]:
+            go_on.wait(10)
+            return prepare()
+
+        around_prepare_weights(monkeypatch, hold)
+        answers: SimpleQueue[Any] = SimpleQueue()
+        tiles = WeightRequest(np.zeros((4 * SIZE, 4 * SIZE), np.float32))
+        host.submit_set_weights("other", tiles, answers.put)
+        assert host.invoke("dense", ONES).weights_version == 0
+        go_on.set()
+        assert answers.get(timeout=10).version == 1
+
+    def test_a_swap_waits_for_the_product_under_way_which_has_the_old_weights(
+        self, host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begun, go_on = threading.Event(), threading.Event()
+
+        def held_product(_matrix: object, _product: object, _weights: object) -> Any:
+            begun.set()
+            yield lambda: go_on.wait(10)
+            return Product(np.zeros(1, np.float32), 0, 1.0, np.zeros(1, np.float32), 0)
+
+        monkeypatch.setattr(LoadedMatrix, "multiplying", held_product)
+        answers: SimpleQueue[Any] = SimpleQueue()
+        host.submit_multiply("dense", ProductRequest(np.ones(SIZE, np.float32)), answers.put)
+        assert begun.wait(10)
+        host.submit_set_weights("dense", corner(0.5), answers.put)
+        assert host.invoke("dense", ONES).weights_version == 0
+        go_on.set()
+        product, swap = answers.get(timeout=10), answers.get(timeout=10)
+        assert (product.weights_version, swap.version) == (0, 1)
+        assert host.invoke("dense", ONES).weights_version == 1
 
 
 class TestProducts:
