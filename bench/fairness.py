@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from bench.flood import KINDS, MODEL
+from bench.slow_driver import SECONDS as SLOW_SECONDS
 from bench.timed_driver import EYE
 from demo.processes import isolate
 from measured_figures.row import Row
@@ -34,6 +35,11 @@ _ADDED_REACH = 2.0
 """What a flood may add to the time in the driver, ms, beside the longest single transfer. On the CPU that is
 one run of the flood's model, a tenth of a millisecond."""
 _RATIO_REACH = 1.5
+_ANSWER_REACH = 50.0
+"""Longest answer of what does not need the device, ms."""
+_CALLS = 3
+_DISCOVERY_SECONDS = 0.2
+"""Until a service knows a new client."""
 
 
 @dataclass
@@ -93,6 +99,28 @@ class _Eye:
         turns.lost += count - len(good)
         turns.driver += self._driver_times()
 
+    def begin_inference(self, namespace: str) -> None:
+        """Load the model on another driver and have it run, without waiting for the result."""
+        from edgetpu_msgs.srv import Invoke, LoadModel
+
+        load = self._node.create_client(LoadModel, f"{namespace}/edgetpu/load_model")
+        invoke = self._node.create_client(Invoke, f"{namespace}/edgetpu/invoke")
+        for client in (load, invoke):
+            client.wait_for_service(_PATIENCE)
+        self._call(load, LoadModel.Request(model=_EYE_MODEL, client=EYE, wait=True))
+        invoke.call_async(self._request)
+
+    def elapsed(self, kind: Any, service: str, request: Any) -> float:
+        """Seconds from a request to its answer, whatever that is."""
+        client = self._node.create_client(kind, service)
+        client.wait_for_service(_PATIENCE)
+        self._spin_until(time.perf_counter() + _DISCOVERY_SECONDS)
+        begin = time.perf_counter()
+        self._executor.spin_until_future_complete(client.call_async(request), _PATIENCE)
+        seconds = time.perf_counter() - begin
+        self._node.destroy_client(client)
+        return seconds
+
     def close(self) -> None:
         import rclpy
 
@@ -133,8 +161,25 @@ def rows(quick: bool = False) -> Iterator[Row]:
         try:
             for kind in KINDS:
                 yield from _beside(eye, kind, seconds, rounds)
+            yield from _beside_slow_device(eye)
         finally:
             eye.close()
+
+
+def _beside_slow_device(eye: _Eye) -> Iterator[Row]:
+    """What does not need the device, while that takes seconds for an inference."""
+    from edgetpu_msgs.srv import ListModels, LoadModel
+
+    case = f"while an inference takes {SLOW_SECONDS:g} s"
+    requests = {
+        "list_models": (ListModels, "list_models", ListModels.Request()),
+        "load_model": (LoadModel, "load_model", LoadModel.Request(model=MODEL, name="another")),
+        "load_model of an unknown file": (LoadModel, "load_model", LoadModel.Request(model="unknown")),
+    }
+    eye.begin_inference("/slow")
+    for name, (kind, service, request) in requests.items():
+        longest = 1e3 * max(eye.elapsed(kind, f"/slow/edgetpu/{service}", request) for _ in range(_CALLS))
+        yield Row(AREA, case, f"longest answer of {name}", longest, "ms", _ANSWER_REACH, "lower")
 
 
 def _beside(eye: _Eye, kind: str, seconds: float, rounds: int) -> Iterator[Row]:
@@ -159,7 +204,7 @@ def _beside(eye: _Eye, kind: str, seconds: float, rounds: int) -> Iterator[Row]:
 
 @contextmanager
 def _drivers(models: Path) -> Iterator[None]:
-    """Two drivers, in the namespaces /a and /b, that have the models."""
+    """Drivers in the namespaces /a, /b and /slow that have the models."""
     from edgetpu_driver.toolchain import dense_graph
     from edgetpu_perception.graphs import families
 
@@ -167,8 +212,12 @@ def _drivers(models: Path) -> Iterator[None]:
     (models / f"{MODEL}.tflite").write_bytes(dense_graph.build(256))
     options = ("-p", "backend:=cpu", "-p", f"model_dirs:=['{models}']", "--log-level", "error")
     processes = [
-        _start("bench.timed_driver", "--ros-args", "-r", f"__ns:={namespace}", *options)
-        for namespace in ("/a", "/b")
+        _start(module, "--ros-args", "-r", f"__ns:={namespace}", *options)
+        for module, namespace in (
+            ("bench.timed_driver", "/a"),
+            ("bench.timed_driver", "/b"),
+            ("bench.slow_driver", "/slow"),
+        )
     ]
     try:
         yield

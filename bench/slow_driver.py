@@ -1,0 +1,44 @@
+"""A driver whose device takes 6 s for an inference, as a hanging transfer does: `-m bench.slow_driver`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from edgetpu_driver.backends.backend import Backend, ParsedModel
+from edgetpu_driver.backends.cpu import CpuBackend
+from edgetpu_driver.engines.protocol import AttachedEngine
+from edgetpu_driver.node_kit.process_entry import run_main
+from edgetpu_driver.node_kit.spin import run
+from edgetpu_driver.nodes.driver_node import DriverNode
+
+SECONDS = 6.0
+"""Of an inference; the thread of the device blocks for so long."""
+
+
+class _SlowBackend(CpuBackend):
+    def attach(self, model: ParsedModel) -> AttachedEngine:
+        engine = super().attach(model)
+        run_at_once = engine.run
+
+        def run_slowly(inputs: Any) -> Any:
+            time.sleep(SECONDS)
+            return run_at_once(inputs)
+
+        engine.run = run_slowly  # type: ignore[method-assign]
+        return engine
+
+
+class _SlowDriver(DriverNode):
+    def make_backends(self) -> list[Backend]:
+        return [_SlowBackend()]
+
+
+def main() -> int:
+    """Run the driver until SIGINT."""
+    return run(lambda: [_SlowDriver()])
+
+
+if __name__ == "__main__":
+    sys.exit(run_main("bench.slow_driver"))
