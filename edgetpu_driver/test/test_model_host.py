@@ -31,7 +31,7 @@ from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.request_terms import RequestTerms
+from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tensor import TensorSpec, check_inputs
 from edgetpu_driver.weights.weight_request import WeightRequest
@@ -490,6 +490,35 @@ class TestADeviceThatBlocks:
         blocked.close(timeout=0.0)
         backend.release.set()
         assert isinstance(answers.get(timeout=5), UnavailableError)
+
+
+class TestOrder:
+    def order(self, host: ModelHost, backend: FakeBackend) -> list[str]:
+        """The clients of six requests, one of them bulk, in the order of their answers."""
+        host.load("plus")
+        backend.hold()
+        answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+        def ask(client: str, priority: Priority) -> None:
+            terms = RequestTerms(client, priority)
+            host.submit_invoke("plus", ONES, lambda _answer: answers.put(client), terms)
+
+        ask("flood", Priority.NORMAL)
+        assert backend.begun.wait(5)
+        for _ in range(4):
+            ask("flood", Priority.NORMAL)
+        ask("bulk", Priority.BULK)
+        backend.release.set()
+        return [answers.get(timeout=5) for _ in range(6)]
+
+    def test_bulk_work_comes_last(self, host: ModelHost, backend: FakeBackend) -> None:
+        assert self.order(host, backend)[-1] == "bulk"
+
+    def test_bulk_work_that_has_waited_long_enough_takes_its_turn(
+        self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("edgetpu_driver.host.scheduler.PATIENCE", 0.0)
+        assert self.order(host, backend)[-1] == "flood"
 
 
 class TestAdmission:

@@ -15,9 +15,9 @@ from edgetpu_driver.errors import (
     DeviceError,
     DeviceLostError,
     EdgeTpuError,
-    ExpiredError,
 )
 from edgetpu_driver.host.admission import Admission, Backlog
+from edgetpu_driver.host.answers import Answers, answer_all, expiry
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.model_replica import ModelReplica
@@ -30,11 +30,10 @@ from edgetpu_driver.host.weight_access import WeightAccess, record
 
 QUANTUM = 0.02
 """Engine time after which long work lets other requests of its class go first, s."""
+PATIENCE = 1.0
+"""Seconds after which bulk work that waits is treated as normal, so that it makes progress in any case."""
 HANDED_ON = 1
 """How often a request is handed on that made a stick fail, other than by being unplugged."""
-
-Answers = list[tuple[Request, Any]]
-"""Requests and what they are to be answered, once the lock is released."""
 
 
 class Scheduler:
@@ -51,7 +50,7 @@ class Scheduler:
         self.slots: list[StickSlot] = []
         self.models: list[HostedModel] = []
         """Those that have requests, or may get some."""
-        self.rebalance: Callable[[], None] = _nothing
+        self.rebalance: Callable[[], None] = _ignore
         """Called with the lock held when a stick has come or gone: assigns models to sticks."""
         self.expired = 0
         """Requests whose deadline passed before they were run."""
@@ -60,6 +59,7 @@ class Scheduler:
         self._admission = admission
         self._unavailable_reason = unavailable_reason
         self._weights = WeightAccess()
+        self._promoted = 0.0
         self._queue: RequestQueue[Request] = RequestQueue()
         self._sequence = count()
         self._arithmetic = BackgroundThread("edgetpu arithmetic")
@@ -124,13 +124,14 @@ class Scheduler:
             request = None
             if len(self._queue):
                 answers = self._expire(now)
+                self._promote(now)
                 request = self._queue.pop(partial(self._may_run, slot, now))
             if request is None:
                 slot.idle = True
             else:
                 self._weights.dequeue(request)
                 self._take(slot, request)
-        _answer(answers)
+        answer_all(answers)
         return request
 
     def set_busy(self, slot: StickSlot) -> None:
@@ -152,7 +153,7 @@ class Scheduler:
         """Answer the requests whose deadline has passed."""
         with self.lock:
             answers = self._expire(time.monotonic())
-        _answer(answers)
+        answer_all(answers)
 
     def _expire(self, now: float) -> Answers:
         expired = self._queue.expire(now)
@@ -160,7 +161,17 @@ class Scheduler:
         for request in expired:
             self._weights.dequeue(request)
             self._settle(request)
-        return [(request, _expiry(request)) for request in expired]
+        return [(request, expiry(request)) for request in expired]
+
+    def _promote(self, now: float) -> None:
+        if now - self._promoted < PATIENCE:
+            return
+        self._promoted, normal = now, int(Priority.NORMAL)
+        for request in self._queue.remove(
+            lambda each: each.priority > normal and now - each.arrived >= PATIENCE
+        ):
+            request.priority = normal
+            self._queue.push(request)
 
     def _take(self, slot: StickSlot, request: Request) -> None:
         model = request.model
@@ -264,7 +275,7 @@ class Scheduler:
             if len(self._queue):
                 self._wake_idle()
         request.answer(answer)
-        _answer(answers)
+        answer_all(answers)
 
     def update(self, slot: StickSlot, model: HostedModel) -> None:
         """Have a stick set the weights in effect, if it has others. To be called with the lock held."""
@@ -313,7 +324,7 @@ class Scheduler:
                 self.update(slot, model)
             answers = self._refuse()
             self._wake_idle()
-        _answer(answers)
+        answer_all(answers)
 
     def attached(self, slot: StickSlot, model: HostedModel) -> None:
         """A stick has got one more model, which perhaps cannot run there."""
@@ -321,7 +332,7 @@ class Scheduler:
             self.update(slot, model)
             answers = self._refuse()
             self._wake_idle()
-        _answer(answers)
+        answer_all(answers)
 
     def models_on(self, slot: StickSlot) -> list[HostedModel]:
         """The models that a stick is to run. To be called with the lock held."""
@@ -359,13 +370,13 @@ class Scheduler:
             self.dropped += len(answers)
             answers += self._refuse()
             self._wake_idle()
-        _answer(answers)
+        answer_all(answers)
 
     def refuse(self) -> None:
         """Answer the requests that no stick can run any more."""
         with self.lock:
             answers = self._refuse()
-        _answer(answers)
+        answer_all(answers)
 
     def _refuse(self) -> Answers:
         errors: dict[HostedModel, EdgeTpuError | None] = {}
@@ -382,21 +393,5 @@ class Scheduler:
         return [(request, errors[request.model]) for request in refused]
 
 
-def _expiry(request: Request) -> ExpiredError:
-    return ExpiredError(
-        f"the deadline, {request.deadline - request.arrived:g} s after its arrival, passed before the "
-        "request could be run"
-    )
-
-
-def _nothing() -> None:
+def _ignore(*_arguments: object) -> None:
     """Do nothing."""
-
-
-def _ignore(_answer: object) -> None:
-    """Nobody waits for it."""
-
-
-def _answer(answers: Answers) -> None:
-    for request, answer in answers:
-        request.answer(answer)
