@@ -32,7 +32,8 @@ LOST_AFTER = 30.0
 _LOST_AT_THE_END = 10.0
 """The same at the end of a run, which is quiet."""
 _RESPONSES = 1000
-"""Depth of the queues of responses: the default of 10 loses answers to more requests than that in flight."""
+"""Depth of the queues of responses: the middleware brings a client the answers to all clients of a service,
+and the default of 10 loses some."""
 _PAUSE = 0.5
 """Seconds between two attempts after a refusal."""
 
