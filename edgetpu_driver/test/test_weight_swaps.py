@@ -148,6 +148,15 @@ def test_a_smaller_matrix_is_padded_with_zeros(engine: SwappableEngine) -> None:
     assert not y[2:].any()
 
 
+def test_the_cpu_engine_takes_an_array_for_a_request_with_these_weights() -> None:
+    weights = np.full((2, 3), 64 / INT8_MAX, np.float32)
+    by_array, by_request = (CpuEngine(dense.build(SIZE)) for _ in range(2))
+    by_array.set_weights(weights)
+    by_request.set_weights(WeightRequest(weights))
+    x = np.full((1, SIZE), 255, np.uint8)
+    assert run(by_array, x).tolist() == run(by_request, x).tolist()
+
+
 def test_a_swap_reports_quantisation_errors(engine: SwappableEngine) -> None:
     scale = np.float32(dense.weight_scales(SIZE)[0])
     swap = engine.set_weights(WeightRequest(np.array([[0.0, 10.25 * scale, -3.0 * scale]], np.float32)))

@@ -113,8 +113,13 @@ class CpuEngine:
         """The tensor whose values `set_weights` replaces; see SwappableEngine."""
         return select_tensor(self._tensors, tensor)
 
-    def set_weights(self, request: WeightRequest) -> WeightResult:
-        """Replace weights in the graph; see SwappableEngine. Meanwhile inferences use the previous ones."""
+    def set_weights(self, request: WeightRequest | NDArray[np.floating]) -> WeightResult:
+        """Replace weights in the graph; see SwappableEngine. Meanwhile inferences use the previous ones.
+
+        request: an array stands for a request with these weights and nothing else.
+        """
+        if not isinstance(request, WeightRequest):
+            request = WeightRequest(request)
         with self._swap_lock:
             tensor = self.weight_tensor(request.tensor)
             operator = self._rescalable_user(tensor) if request.rescale_rows else None
