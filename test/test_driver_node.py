@@ -165,7 +165,7 @@ class TestServices:
         assert (sums.name, sums.dtype, list(sums.shape)) == ("sums", Tensor.INT8, [1, 2])
         assert (sums.scale, sums.zero_point) == (0.5, 3)
         assert list(sums.data) == [5 + 3, 12 + 3]
-        assert 0 < response.duration < 1
+        assert response.duration > 0
 
     def test_a_virtual_stick_tells_the_simulated_seconds_of_an_inference(
         self, graph: Any, backend: str
@@ -285,8 +285,8 @@ class TestStatus:
         status = states[-1]
         assert (status.backend, status.message) == (backend, "")
         assert list(status.resident_models) == ["sums"]
-        assert status.latency_p50 <= status.latency_p99 < 1
-        assert 0 < status.utilisation < 1
+        assert 0 < status.latency_p50 <= status.latency_p99
+        assert 0 < status.utilisation <= 1
 
     def test_figures_of_a_device_that_is_not_there_are_empty(self, graph: Any, backend: str) -> None:
         status = graph.call(GetDeviceInfo, "/edgetpu/get_device_info").status

@@ -123,7 +123,7 @@ class TestAcrossProcesses:
         start_driver()
         result = ask(client, graph)
         assert sums(result) == SUMS
-        assert 0 < result.engine_duration < result.duration < 1
+        assert 0 < result.engine_duration < result.duration
         assert ready == [True]
         assert [str(spec) for spec in client.inputs] == ["'numbers' int8[1, 4]"]
         assert [(spec.scale, spec.zero_point) for spec in client.outputs] == [(0.5, 3)]
