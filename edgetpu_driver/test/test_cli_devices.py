@@ -134,10 +134,11 @@ def test_registers_are_read_from_the_stick_at_a_port(plug: Plug, capsys: pytest.
     assert main(["registers", "--port", "7-7"]) == 3
 
 
-def test_the_virtual_stick_is_listed_as_virtual(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_virtual_stick_is_at_the_port_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["registers", "--backend", "virtual", "--port", "2-1"]) == 0
-    assert main(["registers", "--backend", "virtual", "--port", "7-7"]) == 3
-    assert "no Edge TPU at 7-7 is on the bus" in capsys.readouterr().err
+    assert main(["registers", "--backend", "virtual", "--port", "7-7"]) == 0
+    assert main(["registers", "--backend", "virtual", "--port", "7:7"]) != 0
+    assert "expected a bus path such as 2-1.4; got '7:7'" in capsys.readouterr().err
 
 
 def test_a_real_stick_tests_its_computation_only_with_a_model(

@@ -17,6 +17,7 @@ from edgetpu_driver.errors import (
     DeviceAccessError,
     DeviceLostError,
     DeviceNotFoundError,
+    EdgeTpuError,
     ExpiredError,
     InputError,
     ModelFormatError,
@@ -335,6 +336,25 @@ class TestADeviceThatComesAndGoes:
         assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]
         host.refresh()
         assert host.state is State.RECOVERING
+
+    def test_a_model_that_is_loaded_while_others_are_attached_is_attached_too(
+        self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host.load("plus")
+        loaded: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        attach = backend.attach
+
+        def attach_slowly(model: ParsedModel) -> PlusOneEngine:
+            monkeypatch.setattr(backend, "attach", attach)
+            host.submit_load("other", done=loaded.put)
+            loaded.get(timeout=5)
+            return attach(model)
+
+        monkeypatch.setattr(backend, "attach", attach_slowly)
+        host.connect()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        host.submit_invoke("other", ONES, answers.put)
+        assert not isinstance(answers.get(timeout=5), EdgeTpuError)
 
     def test_every_change_of_state_is_announced(self, backend: FakeBackend, models: Path) -> None:
         seen: list[State] = []

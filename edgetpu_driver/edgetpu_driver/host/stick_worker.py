@@ -235,11 +235,17 @@ class StickWorker:
             for model in models:
                 model.replicas[self.slot.number].attach(self.connection.readings.bus_path)
         except DeviceError as error:
-            return self._lose(error)
+            self._lose(error)
+            return
         self._governor.opened(self.connection.readings)
         self.slot.throttled = False
         self._scheduler.join(self.slot, self.backend.simulated_time)
-        return self.connection.confirm()
+        with self._scheduler.lock:
+            late = [model for model in self._scheduler.models_on(self.slot) if model not in models]
+        for model in late:  # loaded meanwhile; those that follow are posted, as the stick serves now
+            self.attach(model)
+        if self.connection.is_open:
+            self.connection.confirm()
 
     def _lose(self, error: EdgeTpuError) -> None:
         """The device is gone: hand over its work, and open it again at once."""
