@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
-from edgetpu_driver.backends.backend import RegisterValue
+from edgetpu_driver.backends.backend import Readings, RegisterValue
 from edgetpu_driver.host.host_status import HostStatus, State, StickStatus
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.node_kit.one_line import one_line
@@ -34,18 +35,10 @@ def device_status(status: HostStatus, backend: str, stamp: Time) -> DeviceStatus
         state=int(status.state),
         message=one_line(status.status_message),
         backend=backend,
-        serial=readings.serial,
-        bus_path=readings.bus_path,
-        link_speed=readings.link_speed,
         firmware=readings.firmware,
-        clock_preset=readings.clock_preset,
-        temperature=readings.temperature,
         resident_models=list(status.resident),
-        sram_used=readings.sram_used,
-        sram_total=readings.sram_total,
         utilisation=period.utilisation,
         inferences=status.inferences,
-        uploads=readings.uploads,
         bytes_sent=readings.bytes_sent,
         bytes_received=readings.bytes_received,
         retries=readings.retries,
@@ -58,42 +51,45 @@ def device_status(status: HostStatus, backend: str, stamp: Time) -> DeviceStatus
         expired=status.expired,
         refused=status.refused,
         sticks=[_stick_status(stick) for stick in status.sticks],
+        **_fields_of_readings(readings),
     )
 
 
 def _stick_status(stick: StickStatus) -> StickStatusMessage:
-    readings = stick.readings
     return StickStatusMessage(
         state=int(stick.state),
         message=one_line(stick.status_message),
-        serial=readings.serial,
-        bus_path=readings.bus_path,
-        link_speed=readings.link_speed,
-        clock_preset=readings.clock_preset,
         throttled=stick.throttled,
-        temperature=readings.temperature,
         resident_models=list(stick.resident),
-        sram_used=readings.sram_used,
-        sram_total=readings.sram_total,
         waiting=stick.waiting,
         utilisation=stick.utilisation,
         throughput=stick.throughput,
         inferences=stick.inferences,
-        uploads=readings.uploads,
         uploads_avoided=stick.uploads_avoided,
         recoveries=stick.recoveries,
         failed_checks=stick.failed_checks,
+        **_fields_of_readings(stick.readings),
     )
+
+
+def _fields_of_readings(readings: Readings) -> dict[str, Any]:
+    """The fields that DeviceStatus and StickStatus have in common, as read from the device."""
+    return {
+        "serial": readings.serial,
+        "bus_path": readings.bus_path,
+        "link_speed": readings.link_speed,
+        "clock_preset": readings.clock_preset,
+        "temperature": readings.temperature,
+        "sram_used": readings.sram_used,
+        "sram_total": readings.sram_total,
+        "uploads": readings.uploads,
+    }
 
 
 def diagnostic(status: DeviceStatus, node_name: str, warnings: Sequence[str] = ()) -> DiagnosticStatus:
     """Make the entry of /diagnostics from the device status and other warnings (REP-107)."""
-    state = State(status.state)
-    level = _LEVELS[state]
-    if warnings and level == DiagnosticStatus.OK:
-        level = DiagnosticStatus.WARN
     values = {
-        "state": state.name,
+        "state": State(status.state).name,
         "backend": status.backend,
         "link speed (Mbit/s)": f"{status.link_speed:g}",
         "firmware": status.firmware,
@@ -114,13 +110,8 @@ def diagnostic(status: DeviceStatus, node_name: str, warnings: Sequence[str] = (
         "expired": str(status.expired),
         "refused": str(status.refused),
     }
-    return DiagnosticStatus(
-        level=level,
-        name=f"{node_name}: device",
-        message="; ".join([status.message or state.name.lower(), *warnings]),
-        hardware_id=status.serial or status.bus_path or status.backend,
-        values=[KeyValue(key=key, value=value) for key, value in values.items()],
-    )
+    hardware_id = status.serial or status.bus_path or status.backend
+    return _entry(status, f"{node_name}: device", hardware_id, warnings, values)
 
 
 def stick_warnings(sticks: Iterable[StickStatusMessage]) -> list[str]:
@@ -134,11 +125,8 @@ def stick_warnings(sticks: Iterable[StickStatusMessage]) -> list[str]:
 
 def stick_diagnostic(stick: StickStatusMessage, node_name: str) -> DiagnosticStatus:
     """Make the entry of one of several sticks in /diagnostics (REP-107)."""
-    state = State(stick.state)
-    warnings = stick_warnings([stick])
-    level = DiagnosticStatus.WARN if warnings and state is State.READY else _LEVELS[state]
     values = {
-        "state": state.name,
+        "state": State(stick.state).name,
         "bus path": stick.bus_path,
         "link speed (Mbit/s)": f"{stick.link_speed:g}",
         "clock preset": stick.clock_preset,
@@ -154,11 +142,28 @@ def stick_diagnostic(stick: StickStatusMessage, node_name: str) -> DiagnosticSta
         "recoveries": str(stick.recoveries),
         "failed checks": str(stick.failed_checks),
     }
+    hardware_id = stick.serial or stick.bus_path
+    name = f"{node_name}: stick {hardware_id or 'not there yet'}"
+    return _entry(stick, name, hardware_id, stick_warnings([stick]), values)
+
+
+def _entry(
+    status: DeviceStatus | StickStatusMessage,
+    name: str,
+    hardware_id: str,
+    warnings: Sequence[str],
+    values: Mapping[str, str],
+) -> DiagnosticStatus:
+    """An entry of /diagnostics, whose level warnings raise to WARN."""
+    state = State(status.state)
+    level = _LEVELS[state]
+    if warnings and level == DiagnosticStatus.OK:
+        level = DiagnosticStatus.WARN
     return DiagnosticStatus(
         level=level,
-        name=f"{node_name}: stick {stick.serial or stick.bus_path or 'not there yet'}",
-        message="; ".join([stick.message or state.name.lower(), *warnings]),
-        hardware_id=stick.serial or stick.bus_path,
+        name=name,
+        message="; ".join([status.message or state.name.lower(), *warnings]),
+        hardware_id=hardware_id,
         values=[KeyValue(key=key, value=value) for key, value in values.items()],
     )
 
