@@ -496,7 +496,9 @@ class TestAFault:
         graph.add_node(driver)
         request = {"model": "sums", "inputs": [numbers(0, 0, 1, 1)]}
         try:
-            states = graph.collect(DeviceStatus, "/faulty/edgetpu/status", LATCHED)
+            # States may follow each other faster than they are read; a queue of one would lose some.
+            every_state = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+            states = graph.collect(DeviceStatus, "/faulty/edgetpu/status", every_state)
             graph.spin_until(lambda: bool(states) and states[-1].state == DeviceStatus.READY)
             stick.fail(Fault.STALL, Transfer.OUTPUT)
             assert graph.call(Invoke, "/faulty/edgetpu/invoke", **request).success
