@@ -43,18 +43,20 @@ DRIVER_ROOMS: dict[str, set[str]] = {
     "engines": {*_MODEL, "stick", "toolchain"},
     "toolchain": {*_MODEL, "darwinn"},
     "matrix": {*_MODEL, "darwinn", "engines", "toolchain"},
+    "cpu_operators": {*_BASE, "tflite"},
+    "whole_model": {*_MODEL, "cpu_operators", "stick", "engines"},
     "virtual": {*_MODEL, "darwinn", "usb", "engines"},
-    "backends": {*_MODEL, "usb", "stick", "engines", "toolchain", "virtual"},
-    "host": {*_MODEL, "usb", "engines", "toolchain", "matrix", "backends"},
+    "backends": {*_MODEL, "usb", "stick", "engines", "toolchain", "whole_model", "virtual"},
+    "host": {*_MODEL, "whole_model", "usb", "engines", "toolchain", "matrix", "backends"},
     "node_kit": {*_MODEL, "matrix", "host"},
-    "nodes": {*_MODEL, "engines", "toolchain", "backends", "host", "node_kit"},
-    "cli": {*_MODEL, "darwinn", "usb", "engines", "toolchain", "backends"},
-    "__init__": {*_MODEL, "stick", "engines", "matrix", "virtual"},
+    "nodes": {*_MODEL, "whole_model", "engines", "toolchain", "backends", "host", "node_kit"},
+    "cli": {*_MODEL, "whole_model", "darwinn", "usb", "engines", "toolchain", "backends"},
+    "__init__": {*_MODEL, "whole_model", "stick", "engines", "matrix", "virtual"},
 }
 
 LARGEST_MODULE = 400
 """Lines."""
-MOST_DRIVER_ROOMS = 20
+MOST_DRIVER_ROOMS = 22
 """Folders and files at the top level of the driver."""
 
 # part -> what no module of it may import, at any depth

@@ -68,6 +68,8 @@ class CompiledModel:
     """Names of the operators that do not run on the Edge TPU, in order."""
     file: bytes = field(repr=False)
     """The file's content."""
+    operator: int = 0
+    """Index of the operator in the graph."""
     compiler: str = ""
     """The compiler and its version, as stated in the file."""
 
@@ -85,13 +87,22 @@ class CompiledModel:
         for a model that has several Edge TPU parts or is compiled for several chips.
         """
         graph = parse_model(data).subgraphs[0]
-        operator = _edge_tpu_operator(graph)
-        package = _package(operator)
+        return cls.of_operator(data, graph, _only_part(graph), name)
+
+    @classmethod
+    def of_operator(cls, data: bytes, graph: Subgraph, operator: int, name: str = "") -> CompiledModel:
+        """The part that one operator of the graph stands for, of a graph that may have several such parts.
+
+        data: the file that `graph` was read from. operator: index of an operator EDGETPU_CUSTOM_OP. Raises as
+        `parse`.
+        """
+        part = graph.operators[operator]
+        package = _package(part)
         caching, execution = _executables(package)
-        if ABSENT in operator.inputs:
+        if ABSENT in part.inputs:
             raise ModelFormatError(f"an input of '{CUSTOM_OP}' is absent; it has no optional ones")
-        inputs = [graph.tensors[index].spec for index in operator.inputs]
-        outputs = [graph.tensors[index].spec for index in operator.outputs]
+        inputs = [graph.tensors[index].spec for index in part.inputs]
+        outputs = [graph.tensors[index].spec for index in part.outputs]
         return cls(
             name=name,
             path=None,
@@ -101,8 +112,11 @@ class CompiledModel:
             output_layers=_match("output", outputs, execution.outputs, execution.batch_size),
             execution=execution,
             caching=caching,
-            cpu_operators=tuple(o.custom_code or o.name for o in graph.operators if o is not operator),
+            cpu_operators=tuple(
+                each.custom_code or each.name for each in graph.operators if each is not part
+            ),
             file=data,
+            operator=operator,
             compiler=package.compiler_version,
         )
 
@@ -165,19 +179,22 @@ def sha256(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def _edge_tpu_operator(graph: Subgraph) -> Operator:
-    operators = [operator for operator in graph.operators if operator.custom_code == CUSTOM_OP]
-    if not operators:
+def _only_part(graph: Subgraph) -> int:
+    """Index of the only operator that runs on the Edge TPU."""
+    count = len(graph.operators)
+    parts = [index for index in range(count) if graph.operators[index].custom_code == CUSTOM_OP]
+    if not parts:
+        counted = "its only operator is not" if count == 1 else f"none of its {count} operators is"
         raise ModelFormatError(
-            f"the model is not compiled for the Edge TPU: none of its {len(graph.operators)} operators is "
-            f"'{CUSTOM_OP}'; run edgetpu_compiler on it, or use the backend cpu or virtual"
+            f"the model is not compiled for the Edge TPU: {counted} '{CUSTOM_OP}'; run edgetpu_compiler on "
+            "it, or use the backend cpu or virtual"
         )
-    if len(operators) > 1:
+    if len(parts) > 1:
         raise ModelUnsupportedError(
-            f"the model has {len(operators)} parts for the Edge TPU with other operators in between; "
-            "expected one part"
+            f"the model has {len(parts)} parts for the Edge TPU with other operators in between; expected "
+            "one part; edgetpu_driver.Model runs all of it"
         )
-    return operators[0]
+    return parts[0]
 
 
 def _package(operator: Operator) -> Package:

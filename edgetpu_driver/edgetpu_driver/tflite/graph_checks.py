@@ -33,7 +33,7 @@ def check_graph(data: bytes) -> Model:
         zip(model.subgraphs, root.tables("subgraphs", SUBGRAPH), strict=True)
     ):
         path = f"model.subgraphs[{index}]"
-        _check_order(path, graph)
+        check_order(path, graph)
         _check_memory(path, graph)
         for operator, fields in zip(graph.operators, table.tables("operators", OPERATOR), strict=True):
             OperatorCheck(graph, operator, fields).check()
@@ -45,7 +45,7 @@ def is_constant(tensor: Tensor) -> bool:
     return bool(tensor.data) or prod(tensor.shape) == 0
 
 
-def _check_order(path: str, graph: Subgraph) -> None:
+def check_order(path: str, graph: Subgraph) -> None:
     """Every tensor is computed once, before it is used."""
     tensors = graph.tensors
     known = [is_constant(tensor) or tensor.is_variable for tensor in tensors]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -138,12 +139,16 @@ class Subgraph:
     @property
     def input_specs(self) -> tuple[TensorSpec, ...]:
         """The inputs in the model's order, with unique names."""
-        return _distinct([self.tensors[index].spec for index in self.inputs])
+        return self.specs_of(self.inputs)
 
     @property
     def output_specs(self) -> tuple[TensorSpec, ...]:
         """The outputs in the model's order, with unique names."""
-        return _distinct([self.tensors[index].spec for index in self.outputs])
+        return self.specs_of(self.outputs)
+
+    def specs_of(self, indices: Sequence[int]) -> tuple[TensorSpec, ...]:
+        """The specifications of these tensors, with unique names."""
+        return _distinct([self.tensors[index].spec for index in indices])
 
 
 @dataclass(frozen=True, eq=False)

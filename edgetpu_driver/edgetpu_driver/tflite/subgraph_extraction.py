@@ -22,16 +22,25 @@ def extract(data: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes
     Raises ModelFormatError for a malformed file; GraphError if a name does not denote exactly one tensor or
     the outputs cannot be computed from these inputs.
     """
-    graph = parse_model(data).subgraphs[0]  # checks every offset that follows
+    graph = parse_model(data).subgraphs[0]
     sources, results = _indices(graph, inputs), _indices(graph, outputs)
-    needed = _needed(graph, sources, results)
+    return cut(data, _needed(graph, sources, results), sources, results)
+
+
+def cut(data: bytes, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+    """A file whose subgraph 0 has only these operators, inputs and outputs, each given by its index.
+
+    data: a file that `parse_model` has accepted, which checks every offset used here. The operators must be
+    in the order of the file. Tensors, constants and other subgraphs stay. GraphError for a graph without
+    operators, inputs or outputs.
+    """
     copy = bytearray(data)
     table = read_model_table(data).tables("subgraphs", SUBGRAPH)[0]
     fields = [table.field_offset(name) for name in ("operators", "inputs", "outputs")]
     if not all(fields):
         raise GraphError("expected a graph with operators, inputs and outputs")
-    _keep(copy, table.data_offset("operators"), needed)
-    for field, indices in zip(fields[1:], (sources, results), strict=True):
+    _keep(copy, table.data_offset("operators"), operators)
+    for field, indices in zip(fields[1:], (inputs, outputs), strict=True):
         copy += bytes(-len(copy) % 4)
         copy[field : field + 4] = (len(copy) - field).to_bytes(4, "little")
         copy += np.array([len(indices), *indices], "<u4").tobytes()

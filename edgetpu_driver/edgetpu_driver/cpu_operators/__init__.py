@@ -1,0 +1,1 @@
+"""Operators of ours, which LiteRT does not know."""

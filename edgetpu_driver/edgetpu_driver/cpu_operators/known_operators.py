@@ -1,0 +1,28 @@
+"""The custom operators that this package has, by the code that names them in a file."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+from edgetpu_driver.cpu_operators.operator import CpuOperator
+from edgetpu_driver.tensor import TensorSpec
+
+_HOME: dict[str, tuple[str, str]] = {}
+"""Module and class, which is made from the options and the specifications of the inputs."""
+
+
+def is_known(custom_code: str) -> bool:
+    """Whether there is an operator of ours for this code."""
+    return custom_code in _HOME
+
+
+def make_operator(custom_code: str, options: memoryview, inputs: Sequence[TensorSpec]) -> CpuOperator:
+    """Make the operator of that code.
+
+    options: the custom options in the file. Raises ModelFormatError for options or inputs that do not fit.
+    """
+    module, name = _HOME[custom_code]
+    home = importlib.import_module(f"edgetpu_driver.cpu_operators.{module}")
+    operator: CpuOperator = getattr(home, name)(options, inputs)
+    return operator

@@ -1,0 +1,159 @@
+"""The plan of a whole model: its steps on the Edge TPU, in LiteRT and in operators of ours, in order.
+
+A plan holds no engine and no device, so that a program may run its steps with engines and threads of its own.
+`planning` makes plans, `StepValues` keeps what passes between the steps of one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.cpu_operators.operator import CpuOperator
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.tensor import TensorSpec
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A value of the plan where it enters or leaves a step."""
+
+    value: int
+    """Number of the value; two operands with the same number are the same array."""
+    spec: TensorSpec
+    """Its name among the step's own inputs or outputs, its shape and dtype."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step of a plan. It takes arrays by the names of its `inputs` and gives those of its `outputs`."""
+
+    name: str
+    """For messages."""
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    operators: tuple[str, ...]
+    """Names of the operators that it stands for, in order."""
+    segment: int
+    """Index of the file that it comes from."""
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeTpuStep(Step):
+    """A part that was compiled for the Edge TPU; its operands are the inputs and outputs of `model`."""
+
+    model: CompiledModel
+
+
+@dataclass(frozen=True, eq=False)
+class LiteRtStep(Step):
+    """A part for LiteRT."""
+
+    graph: bytes = field(repr=False)
+    """A .tflite file with the step's inputs and outputs, in their order."""
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorStep(Step):
+    """An operator that LiteRT does not know and this package has."""
+
+    operator: CpuOperator
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPlan:
+    """How to run a whole model, of one file or of several segments."""
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    """The graph's own inputs in its order, with unique names."""
+    outputs: tuple[TensorSpec, ...]
+    """The graph's own outputs in its order, with unique names; a shape may be [] where the file has none."""
+    input_values: tuple[int, ...]
+    """Number of the value that each of `inputs` is."""
+    output_values: tuple[int, ...]
+    """Number of the value that each of `outputs` is."""
+    constants: Mapping[int, NDArray[Any]]
+    """Values that the file gives."""
+    steps: tuple[Step, ...]
+    """In an order in which they can run one after the other."""
+    missing: str = ""
+    """Why no engine can run it, as far as the files tell; empty if nothing speaks against it."""
+
+    @property
+    def edge_tpu_steps(self) -> tuple[EdgeTpuStep, ...]:
+        """The steps that run on an Edge TPU."""
+        return tuple(step for step in self.steps if isinstance(step, EdgeTpuStep))
+
+    @property
+    def unsupported_reason(self) -> str:
+        """Why a stick on USB cannot run its parts for the Edge TPU; empty if it can."""
+        try:
+            for step in self.edge_tpu_steps:
+                step.model.check_runnable()
+        except EdgeTpuError as error:
+            return str(error)
+        return self.missing
+
+    @cached_property
+    def last_uses(self) -> tuple[frozenset[int], ...]:
+        """For each step the values that no later step and no output needs."""
+        needed = set(self.output_values)
+        result: list[frozenset[int]] = []
+        for step in reversed(self.steps):
+            here = {operand.value for operand in (*step.inputs, *step.outputs)}
+            result.append(frozenset(here - needed))
+            needed |= here
+        return tuple(reversed(result))
+
+
+class StepValues:
+    """The arrays of one run of a plan. Not thread-safe: one thread at a time may use it.
+
+    values = StepValues(plan, inputs)
+    for index, step in enumerate(plan.steps):
+        values.store(index, run(step, values.inputs_of(index)))
+    outputs = values.outputs()
+    """
+
+    def __init__(self, plan: ModelPlan, inputs: Mapping[str, NDArray[Any]]) -> None:
+        """inputs: those of the plan by name, checked; see tensor.check_inputs."""
+        self._plan = plan
+        self._values: dict[int, NDArray[Any]] = dict(plan.constants)
+        for spec, value in zip(plan.inputs, plan.input_values, strict=True):
+            self._values[value] = inputs[spec.name]
+
+    def inputs_of(self, index: int) -> dict[str, NDArray[Any]]:
+        """The inputs of a step by name, in the shapes that the step expects; earlier steps must be done."""
+        step = self._plan.steps[index]
+        return {each.spec.name: self._as(each.spec, self._values[each.value]) for each in step.inputs}
+
+    def store(self, index: int, results: Mapping[str, NDArray[Any]]) -> None:
+        """Keep the outputs of a step by name, and drop what only this step and earlier ones needed."""
+        for each in self._plan.steps[index].outputs:
+            self._values[each.value] = results[each.spec.name]
+        for value in self._plan.last_uses[index]:
+            del self._values[value]
+
+    def outputs(self) -> dict[str, NDArray[Any]]:
+        """The outputs of the whole model by name, in its order, once every step is done."""
+        pairs = zip(self._plan.outputs, self._plan.output_values, strict=True)
+        return {spec.name: self._values[value] for spec, value in pairs}
+
+    @staticmethod
+    def _as(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
+        """The array in a step's shape: files may declare [1, 8] here and [8] there, or nothing."""
+        fits = array.size == int(np.prod(spec.shape, dtype=np.int64))
+        return array.reshape(spec.shape) if fits and array.shape != spec.shape else array
+
+
+def step_operators(names: Sequence[str]) -> str:
+    """Operators as text, each with its number: "2 DEQUANTIZE, ARG_MAX"."""
+    counts = {name: names.count(name) for name in dict.fromkeys(names)}
+    return ", ".join(name if count == 1 else f"{count} {name}" for name, count in counts.items())

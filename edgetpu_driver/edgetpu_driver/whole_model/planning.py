@@ -1,0 +1,145 @@
+"""Plans whole models from their files: one compiled file, a plain graph, or the segments of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.whole_model.plan import ModelPlan, Operand, Step
+from edgetpu_driver.whole_model.steps import GraphSteps
+
+_COMPILED = "_edgetpu"
+
+
+def load_plan(models: str | Path | Sequence[str | Path]) -> ModelPlan:
+    """Read files and plan them: one file, or the segments of a pipeline in their order.
+
+    Raises ModelNotFoundError if a file cannot be read, otherwise as `plan_segments`.
+    """
+    paths = [Path(models)] if isinstance(models, str | Path) else [Path(each) for each in models]
+    return plan_segments([(path.stem.removesuffix(_COMPILED), read_model_file(path), path) for path in paths])
+
+
+def plan_model(data: bytes, name: str = "", path: Path | None = None) -> ModelPlan:
+    """Plan one file, compiled for the Edge TPU or not.
+
+    path: where it was read from, for the files beside it. Raises ModelFormatError for anything malformed;
+    ModelUnsupportedError for parts that were compiled for several chips.
+    """
+    return plan_segments([(name, data, path)])
+
+
+def plan_segments(files: Sequence[tuple[str, bytes, Path | None]]) -> ModelPlan:
+    """Plan segments, in their order, as one model: outputs feed inputs of later segments of the same name.
+
+    files: name, content and path of each. The inputs of the model are those that no earlier segment gives;
+    its outputs those that no later segment takes. Raises as `plan_model`, and ModelFormatError for segments
+    that do not belong together.
+    """
+    if not files:
+        raise ModelFormatError("expected a model, or the segments of one; got none")
+    join = _Join()
+    for name, data, path in files:
+        join.add(name, data, path)
+    return join.plan()
+
+
+class _Join:
+    """Segments that are put together one by one."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+        self._names: list[str] = []
+        self._steps: list[Step] = []
+        self._constants: dict[int, NDArray[Any]] = {}
+        self._inputs: list[Operand] = []
+        self._given: dict[str, Operand] = {}
+        """Outputs of the segments so far, by name."""
+        self._taken: set[str] = set()
+        self._missing = ""
+
+    def add(self, name: str, data: bytes, path: Path | None) -> None:
+        """Add the next segment."""
+        graph = GraphSteps(data, name, path, len(self._names), self._numbers)
+        found = [self._input(name, operand) for operand in graph.inputs]
+        if self._names and not any(operand.spec.name in self._given for operand in graph.inputs):
+            takes = ", ".join(str(operand.spec) for operand in graph.inputs)
+            gives = ", ".join(str(operand.spec) for operand in self._given.values())
+            raise ModelFormatError(
+                f"segment '{name}' takes {takes}; the segments before it give {gives}: expected the segments "
+                "of one model in their order"
+            )
+        renumbered = dict(zip((operand.value for operand in graph.inputs), found, strict=True))
+        self._names.append(name)
+        self._steps += [_with_values(step, renumbered) for step in graph.steps]
+        self._constants |= graph.constants
+        for operand in graph.outputs:
+            value = renumbered.get(operand.value, operand.value)
+            self._taken.discard(operand.spec.name)
+            self._given[operand.spec.name] = replace(operand, value=value)
+        self._missing = self._missing or graph.missing
+
+    def _input(self, segment: str, operand: Operand) -> int:
+        """The number of the value that is this input of a segment."""
+        spec = operand.spec
+        given = self._given.get(spec.name)
+        if given is None:
+            self._inputs.append(operand)
+            return operand.value
+        if not _same(given.spec, spec):
+            raise ModelFormatError(
+                f"segment '{segment}' takes {_described(spec)}; a segment before it gives "
+                f"{_described(given.spec)}: they are not of one model"
+            )
+        self._taken.add(spec.name)
+        return given.value
+
+    def plan(self) -> ModelPlan:
+        """The plan of all segments."""
+        outputs = [each for name, each in self._given.items() if name not in self._taken]
+        return ModelPlan(
+            name=_common_name(self._names),
+            inputs=tuple(operand.spec for operand in self._inputs),
+            outputs=tuple(operand.spec for operand in outputs),
+            input_values=tuple(operand.value for operand in self._inputs),
+            output_values=tuple(operand.value for operand in outputs),
+            constants=self._constants,
+            steps=tuple(self._steps),
+            missing=self._missing,
+        )
+
+
+def _with_values(step: Step, renumbered: dict[int, int]) -> Step:
+    def fitted(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        return tuple(replace(each, value=renumbered.get(each.value, each.value)) for each in operands)
+
+    return replace(step, inputs=fitted(step.inputs), outputs=fitted(step.outputs))
+
+
+def _same(given: TensorSpec, taken: TensorSpec) -> bool:
+    return (given.shape, given.dtype, given.scale, given.zero_point) == (
+        taken.shape,
+        taken.dtype,
+        taken.scale,
+        taken.zero_point,
+    )
+
+
+def _described(spec: TensorSpec) -> str:
+    return f"{spec} of scale {spec.scale:g} and zero point {spec.zero_point}"
+
+
+def _common_name(names: Sequence[str]) -> str:
+    """The name without the number of the segment, if all have the same; otherwise the names joined."""
+    if len(names) == 1:
+        return names[0]
+    stems = {name.rpartition("_segment_")[0] for name in names}
+    return stems.pop() if len(stems) == 1 and "" not in stems else " + ".join(names)
