@@ -5,13 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import TransferTimeoutError
+from edgetpu_driver.stick.inference import PreparedInference
 from edgetpu_driver.usb.bringup import ClockPreset, bring_up
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import MAX_BULK_WRITE, Event, Frame, Tag
@@ -117,30 +117,35 @@ def test_disabled_interrupts_are_not_sent(stick: VirtualEdgeTpu, link: UsbLink) 
     assert link.read_register(Register.top_level_int_3_status) == 1
 
 
-def test_models_compiled_together_stay_in_memory_together(
-    make_dense: Callable[[int], bytes], model: CompiledModel
+@pytest.mark.parametrize(("first_row", "uploads"), [(1, 2), (0, 6)], ids=["beside", "overlapping"])
+def test_models_of_one_token_stay_in_memory_together_unless_they_overlap(
+    make_dense: Callable[[int], bytes], model: CompiledModel, first_row: int, uploads: int
 ) -> None:
-    graph = wider_graph()
-    other = CompiledModel.parse(pack(graph, name="wide"))
-    assert model.caching is not None
-    assert other.caching is not None
-    token = model.parameter_caching_token
-    together = replace(
-        other,
-        execution=replace(other.execution, parameter_caching_token=token),
-        caching=replace(other.caching, parameter_caching_token=token),
-    )
-    stick = VirtualEdgeTpu().register_model(model, make_dense(1)).register_model(together, graph)
+    graph, token = wider_graph(), model.parameter_caching_token
+    other = CompiledModel.parse(pack(graph, name="wide", token=token, first_row=first_row))
+    stick = VirtualEdgeTpu().register_model(model, make_dense(1)).register_model(other, graph)
     with EdgeTpu.open(usb_backend=stick) as tpu:
-        first, second = tpu.load(model), tpu.load(together)
+        first, second = tpu.load(model), tpu.load(other)
         for _ in range(3):
             ours = first.run({"x": X})["y"]
             theirs = second.run({"x": np.zeros((1, 8), np.uint8)})["y"]
-        assert tpu.info().uploads == 2
-        assert first.resident
-        assert second.resident
+        assert tpu.info().uploads == uploads
+        assert (first.resident, second.resident) == (uploads == 2, True)
     np.testing.assert_array_equal(ours, CpuEngine(make_dense(1)).run({"x": X})["y"])
     np.testing.assert_array_equal(theirs, CpuEngine(graph).run({"x": np.zeros((1, 8), np.uint8)})["y"])
+
+
+def test_parameters_that_another_program_has_overwritten_are_lost(
+    make_dense: Callable[[int], bytes], model: CompiledModel
+) -> None:
+    graph, token = wider_graph(), model.parameter_caching_token
+    other = CompiledModel.parse(pack(graph, name="wide", token=token))
+    stick = VirtualEdgeTpu().register_model(model, make_dense(1)).register_model(other, graph)
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        tpu.run(model, {"x": X})
+        tpu.run(other, {"x": np.zeros((1, 8), np.uint8)})
+        outputs = tpu._session.link.attempt(PreparedInference(model).run, {"x": X})  # without an upload
+    assert not np.array_equal(outputs["y"], CpuEngine(make_dense(1)).run({"x": X})["y"])
 
 
 def wider_graph() -> bytes:

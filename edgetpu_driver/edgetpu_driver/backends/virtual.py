@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from edgetpu_driver.backends.backend import ParsedModel
 from edgetpu_driver.backends.usb import StickBackend, error_text
-from edgetpu_driver.compiled_model import PARAMETER_MEMORY_BYTES, CompiledModel, caching_token
+from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem
@@ -69,11 +69,15 @@ class VirtualStickBackend(StickBackend):
             if copy is not None and copy.path is not None:
                 self._register_from(copy.path, copy)
             return copy
-        token, needed = source.parameter_caching_token, (number + 1) * model.parameter_bytes
-        if not token or needed > PARAMETER_MEMORY_BYTES:
+        from edgetpu_driver.virtual.graph_packer import MEMORY_ROWS, memory_rows
+
+        token, graph = source.parameter_caching_token, model.sidecars.graph
+        first_row, end = (each * memory_rows(graph) for each in (number, number + 1))
+        if not token or end > MEMORY_ROWS:
             return None
-        graph, name = model.sidecars.graph, f"{source.name}_copy{number + 1}"
-        copy = CompiledModel.parse(self._pack(graph, name=name, token=token), source.name)
+        name = f"{source.name}_copy{number + 1}"
+        packed = self._pack(graph, name=name, token=token, first_row=first_row)
+        copy = CompiledModel.parse(packed, source.name)
         self._register(copy, graph)
         return replace(copy, path=source.path)
 
@@ -94,8 +98,8 @@ def pack_for_virtual_stick(
     together: the models can be resident together, and with those of the graphs `beside`. Raises
     ModelFormatError and ModelUnsupportedError.
     """
-    from edgetpu_driver.virtual.graph_packer import pack
+    from edgetpu_driver.virtual.graph_packer import pack, pack_together
 
-    all_graphs = {**(beside or {}), **graphs}
-    token = caching_token(b"".join(all_graphs[name] for name in sorted(all_graphs))) if together else None
-    return {name: pack(graph, name=name, token=token) for name, graph in graphs.items()}
+    if not together:
+        return {name: pack(graph, name=name) for name, graph in graphs.items()}
+    return pack_together(graphs, beside or {})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import count
 
-from edgetpu_driver.compiled_model import CompiledModel, sha256
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.instructions.parameter_region import Region, region_of
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.stick.dma_transfers import PreparedExecutable
 from edgetpu_driver.usb.link import UsbLink
@@ -21,8 +22,8 @@ class CachedParameters:
     """The program that uploads them; None if the model has no cached parameters."""
     token: int
     """Parameter caching token: only models of the same token are resident together; 0: never resident."""
-    region: bytes
-    """Digest of the SRAM region they are written to. Parameters of one region displace each other."""
+    region: Region
+    """The rows of the chip's memory that they are written to; others there are displaced."""
     content: tuple[str, int] | int
     """Equal for models that put the same bytes there."""
     size: int
@@ -32,11 +33,10 @@ class CachedParameters:
     def of(cls, model: CompiledModel) -> CachedParameters:
         """Those in the model's file; ModelUnsupportedError if their DMA hints are incomplete."""
         caching, token = model.caching, model.parameter_caching_token
-        bitstreams = caching.bitstreams if caching else ()
         return cls(
             executable=None if caching is None else PreparedExecutable(caching),
             token=token,
-            region=sha256(b"".join(bitstream.data for bitstream in bitstreams)),  # they hold the addresses
+            region=0 if caching is None else region_of(caching),
             content=(model.sha256, token),
             size=0 if caching is None else len(caching.parameters),
         )
@@ -55,7 +55,8 @@ class ParameterMemory:
     def __init__(self) -> None:
         self.uploads = 0
         """Number of uploads so far."""
-        self._regions: dict[bytes, CachedParameters] = {}
+        self._regions: dict[Region, CachedParameters] = {}
+        """What is resident; no two regions overlap."""
         self._token = 0
 
     @property
@@ -69,13 +70,17 @@ class ParameterMemory:
         return resident is not None and resident.content == parameters.content
 
     def ensure(self, link: UsbLink, parameters: CachedParameters) -> None:
-        """Upload parameters unless they are resident, evicting those of another token. Raises DeviceError."""
+        """Upload parameters unless they are resident. Raises DeviceError.
+
+        Those of another token, and those that are overwritten, are not resident any more.
+        """
         if parameters.token == 0 or parameters.token != self._token:
             self._regions.clear()
             self._token = parameters.token
         if parameters.executable is None or self.holds(parameters):
             return
-        self._regions.pop(parameters.region, None)
+        for region in [each for each in self._regions if each & parameters.region]:
+            del self._regions[region]
         parameters.executable.run(link)
         self._regions[parameters.region] = parameters
         self.uploads += 1

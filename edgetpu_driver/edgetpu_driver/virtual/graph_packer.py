@@ -8,7 +8,7 @@ parameter bytes that cross the wire. The virtual device tells programs by their 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -36,8 +36,13 @@ from edgetpu_driver.darwinn.executable import (
     Layer,
     Package,
 )
+from edgetpu_driver.darwinn.instructions.parameter_region import (
+    BYTES_OF_ALL_TILES,
+    fill_all_tiles,
+    rows_for,
+)
 from edgetpu_driver.darwinn.package_writer import write_package
-from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -54,6 +59,9 @@ _CACHING_INSTRUCTIONS = 67  # as in real parameter caching programs of small mod
 _BASE_INSTRUCTIONS, _INSTRUCTIONS_PER_OPERATOR = 180, 64
 _DONE = InterruptHint(0)
 
+MEMORY_ROWS = PARAMETER_MEMORY_BYTES // BYTES_OF_ALL_TILES
+"""Rows of the chip's memory that are used for parameters."""
+
 _WIRE_TYPES = {
     np.dtype(np.uint8): DataType.FIXED_POINT8,
     np.dtype(np.int8): DataType.SIGNED_FIXED_POINT8,
@@ -61,21 +69,22 @@ _WIRE_TYPES = {
 }
 
 
-def pack(graph: bytes, *, name: str, token: int | None = None) -> bytes:
+def pack(graph: bytes, *, name: str, token: int | None = None, first_row: int = 0) -> bytes:
     """The compiled model of a quantised .tflite graph, for the virtual device; always the same bytes.
 
     Inputs and outputs keep name, shape, dtype and quantisation. The execution program depends on everything
     in the graph except the weight values, and on the address of the parameters; the caching program depends
     on the number and address of the parameters only. Parameters have edgetpu_compiler's layout if it is known
-    (weights.compiler_layout), otherwise the packed layout (weights.packed_layout). `token`: the caching token
-    shared by models that are to be resident together; each then has its own address. Raises ModelFormatError
-    for a malformed graph and ModelUnsupportedError for one whose inputs and outputs the chip cannot have.
+    (weights.compiler_layout), otherwise the packed layout (weights.packed_layout). token: the caching token
+    shared with other models. first_row: where cached parameters begin in the chip's memory; models of one
+    token that are to be resident together must not overlap, see `pack_together`. Raises ModelFormatError for
+    a malformed graph and ModelUnsupportedError for one whose inputs and outputs the chip cannot have.
     """
     subgraph = parse_model(graph).subgraphs[0]
     _check(subgraph)
     inputs, outputs = subgraph.input_specs, subgraph.output_specs
     package = Package(
-        executables=_executables(graph, subgraph, name, token),
+        executables=_executables(graph, subgraph, name, token, first_row),
         min_runtime_version=_MIN_RUNTIME_VERSION,
         compiler_version=VIRTUAL_COMPILER,
     )
@@ -94,6 +103,34 @@ def pack(graph: bytes, *, name: str, token: int | None = None) -> bytes:
     for result in builder.custom(CUSTOM_OP, operands, outputs, flexbuffer.encode(options)):
         builder.output(result)
     return builder.build()
+
+
+def pack_together(graphs: Mapping[str, bytes], beside: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Pack graphs, by name, so that they can be resident together, as long as there is memory for them.
+
+    beside: further graphs, which are packed by another call. Raises as `pack`.
+    """
+    both = dict(sorted({**beside, **graphs}.items()))
+    token = caching_token(b"".join(both.values()))
+    packed, row = {}, 0
+    for name, graph in both.items():
+        try:
+            rows = memory_rows(graph)
+        except EdgeTpuError:
+            if name in graphs:
+                raise
+            continue  # the call that packs it will tell
+        if row + rows > MEMORY_ROWS:
+            row = 0  # displaces others
+        if name in graphs:
+            packed[name] = pack(graph, name=name, token=token, first_row=row)
+        row += rows
+    return packed
+
+
+def memory_rows(graph: bytes) -> int:
+    """Rows of the chip's memory that the cached parameters of a graph take; raises as `pack`."""
+    return rows_for(len(_parameters(graph).cached))
 
 
 def _check(graph: Subgraph) -> None:
@@ -115,16 +152,15 @@ def _check(graph: Subgraph) -> None:
 
 
 def _executables(
-    graph: bytes, subgraph: Subgraph, name: str, shared_token: int | None
+    graph: bytes, subgraph: Subgraph, name: str, shared_token: int | None, first_row: int
 ) -> tuple[Executable, ...]:
     """Execution only and parameter caching, or one stand-alone executable if there is nothing to cache."""
     parameters = _parameters(graph)
     inputs = tuple(_input_layer(spec) for spec in subgraph.input_specs)
     outputs = tuple(_output_layer(spec) for spec in subgraph.output_specs)
-    region = name if shared_token else ""
     shape = with_parameters(graph, bytes(len(parameters_of(graph))))
     program = bitstream(
-        hashlib.sha256(shape + region.encode()).digest(),
+        hashlib.sha256(shape + first_row.to_bytes(2, "little")).digest(),
         _BASE_INSTRUCTIONS + _INSTRUCTIONS_PER_OPERATOR * len(subgraph.operators),
         [layer.name for layer in inputs],
         [layer.name for layer in outputs],
@@ -149,7 +185,7 @@ def _executables(
     )
     if not parameters.cached:
         return (execution,)
-    return execution, _caching_executable(parameters.cached, token, region)
+    return execution, _caching_executable(parameters.cached, token, first_row)
 
 
 def _parameters(graph: bytes) -> Parameters:
@@ -162,13 +198,14 @@ def _parameters(graph: bytes) -> Parameters:
         return Parameters(plain, b"") if fits else Parameters(b"", plain)
 
 
-def _caching_executable(parameters: bytes | memoryview, token: int, region: str) -> Executable:
-    digest = hashlib.sha256(len(parameters).to_bytes(8, "little") + region.encode()).digest()
+def _caching_executable(parameters: bytes | memoryview, token: int, first_row: int) -> Executable:
+    digest = hashlib.sha256(len(parameters).to_bytes(8, "little") + first_row.to_bytes(2, "little")).digest()
+    filling = fill_all_tiles(first_row, rows_for(len(parameters)))
     return Executable(
         type=ExecutableType.PARAMETER_CACHING,
         name="Unknown",
         parameter_caching_token=token,
-        bitstreams=(bitstream(digest, _CACHING_INSTRUCTIONS, (), ()),),
+        bitstreams=(bitstream(digest, _CACHING_INSTRUCTIONS, (), (), filling),),
         parameters=parameters,
         hints=(InstructionHint(0), *_parameter_transfer(parameters), _DONE),
         fully_deterministic=True,

@@ -13,6 +13,7 @@ import numpy as np
 
 from edgetpu_driver.darwinn.executable import Description, FieldOffset, InstructionBitstream, Position
 from edgetpu_driver.darwinn.instructions.instruction_fields import FIELDS, WORD_BITS
+from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder
 
 _SCALAR_REGISTERS = 32
@@ -20,17 +21,24 @@ _ADDRESS_BIT = next(field.position for field in FIELDS if field.name == "imm_sca
 
 
 def bitstream(
-    digest: bytes, length: int, inputs: Sequence[str], outputs: Sequence[str]
+    digest: bytes,
+    length: int,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    operation: Sequence[Instruction] = (),
 ) -> InstructionBitstream:
     """A program of `length` instructions that depends only on the digest.
 
     inputs, outputs: names of the layers whose addresses it loads, besides those of parameters and scratch.
+    operation: words that it contains as they are.
     """
     builder = ProgramBuilder()
     fields = []
     for register, (description, name, position) in enumerate(_address_targets(inputs, outputs)):
         index = builder.move(register % _SCALAR_REGISTERS, 0)
         fields.append(FieldOffset(description, name, position, bit=index * WORD_BITS + _ADDRESS_BIT))
+    for instruction in operation:
+        builder.append(instruction)
     for register, word in enumerate(_words(digest, length - len(builder))):
         builder.move(register % _SCALAR_REGISTERS, word)
     return InstructionBitstream(builder.build(), tuple(fields))

@@ -13,6 +13,7 @@ from edgetpu_driver.darwinn.executable import (
     InstructionHint,
     InterruptHint,
 )
+from edgetpu_driver.darwinn.instructions.parameter_region import Region
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.usb.framing import EVENT, HEADER, MAX_BULK_WRITE, Tag
 from edgetpu_driver.virtual.program_library import Program, ProgramLibrary, Step
@@ -56,6 +57,9 @@ class Processor:
         """Cycles of the main clock since this was last set to 0."""
         self._stream = bytearray()
         self._parameters: dict[bytes, bytes] = {}
+        """Parameters in memory by the digest of the program that put them there."""
+        self._regions: dict[bytes, Region] = {}
+        """The rows that each of them fills."""
         self._tokens: set[int] = set()
         self._finish()
 
@@ -206,12 +210,15 @@ class Processor:
         return self._results[step.name][step.offset : end].ljust(step.size, b"\0")
 
     def _keep_parameters(self, program: Program) -> None:
-        """Update the parameter memory, which keeps parameters of one caching token until replaced."""
+        """Update the parameter memory, which keeps parameters of one caching token until overwritten."""
         if program.type is ExecutableType.PARAMETER_CACHING:
             common = self._tokens & program.tokens - {0}
             if not common:
                 self._parameters.clear()
             self._tokens = common or set(program.tokens)
+            for digest in [each for each in self._parameters if self._regions[each] & program.region]:
+                del self._parameters[digest]
+            self._regions[program.digest] = program.region
             self._parameters[program.digest] = bytes(self._streamed)
         elif program.type is ExecutableType.STAND_ALONE and self._streamed:
             self._parameters.clear()

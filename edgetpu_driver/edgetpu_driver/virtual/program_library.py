@@ -18,6 +18,7 @@ from edgetpu_driver.darwinn.executable import (
     InterruptHint,
 )
 from edgetpu_driver.darwinn.instructions.address_fields import write_field
+from edgetpu_driver.darwinn.instructions.parameter_region import Region, region_of
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.virtual.reference_model import ReferenceModel
@@ -37,6 +38,9 @@ class Program:
         self.tokens = {executable.parameter_caching_token}
         self.cached_parameters = cached_parameters
         """Digest of the caching program of this program's parameters; empty if it needs none."""
+        caches = executable.type is ExecutableType.PARAMETER_CACHING
+        self.region: Region = region_of(executable) if caches else 0
+        """The rows of the memory that it fills, if it is a caching program."""
         self.models: list[ReferenceModel] = []
         """Models of these instructions; they may differ in their parameters."""
 
