@@ -5,6 +5,7 @@ import signal
 import edgetpu_driver  # noqa: F401
 import edgetpu_matrix  # noqa: F401
 import edgetpu_perception  # noqa: F401
+import edgetpu_vision  # noqa: F401
 
 pytest_plugins = ["testdata.pytest_plugin"]
 

@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[1]
 DRIVER = ROOT / "edgetpu_driver" / "edgetpu_driver"
 PERCEPTION = ROOT / "edgetpu_perception" / "edgetpu_perception"
 MATRIX = ROOT / "edgetpu_matrix" / "edgetpu_matrix"
+VISION = ROOT / "edgetpu_vision" / "edgetpu_vision"
+PACKAGES = DRIVER, PERCEPTION, MATRIX, VISION
 TOOLS = tuple(ROOT / name for name in ("accuracy", "bench", "demo", "fuzz", "soak"))
 
 ROS = (
@@ -23,6 +25,7 @@ ROS = (
     "diagnostic_msgs",
     "lifecycle_msgs",
     "std_srvs",
+    "vision_msgs",
 )
 
 _BASE = {"errors", "files", "tensor"}
@@ -66,6 +69,8 @@ FORBIDDEN = {
         "edgetpu_driver.darwinn",
         "edgetpu_driver.stick",
         "edgetpu_driver.virtual",
+        "edgetpu_matrix",
+        "edgetpu_vision",
     ),
     MATRIX: (
         "edgetpu_driver.usb",
@@ -73,11 +78,20 @@ FORBIDDEN = {
         "edgetpu_driver.stick",
         "edgetpu_driver.virtual",
         "edgetpu_perception",
+        "edgetpu_vision",
     ),
-    DRIVER: ("edgetpu_perception", "edgetpu_matrix"),
+    VISION: (
+        "edgetpu_driver.usb",
+        "edgetpu_driver.darwinn",
+        "edgetpu_driver.stick",
+        "edgetpu_driver.virtual",
+        "edgetpu_perception",
+        "edgetpu_matrix",
+    ),
+    DRIVER: ("edgetpu_perception", "edgetpu_matrix", "edgetpu_vision"),
 }
 
-ROS_PARTS = (DRIVER / "nodes", DRIVER / "node_kit", PERCEPTION / "nodes", MATRIX / "nodes")
+ROS_PARTS = (DRIVER / "nodes", DRIVER / "node_kit", PERCEPTION / "nodes", MATRIX / "nodes", VISION / "nodes")
 
 # The one place that may reach for the virtual device, and only when it is asked for.
 VIRTUAL_IMPORTERS = ("__init__.py", "backends/factory.py", "backends/virtual.py")
@@ -168,7 +182,7 @@ def test_the_listed_directions_have_no_circle() -> None:
     assert circles(DRIVER_ROOMS) == []
 
 
-@pytest.mark.parametrize("package", [DRIVER, PERCEPTION, MATRIX], ids=lambda package: package.name)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
 def test_no_modules_import_each_other_in_a_circle(package: Path) -> None:
     assert circles(imported_modules(package)) == []
 
@@ -183,7 +197,7 @@ def test_the_top_level_of_the_driver_can_be_taken_in_at_a_glance() -> None:
     assert len(rooms) <= MOST_DRIVER_ROOMS
 
 
-@pytest.mark.parametrize("package", [DRIVER, PERCEPTION, MATRIX, *TOOLS], ids=lambda package: package.name)
+@pytest.mark.parametrize("package", [*PACKAGES, *TOOLS], ids=lambda package: package.name)
 def test_no_module_is_too_long_to_be_read_in_one_go(package: Path) -> None:
     lengths = {
         name: len(path.read_text().splitlines())
@@ -201,7 +215,7 @@ def test_a_part_imports_nothing_it_must_not_know(part: Path) -> None:
 def test_ros_is_imported_in_the_nodes_and_the_client_only() -> None:
     found = [
         line
-        for package in (DRIVER, PERCEPTION, MATRIX)
+        for package in PACKAGES
         for line in offences(package, ROS)
         if not any(str(part.relative_to(ROOT)) in line for part in ROS_PARTS)
     ]

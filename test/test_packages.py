@@ -82,7 +82,7 @@ def test_every_python_module_is_installed(name: str) -> None:
 def test_console_scripts_are_where_ros2_run_looks(name: str) -> None:
     scripts = {point.name for point in distribution(name).entry_points.select(group="console_scripts")}
     installed = Path(index.get_package_prefix(name)) / "lib" / name
-    assert {path.name for path in installed.iterdir()} == scripts
+    assert {path.name for path in installed.glob("*")} == scripts
 
 
 def test_graph_families_are_found_by_their_entry_point() -> None:

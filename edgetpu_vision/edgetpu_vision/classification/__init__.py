@@ -1,0 +1,1 @@
+"""Classification: the most probable classes of an image."""

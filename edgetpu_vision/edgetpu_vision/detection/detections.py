@@ -1,0 +1,63 @@
+"""What a detector finds in an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """One object. Its box is in px of the image; (0, 0) is the upper left corner of the first pixel."""
+
+    class_id: int
+    """Number of the class as the model counts."""
+    label: str
+    """Name of the class; "" if unknown."""
+    score: float
+    """0..1."""
+    x_min: float
+    """Left edge, px."""
+    y_min: float
+    """Upper edge, px."""
+    x_max: float
+    """Right edge, px."""
+    y_max: float
+    """Lower edge, px."""
+
+    @property
+    def width(self) -> float:
+        """In px of the image."""
+        return self.x_max - self.x_min
+
+    @property
+    def height(self) -> float:
+        """In px of the image."""
+        return self.y_max - self.y_min
+
+    @property
+    def center(self) -> tuple[float, float]:
+        """Its x and y, px of the image."""
+        return (self.x_min + self.x_max) / 2, (self.y_min + self.y_max) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Detections:
+    """The objects in one image, the highest score first."""
+
+    stamp: float
+    """Time of the image, s."""
+    image_width: int
+    """px."""
+    image_height: int
+    """px."""
+    detections: tuple[Detection, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Whether something was found."""
+        return bool(self.detections)
+
+    @property
+    def confidence(self) -> float:
+        """The highest score, 0..1; 0 if nothing was found."""
+        return self.detections[0].score if self.detections else 0.0

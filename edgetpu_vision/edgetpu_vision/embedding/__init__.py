@@ -1,0 +1,1 @@
+"""Embeddings: an image as a vector of unit length."""

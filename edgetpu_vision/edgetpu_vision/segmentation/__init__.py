@@ -1,0 +1,1 @@
+"""Segmentation: a label for every pixel."""
