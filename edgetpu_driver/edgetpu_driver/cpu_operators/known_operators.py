@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from edgetpu_driver.cpu_operators.operator import CpuOperator
 from edgetpu_driver.tensor import TensorSpec
 
-_HOME: dict[str, tuple[str, str]] = {}
-"""Module and class, which is made from the options and the specifications of the inputs."""
+_HOME: dict[str, tuple[str, str]] = {
+    "PosenetDecoderOp": ("posenet_operator", "PosenetOperator"),
+}
+"""Module and class, made from the options, the specifications of the inputs and the number of outputs."""
 
 
 def is_known(custom_code: str) -> bool:
@@ -17,12 +19,15 @@ def is_known(custom_code: str) -> bool:
     return custom_code in _HOME
 
 
-def make_operator(custom_code: str, options: memoryview, inputs: Sequence[TensorSpec]) -> CpuOperator:
+def make_operator(
+    custom_code: str, options: memoryview, inputs: Sequence[TensorSpec], outputs: int
+) -> CpuOperator:
     """Make the operator of that code.
 
-    options: the custom options in the file. Raises ModelFormatError for options or inputs that do not fit.
+    options: the custom options in the file. outputs: how many the operator has there. Raises ModelFormatError
+    for options, inputs or a number of outputs that do not fit.
     """
     module, name = _HOME[custom_code]
     home = importlib.import_module(f"edgetpu_driver.cpu_operators.{module}")
-    operator: CpuOperator = getattr(home, name)(options, inputs)
+    operator: CpuOperator = getattr(home, name)(options, inputs, outputs)
     return operator

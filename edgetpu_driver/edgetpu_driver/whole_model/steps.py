@@ -126,14 +126,12 @@ class GraphSteps:
         if ABSENT in operator.inputs:
             raise ModelFormatError(f"an input of '{operator.custom_code}' is absent; it has no optional ones")
         made = make_operator(
-            operator.custom_code, operator.custom_options, [self._specs[each] for each in operator.inputs]
+            operator.custom_code,
+            operator.custom_options,
+            [self._specs[each] for each in operator.inputs],
+            len(operator.outputs),
         )
-        shapes = made.output_shapes
-        if len(shapes) != len(operator.outputs):
-            raise ModelFormatError(
-                f"'{operator.custom_code}' has {len(operator.outputs)} outputs; expected {len(shapes)}"
-            )
-        for each, shape in zip(operator.outputs, shapes, strict=True):
+        for each, shape in zip(operator.outputs, made.output_shapes, strict=True):
             self._specs[each] = replace(self._specs[each], shape=shape)
         sources, results = self._operands(operator.inputs), self._operands(operator.outputs)
         name = f"{self._name} ({operator.custom_code})"

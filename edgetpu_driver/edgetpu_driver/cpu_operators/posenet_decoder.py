@@ -1,0 +1,363 @@
+"""Poses of several people from PoseNet's maps, as PersonLab (arXiv:1803.08225) groups keypoints.
+
+While decoding, positions are in cells of the maps: cell (y, x) lies at px (y * stride, x * stride) of the
+model's input. Every keypoint's heatmap is searched for local maxima. From the strongest on, each one is the
+root of a pose unless a pose before it has that keypoint there. From the root the mid-range offsets lead from
+keypoint to keypoint along the skeleton, forward or backward; short-range offsets then move each one onto its
+peak. A keypoint that a better pose has at the same place does not count for the score of a worse one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.tensor import TensorSpec
+
+KEYPOINTS = 17
+"""Nose, then left and right each: eyes, ears, shoulders, elbows, wrists, hips, knees, ankles."""
+
+EDGES = (
+    *((0, 1), (1, 3), (0, 2), (2, 4)),
+    *((0, 5), (5, 7), (7, 9), (5, 11), (11, 13), (13, 15)),
+    *((0, 6), (6, 8), (8, 10), (6, 12), (12, 14), (14, 16)),
+)
+"""The skeleton as (parent, child), in the order of the mid-range offsets' channels."""
+
+HEATMAP_CHANNELS = KEYPOINTS
+SHORT_CHANNELS = 2 * KEYPOINTS
+MID_CHANNELS = 4 * len(EDGES)
+_REFINEMENTS = 5
+"""Steps by short-range offsets after each edge, as many as the vendor's reference poses were made with."""
+_MOST_DECODED = 4
+"""Times `max_detections`: poses decoded at most, most of which would be doubles in a map of noise."""
+
+
+class Field(NamedTuple):
+    """One of the model's maps and what its values mean: real value = scale * (value - zero_point)."""
+
+    values: NDArray[Any]
+    """uint8, int8, float32 or float64 [height, width, channels] or [1, height, width, channels]."""
+    scale: float = 1.0
+    zero_point: int = 0
+
+    @classmethod
+    def of(cls, values: NDArray[Any], spec: TensorSpec) -> Field:
+        """A tensor of a model; one that is not quantised holds real values."""
+        return cls(values, spec.scale, spec.zero_point) if spec.scale else cls(values)
+
+
+@dataclass(frozen=True)
+class DecodedPoses:
+    """Poses by falling score; rows from `count` on are zeros."""
+
+    keypoints: NDArray[np.float32]
+    """[max_detections, 17, 2]: y and x, px of the model's input."""
+    keypoint_scores: NDArray[np.float32]
+    """[max_detections, 17], 0..1."""
+    scores: NDArray[np.float32]
+    """[max_detections], 0..1: the mean of its keypoint scores, 0 for those that a better pose has."""
+    count: int
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Local maxima of the heatmaps by falling score; one list per property."""
+
+    keypoints: list[int]
+    ys: list[float]
+    xs: list[float]
+
+
+def decode_poses(
+    heatmaps: Field,
+    short_offsets: Field,
+    mid_offsets: Field,
+    *,
+    stride: float,
+    max_detections: int = 20,
+    score_threshold: float = 0.2,
+    nms_radius: float = 10.0,
+) -> DecodedPoses:
+    """Decode the poses of all people from a model's maps.
+
+    `heatmaps`: [h, w, 17], logits of the keypoints. `short_offsets`: [h, w, 34], from a cell to the keypoint
+    nearby, px of the model's input; y of all 17, then x. `mid_offsets`: [h, w, 64], along the 16 `EDGES`, px:
+    forward y, forward x, backward y, backward x. `stride`: px between cells. Keypoints and poses below
+    `score_threshold` are no roots and no poses; `nms_radius`: px within which two keypoints are the same.
+    Maps without a peak, as those of a saturated model, have no poses.
+
+    Raises InputError if maps do not fit each other or hold NaN or infinity, and for a parameter out of range.
+    """
+    _check_parameters(stride, max_detections, score_threshold, nms_radius)
+    shape = _cells(heatmaps, HEATMAP_CHANNELS, "heatmaps")
+    for field, channels, name in (
+        (short_offsets, SHORT_CHANNELS, "short offsets"),
+        (mid_offsets, MID_CHANNELS, "mid offsets"),
+    ):
+        if _cells(field, channels, name) != shape:
+            came = list(field.values.shape)
+            raise InputError(f"{name}: expected {shape[0]}x{shape[1]} cells as the heatmaps; got {came}")
+    scores = _Sampler(heatmaps, shape, 1.0, "heatmaps")
+    short = _Sampler(short_offsets, shape, 1 / stride, "short offsets")
+    candidates = _candidates(scores, short, _logit(score_threshold))
+    radius = (nms_radius / stride) ** 2
+    decoder = _Decoder(scores, short, _Sampler(mid_offsets, shape, 1 / stride, "mid offsets"))
+    poses = _distinct_poses(candidates, decoder, radius, max_detections, score_threshold)
+    return _result(poses, radius, stride, max_detections, score_threshold)
+
+
+class _Sampler:
+    """Bilinear samples of a map, in real values times a factor."""
+
+    def __init__(self, field: Field, shape: tuple[int, int], factor: float, name: str) -> None:
+        values = np.ascontiguousarray(field.values).reshape(*shape, -1)
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise InputError(f"{name}: expected finite values; got NaN or infinity")
+        self.map = values
+        self.scale = field.scale * factor
+        self.zero = field.zero_point
+        self._height, self._width, self._channels = values.shape
+        self._flat = memoryview(values.reshape(-1).data)  # numbers of it are read twice as fast as an array's
+
+    def _corners(self, y: float, x: float) -> tuple[int, int, int, float, float, float, float]:
+        """Of the four cells around a position: index of the first, steps down and right, and the weights."""
+        row, column = int(y), int(x)
+        down, right = y - row, x - column
+        both = down * right
+        return (
+            (row * self._width + column) * self._channels,
+            self._width * self._channels if row < self._height - 1 else 0,
+            self._channels if column < self._width - 1 else 0,
+            1.0 - down - right + both,
+            right - both,
+            down - both,
+            both,
+        )
+
+    def at(self, y: float, x: float, channel: int) -> float:
+        """The value of a channel at a position within the map."""
+        index, below, beside, w00, w01, w10, w11 = self._corners(y, x)
+        flat = self._flat
+        index += channel
+        value = (
+            w00 * flat[index]
+            + w01 * flat[index + beside]
+            + w10 * flat[index + below]
+            + w11 * flat[index + below + beside]
+        )
+        return (value - self.zero) * self.scale
+
+    def moved(self, y: float, x: float, channel: int, gap: int) -> tuple[float, float]:
+        """A position after the offset found there, kept within the map; x is `gap` channels after y."""
+        i, below, beside, w00, w01, w10, w11 = self._corners(y, x)
+        flat = self._flat
+        i += channel
+        j, k, m = i + beside, i + below, i + below + beside
+        down = w00 * flat[i] + w01 * flat[j] + w10 * flat[k] + w11 * flat[m]
+        right = w00 * flat[i + gap] + w01 * flat[j + gap] + w10 * flat[k + gap] + w11 * flat[m + gap]
+        y += (down - self.zero) * self.scale
+        x += (right - self.zero) * self.scale
+        last_row, last_column = self._height - 1.0, self._width - 1.0
+        return (
+            0.0 if y < 0.0 else last_row if y > last_row else y,
+            0.0 if x < 0.0 else last_column if x > last_column else x,
+        )
+
+    def at_all(
+        self, y: NDArray[np.float64], x: NDArray[np.float64], channel: NDArray[np.intp]
+    ) -> NDArray[Any]:
+        """Values at many positions within the map."""
+        row, column = y.astype(np.intp), x.astype(np.intp)
+        down, right = y - row, x - column
+        below = np.minimum(row + 1, self._height - 1)
+        beside = np.minimum(column + 1, self._width - 1)
+        values = self.map
+        upper = (1 - right) * values[row, column, channel] + right * values[row, beside, channel]
+        lower = (1 - right) * values[below, column, channel] + right * values[below, beside, channel]
+        return np.asarray(((1 - down) * upper + down * lower - self.zero) * self.scale)
+
+
+class _Step(NamedTuple):
+    """One edge of the skeleton, followed in one direction."""
+
+    source: int
+    target: int
+    channel: int
+    """Of the mid-range offset's y."""
+
+
+class _Pose(NamedTuple):
+    positions: list[tuple[float, float]]
+    """y and x of each keypoint, cells."""
+    scores: list[float]
+    mean: float
+
+
+class _Decoder:
+    """Follows the skeleton from a root to all keypoints."""
+
+    def __init__(self, scores: _Sampler, short: _Sampler, mid: _Sampler) -> None:
+        self._scores, self._short, self._mid = scores, short, mid
+
+    def pose(self, root: int, y: float, x: float) -> _Pose:
+        """The pose whose keypoint `root` is at a position, cells."""
+        short, mid = self._short, self._mid
+        positions = [(y, x)] * KEYPOINTS
+        for source, target, channel in _STEPS[root]:
+            y, x = mid.moved(*positions[source], channel, len(EDGES))
+            for _ in range(_REFINEMENTS):
+                y, x = short.moved(y, x, target, KEYPOINTS)
+            positions[target] = (y, x)
+        scores = [
+            _sigmoid(self._scores.at(*position, keypoint)) for keypoint, position in enumerate(positions)
+        ]
+        return _Pose(positions, scores, sum(scores) / KEYPOINTS)
+
+
+def _steps(root: int) -> tuple[_Step, ...]:
+    """The edges in an order in which each one starts at a keypoint reached before."""
+    steps: list[_Step] = []
+    reached = [root]
+    for source in reached:
+        for edge, (parent, child) in enumerate(EDGES):
+            if source == parent and child not in reached:
+                steps.append(_Step(source, child, edge))
+                reached.append(child)
+            elif source == child and parent not in reached:
+                steps.append(_Step(source, parent, edge + 2 * len(EDGES)))
+                reached.append(parent)
+    return tuple(steps)
+
+
+_STEPS = tuple(_steps(root) for root in range(KEYPOINTS))
+
+
+def _candidates(scores: _Sampler, short: _Sampler, threshold: float) -> _Candidates:
+    """The local maxima of all heatmaps at or above a logit, each moved by its short-range offset.
+
+    They are ordered by the score where they have moved to: heatmaps saturate, and cells beside the keypoint
+    are then as strong as the one at it.
+    """
+    rows, columns, keypoints = np.nonzero(_peaks(scores.map, threshold / scores.scale + scores.zero))
+    height, width, _ = scores.map.shape
+    offset_y = (short.map[rows, columns, keypoints] - float(short.zero)) * short.scale
+    offset_x = (short.map[rows, columns, keypoints + KEYPOINTS] - float(short.zero)) * short.scale
+    y = np.clip(rows + offset_y, 0.0, height - 1.0)
+    x = np.clip(columns + offset_x, 0.0, width - 1.0)
+    order = np.argsort(-scores.at_all(y, x, keypoints), kind="stable")
+    return _Candidates(keypoints[order].tolist(), y[order].tolist(), x[order].tolist())
+
+
+def _peaks(heatmaps: NDArray[Any], threshold: float) -> NDArray[np.bool_]:
+    """Where heatmaps, [h, w, 17], are at or above a threshold and a maximum of 3x3 cells, not all equal."""
+    peaks = np.asarray(heatmaps >= threshold)
+    if peaks.any():
+        peaks &= heatmaps == _of_neighbours(np.maximum, heatmaps)
+        peaks &= heatmaps > _of_neighbours(np.minimum, heatmaps)
+    return peaks
+
+
+def _of_neighbours(extreme: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
+    """The extreme of the 3x3 cells around each one, fewer at the borders."""
+    vertical = values.copy()
+    extreme(vertical[1:], values[:-1], out=vertical[1:])
+    extreme(vertical[:-1], values[1:], out=vertical[:-1])
+    both = vertical.copy()
+    extreme(both[:, 1:], vertical[:, :-1], out=both[:, 1:])
+    extreme(both[:, :-1], vertical[:, 1:], out=both[:, :-1])
+    return both
+
+
+def _distinct_poses(
+    candidates: _Candidates, decoder: _Decoder, radius: float, limit: int, threshold: float
+) -> list[_Pose]:
+    """Up to `limit` poses by falling mean score, each with enough keypoints that no earlier one has.
+
+    A keypoint of one pose is another pose's too within `radius`, squared cells.
+    """
+    found: list[_Pose] = []
+    decoded: list[_Pose] = []
+    for keypoint, y, x in zip(candidates.keypoints, candidates.ys, candidates.xs, strict=True):
+        if len(found) == limit or len(decoded) == _MOST_DECODED * limit:
+            break
+        if any(_distance(pose.positions[keypoint], (y, x)) <= radius for pose in decoded):
+            continue
+        pose = decoder.pose(keypoint, y, x)
+        decoded.append(pose)
+        if _own_score(pose, found, radius) >= threshold:
+            found.append(pose)
+    return sorted(found, key=lambda pose: -pose.mean)
+
+
+def _own_score(pose: _Pose, better: Sequence[_Pose], radius: float) -> float:
+    """The mean of a pose's keypoint scores, 0 for those that a better pose has at the same place."""
+    own = sum(
+        score
+        for keypoint, score in enumerate(pose.scores)
+        if all(_distance(pose.positions[keypoint], other.positions[keypoint]) > radius for other in better)
+    )
+    return own / KEYPOINTS
+
+
+def _distance(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Squared distance."""
+    return (one[0] - other[0]) ** 2 + (one[1] - other[1]) ** 2
+
+
+def _result(
+    poses: Sequence[_Pose], radius: float, stride: float, max_detections: int, threshold: float
+) -> DecodedPoses:
+    scored = [(_own_score(pose, poses[:index], radius), pose) for index, pose in enumerate(poses)]
+    kept = sorted((each for each in scored if each[0] >= threshold), key=lambda each: -each[0])
+    keypoints = np.zeros((max_detections, KEYPOINTS, 2), np.float32)
+    keypoint_scores = np.zeros((max_detections, KEYPOINTS), np.float32)
+    scores = np.zeros(max_detections, np.float32)
+    for index, (score, pose) in enumerate(kept):
+        keypoints[index] = pose.positions
+        keypoint_scores[index] = pose.scores
+        scores[index] = score
+    keypoints *= np.float32(stride)
+    return DecodedPoses(keypoints, keypoint_scores, scores, len(kept))
+
+
+def _check_parameters(stride: float, max_detections: int, score_threshold: float, nms_radius: float) -> None:
+    if not stride > 0 or not math.isfinite(stride):
+        raise InputError(f"stride: expected more than 0 px; got {stride:g}")
+    if not max_detections > 0:
+        raise InputError(f"max_detections: expected 1 or more; got {max_detections}")
+    if not 0 < score_threshold < 1:
+        raise InputError(f"score_threshold: expected more than 0 and less than 1; got {score_threshold:g}")
+    if not nms_radius >= 0 or not math.isfinite(nms_radius):
+        raise InputError(f"nms_radius: expected 0 px or more; got {nms_radius:g}")
+
+
+def _cells(field: Field, channels: int, name: str) -> tuple[int, int]:
+    """Height and width of a map; InputError unless it has this many channels."""
+    values = field.values
+    shape = values.shape[1:] if values.ndim == 4 and values.shape[0] == 1 else values.shape
+    if len(shape) != 3 or shape[2] != channels or not values.size or values.dtype not in _DTYPES:
+        raise InputError(
+            f"{name}: expected uint8, int8 or float [height, width, {channels}];"
+            f" got {values.dtype.name}{list(values.shape)}"
+        )
+    if not field.scale > 0:
+        raise InputError(f"{name}: expected a scale of more than 0; got {field.scale:g}")
+    return int(shape[0]), int(shape[1])
+
+
+_DTYPES = (np.uint8, np.int8, np.float32, np.float64)
+
+
+def _logit(probability: float) -> float:
+    return math.log(probability / (1 - probability))
+
+
+def _sigmoid(logit: float) -> float:
+    return 0.5 + 0.5 * math.tanh(0.5 * logit)  # exp would overflow

@@ -1,0 +1,138 @@
+"""The custom operator PosenetDecoderOp, with which Coral's PoseNet and BodyPix models end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.cpu_operators.pose_masks import instance_masks
+from edgetpu_driver.cpu_operators.posenet_decoder import (
+    HEATMAP_CHANNELS,
+    KEYPOINTS,
+    MID_CHANNELS,
+    SHORT_CHANNELS,
+    Field,
+    decode_poses,
+)
+from edgetpu_driver.errors import InputError, ModelFormatError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite import flexbuffer
+
+CUSTOM_CODE = "PosenetDecoderOp"
+
+_INPUTS = (
+    ("heatmaps", HEATMAP_CHANNELS),
+    ("short-range offsets", SHORT_CHANNELS),
+    ("mid-range offsets", MID_CHANNELS),
+    ("long-range offsets", SHORT_CHANNELS),
+    ("segment", 1),
+)
+"""What an input is, and its channels. The last two are there only where the operator makes masks."""
+_POSE_INPUTS = 3
+_POSE_OUTPUTS = 4
+
+
+@dataclass(frozen=True)
+class PosenetOptions:
+    """The operator's options."""
+
+    max_detections: int
+    score_threshold: float
+    """Least score of a root and of a pose, 0..1."""
+    stride: float
+    """px of the model's input between cells of the maps."""
+    nms_radius: float
+    """px of the model's input within which two keypoints are the same."""
+
+    @classmethod
+    def read(cls, custom_options: bytes | memoryview) -> PosenetOptions:
+        """Decode the operator's custom options; ModelFormatError if one is missing or out of range."""
+        values = flexbuffer.decode(custom_options)
+        if not isinstance(values, Mapping):
+            raise ModelFormatError(f"{CUSTOM_CODE}: expected a map of options; got {type(values).__name__}")
+        return cls(
+            int(_number(values, "max_detections", 1, 1000)),
+            float(_number(values, "score_threshold", 1e-6, 1 - 1e-6)),
+            float(_number(values, "stride", 1, 1024)),
+            float(_number(values, "nms_radius", 0, 1e6)),
+        )
+
+
+class PosenetOperator:
+    """The operator as a file has it.
+
+    Inputs: heatmaps [1, h, w, 17], short-range offsets [1, h, w, 34] and mid-range offsets [1, h, w, 64]; for
+    masks also long-range offsets [1, h, w, 34] and the logits of the people's segment [1, h, w, 1]. They are
+    scaled as their specs say; without a scale they are real values.
+
+    Outputs, float32, where n is `max_detections`: poses [1, n, 17, 2], y and x in px of the model's input;
+    keypoint scores [1, n, 17]; pose scores [1, n]; the number of poses [1]; and where there are five, the
+    mask of each pose, 0 or 1, [1, n, h, w].
+
+    Raises ModelFormatError for options, inputs or a number of outputs that do not fit.
+    """
+
+    def __init__(
+        self, custom_options: bytes | memoryview, inputs: Sequence[TensorSpec], outputs: int
+    ) -> None:
+        self.options = PosenetOptions.read(custom_options)
+        self._specs = tuple(inputs)
+        self._masks = outputs > _POSE_OUTPUTS
+        if outputs not in (_POSE_OUTPUTS, _POSE_OUTPUTS + 1):
+            raise ModelFormatError(f"{CUSTOM_CODE}: expected 4 outputs, or 5 with masks; got {outputs}")
+        expected = _INPUTS if self._masks else _INPUTS[:_POSE_INPUTS]
+        if len(inputs) < len(expected):
+            raise ModelFormatError(
+                f"{CUSTOM_CODE}: expected {len(expected)} inputs for {outputs} outputs; got {len(inputs)}"
+            )
+        cells = inputs[0].shape[1:3]
+        for spec, (name, channels) in zip(inputs, expected, strict=False):
+            if spec.shape != (1, *cells, channels):
+                size = f"[1, height, width, {channels}], as large as the others"
+                raise ModelFormatError(f"{CUSTOM_CODE}: expected {name} {size}; got {list(spec.shape)}")
+        most = self.options.max_detections
+        shapes = (1, most, KEYPOINTS, 2), (1, most, KEYPOINTS), (1, most), (1,), (1, most, *cells)
+        self._output_shapes: tuple[tuple[int, ...], ...] = shapes[:outputs]
+
+    @property
+    def output_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of each output, in order."""
+        return self._output_shapes
+
+    def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[np.float32]]:
+        """Compute the outputs from the inputs, both in order; InputError for inputs that do not fit."""
+        if len(inputs) != len(self._specs):
+            raise InputError(f"{CUSTOM_CODE}: expected {len(self._specs)} inputs; got {len(inputs)}")
+        fields = [Field.of(values, spec) for values, spec in zip(inputs, self._specs, strict=True)]
+        poses = decode_poses(
+            *fields[:_POSE_INPUTS],
+            stride=self.options.stride,
+            max_detections=self.options.max_detections,
+            score_threshold=self.options.score_threshold,
+            nms_radius=self.options.nms_radius,
+        )
+        count = poses.count
+        outputs = [
+            poses.keypoints[None],
+            poses.keypoint_scores[None],
+            poses.scores[None],
+            np.array([count], np.float32),
+        ]
+        if self._masks:
+            masks = np.zeros(self._output_shapes[-1], np.float32)
+            masks[0, :count] = instance_masks(
+                poses.keypoints[:count], fields[3], fields[4], fields[1], stride=self.options.stride
+            )
+            outputs.append(masks)
+        return outputs
+
+
+def _number(options: Mapping[str, Any], name: str, least: float, most: float) -> float:
+    value = options.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ModelFormatError(f"{CUSTOM_CODE}: expected {name} of {least:g} to {most:g}; got {value!r}")
+    return value

@@ -1,0 +1,161 @@
+"""PosenetDecoderOp: its options, its inputs and its outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.cpu_operators.pose_masks import instance_masks
+from edgetpu_driver.cpu_operators.posenet_decoder import Field
+from edgetpu_driver.cpu_operators.posenet_operator import (
+    CUSTOM_CODE,
+    PosenetOperator,
+    PosenetOptions,
+)
+from edgetpu_driver.errors import InputError, ModelFormatError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite import flexbuffer
+from edgetpu_driver.tflite.model_reader import parse_model
+from testdata import ModelFolder
+from testdata.posenet_maps import STRIDE, maps, person, quantised
+
+OPTIONS: dict[str, flexbuffer.Value] = {
+    "max_detections": 3,
+    "score_threshold": 0.25,
+    "stride": STRIDE,
+    "nms_radius": 10.0,
+}
+HEIGHT, WIDTH = 20, 31
+SHORT = Field(np.zeros((HEIGHT, WIDTH, 34), np.float32))
+
+
+def specs_and_tensors(fields: tuple[Field, ...]) -> tuple[list[TensorSpec], list[Any]]:
+    tensors = [field.values[None] for field in fields]
+    specs = [
+        TensorSpec(f"map {index}", tensor.shape, tensor.dtype, field.scale, field.zero_point)
+        for index, (field, tensor) in enumerate(zip(fields, tensors, strict=True))
+    ]
+    return specs, tensors
+
+
+def quantised_maps(*people: Any) -> tuple[Field, Field, Field]:
+    heat, short, mid = maps(HEIGHT, WIDTH, people)
+    return quantised(heat, 0.09, 180), quantised(short, 0.7, 134), quantised(mid, 1.5, 118)
+
+
+def segments(*people: Any) -> tuple[Field, Field]:
+    """Long-range offsets and the segment: the columns within 40 px of a nose, each pointing at its person."""
+    cells = STRIDE * np.moveaxis(np.mgrid[:HEIGHT, :WIDTH], 0, -1).astype(float)
+    apart = np.stack([np.abs(cells[:, :, 1] - pose[0, 1]) for pose in people])
+    owner = np.array(people)[apart.argmin(axis=0)]
+    offsets = (owner - cells[:, :, None]).transpose(0, 1, 3, 2).reshape(HEIGHT, WIDTH, -1)
+    segment = np.where(apart.min(axis=0) <= 40, 5.0, -5.0)[:, :, None]
+    return Field(offsets.astype(np.float32)), Field(segment.astype(np.float32))
+
+
+def test_the_options_are_read() -> None:
+    assert PosenetOptions.read(flexbuffer.encode(OPTIONS)) == PosenetOptions(3, 0.25, 16.0, 10.0)
+
+
+def test_the_options_of_a_real_model_are_read(golden: ModelFolder) -> None:
+    path = golden.model("posenet_mobilenet_v1_075_353_481_16_quant_decoder.tflite")
+    operator = parse_model(path.read_bytes()).subgraphs[0].operators[-1]
+    assert operator.custom_code == CUSTOM_CODE
+    assert PosenetOptions.read(operator.custom_options) == PosenetOptions(
+        20, pytest.approx(0.2, abs=1e-6), 16.0, 10.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"stride": 0}, "expected stride of 1 to 1024; got 0"),
+        ({"max_detections": None}, "expected max_detections of 1 to 1000; got None"),
+        ({"max_detections": 10**9}, "expected max_detections of 1 to 1000; got 1000000000"),
+        ({"score_threshold": float("nan")}, "expected score_threshold of 1e-06 to 0.999999; got nan"),
+        ({"nms_radius": b"10"}, "expected nms_radius of 0 to 1e"),
+    ],
+)
+def test_an_option_out_of_range_is_refused(changed: dict[str, flexbuffer.Value], message: str) -> None:
+    with pytest.raises(ModelFormatError, match=message):
+        PosenetOptions.read(flexbuffer.encode({**OPTIONS, **changed}))
+
+
+def test_options_that_are_no_map_are_refused() -> None:
+    with pytest.raises(ModelFormatError, match="expected a map of options; got list"):
+        PosenetOptions.read(flexbuffer.encode([1, 2]))
+
+
+def make_operator(fields: tuple[Field, ...], outputs: int = 4) -> tuple[PosenetOperator, list[Any]]:
+    specs, tensors = specs_and_tensors(fields)
+    return PosenetOperator(flexbuffer.encode(OPTIONS), specs, outputs), tensors
+
+
+def test_the_outputs_have_the_shapes_announced() -> None:
+    operator, tensors = make_operator(quantised_maps(person(50, 200)))
+    outputs = operator.run(tensors)
+    assert operator.output_shapes == ((1, 3, 17, 2), (1, 3, 17), (1, 3), (1,))
+    assert tuple(output.shape for output in outputs) == operator.output_shapes
+    assert {output.dtype for output in outputs} == {np.dtype(np.float32)}
+
+
+def test_the_scale_of_each_input_comes_from_its_spec() -> None:
+    pose = person(50, 200)
+    operator, tensors = make_operator(quantised_maps(pose))
+    poses, _, _, count = operator.run(tensors)
+    assert count[0] == 1
+    np.testing.assert_allclose(poses[0, 0], pose, atol=0.7)
+
+
+def test_inputs_that_are_not_quantised_are_real_values() -> None:
+    pose = person(50, 200)
+    specs, tensors = specs_and_tensors(maps(HEIGHT, WIDTH, [pose]))
+    unscaled = [TensorSpec(spec.name, spec.shape, spec.dtype, 0.0, 0) for spec in specs]
+    operator = PosenetOperator(flexbuffer.encode(OPTIONS), unscaled, 4)
+    np.testing.assert_allclose(operator.run(tensors)[0][0, 0], pose, atol=1e-3)
+
+
+def test_masks_say_whose_each_cell_is() -> None:
+    left, right = person(50, 100), person(50, 300)
+    operator, tensors = make_operator((*quantised_maps(left, right), *segments(left, right)), outputs=5)
+    outputs = operator.run(tensors)
+    masks, poses = outputs[4], outputs[0][0]
+    assert masks.shape == operator.output_shapes[4] == (1, 3, HEIGHT, WIDTH)
+    for pose, mask in zip(poses[:2], masks[0], strict=False):
+        columns = np.abs(np.arange(WIDTH) * STRIDE - pose[0, 1]) <= 41
+        np.testing.assert_array_equal(mask, np.broadcast_to(columns, mask.shape))
+    assert not masks[0, 2].any()
+
+
+def test_no_pose_has_no_mask() -> None:
+    long_offsets, segment = segments(person(50, 100))
+    masks = instance_masks(np.zeros((0, 17, 2), np.float32), long_offsets, segment, SHORT, stride=STRIDE)
+    assert masks.shape == (0, HEIGHT, WIDTH)
+
+
+def test_masks_of_maps_that_do_not_fit_are_refused() -> None:
+    long_offsets, segment = segments(person(50, 100))
+    with pytest.raises(InputError, match=r"segment: expected \[height, width, 1\]; got \[20, 31, 34\]"):
+        instance_masks(np.zeros((1, 17, 2), np.float32), segment, long_offsets, SHORT, stride=STRIDE)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "message"),
+    [
+        (2, 4, "expected 3 inputs for 4 outputs; got 2"),
+        (3, 5, "expected 5 inputs for 5 outputs; got 3"),
+        (3, 3, "expected 4 outputs, or 5 with masks; got 3"),
+    ],
+)
+def test_another_number_of_tensors_is_refused(inputs: int, outputs: int, message: str) -> None:
+    with pytest.raises(ModelFormatError, match=message):
+        make_operator(quantised_maps(person(50, 200))[:inputs], outputs)
+
+
+def test_an_input_of_another_shape_is_refused() -> None:
+    heat, short, mid = quantised_maps(person(50, 200))
+    message = r"expected short-range offsets \[1, height, width, 34\], as large .*; got \[1, 20, 31, 64\]"
+    with pytest.raises(ModelFormatError, match=message):
+        make_operator((heat, mid, short))
