@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.tensor import TensorSpec
     from edgetpu_driver.virtual.pyusb_backend import VirtualEdgeTpu
     from edgetpu_driver.weights.weight_request import WeightRequest
+    from edgetpu_driver.whole_model.model import Model
 
 __all__ = [
     "CompiledModel",
@@ -24,6 +25,7 @@ __all__ = [
     "EdgeTpu",
     "EdgeTpuError",
     "MatMul",
+    "Model",
     "ModelFormatError",
     "TensorSpec",
     "VirtualEdgeTpu",
@@ -36,6 +38,7 @@ _HOME = {
     "EdgeTpu": "stick.edge_tpu",
     "EdgeTpuError": "errors",
     "MatMul": "matrix.matmul",
+    "Model": "whole_model.model",
     "ModelFormatError": "errors",
     "TensorSpec": "tensor",
     "VirtualEdgeTpu": "virtual.pyusb_backend",

@@ -90,6 +90,17 @@ class CompiledModel:
         return cls.of_operator(data, graph, _only_part(graph), name)
 
     @classmethod
+    def parse_parts(cls, data: bytes, name: str = "") -> tuple[CompiledModel, ...]:
+        """All parts for the Edge TPU in the bytes of a .tflite file, in order; raises as `parse`."""
+        graph = parse_model(data).subgraphs[0]
+        count = len(graph.operators)
+        parts = [index for index in range(count) if graph.operators[index].custom_code == CUSTOM_OP]
+        if len(parts) <= 1:
+            return (cls.of_operator(data, graph, _only_part(graph), name),)
+        named = [(index, f"{name} part {number}") for number, index in enumerate(parts, 1)]
+        return tuple(cls.of_operator(data, graph, index, part_name) for index, part_name in named)
+
+    @classmethod
     def of_operator(cls, data: bytes, graph: Subgraph, operator: int, name: str = "") -> CompiledModel:
         """The part that one operator of the graph stands for, of a graph that may have several such parts.
 

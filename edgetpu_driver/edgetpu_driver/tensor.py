@@ -49,10 +49,16 @@ class TensorSpec:
 
 def check_inputs(specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raise InputError unless `arrays` has exactly the specified names, each with its shape and dtype."""
+    if not isinstance(arrays, Mapping):
+        raise InputError(
+            f"expected arrays by name, such as {{{specs[0].name!r}: array}}; got {type(arrays).__name__}"
+            if specs
+            else f"expected an empty mapping; got {type(arrays).__name__}"
+        )
     matches = len(arrays) == len(specs)
     for spec in specs:
         array = arrays.get(spec.name)
-        if array is None or array.shape != spec.shape or array.dtype != spec.dtype:
+        if not isinstance(array, np.ndarray) or array.shape != spec.shape or array.dtype != spec.dtype:
             matches = False
     if not matches:
         raise _input_error(specs, arrays)
@@ -63,10 +69,9 @@ def _input_error(specs: Sequence[TensorSpec], arrays: Mapping[str, NDArray[Any]]
         expected = ", ".join(map(str, specs))
         given = ", ".join(f"'{name}'" for name in arrays) or "none"
         return InputError(f"expected the inputs {expected}; got {given}")
-    wrong = (
-        (spec, array)
-        for spec, array in ((spec, arrays[spec.name]) for spec in specs)
-        if array.shape != spec.shape or array.dtype != spec.dtype
-    )
-    spec, array = next(wrong)
-    return InputError(f"expected {spec}; got {array.dtype.name}{list(array.shape)}")
+    for spec, array in ((spec, arrays[spec.name]) for spec in specs):
+        if not isinstance(array, np.ndarray):
+            return InputError(f"expected a NumPy array for {spec}; got {type(array).__name__}")
+        if array.shape != spec.shape or array.dtype != spec.dtype:
+            return InputError(f"expected {spec}; got {array.dtype.name}{list(array.shape)}")
+    raise AssertionError("every input fits")

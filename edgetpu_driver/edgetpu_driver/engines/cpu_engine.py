@@ -49,18 +49,21 @@ class CpuEngine:
         *,
         isolated: bool | None = False,
         limits: ProcessLimits | None = None,
+        name: str = "",
     ) -> None:
         """Load a graph.
 
         model: a file, or the bytes of one. isolated: True runs LiteRT in a process of its own, under limits
         of memory and time; None does so for graphs that are not of the suite's catalogue, whatever their
         weights, as the driver does. With False, the default, a graph that crashes LiteRT ends this process.
+        name: of the model, for messages.
 
         Raises ModelNotFoundError, ModelFormatError, ModelUnsupportedError for a graph that LiteRT cannot run,
         GraphProcessError if it ends its own process, and DependencyMissingError if ai-edge-litert is not
         installed.
         """
-        name, data = _load(model)
+        title, data = _load(model)
+        name = f"'{name}'" if name else title
         parsed = check_graph(data)
         _refuse_compiled(name, parsed)
         graph = parsed.subgraphs[0]

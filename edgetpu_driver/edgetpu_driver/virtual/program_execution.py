@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from edgetpu_driver.darwinn.executable import (
     InterruptHint,
 )
 from edgetpu_driver.darwinn.instructions.parameter_region import Region
-from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.usb.framing import EVENT, HEADER, MAX_BULK_WRITE, Tag
 from edgetpu_driver.virtual.program_library import Program, ProgramLibrary, Step
 
@@ -46,6 +47,8 @@ class Processor:
 
     def __init__(self, library: ProgramLibrary) -> None:
         self._library = library
+        self._unknown: set[bytes] = set()
+        """Instructions that came without a program of theirs, since the stick was made."""
         self.reset()
 
     def reset(self) -> None:
@@ -158,10 +161,27 @@ class Processor:
         program = self._library.find(payload)
         if program is None:
             self.hang(f"no known program starts with a frame with tag 0 of {len(payload)} bytes")
+            self._refuse_unknown(payload)
             return
         self._program = program
         self._steps = deque(program.steps)
         self._scratch = bytearray(program.executable.scratch_size_bytes)
+
+    def _refuse_unknown(self, instructions: bytes) -> None:
+        """Raise ModelUnsupportedError if the host repeats instructions: they are whole, and of no model here.
+
+        A bit error would not come twice; a stick that only hung would not say what is missing.
+        """
+        digest = hashlib.sha256(instructions).digest()
+        if digest in self._unknown:
+            self.hang_reason = ""
+            self._abort()
+            raise ModelUnsupportedError(
+                f"the virtual stick knows no model whose program begins with these {len(instructions)} bytes "
+                "of instructions; it needs the graph of every model: "
+                "VirtualEdgeTpu.register_model(compiled, graph)"
+            )
+        self._unknown.add(digest)
 
     def _keep(self, step: DmaHint, payload: bytes) -> None:
         if step.description is Description.INPUT:

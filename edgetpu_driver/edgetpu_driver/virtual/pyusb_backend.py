@@ -7,6 +7,7 @@ import errno
 import threading
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn
@@ -16,6 +17,7 @@ from usb.core import USBError, USBTimeoutError
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.files import read_file
+from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.usb.fault_diagnosis import Interrupt
 from edgetpu_driver.usb.framing import Tag
 from edgetpu_driver.virtual import usb_descriptors as descriptors
@@ -83,17 +85,14 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
     def register_model(
         self, compiled: CompiledModel | str | Path | bytes, source: str | Path | bytes
     ) -> VirtualEdgeTpu:
-        """Register a compiled model with the source graph that defines its results.
+        """Register a compiled model, or a file with all its parts, with the graph that defines its results.
 
         Returns the stick itself. Raises what CompiledModel.load raises, and ModelUnsupportedError if the two
         do not belong together.
         """
-        if isinstance(compiled, bytes):
-            compiled = CompiledModel.parse(compiled)
-        elif not isinstance(compiled, CompiledModel):
-            compiled = CompiledModel.load(compiled)
         graph = source if isinstance(source, bytes) else read_file(source)
-        self.library.register_model(compiled, graph)
+        for part in _parts(compiled):
+            self.library.register_model(part, graph)
         return self
 
     teach = register_model
@@ -384,3 +383,14 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
     def _time_out(self, timeout: int) -> NoReturn:
         self.clock.sleep(timeout / 1000)
         raise USBTimeoutError("Operation timed out", errno=errno.ETIMEDOUT)
+
+
+def _parts(compiled: CompiledModel | str | Path | bytes) -> tuple[CompiledModel, ...]:
+    """Every part for the Edge TPU of a compiled model."""
+    if isinstance(compiled, CompiledModel):
+        return (compiled,)
+    if isinstance(compiled, bytes):
+        return CompiledModel.parse_parts(compiled)
+    path = Path(compiled)
+    parts = CompiledModel.parse_parts(read_model_file(path), path.stem.removesuffix("_edgetpu"))
+    return tuple(replace(part, path=path) for part in parts)

@@ -18,6 +18,7 @@ from edgetpu_driver.errors import EdgeTpuError, GraphError, ModelUnsupportedErro
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.graph_checks import check_graph
+from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.virtual.simulated_timing import compute_cycles
 from edgetpu_driver.weights.compiler_layout import parameter_layout
@@ -50,8 +51,8 @@ class ReferenceModel:
     ) -> None:
         """make_engine: makes the engine that computes the graph.
 
-        Raises ModelUnsupportedError unless inputs and outputs of the two correspond one to one, in order. If
-        operators of the graph were left to the CPU, inner tensors may correspond by name instead.
+        Raises ModelUnsupportedError unless inputs and outputs of the two correspond: tensors of the graph by
+        name or, if the names are not the graph's, its inputs and outputs one to one, in order.
         """
         source = _compiled_part(compiled, source)
         self._model = check_graph(source)
@@ -215,13 +216,17 @@ def _parameters(compiled: CompiledModel) -> tuple[bytes, bytes]:
 
 
 def _compiled_part(compiled: CompiledModel, source: bytes) -> bytes:
-    """The subgraph that was compiled for the chip, if other operators were left to the CPU."""
-    if not compiled.cpu_operators:
+    """The subgraph that was compiled for the chip, its inputs and outputs in the order of the compiled part.
+
+    That order may be another one than the graph's, and other operators may have been left to the CPU, or to
+    other segments. The graph itself, if its names say nothing.
+    """
+    graph = parse_model(source).subgraphs[0]
+    inputs, outputs = ([spec.name for spec in specs] for specs in (compiled.inputs, compiled.outputs))
+    if inputs == [s.name for s in graph.input_specs] and outputs == [s.name for s in graph.output_specs]:
         return source
     try:
-        return extract(
-            source, [spec.name for spec in compiled.inputs], [spec.name for spec in compiled.outputs]
-        )
+        return extract(source, inputs, outputs)
     except GraphError:
         return source
 

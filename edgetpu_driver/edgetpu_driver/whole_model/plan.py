@@ -142,9 +142,13 @@ class StepValues:
             del self._values[value]
 
     def outputs(self) -> dict[str, NDArray[Any]]:
-        """The outputs of the whole model by name, in its order, once every step is done."""
-        pairs = zip(self._plan.outputs, self._plan.output_values, strict=True)
-        return {spec.name: self._values[value] for spec, value in pairs}
+        """The outputs of the whole model by name, in its order, once every step is done; the caller's own."""
+        shared = {*self._plan.constants, *self._plan.input_values}
+        given: dict[str, NDArray[Any]] = {}
+        for spec, value in zip(self._plan.outputs, self._plan.output_values, strict=True):
+            given[spec.name] = self._values[value].copy() if value in shared else self._values[value]
+            shared.add(value)
+        return given
 
     @staticmethod
     def _as(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:

@@ -1,0 +1,112 @@
+"""Runs a plan: each step with its engine, one after the other, in the thread that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec, check_inputs
+from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, OperatorStep, Step, StepValues
+
+
+class StepEngine(Protocol):
+    """Runs one step: arrays by the names of its inputs to arrays by the names of its outputs."""
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        """Run the step once."""
+        ...
+
+    def close(self) -> None:
+        """Release what the engine holds; harmless when called again."""
+        ...
+
+
+Attach = Callable[[EdgeTpuStep], StepEngine]
+"""Makes the engine of a part for the Edge TPU."""
+
+
+class PlanExecution:
+    """A plan and an engine for each of its steps. `run` may be called from any thread."""
+
+    def __init__(
+        self,
+        plan: ModelPlan,
+        attach: Attach,
+        *,
+        isolated: bool | None = False,
+        limits: ProcessLimits | None = None,
+    ) -> None:
+        """Make an engine for each step.
+
+        attach: for the parts for the Edge TPU. isolated, limits: of the parts for LiteRT, see CpuEngine.
+        Raises ModelUnsupportedError and what `attach` and CpuEngine raise.
+        """
+        if plan.missing:
+            raise ModelUnsupportedError(plan.missing)
+        self.plan = plan
+        self._engines: list[StepEngine] = []
+        try:
+            for step in plan.steps:
+                self._engines.append(
+                    attach(step) if isinstance(step, EdgeTpuStep) else cpu_engine(step, isolated, limits)
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The inputs of the whole model."""
+        return self.plan.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The outputs of the whole model."""
+        return self.plan.outputs
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Run all steps; the arrays belong to the caller. Raises InputError and what the engines raise."""
+        check_inputs(self.plan.inputs, inputs)
+        values = StepValues(self.plan, inputs)
+        for index, engine in enumerate(self._engines):
+            values.store(index, engine.run(values.inputs_of(index)))
+        return values.outputs()
+
+    def close(self) -> None:
+        """Release what the engines hold; harmless when called again."""
+        for engine in self._engines:
+            engine.close()
+
+
+def cpu_engine(step: Step, isolated: bool | None = False, limits: ProcessLimits | None = None) -> StepEngine:
+    """The engine of a step that needs no Edge TPU: LiteRT, or an operator of ours.
+
+    isolated, limits: see CpuEngine, which also tells what is raised.
+    """
+    if isinstance(step, OperatorStep):
+        return _OperatorEngine(step)
+    if not isinstance(step, LiteRtStep):
+        raise TypeError(f"expected a step for the CPU; got {type(step).__name__}")
+    from edgetpu_driver.engines.cpu_engine import CpuEngine
+
+    return CpuEngine(step.graph, isolated=isolated, limits=limits, name=step.name)
+
+
+class _OperatorEngine:
+    """An operator of ours."""
+
+    def __init__(self, step: OperatorStep) -> None:
+        self._operator = step.operator
+        self._inputs = [operand.spec.name for operand in step.inputs]
+        self._outputs = [operand.spec.name for operand in step.outputs]
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        results = self._operator.run([inputs[name] for name in self._inputs])
+        return dict(zip(self._outputs, results, strict=True))
+
+    def close(self) -> None:
+        """Nothing to release."""
