@@ -12,23 +12,32 @@ if TYPE_CHECKING:
     from edgetpu_vision.classification.classifications import Classification, Classifications
     from edgetpu_vision.detection.detections import Detection, Detections
     from edgetpu_vision.embedding.embedding import Embedding
+    from edgetpu_vision.pose_estimation.poses import BodySegmentation, Keypoint, Pose, Poses
     from edgetpu_vision.segmentation.segmentation import Segmentation
 
 __all__ = [
+    "BodySegmentation",
     "Classification",
     "Classifications",
     "Detection",
     "Detections",
     "Embedding",
+    "Keypoint",
+    "Pose",
+    "Poses",
     "Segmentation",
 ]
 
 _HOME = {
+    "BodySegmentation": "pose_estimation.poses",
     "Classification": "classification.classifications",
     "Classifications": "classification.classifications",
     "Detection": "detection.detections",
     "Detections": "detection.detections",
     "Embedding": "embedding.embedding",
+    "Keypoint": "pose_estimation.poses",
+    "Pose": "pose_estimation.poses",
+    "Poses": "pose_estimation.poses",
     "Segmentation": "segmentation.segmentation",
 }
 
