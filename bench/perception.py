@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from bench.camera import FOCAL_LENGTH, FRAMES, HEIGHT, TEMPLATE, WIDTH, scene
 from bench.timing import Work, compare
 from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.images.resizing import resize
 from edgetpu_perception import Looming, OpticalFlow, PatternTracker, Pinhole, SpotTracker, VisualCompass
 from edgetpu_perception.algorithm import PerceptionAlgorithm
 from edgetpu_perception.graphs import families, pattern_correlation
-from edgetpu_perception.images.resizing import resize
 from measured_figures.row import Row
 
 AREA = "perception"

@@ -18,12 +18,12 @@ from edgetpu_driver.darwinn.instructions.instruction_word import disassemble
 from edgetpu_driver.darwinn.instructions.requested_transfers import transfers
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.images.encodings import ImageError, decode_compressed
 from edgetpu_driver.tflite.flexbuffer import decode
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.weights.compiler_layout import decode_parameters, encode_parameters
 from edgetpu_matrix.errors import ArchiveError
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
-from edgetpu_perception.images.encodings import ImageError, decode_compressed
 from fuzz import corpus
 from fuzz.corpus import Sample
 from fuzz.isolated_runs import IsolatedRuns

@@ -51,7 +51,8 @@ DRIVER_ROOMS: dict[str, set[str]] = {
     "virtual": {*_MODEL, "darwinn", "usb", "engines"},
     "backends": {*_MODEL, "usb", "stick", "engines", "toolchain", "whole_model", "virtual"},
     "host": {*_MODEL, "whole_model", "usb", "engines", "toolchain", "matrix", "backends"},
-    "node_kit": {*_MODEL, "matrix", "host"},
+    "images": {"errors"},
+    "node_kit": {*_MODEL, "images", "matrix", "host"},
     "nodes": {*_MODEL, "whole_model", "engines", "toolchain", "backends", "host", "node_kit"},
     "cli": {*_MODEL, "whole_model", "darwinn", "usb", "engines", "toolchain", "backends"},
     "__init__": {*_MODEL, "whole_model", "stick", "engines", "matrix", "virtual"},
@@ -59,7 +60,7 @@ DRIVER_ROOMS: dict[str, set[str]] = {
 
 LARGEST_MODULE = 400
 """Lines."""
-MOST_DRIVER_ROOMS = 22
+MOST_DRIVER_ROOMS = 23
 """Folders and files at the top level of the driver."""
 
 # part -> what no module of it may import, at any depth

@@ -18,12 +18,12 @@ from rcl_interfaces.srv import SetParameters
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
+from edgetpu_driver.node_kit import image_watch
+from edgetpu_driver.node_kit.image_watch import ImageWatch
 from edgetpu_driver.node_kit.newest_frame import SequenceGaps
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_msgs.msg import ServoError
 from edgetpu_perception.graphs import families
-from edgetpu_perception.nodes import image_watch
-from edgetpu_perception.nodes.image_watch import ImageWatch
 
 PERCEPTION = "edgetpu_perception"
 

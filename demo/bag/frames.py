@@ -12,7 +12,7 @@ import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
 from demo.bag.image_bag import COMPRESSED_IMAGE, ImageBag, Record
-from edgetpu_perception.images.encodings import (
+from edgetpu_driver.images.encodings import (
     ImageError,
     ImageFault,
     Pixels,

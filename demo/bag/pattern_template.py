@@ -9,7 +9,7 @@ import numpy as np
 
 from demo.bag.frames import decode_record
 from demo.bag.image_bag import ImageBag
-from edgetpu_perception.images.encodings import ImageError, Pixels, to_grey
+from edgetpu_driver.images.encodings import ImageError, Pixels, to_grey
 
 PART = 4
 """Ratio of the image's size to the pattern's, as between the tracker's search image and template."""

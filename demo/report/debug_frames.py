@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from demo.bag.frames import Frame, data_url
-from edgetpu_perception.images.encodings import ImageError, decode
+from edgetpu_driver.images.encodings import ImageError, decode
 
 
 class DebugFrames:

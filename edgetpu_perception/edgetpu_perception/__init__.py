@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgetpu_perception.images.conversion_cache import CameraImage, Region
+    from edgetpu_driver.images.conversion_cache import CameraImage, Region
     from edgetpu_perception.images.pinhole import Pinhole
     from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
     from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
@@ -40,24 +40,24 @@ __all__ = [
 ]
 
 _HOME = {
-    "CameraImage": "images.conversion_cache",
-    "FlowResult": "optical_flow.optical_flow",
-    "HeadingResult": "visual_compass.visual_compass",
-    "Looming": "time_to_contact.looming",
-    "LoomingResult": "time_to_contact.looming",
-    "MatchResult": "pattern_tracker.pattern_tracker",
-    "OpticalFlow": "optical_flow.optical_flow",
-    "PatternTracker": "pattern_tracker.pattern_tracker",
-    "Pinhole": "images.pinhole",
-    "Region": "images.conversion_cache",
-    "SharedEngine": "shared_engine",
-    "SpotResult": "spot_tracker.spot_tracker",
-    "SpotTracker": "spot_tracker.spot_tracker",
-    "VisualCompass": "visual_compass.visual_compass",
+    "CameraImage": "edgetpu_driver.images.conversion_cache",
+    "FlowResult": "edgetpu_perception.optical_flow.optical_flow",
+    "HeadingResult": "edgetpu_perception.visual_compass.visual_compass",
+    "Looming": "edgetpu_perception.time_to_contact.looming",
+    "LoomingResult": "edgetpu_perception.time_to_contact.looming",
+    "MatchResult": "edgetpu_perception.pattern_tracker.pattern_tracker",
+    "OpticalFlow": "edgetpu_perception.optical_flow.optical_flow",
+    "PatternTracker": "edgetpu_perception.pattern_tracker.pattern_tracker",
+    "Pinhole": "edgetpu_perception.images.pinhole",
+    "Region": "edgetpu_driver.images.conversion_cache",
+    "SharedEngine": "edgetpu_perception.shared_engine",
+    "SpotResult": "edgetpu_perception.spot_tracker.spot_tracker",
+    "SpotTracker": "edgetpu_perception.spot_tracker.spot_tracker",
+    "VisualCompass": "edgetpu_perception.visual_compass.visual_compass",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(importlib.import_module(_HOME[name]), name)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_perception.graphs import families as models
-from edgetpu_perception.images.conversion_cache import WHOLE, CameraImage, Region
 from edgetpu_perception.images.pinhole import Pinhole
 
 ImageLike = NDArray[np.uint8] | CameraImage

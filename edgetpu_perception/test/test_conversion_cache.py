@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgetpu_driver.images.encodings import ImageError
 from edgetpu_perception import (
     CameraImage,
     Looming,
@@ -20,7 +21,6 @@ from edgetpu_perception import (
     SpotTracker,
     VisualCompass,
 )
-from edgetpu_perception.images.encodings import ImageError
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 

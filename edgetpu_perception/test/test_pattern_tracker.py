@@ -14,6 +14,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import DeviceLostError, GraphError, ModelUnsupportedError
+from edgetpu_driver.images.encodings import ImageError
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import parse_model
@@ -21,7 +22,6 @@ from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_perception.graphs import pattern_correlation as pattern
-from edgetpu_perception.images.encodings import ImageError
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
 from edgetpu_perception.pattern_tracker.template import TemplateReason

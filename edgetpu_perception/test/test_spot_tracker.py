@@ -16,6 +16,7 @@ from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.images.encodings import ImageError
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.virtual import VirtualEdgeTpu
@@ -26,7 +27,6 @@ from edgetpu_perception import Pinhole, SpotResult, SpotTracker
 from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.graphs.color_weights import ColorError, color_filter
 from edgetpu_perception.graphs.families import build
-from edgetpu_perception.images.encodings import ImageError
 from testdata import ModelFolder
 
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")

@@ -1,1 +1,1 @@
-"""Pictures of results for people: marks and text drawn onto the camera image."""
+"""Pictures of results for people."""

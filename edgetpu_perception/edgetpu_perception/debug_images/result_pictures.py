@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from edgetpu_perception.debug_images import drawing
-from edgetpu_perception.images.encodings import Pixels
+from edgetpu_driver.images import drawing
+from edgetpu_driver.images.encodings import Pixels
 from edgetpu_perception.optical_flow.optical_flow import FlowResult
 from edgetpu_perception.optical_flow.shift_registration import ShiftScores
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult

@@ -1,1 +1,1 @@
-"""Camera images: decoding, conversion and resizing for models, and the camera's geometry."""
+"""The camera's geometry."""

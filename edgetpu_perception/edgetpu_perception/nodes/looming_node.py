@@ -6,14 +6,15 @@ from typing import Any
 
 from std_msgs.msg import Header
 
+from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS
+from edgetpu_driver.node_kit.image_parameters import min_confidence
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import TimeToContact
 from edgetpu_perception.debug_images.result_pictures import looming_picture
-from edgetpu_perception.images.encodings import Pixels
 from edgetpu_perception.nodes.perception_node import PerceptionNode
-from edgetpu_perception.nodes.perception_parameters import min_confidence, perception_settings
+from edgetpu_perception.nodes.perception_parameters import perception_settings
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 
 SIZES = (64, 128)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from rclpy.node import Node
 from rclpy.utilities import remove_ros_args
 
+from edgetpu_driver.node_kit.image_node import ImageNode
+from edgetpu_driver.node_kit.image_subscriptions import Cameras
 from edgetpu_driver.node_kit.node_table import node_table, nodes_of
 from edgetpu_driver.node_kit.spin import run
 from edgetpu_driver.nodes.driver_node import DriverNode
-from edgetpu_perception.nodes.image_subscriptions import Cameras
-from edgetpu_perception.nodes.perception_node import PerceptionNode
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
     table, cameras = node_table(), Cameras()
     for name in options.nodes:
         kind = table[name].load()
-        shares = issubclass(kind, PerceptionNode)
+        shares = issubclass(kind, ImageNode)
         kinds.append(functools.partial(kind, cameras=cameras) if shares else kind)
 
     def make_nodes() -> Sequence[Node]:

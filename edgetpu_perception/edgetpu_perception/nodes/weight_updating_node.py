@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.images.conversion_cache import CameraImage
+from edgetpu_driver.node_kit.image_node import PreparedFrame
+from edgetpu_driver.node_kit.image_subscriptions import SharedImage
 from edgetpu_driver.node_kit.one_line import describe
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from edgetpu_perception.algorithm import Frame
-from edgetpu_perception.images.conversion_cache import CameraImage
-from edgetpu_perception.nodes.image_subscriptions import SharedImage
 from edgetpu_perception.nodes.perception_node import PerceptionNode
 
 
@@ -109,7 +109,7 @@ class WeightUpdatingNode(PerceptionNode):
         return current and super()._start(shared)
 
     def _on_answer(
-        self, shared: SharedImage, image: CameraImage, frame: Frame, answer: InferenceResult
+        self, shared: SharedImage, image: CameraImage, frame: PreparedFrame, answer: InferenceResult
     ) -> None:
         super()._on_answer(shared, image, frame, answer)
         self._step()
@@ -127,7 +127,7 @@ class WeightUpdatingNode(PerceptionNode):
 
     def _on_own_weights(self, result: WeightResult | EdgeTpuError) -> None:
         if isinstance(result, EdgeTpuError):
-            self._refused = f"model '{self._model_name()}' does not take this node's weights: {result}"
+            self._refused = f"model '{self.model_name}' does not take this node's weights: {result}"
             self.get_logger().error(self._refused)
         else:
             self._weights, self._refused = WeightState.CURRENT, ""

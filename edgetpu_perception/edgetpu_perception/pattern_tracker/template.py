@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.images.encodings import ImageError, ImageFault, Pixels, check_image, to_grey
+from edgetpu_driver.images.resizing import resize
 from edgetpu_perception.graphs import pattern_correlation as pattern
-from edgetpu_perception.images.encodings import ImageError, ImageFault, Pixels, check_image, to_grey
-from edgetpu_perception.images.resizing import resize
 from edgetpu_perception.pattern_tracker.expected_scores import EXPECTED_NOISE
 from edgetpu_perception.pattern_tracker.match_selection import Matcher, Matches
 

@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 import pytest
 
-from edgetpu_perception.images.compressed_size import compressed_size, jpeg_scans
-from edgetpu_perception.images.encodings import (
+from edgetpu_driver.images.compressed_size import compressed_size, jpeg_scans
+from edgetpu_driver.images.encodings import (
     MAX_JPEG_SCANS,
     ImageError,
     ImageFault,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_perception.images.compressed_size import FORMATS, compressed_size, jpeg_scans
+from edgetpu_driver.images.compressed_size import FORMATS, compressed_size, jpeg_scans
 
 MAX_PIXELS = 2**26
 """Largest number of pixels of a compressed image. Uncritical: 8192 x 8192, more than the cameras of robots

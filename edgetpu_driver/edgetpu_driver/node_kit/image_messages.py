@@ -8,7 +8,7 @@ from typing import Any
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
-from edgetpu_perception.images.encodings import (
+from edgetpu_driver.images.encodings import (
     ENCODINGS,
     ImageError,
     ImageFault,
@@ -19,7 +19,7 @@ from edgetpu_perception.images.encodings import (
     is_grey,
     row_bytes,
 )
-from edgetpu_perception.nodes.serialized_image import SerializedImage
+from edgetpu_driver.node_kit.serialized_image import SerializedImage
 
 # Not every version of cv_bridge has the newer names of YUV 4:2:2; none converts encodings without a colour.
 _BRIDGE_ENCODINGS = frozenset(ENCODINGS) - {"uyvy", "yuyv", "8UC1", "8UC3"}

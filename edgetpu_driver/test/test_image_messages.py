@@ -9,9 +9,9 @@ pytest.importorskip("sensor_msgs", reason="needs ROS 2")
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
-from edgetpu_perception.images.encodings import ImageError, decode
-from edgetpu_perception.nodes import image_messages
-from edgetpu_perception.nodes.image_messages import (
+from edgetpu_driver.images.encodings import ImageError, decode
+from edgetpu_driver.node_kit import image_messages
+from edgetpu_driver.node_kit.image_messages import (
     image_from_compressed_message,
     image_from_message,
     message_from_rgb,

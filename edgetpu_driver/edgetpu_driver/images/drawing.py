@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.images.encodings import Pixels, to_rgb
+from edgetpu_driver.images.encodings import Pixels, to_rgb
 
 FOUND = (80, 220, 80)
 """Green, for valid results; RGB like all colours here. A choice of taste."""

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.images.encodings import (
+from edgetpu_driver.images.encodings import (
     ENCODINGS,
     ImageError,
     ImageFault,

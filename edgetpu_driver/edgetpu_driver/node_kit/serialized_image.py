@@ -13,7 +13,7 @@ from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
-from edgetpu_perception.images.encodings import ImageError, ImageFault
+from edgetpu_driver.images.encodings import ImageError, ImageFault
 
 _BYTE_ORDERS = {b"\x00\x00": ">", b"\x00\x01": "<"}
 """By the first two bytes of a message: plain CDR, big or little endian."""

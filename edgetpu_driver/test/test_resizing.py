@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.images.resizing import resize
+from edgetpu_driver.images.resizing import resize
 
 RANDOM = np.random.default_rng(2)
 

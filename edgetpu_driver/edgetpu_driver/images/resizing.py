@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.images.encodings import Pixels
+from edgetpu_driver.images.encodings import Pixels
 
 MAX_CELLS_PER_BLOCK = 8
 """Largest number of new rows (or columns) to a block of old ones for which exact sums are used.

@@ -16,13 +16,13 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.images.conversion_cache import CameraImage
+from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.node_kit.callback_guard import UnreadableError, report
+from edgetpu_driver.node_kit.image_messages import image_from_compressed_message, image_from_message
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import Backlog, SequenceGaps, take_waiting
-from edgetpu_perception.images.conversion_cache import CameraImage
-from edgetpu_perception.images.encodings import ImageError, Pixels
-from edgetpu_perception.nodes.image_messages import image_from_compressed_message, image_from_message
-from edgetpu_perception.nodes.serialized_image import read_image
+from edgetpu_driver.node_kit.serialized_image import read_image
 
 _HAS_MESSAGE_INFO = hasattr(Subscription, "CallbackType")  # not in Humble
 

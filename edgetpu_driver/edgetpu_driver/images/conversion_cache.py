@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_perception.images.encodings import (
+from edgetpu_driver.images.encodings import (
     ImageError,
     ImageFault,
     Pixels,
@@ -15,7 +15,7 @@ from edgetpu_perception.images.encodings import (
     to_grey,
     to_rgb,
 )
-from edgetpu_perception.images.resizing import resize
+from edgetpu_driver.images.resizing import resize
 
 
 class Region(NamedTuple):

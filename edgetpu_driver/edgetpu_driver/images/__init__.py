@@ -1,0 +1,1 @@
+"""Camera images: decoding, conversion and resizing for models, and drawing onto them. No ROS."""

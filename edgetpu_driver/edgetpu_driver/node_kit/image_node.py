@@ -1,0 +1,341 @@
+"""The base of all image nodes: images in, a model run by the driver, results and diagnostics out."""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from numpy.typing import NDArray
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import Image
+from std_msgs.msg import Header
+
+from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNotFoundError, UnavailableError
+from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.request_terms import Priority
+from edgetpu_driver.images.conversion_cache import CameraImage, Region
+from edgetpu_driver.images.encodings import ImageError, Pixels
+from edgetpu_driver.node_kit.base_node import QOS_DEBUG, BaseNode
+from edgetpu_driver.node_kit.diagnostics import Counters
+from edgetpu_driver.node_kit.image_messages import message_from_rgb
+from edgetpu_driver.node_kit.image_parameters import image_settings
+from edgetpu_driver.node_kit.image_subscriptions import Cameras, SharedImage
+from edgetpu_driver.node_kit.image_watch import ImageWatch
+from edgetpu_driver.node_kit.model_client import ModelClient
+from edgetpu_driver.node_kit.newest_frame import NewestFrame
+from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.tensor import TensorSpec
+
+_DRIVER_GONE = (ModelNotFoundError, UnavailableError)
+_TOO_LATE = (BusyError, ExpiredError)
+
+
+@dataclass
+class ImageCounters(Counters):
+    """What happened to the images since the node started."""
+
+    valid: int = 0
+    """Results that are valid."""
+    limited: int = 0
+    """Images skipped because of rate_limit."""
+    lost: int = 0
+    """Images that the camera has sent and that did not arrive."""
+
+
+class PreparedFrame(Protocol):
+    """A model's inputs made from one image, with what the result needs to know about that image."""
+
+    @property
+    def inputs(self) -> Mapping[str, NDArray[Any]]:
+        """The model's inputs by name; read-only."""
+        ...
+
+
+class ImageAlgorithm(Protocol):
+    """What an image node runs: something that makes a result of an image, with one inference in between."""
+
+    region: Region
+    """Part of the image to look at."""
+    min_confidence: float
+    """Results with less confidence, 0..1, do not count."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model that is loaded where no other is asked for."""
+        ...
+
+    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        """Set the model that inference runs; EdgeTpuError if it does not suit."""
+        ...
+
+    def preprocess(self, image: CameraImage, stamp: float) -> Any:
+        """Make the model's input, a PreparedFrame, of an image taken at `stamp` seconds."""
+        ...
+
+    def postprocess(self, frame: Any, outputs: Mapping[str, NDArray[Any]]) -> Any:
+        """Make the result, which has a field `valid`, from a frame and the model's outputs by name."""
+        ...
+
+
+class ImageNode(BaseNode):
+    """One algorithm on camera images as a node.
+
+    A subclass calls `super().__init__(name)`, makes its publishers and its algorithm from `values`, and hands
+    the algorithm to `start`. It publishes a result (`publish`) and draws it (`draw`).
+
+    Everything happens in the executor's thread: an image is decoded and its model input sent to the driver,
+    the answer comes back in a callback. Of the images that arrive meanwhile the newest waits; the others are
+    counted as dropped.
+    """
+
+    settings: ClassVar[tuple[Setting, ...]] = image_settings()
+    subject = "images"
+
+    changes_model: ClassVar[bool] = False
+    """Whether the node replaces weights or graphs; others need no permission for ~/set_weights."""
+
+    def __init__(self, name: str, *, cameras: Cameras | None = None, **options: Any) -> None:
+        """`cameras`: shared with the other nodes of the executor, so that each image is taken once."""
+        super().__init__(name, **options)
+        self.algorithm: ImageAlgorithm
+        self.counters: ImageCounters = ImageCounters()
+        self._cameras = cameras or Cameras()
+        self._client: ModelClient | None = None
+        self._bound: tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] | None = None
+        self._problem = ""
+        self._image_size: tuple[int, int] | None = None
+        """Width and height of the last image, px."""
+        self._reported_lost = 0
+        self._last_stamp: float | None = None
+        self._gate = NewestFrame[SharedImage](self._start)
+
+    def start(self, algorithm: ImageAlgorithm) -> None:
+        """Run this algorithm: load its model on the driver and subscribe to the images."""
+        self.algorithm = algorithm
+        algorithm.min_confidence = self.values["min_confidence"]
+        algorithm.region = Region(*self.values["roi"])
+        with self.destroyed_on_error():
+            self._debug = self.create_publisher(Image, "~/debug_image", QOS_DEBUG)
+            self._client = self._client_for(self.model_to_load())
+            self.subscribe()
+            self.start_diagnostics()
+
+    @property
+    def model_name(self) -> str:
+        """The model as log messages name it."""
+        return str(self.values["model"] or self.algorithm.model)
+
+    @abstractmethod
+    def publish(self, header: Header, result: Any) -> None:
+        """Publish a result under the header of its image."""
+
+    @abstractmethod
+    def draw(self, image: Pixels, result: Any) -> Pixels:
+        """Draw a result onto a copy of its image, uint8 [H, W, 3] RGB."""
+
+    def measuring_problems(self) -> list[str]:
+        """Return what keeps this node from measuring the images that arrive, a line each, for diagnostics."""
+        return []
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with driver, model, images and algorithm."""
+        self.counters.dropped = self._gate.dropped
+        self._watch.step(self.counters.received, self.counters.lost)
+        problems = [self._client.problem if self._client else "", self._problem]
+        if self.counters.received:
+            problems += self.measuring_problems()
+        lost, self._reported_lost = self.counters.lost - self._reported_lost, self.counters.lost
+        if lost:
+            problems.append(f"{lost} lost images")
+        return [problem for problem in problems if problem]
+
+    def name_for(self, model: str) -> str:
+        """Name of a model on the driver; empty: nodes may share the model, weights included."""
+        del model
+        return ""
+
+    def model_to_load(self) -> str:
+        """Return the model to load, as the driver's load_model takes it."""
+        return str(self.values["model"] or self.algorithm.model)
+
+    def prepare(self, image: CameraImage) -> None:
+        """Tell the algorithm what it must know before it preprocesses an image."""
+
+    def on_result(self, frame: Any) -> None:
+        """Take note that the result of a frame has been published."""
+
+    def replace_model(self, model: str) -> None:
+        """Have the driver run another model from now on."""
+        if self._client is not None:
+            self._client.close()
+        self._bound = None
+        self._client = self._client_for(model)
+
+    def destroy_node(self) -> None:
+        """Cancel the request under way and leave the graph."""
+        self._cameras.leave(self)
+        if self._client is not None:
+            client, self._client = self._client, None
+            client.close()
+        super().destroy_node()
+
+    def on_parameter(self, name: str, value: Any) -> None:
+        """Apply the new value of a parameter."""
+        super().on_parameter(name, value)
+        if name == "min_confidence":
+            self.algorithm.min_confidence = value
+        elif name == "roi":
+            self.algorithm.region = Region(*value)
+            self.forget_complaints()
+
+    def refuse_parameter(self, name: str, value: Any) -> str | None:
+        """Return why a value is refused: a `roi` that extends beyond the images."""
+        if name == "roi" and self._image_size is not None:
+            try:
+                Region(*value).within(*self._image_size)
+            except ImageError as error:
+                return str(error)
+        return None
+
+    def _client_for(self, model: str) -> ModelClient:
+        return ModelClient(
+            self,
+            model,
+            name=self.name_for(model),
+            driver=self.values["driver"],
+            priority=Priority.REAL_TIME,
+            deadline=self.values["deadline"],
+            on_ready=self._on_model,
+            sets_weights=self.changes_model,
+        )
+
+    def subscribe(self) -> None:
+        """Subscribe to the images."""
+        reliability = ReliabilityPolicy[self.values["qos_reliability"].upper()]
+        qos = QoSProfile(depth=self.values["qos_depth"], reliability=reliability)
+        compressed = self.values["image_transport"] == "compressed"
+        # As image_transport names it: the remapped base topic, then the transport.
+        self._image_topic = self.resolve_topic_name("image") + ("/compressed" if compressed else "")
+        self._cameras.listen_to_images(
+            self, self._image_topic, compressed=compressed, qos=qos, listener=self._on_image
+        )
+        self._watch = ImageWatch(
+            self,
+            self._image_topic,
+            compressed=compressed,
+            reliable=reliability == ReliabilityPolicy.RELIABLE,
+        )
+
+    def _on_model(self) -> None:
+        """Bind the algorithm to the model that was loaded, and process the image that waits."""
+        assert self._client is not None
+        specs = self._client.inputs, self._client.outputs
+        try:
+            # Binding resets the algorithm, which the same model after a restart of the driver does not
+            # require.
+            if specs != self._bound:
+                self.algorithm.bind(*specs)
+        except EdgeTpuError as error:
+            self._bound = None
+            self._problem = f"model '{self.model_name}': {error}"
+            self.get_logger().error(self._problem)
+            return
+        self._bound = specs
+        self._problem = ""
+        self._gate.resume()
+
+    def _on_image(self, image: SharedImage, replaced: int) -> None:
+        self.counters.received += 1 + replaced
+        self.counters.lost += image.lost_before
+        if self._too_early(image.stamp):
+            self.counters.limited += 1 + replaced
+            return
+        self._gate.offer(image, replaced)
+
+    def _too_early(self, stamp: float) -> bool:
+        """Whether rate_limit skips this image; a stamp before the last resets the limit, 0 is no stamp."""
+        limit, last = self.values["rate_limit"], self._last_stamp
+        if not stamp:
+            return False
+        # The stamps of a camera at exactly this rate have some jitter.
+        if limit > 0 and last is not None and 0 <= stamp - last < 0.95 / limit:
+            return True
+        self._last_stamp = stamp
+        return False
+
+    def _start(self, shared: SharedImage) -> bool:
+        """Start to process an image; False if the model is not loaded yet."""
+        if self._client is None or not self._client.ready or self._bound is None:
+            return False
+        try:
+            image = shared.image
+        except ImageError as error:
+            self._on_malformed(error)
+            self._gate.finished()
+            return True
+        try:
+            self._image_size = image.width, image.height
+            self.prepare(image)
+            frame = self.algorithm.preprocess(image, shared.stamp)
+        except Exception as error:
+            self._on_failure(error)
+            self._gate.finished()
+            return True
+        return shared.invoke(
+            self._client,
+            frame.inputs,
+            functools.partial(self._on_answer, shared, image, frame),
+            self._is_newest,
+        )
+
+    def _is_newest(self) -> bool:
+        """Whether the image under way is still worth a result."""
+        return not self._gate.has_newer
+
+    def _on_malformed(self, error: ImageError) -> None:
+        self.counters.malformed += 1
+        self.complain_once(error.fault, f"malformed image on {self._image_topic}, skipped: {error}")
+
+    def _on_answer(
+        self, shared: SharedImage, image: CameraImage, frame: PreparedFrame, answer: InferenceResult
+    ) -> None:
+        """Make a result of the driver's answer."""
+        if self._client is None:  # the node is being destroyed
+            return
+        if answer.error is None:
+            try:
+                self._on_outputs(shared.header, image, frame, answer.outputs)
+            except Exception as error:
+                self._on_failure(error)
+        elif isinstance(answer.error, _DRIVER_GONE) and not self._client.ready:
+            # The client is about to load the model again; `_on_model` resumes then.
+            self._gate.put_back(shared)
+            return
+        elif isinstance(answer.error, _TOO_LATE) and self._gate.has_newer:
+            self._gate.put_back(shared)  # which counts it as dropped
+            self._gate.resume()
+            return
+        else:
+            self.counters.failed += 1
+            self.get_logger().warning(f"inference failed: {answer.error}", throttle_duration_sec=5.0)
+        self._gate.finished()
+
+    def _on_outputs(
+        self, header: Header, image: CameraImage, frame: PreparedFrame, outputs: Mapping[str, NDArray[Any]]
+    ) -> None:
+        result = self.algorithm.postprocess(frame, outputs)
+        self.publish(header, result)
+        self.counters.results += 1
+        self.counters.valid += bool(result.valid)
+        self.on_result(frame)
+        if self._debug.get_subscription_count():
+            self._debug.publish(message_from_rgb(header, self.draw(image.pixels, result)))
+
+    def _on_failure(self, error: Exception) -> None:
+        """Count an image that the algorithm cannot handle; it must not end the node."""
+        self.counters.failed += 1
+        kind = str(error) if isinstance(error, ImageError) else type(error).__name__
+        self.complain_once(kind, f"no result: {type(error).__name__}: {error}", error=True)
