@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_driver.cpu_operators.pose_masks import instance_masks
+from edgetpu_driver.cpu_operators.pose_masks import MaskFields, instance_masks
 from edgetpu_driver.cpu_operators.posenet_decoder import Field
 from edgetpu_driver.cpu_operators.posenet_operator import (
     CUSTOM_CODE,
@@ -129,23 +129,44 @@ def test_masks_say_whose_each_cell_is() -> None:
     assert not masks[0, 2].any()
 
 
+def test_the_inputs_for_masks_may_come_in_any_order() -> None:
+    pose = person(50, 200)
+    long_offsets, segment = segments(pose)
+    in_order, tensors = make_operator((*quantised_maps(pose), long_offsets, segment), outputs=5)
+    turned, turned_tensors = make_operator((*quantised_maps(pose), segment, long_offsets), outputs=5)
+    np.testing.assert_array_equal(turned.run(turned_tensors)[4], in_order.run(tensors)[4])
+
+
+def test_a_cell_that_points_far_from_everybody_is_in_no_mask() -> None:
+    pose = person(50, 200)
+    long_offsets, segment = segments(person(50, 450))
+    fields = MaskFields(long_offsets, segment, SHORT, STRIDE)
+    masks = instance_masks(pose[None].astype(np.float32), np.ones((1, 17), np.float32), fields)
+    assert not masks.any()
+
+
 def test_no_pose_has_no_mask() -> None:
     long_offsets, segment = segments(person(50, 100))
-    masks = instance_masks(np.zeros((0, 17, 2), np.float32), long_offsets, segment, SHORT, stride=STRIDE)
+    fields = MaskFields(long_offsets, segment, SHORT, STRIDE)
+    masks = instance_masks(np.zeros((0, 17, 2), np.float32), np.zeros((0, 17), np.float32), fields)
     assert masks.shape == (0, HEIGHT, WIDTH)
 
 
 def test_masks_of_maps_that_do_not_fit_are_refused() -> None:
     long_offsets, segment = segments(person(50, 100))
     with pytest.raises(InputError, match=r"segment: expected \[height, width, 1\]; got \[20, 31, 34\]"):
-        instance_masks(np.zeros((1, 17, 2), np.float32), segment, long_offsets, SHORT, stride=STRIDE)
+        instance_masks(
+            np.zeros((1, 17, 2), np.float32),
+            np.zeros((1, 17), np.float32),
+            MaskFields(segment, long_offsets, SHORT, STRIDE),
+        )
 
 
 @pytest.mark.parametrize(
     ("inputs", "outputs", "message"),
     [
-        (2, 4, "expected 3 inputs for 4 outputs; got 2"),
-        (3, 5, "expected 5 inputs for 5 outputs; got 3"),
+        (2, 4, "expected 3 or more inputs; got 2"),
+        (3, 5, r"expected long-range offsets \[1, 20, 31, 34\] for masks; got 'map 0' uint8"),
         (3, 3, "expected 4 outputs, or 5 with masks; got 3"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.cpu_operators.pose_masks import instance_masks
+from edgetpu_driver.cpu_operators.pose_masks import MaskFields, instance_masks
 from edgetpu_driver.cpu_operators.posenet_decoder import (
     HEATMAP_CHANNELS,
     KEYPOINTS,
@@ -24,15 +24,14 @@ from edgetpu_driver.tflite import flexbuffer
 
 CUSTOM_CODE = "PosenetDecoderOp"
 
-_INPUTS = (
+_POSE_INPUTS = (
     ("heatmaps", HEATMAP_CHANNELS),
     ("short-range offsets", SHORT_CHANNELS),
     ("mid-range offsets", MID_CHANNELS),
-    ("long-range offsets", SHORT_CHANNELS),
-    ("segment", 1),
 )
-"""What an input is, and its channels. The last two are there only where the operator makes masks."""
-_POSE_INPUTS = 3
+"""What an input is, and its channels."""
+_MASK_INPUTS = (("long-range offsets", SHORT_CHANNELS), ("segment", 1))
+"""Those that follow where the operator makes masks, in any order and with others among them."""
 _POSE_OUTPUTS = 4
 
 
@@ -84,16 +83,16 @@ class PosenetOperator:
         self._masks = outputs > _POSE_OUTPUTS
         if outputs not in (_POSE_OUTPUTS, _POSE_OUTPUTS + 1):
             raise ModelFormatError(f"{CUSTOM_CODE}: expected 4 outputs, or 5 with masks; got {outputs}")
-        expected = _INPUTS if self._masks else _INPUTS[:_POSE_INPUTS]
-        if len(inputs) < len(expected):
-            raise ModelFormatError(
-                f"{CUSTOM_CODE}: expected {len(expected)} inputs for {outputs} outputs; got {len(inputs)}"
-            )
-        cells = inputs[0].shape[1:3]
-        for spec, (name, channels) in zip(inputs, expected, strict=False):
+        cells = inputs[0].shape[1:3] if inputs else ()
+        if len(inputs) < len(_POSE_INPUTS):
+            raise ModelFormatError(f"{CUSTOM_CODE}: expected 3 or more inputs; got {len(inputs)}")
+        for spec, (name, channels) in zip(inputs, _POSE_INPUTS, strict=False):
             if spec.shape != (1, *cells, channels):
                 size = f"[1, height, width, {channels}], as large as the others"
                 raise ModelFormatError(f"{CUSTOM_CODE}: expected {name} {size}; got {list(spec.shape)}")
+        self._mask_inputs = [
+            _index(inputs, name, (1, *cells, channels)) for name, channels in _MASK_INPUTS if self._masks
+        ]
         most = self.options.max_detections
         shapes = (1, most, KEYPOINTS, 2), (1, most, KEYPOINTS), (1, most), (1,), (1, most, *cells)
         self._output_shapes: tuple[tuple[int, ...], ...] = shapes[:outputs]
@@ -108,8 +107,11 @@ class PosenetOperator:
         if len(inputs) != len(self._specs):
             raise InputError(f"{CUSTOM_CODE}: expected {len(self._specs)} inputs; got {len(inputs)}")
         fields = [Field.of(values, spec) for values, spec in zip(inputs, self._specs, strict=True)]
+        heatmaps, short, mid = fields[: len(_POSE_INPUTS)]
         poses = decode_poses(
-            *fields[:_POSE_INPUTS],
+            heatmaps,
+            short,
+            mid,
             stride=self.options.stride,
             max_detections=self.options.max_detections,
             score_threshold=self.options.score_threshold,
@@ -124,11 +126,23 @@ class PosenetOperator:
         ]
         if self._masks:
             masks = np.zeros(self._output_shapes[-1], np.float32)
+            long, segment = (fields[index] for index in self._mask_inputs)
             masks[0, :count] = instance_masks(
-                poses.keypoints[:count], fields[3], fields[4], fields[1], stride=self.options.stride
+                poses.keypoints[:count],
+                poses.keypoint_scores[:count],
+                MaskFields(long, segment, short, self.options.stride),
             )
             outputs.append(masks)
         return outputs
+
+
+def _index(inputs: Sequence[TensorSpec], name: str, shape: tuple[int, ...]) -> int:
+    """Which input after the first three has this shape."""
+    for index, spec in enumerate(inputs[len(_POSE_INPUTS) :], len(_POSE_INPUTS)):
+        if spec.shape == shape:
+            return index
+    came = ", ".join(map(str, inputs))
+    raise ModelFormatError(f"{CUSTOM_CODE}: expected {name} {list(shape)} for masks; got {came}")
 
 
 def _number(options: Mapping[str, Any], name: str, least: float, most: float) -> float:
