@@ -11,11 +11,12 @@ from typing import Any
 
 from edgetpu_driver.darwinn.executable import Executable, ExecutableType, Layer, Package
 from edgetpu_driver.darwinn.package_reader import parse_package
-from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.errors import GraphError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, parse_model
+from edgetpu_driver.tflite.subgraph_extraction import extract
 
 CUSTOM_OP = "edgetpu-custom-op"
 
@@ -155,6 +156,22 @@ class CompiledModel:
     def parameter_bytes(self) -> int:
         """Number of all parameter bytes, cached and streamed."""
         return len(self.execution.parameters) + (len(self.caching.parameters) if self.caching else 0)
+
+    def source_part(self, graph: bytes) -> bytes:
+        """The part of a .tflite graph that this was compiled from, as a file of its own.
+
+        graph: the whole graph; other operators may have been left to the CPU or to other segments. The result
+        has inputs and outputs in the order of `inputs` and `outputs`, which need not be the graph's. It is
+        the graph itself if the names of its tensors say nothing. ModelFormatError for a malformed graph.
+        """
+        whole = parse_model(graph).subgraphs[0]
+        inputs, outputs = ([spec.name for spec in specs] for specs in (self.inputs, self.outputs))
+        if inputs == [s.name for s in whole.input_specs] and outputs == [s.name for s in whole.output_specs]:
+            return graph
+        try:
+            return extract(graph, inputs, outputs)
+        except GraphError:
+            return graph
 
     def check_runnable(self) -> None:
         """Raise ModelUnsupportedError, with the reason, if no USB Edge TPU can run this model."""

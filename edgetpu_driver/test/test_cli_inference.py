@@ -13,6 +13,8 @@ from edgetpu_driver.cli.main import main
 from edgetpu_driver.cli.tensor_files import fitted, read_inputs, write_outputs
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from testdata.compiled_graphs import compiled_graph, segments, source_graph
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT computes the results (pip install ai-edge-litert)")
 
@@ -155,3 +157,94 @@ def test_several_outputs_need_an_archive(tmp_path: Path) -> None:
         write_outputs(tmp_path / "out.npy", outputs)
     write_outputs(tmp_path / "out.npz", outputs)
     np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["b"], [1, 1])
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> Path:
+    """A compiled model with operators around and between its two parts, and its graph beside it."""
+    path = tmp_path / "parts_edgetpu.tflite"
+    path.write_bytes(compiled_graph(2))
+    (tmp_path / "parts.tflite").write_bytes(source_graph(2))
+    np.save(tmp_path / "x.npy", np.arange(8, dtype=np.uint8) * 30)
+    return path
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+    assert main([*map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_run_gives_the_graphs_own_outputs(compiled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph, x = compiled.with_name("parts.tflite"), compiled.with_name("x.npy")
+    whole = answer(capsys, "run", compiled, "--input", x, "--backend", "virtual")["outputs"]
+    assert [output["name"] for output in whole] == ["b0", "last"]
+    assert whole == answer(capsys, "run", graph, "--input", x, "--backend", "cpu")["outputs"]
+
+
+def test_a_part_gives_its_inner_tensors_and_says_so(
+    compiled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(compiled.with_name("x.npy"), np.zeros(8, np.int8))
+    arguments = ["run", compiled, "--input", compiled.with_name("x.npy"), "--backend", "virtual", "--part", 2]
+    assert main(list(map(str, arguments))) == 0
+    note, heading, row = capsys.readouterr().out.splitlines()
+    assert note == "part 2 of the model only: inner tensors; the model's own outputs are b0, last"
+    assert heading.split()[0] == "output"
+    assert row.split()[:3] == ["b1", "int8", "1x8"]
+
+
+def test_a_part_that_is_not_there_is_refused(compiled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["run", compiled, "--input", "x.npy", "--backend", "virtual", "--part", 3]
+    assert main(list(map(str, arguments))) == 1
+    assert "expected --part from 1 to 2; got 3" in capsys.readouterr().err
+
+
+def test_segments_run_with_the_graph_of_all_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, parts = segments(2)
+    (tmp_path / "chain.tflite").write_bytes(whole)
+    paths = [tmp_path / f"chain_segment_{n}_of_2_edgetpu.tflite" for n in range(2)]
+    for path, data in zip(paths, parts, strict=True):
+        path.write_bytes(data)
+    x = tmp_path / "x.npy"
+    np.save(x, np.arange(8, dtype=np.int8))
+    (output,) = answer(capsys, "run", *paths, "--input", x, "--backend", "virtual")["outputs"]
+    (expected,) = answer(capsys, "run", tmp_path / "chain.tflite", "--input", x, "--backend", "cpu")[
+        "outputs"
+    ]
+    assert output == expected
+
+
+def test_benchmark_measures_the_whole_model_or_a_part(
+    compiled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("benchmark", compiled, "--backend", "virtual", "--runs", 2)
+    whole, part = (answer(capsys, *arguments, *more) for more in ((), ("--part",)))
+    assert (whole["part"], part["part"]) == (None, 1)
+    assert part["bytes_sent_per_run"] < whole["bytes_sent_per_run"]
+
+
+def test_the_state_of_a_recurrent_model_starts_at_zero(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builder = GraphBuilder("counter")
+    x = builder.input("x", (1, 1), np.int8, scale=1, zero_point=0)
+    before = builder.input("inputs/sum", (1, 1), np.int8, scale=1, zero_point=5)
+    builder.output(builder.add(x, before, scale=1, zero_point=0, name="outputs/sum"))
+    path, file = tmp_path / "counter.tflite", tmp_path / "x.raw"
+    path.write_bytes(builder.build())
+    file.write_bytes(bytes([3]))
+    value = answer(capsys, "run", path, "--input", file, "--backend", "cpu")
+    assert value["states_from_zero"] == ["inputs/sum"]
+    assert value["outputs"][0]["values"] == [[3]]
+    given = answer(capsys, "run", path, "--input", file, "--input", f"inputs/sum={file}", "--backend", "cpu")
+    assert given["states_from_zero"] == []
+    assert given["outputs"][0]["values"] == [[1]]
+
+
+def test_an_input_without_a_file_is_named(tmp_path: Path) -> None:
+    other = TensorSpec("other", (1,), np.dtype(np.uint8), 0.5, 0)
+    (tmp_path / "x.raw").write_bytes(bytes(4))
+    with pytest.raises(InputError, match=r"expected --input NAME=FILE for each of 'other' uint8\[1\] too"):
+        read_inputs([IMAGE, other], [f"image={tmp_path / 'x.raw'}"])

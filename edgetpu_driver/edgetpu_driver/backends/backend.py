@@ -13,6 +13,7 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
 if TYPE_CHECKING:
+    from edgetpu_driver.compiled_model import CompiledModel
     from edgetpu_driver.usb.connector import OnPhase
 
 SRAM_BYTES = 8 * 2**20
@@ -97,6 +98,10 @@ class Backend(Protocol):
 
         A model that can be read but not run has an `unsupported_reason`.
         """
+        ...
+
+    def parse_part(self, model: CompiledModel) -> ParsedModel:
+        """Take a part for the Edge TPU of a compiled model; ModelUnsupportedError if there is no Edge TPU."""
         ...
 
     def adopt(self, model: ParsedModel) -> None:

@@ -10,9 +10,10 @@ from edgetpu_driver.backends.backend import ParsedModel, Placement, Readings, Re
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem
+from edgetpu_driver.toolchain.model_files import is_compiled, source_graphs
 
 if TYPE_CHECKING:
+    from edgetpu_driver.compiled_model import CompiledModel
     from edgetpu_driver.engines.cpu_engine import CpuEngine
     from edgetpu_driver.usb.connector import OnPhase
 
@@ -42,10 +43,7 @@ class CpuBackend:
         from edgetpu_driver.tflite.model_reader import parse_model
 
         if is_compiled(path):
-            raise ModelUnsupportedError(
-                f"{path.name} is compiled for the Edge TPU; expected the graph it was compiled from, "
-                f"{plain_stem(path)}.tflite"
-            )
+            raise ModelUnsupportedError(_compiled_reason(path))
         constants = {t.buffer: len(t.data) for graph in parse_model(data).subgraphs for t in graph.tensors}
         engine = self._engine(data)  # raises if the graph cannot run
         return ParsedModel(
@@ -56,6 +54,11 @@ class CpuBackend:
             caching_token=0,
             source=_Graph(data, engine),
         )
+
+    def parse_part(self, model: CompiledModel) -> ParsedModel:
+        """Refuse it: there is no Edge TPU."""
+        path = model.path or Path(f"{model.name}_edgetpu.tflite")
+        raise ModelUnsupportedError(_compiled_reason(path))
 
     def adopt(self, model: ParsedModel) -> None:
         """Nothing to do."""
@@ -94,3 +97,8 @@ class CpuBackend:
     def registers(self) -> tuple[RegisterValue, ...]:
         """None."""
         return ()
+
+
+def _compiled_reason(path: Path) -> str:
+    graphs = " or ".join(each.name for each in source_graphs(path))
+    return f"{path.name} is compiled for the Edge TPU; expected the graph it was compiled from, {graphs}"

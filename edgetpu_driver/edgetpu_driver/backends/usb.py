@@ -39,7 +39,10 @@ class StickBackend:
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         """Read a compiled model."""
-        model = replace(CompiledModel.parse(data, plain_stem(path)), path=path)
+        return self.parse_part(replace(CompiledModel.parse(data, plain_stem(path)), path=path))
+
+    def parse_part(self, model: CompiledModel) -> ParsedModel:
+        """Take a part for the Edge TPU of a compiled model."""
         return ParsedModel(
             inputs=model.inputs,
             outputs=model.outputs,

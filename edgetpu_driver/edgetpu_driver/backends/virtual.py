@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from edgetpu_driver.backends.usb import StickBackend, error_text
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.file_checks import read_model_file
-from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem
+from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem, source_graph, source_graphs
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
 if TYPE_CHECKING:
@@ -47,12 +48,18 @@ class VirtualStickBackend(StickBackend):
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         """Read a compiled model, which computes what the graph beside it does, or pack a plain graph."""
         if not is_compiled(path):
-            parsed = super().parse(path, self._pack(data, name=plain_stem(path)))
-            self._register(parsed.source, data)
-            return replace(parsed, sidecars=SidecarFiles(data))
-        parsed = super().parse(path, data)
-        reason = parsed.unsupported_reason or error_text(lambda: self._register_from(path, parsed.source))
-        return replace(parsed, unsupported_reason=reason)
+            packed = CompiledModel.parse(self._pack(data, name=plain_stem(path)), plain_stem(path))
+            self._register(packed, data)
+            return replace(super().parse_part(replace(packed, path=path)), sidecars=SidecarFiles(data))
+        return super().parse(path, data)
+
+    def parse_part(self, model: CompiledModel) -> ParsedModel:
+        """Take a part for the Edge TPU, which computes what the graph beside its file does."""
+        parsed = super().parse_part(model)
+        if parsed.unsupported_reason or model.path is None:
+            return parsed
+        path = model.path
+        return replace(parsed, unsupported_reason=error_text(partial(self._register_from, path, model)))
 
     def adopt(self, model: ParsedModel) -> None:
         """Register a model that another virtual stick's backend has parsed."""
@@ -82,10 +89,11 @@ class VirtualStickBackend(StickBackend):
         return replace(copy, path=source.path)
 
     def _register_from(self, path: Path, model: CompiledModel) -> None:
-        graph = path.with_name(f"{plain_stem(path)}.tflite")
-        if not graph.is_file():
+        graph = source_graph(path)
+        if graph is None:
+            places = ", nor ".join(str(each) for each in source_graphs(path))
             raise ModelUnsupportedError(
-                f"the virtual stick runs {path.name} only with its graph beside it; there is no {graph}"
+                f"the virtual stick runs {path.name} only with its graph beside it; there is no {places}"
             )
         self._register(model, read_model_file(graph))
 

@@ -118,8 +118,19 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "model",
         type=Path,
+        nargs="+",
         metavar="MODEL",
-        help="x_edgetpu.tflite for usb, for virtual with x.tflite beside it; x.tflite for cpu or virtual",
+        help="x_edgetpu.tflite for usb, for virtual with x.tflite beside it; x.tflite for cpu or virtual; or "
+        "the segments of a pipeline, in their order",
+    )
+    command.add_argument(
+        "--part",
+        type=_positive,
+        nargs="?",
+        const=1,
+        metavar="NUMBER",
+        help="only this part for the Edge TPU, with its inner tensors (the first without a number), not the "
+        "operators before and after it",
     )
 
 
@@ -130,7 +141,8 @@ def _add_run(commands: _Commands[argparse.ArgumentParser]) -> None:
         "run",
         "run a model once",
         "Inputs are .npy, .npz (arrays by input name), images (resized, through OpenCV) or raw bytes. Arrays "
-        "of floating-point numbers are quantised as the model says.",
+        "of floating-point numbers are quantised as the model says. Operators that the compiler left to the "
+        "CPU run there. The state of a recurrent model starts at zero where no input gives it.",
     )
     _add_model(command)
     command.add_argument(
@@ -139,6 +151,14 @@ def _add_run(commands: _Commands[argparse.ArgumentParser]) -> None:
         required=True,
         metavar="[NAME=]FILE",
         help="once for each input; without a name for a model of one input",
+    )
+    command.add_argument(
+        "--feedback",
+        action="append",
+        default=[],
+        metavar="OUTPUT=INPUT",
+        help="of a recurrent model, an output and the input that it is in the next run; found by their names "
+        "otherwise",
     )
     command.add_argument(
         "--output",

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend
-from edgetpu_driver.cli.session import chosen, opened, parse
+from edgetpu_driver.backends.whole_models import ParsedPlan
+from edgetpu_driver.cli.session import chosen, opened, parse, part
 from edgetpu_driver.cli.tensor_files import read_inputs, write_outputs
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
-from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.whole_model.recurrence import feedback_of, likely_feedback, zeros
 
 _SHOWN_VALUES = 8
 
@@ -24,50 +26,96 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG
     """Run a model once; the result holds the outputs unless they are written to a file."""
     backend = chosen(options)
     parsed = parse(backend, options.model)
-    inputs = read_inputs(parsed.inputs, options.input)
+    subject = _Subject(parsed, options.part)
+    states = _states(options.feedback, subject)
+    given = read_inputs(subject.inputs, options.input, states)
+    zero = {spec.name: zeros(spec) for spec in subject.inputs if spec.name not in given}
     with opened(backend):
-        engine = backend.attach(parsed)
+        engine = subject.attach(backend)
         begin = time.perf_counter()
-        outputs = engine.run(inputs)
+        outputs = engine.run(given | zero)
         seconds = time.perf_counter() - begin
     if options.output is not None:
         write_outputs(options.output, outputs)
     value = {
-        "model": options.model,
+        "model": _names(options.model),
         "backend": options.backend,
+        "part": options.part,
         "milliseconds": 1e3 * seconds,
+        "states_from_zero": list(zero),
         "output_file": options.output,
-        "outputs": [_output(spec, outputs, options.output is None) for spec in parsed.outputs],
+        "outputs": [_output(spec, outputs[spec.name], options.output is None) for spec in subject.outputs],
     }
-    rows = [_row(spec, outputs[spec.name]) for spec in parsed.outputs]
-    return Answer(value, table(rows, ("output", "dtype", "shape", "least", "greatest", "values")))
+    rows = [_row(spec, outputs[spec.name]) for spec in subject.outputs]
+    text = table(rows, ("output", "dtype", "shape", "least", "greatest", "values"))
+    notes = [*subject.notes, *(f"the state '{name}' starts at zero" for name in zero)]
+    return Answer(value, "\n".join([*notes, text]))
 
 
-def _output(spec: TensorSpec, outputs: Mapping[str, NDArray[Any]], with_values: bool) -> dict[str, Any]:
+class _Subject:
+    """What is run: a whole model, or one part of it for the Edge TPU."""
+
+    def __init__(self, parsed: ParsedPlan, number: int | None) -> None:
+        """number: of the part; None for the whole model. InputError if there is no such part."""
+        self._parsed = parsed
+        self._part = None if number is None else part(parsed, number)
+        plan = parsed.plan
+        if self._part is None:
+            self.inputs, self.outputs = plan.inputs, plan.outputs
+            self.notes: list[str] = []
+            return
+        self.inputs, self.outputs = self._part.model.inputs, self._part.model.outputs
+        outer = ", ".join(spec.name for spec in plan.outputs)
+        self.notes = [f"part {number} of the model only: inner tensors; the model's own outputs are {outer}"]
+
+    def attach(self, backend: Backend) -> _Runnable:
+        """Make it ready to run on the open device."""
+        if self._part is None:
+            return self._parsed.attach(backend)
+        return backend.attach(self._parsed.parts[self._part])
+
+
+class _Runnable(Protocol):
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]: ...
+
+
+def _states(arguments: Sequence[str], subject: _Subject) -> list[str]:
+    """Names of the inputs that are the state of a recurrent model, stated or by their names."""
+    stated = dict(argument.rpartition("=")[::2] for argument in arguments)
+    found = stated or likely_feedback(subject.inputs, subject.outputs)
+    return [each.input.name for each in feedback_of(found, subject.inputs, subject.outputs)]
+
+
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths))
+
+
+def _output(spec: TensorSpec, array: NDArray[Any], with_values: bool) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": spec.name,
         "dtype": spec.dtype.name,
-        "shape": spec.shape,
+        "shape": array.shape,
         "scale": spec.scale,
         "zero_point": spec.zero_point,
     }
-    return described | ({"values": outputs[spec.name]} if with_values else {})
+    return described | ({"values": array} if with_values else {})
 
 
 def _row(spec: TensorSpec, array: NDArray[Any]) -> tuple[object, ...]:
     shown = " ".join(f"{value:g}" for value in array.reshape(-1)[:_SHOWN_VALUES])
     more = " .." if array.size > _SHOWN_VALUES else ""
-    extent = "x".join(map(str, spec.shape))
-    return spec.name, spec.dtype.name, extent, f"{array.min():g}", f"{array.max():g}", shown + more
+    extent = "x".join(map(str, array.shape))
+    least, greatest = (f"{array.min():g}", f"{array.max():g}") if array.size else ("", "")
+    return spec.name, spec.dtype.name, extent, least, greatest, shown + more
 
 
 def benchmark(options: argparse.Namespace, progress: Progress) -> Answer:
     """Measure the wall time of inferences with random inputs."""
     backend = chosen(options)
-    parsed = parse(backend, options.model)
+    subject = _Subject(parse(backend, options.model), options.part)
     with opened(backend):
-        engine = backend.attach(parsed)
-        inputs = random_inputs(parsed.inputs, np.random.default_rng(0))
+        engine = subject.attach(backend)
+        inputs = random_inputs(subject.inputs, np.random.default_rng(0))
         first = _time(engine, inputs)
         before = backend.read()
         times = np.empty(options.runs)
@@ -76,8 +124,9 @@ def benchmark(options: argparse.Namespace, progress: Progress) -> Answer:
                 times[index] = _time(engine, inputs)
                 advance()
         value = {
-            "model": options.model,
+            "model": _names(options.model),
             "backend": options.backend,
+            "part": options.part,
             "runs": options.runs,
             "first_milliseconds": 1e3 * first,
             "milliseconds": {
@@ -93,7 +142,7 @@ def benchmark(options: argparse.Namespace, progress: Progress) -> Answer:
     return Answer(value, _benchmark_text(value))
 
 
-def _time(engine: Engine, inputs: Mapping[str, NDArray[Any]]) -> float:
+def _time(engine: _Runnable, inputs: Mapping[str, NDArray[Any]]) -> float:
     begin = time.perf_counter()
     engine.run(inputs)
     return time.perf_counter() - begin
@@ -111,8 +160,9 @@ def _traffic(backend: Backend, before: Any, runs: int) -> dict[str, Any]:
 
 def _benchmark_text(value: Mapping[str, Any]) -> str:
     times = ", ".join(f"{name} {milliseconds:.3f}" for name, milliseconds in value["milliseconds"].items())
+    what = value["model"] if value["part"] is None else f"part {value['part']} of {value['model']}"
     lines = {
-        "model": f"{value['model']} on {value['backend']}",
+        "model": f"{what} on {value['backend']}",
         "first run": f"{value['first_milliseconds']:.3f} ms, parameters uploaded",
         f"{value['runs']} runs": f"{times} ms",
         "rate": f"{value['inferences_per_second']:.1f} inferences/s",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgetpu_driver.backends.backend import Backend, ParsedModel
+from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.factory import make_backend
-from edgetpu_driver.errors import ModelNotFoundError
+from edgetpu_driver.backends.whole_models import ParsedPlan, parse_whole
+from edgetpu_driver.errors import InputError, ModelNotFoundError
 from edgetpu_driver.files import read_file
 from edgetpu_driver.toolchain.model_files import firmware_path
+from edgetpu_driver.whole_model.plan import EdgeTpuStep
 
 
 @contextmanager
@@ -41,9 +43,23 @@ def default_firmware() -> str:
     return str(path) if path.is_file() else ""
 
 
-def parse(backend: Backend, path: Path) -> ParsedModel:
-    """Parse a file for that accelerator; the model is named after the file."""
-    return backend.parse(path, read_model(path))
+def parse(backend: Backend, paths: Sequence[Path]) -> ParsedPlan:
+    """Parse a whole model for that accelerator: one file, or the segments of a pipeline.
+
+    ModelUnsupportedError, with the reason, if it cannot run there.
+    """
+    parsed = parse_whole(backend, [(path, read_model(path)) for path in paths])
+    parsed.check_supported()
+    return parsed
+
+
+def part(parsed: ParsedPlan, number: int) -> EdgeTpuStep:
+    """The part for the Edge TPU of that number, from 1; InputError if there is none."""
+    parts = parsed.plan.edge_tpu_steps
+    if not 0 < number <= len(parts):
+        count = f"{len(parts)} part{'s' * (len(parts) != 1)} for the Edge TPU"
+        raise InputError(f"expected --part from 1 to {len(parts)}; got {number}: the model has {count}")
+    return parts[number - 1]
 
 
 def read_model(path: Path) -> bytes:

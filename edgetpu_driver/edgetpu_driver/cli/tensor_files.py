@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -18,8 +18,15 @@ _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
 _INT8_OFFSET = 128
 
 
-def read_inputs(specs: Sequence[TensorSpec], arguments: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Every input of a model from arguments of the form FILE or NAME=FILE; InputError if they do not fit."""
+def read_inputs(
+    specs: Sequence[TensorSpec], arguments: Sequence[str], states: Collection[str] = ()
+) -> dict[str, NDArray[Any]]:
+    """Inputs of a model from arguments of the form FILE or NAME=FILE; InputError if they do not fit.
+
+    states: inputs that need not be given. A file without a name is for the only other input.
+    """
+    own = [spec for spec in specs if spec.name not in states]
+    only = own[0].name if len(own) == 1 else None
     by_name = {spec.name: spec for spec in specs}
     inputs: dict[str, NDArray[Any]] = {}
     for argument in arguments:
@@ -29,11 +36,13 @@ def read_inputs(specs: Sequence[TensorSpec], arguments: Sequence[str]) -> dict[s
         if path.suffix == ".npz" and not named:
             found = {key: fitted(_spec(by_name, key), array) for key, array in _load(path).items()}
         else:
-            spec = _spec(by_name, name if named else None)
+            spec = _spec(by_name, name if named else only)
             found = {spec.name: _read(spec, path)}
         if twice := sorted(inputs.keys() & found.keys()):
             raise InputError(f"expected each input once; got {', '.join(twice)} again from {path}")
         inputs |= found
+    if missing := [str(spec) for spec in own if spec.name not in inputs]:
+        raise InputError(f"expected --input NAME=FILE for each of {', '.join(missing)} too")
     return inputs
 
 
@@ -81,9 +90,11 @@ def _image(spec: TensorSpec, path: Path) -> NDArray[Any]:
         raise DependencyMissingError(
             "reading images needs OpenCV: apt install python3-opencv, or pip install opencv-python-headless"
         ) from None
-    if len(spec.shape) != 4 or spec.shape[3] not in (1, 3) or spec.dtype.name not in ("uint8", "int8"):
+    extents = (*spec.shape, 1) if len(spec.shape) == 3 else spec.shape
+    plain = len(extents) == 4 and extents[0] == 1 and extents[3] in (1, 3)
+    if not plain or spec.dtype.name not in ("uint8", "int8"):
         raise InputError(f"{spec} is not an image; give it a .npy file")
-    _, height, width, channels = spec.shape
+    _, height, width, channels = extents
     decoded = cv2.imdecode(
         np.frombuffer(_bytes(path), np.uint8), cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR
     )

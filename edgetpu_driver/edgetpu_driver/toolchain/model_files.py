@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError, Pat
 
 COMPILED_SUFFIX = "_edgetpu"
 """Suffix that edgetpu_compiler appends to the stem of the graph."""
+
+_SEGMENT = re.compile(r"_segment_\d+_of_\d+$")
+_COCOMPILED = re.compile(r"_cocompiled_with_.*$")
 
 FIRMWARE_FILE = "apex_latest_single_ep.bin"
 """The vendor's image for a stick in boot mode."""
@@ -50,6 +54,27 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:
         return False
+
+
+def source_graphs(path: Path) -> tuple[Path, ...]:
+    """Where the graph of a compiled model may be, beside it, in order.
+
+    x.tflite for x_edgetpu.tflite, for the segment x_segment_0_of_2_edgetpu.tflite of a pipeline, and for
+    x_cocompiled_with_y_edgetpu.tflite: names that edgetpu_compiler gives.
+    """
+    stem = plain_stem(path)
+    stems = (
+        stem,
+        _SEGMENT.sub("", stem),
+        _COCOMPILED.sub("", stem),
+        _COCOMPILED.sub("", _SEGMENT.sub("", stem)),
+    )
+    return tuple(path.with_name(f"{each}.tflite") for each in dict.fromkeys(stems))
+
+
+def source_graph(path: Path) -> Path | None:
+    """The graph of a compiled model beside it; None if it is not there."""
+    return next((each for each in source_graphs(path) if _is_file(each)), None)
 
 
 def is_compiled(path: Path) -> bool:

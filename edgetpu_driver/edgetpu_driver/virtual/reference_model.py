@@ -14,12 +14,10 @@ from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.darwinn.output_tiles import TileGather
 from edgetpu_driver.darwinn.wire_format import input_from_wire
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.errors import EdgeTpuError, GraphError, ModelUnsupportedError
+from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.graph_checks import check_graph
-from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.virtual.simulated_timing import compute_cycles
 from edgetpu_driver.weights.compiler_layout import parameter_layout
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
@@ -54,7 +52,7 @@ class ReferenceModel:
         Raises ModelUnsupportedError unless inputs and outputs of the two correspond: tensors of the graph by
         name or, if the names are not the graph's, its inputs and outputs one to one, in order.
         """
-        source = _compiled_part(compiled, source)
+        source = compiled.source_part(source)
         self._model = check_graph(source)
         graph = self._model.subgraphs[0]
         inputs, outputs = graph.input_specs, graph.output_specs
@@ -213,22 +211,6 @@ def _parameters(compiled: CompiledModel) -> tuple[bytes, bytes]:
     """A model's own parameters: cached and streamed."""
     cached = compiled.caching.parameters if compiled.caching else b""
     return bytes(cached), bytes(compiled.execution.parameters)
-
-
-def _compiled_part(compiled: CompiledModel, source: bytes) -> bytes:
-    """The subgraph that was compiled for the chip, its inputs and outputs in the order of the compiled part.
-
-    That order may be another one than the graph's, and other operators may have been left to the CPU, or to
-    other segments. The graph itself, if its names say nothing.
-    """
-    graph = parse_model(source).subgraphs[0]
-    inputs, outputs = ([spec.name for spec in specs] for specs in (compiled.inputs, compiled.outputs))
-    if inputs == [s.name for s in graph.input_specs] and outputs == [s.name for s in graph.output_specs]:
-        return source
-    try:
-        return extract(source, inputs, outputs)
-    except GraphError:
-        return source
 
 
 def _check_same(kind: str, compiled: Sequence[TensorSpec], source: Sequence[TensorSpec]) -> None:

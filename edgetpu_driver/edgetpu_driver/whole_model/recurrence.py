@@ -63,10 +63,7 @@ class State:
     def reset(self) -> None:
         """Go back to zero: real 0 in every input of the state."""
         self._stamp = math.nan
-        self._arrays = {
-            each.input.name: np.full(each.input.shape, each.input.zero_point, each.input.dtype)
-            for each in self.feedback
-        }
+        self._arrays = {each.input.name: zeros(each.input) for each in self.feedback}
 
     def inputs(self, stamp: float | None) -> dict[str, NDArray[Any]]:
         """The inputs of the state by name, reset if time has jumped since the last run."""
@@ -84,6 +81,11 @@ class State:
         self._arrays = {
             each.input.name: each.next_input(outputs[each.output.name]).copy() for each in self.feedback
         }
+
+
+def zeros(spec: TensorSpec) -> NDArray[Any]:
+    """The array that stands for real zeros."""
+    return np.full(spec.shape, spec.zero_point, spec.dtype)
 
 
 def feedback_of(

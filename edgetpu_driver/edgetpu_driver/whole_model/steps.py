@@ -22,6 +22,8 @@ from edgetpu_driver.tflite.subgraph_extraction import cut
 from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, Operand, OperatorStep, Step
 
 _DETECTIONS = "TFLite_Detection_PostProcess"
+_LITERT_OPERATORS = (_DETECTIONS, "Mfcc", "AudioSpectrogram", "NumericVerify")
+"""The custom operators that LiteRT comes with."""
 
 
 class GraphSteps:
@@ -44,6 +46,10 @@ class GraphSteps:
         """In an order in which they can run."""
         self.missing = ""
         """See ModelPlan."""
+        unknown = sorted({each.custom_code for each in graph.operators if _is_unknown(each)})
+        if unknown:
+            codes = ", ".join(f"'{code}'" for code in unknown)
+            self.missing = f"'{name}' needs {codes}, which neither LiteRT nor this package has"
         if all(_is_for_litert(operator) for operator in graph.operators):
             names = tuple(map(_code, graph.operators))
             operands = self._operands(graph.inputs), self._operands(graph.outputs)
@@ -161,6 +167,11 @@ class GraphSteps:
 
 def _is_for_litert(operator: Operator) -> bool:
     return operator.custom_code != EDGETPU_CUSTOM_OP and not is_known(operator.custom_code)
+
+
+def _is_unknown(operator: Operator) -> bool:
+    code = operator.custom_code
+    return bool(code) and code != EDGETPU_CUSTOM_OP and not is_known(code) and code not in _LITERT_OPERATORS
 
 
 def _code(operator: Operator) -> str:

@@ -1,0 +1,104 @@
+"""Whole models on a backend: which of their steps its accelerator runs, and whether it can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from edgetpu_driver.backends.backend import Backend, ParsedModel
+from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.engines.protocol import AttachedEngine
+from edgetpu_driver.errors import EdgeTpuError, ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.toolchain.model_files import plain_stem
+from edgetpu_driver.whole_model.model import LONGEST_GAP, Model
+from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Step
+from edgetpu_driver.whole_model.planning import plan_segments
+
+
+@dataclass(frozen=True, eq=False)
+class ParsedPlan:
+    """A whole model as read for a backend; no device is needed."""
+
+    plan: ModelPlan
+    parts: Mapping[EdgeTpuStep, ParsedModel]
+    """What the backend has parsed for each step on its accelerator."""
+
+    @property
+    def unsupported_reason(self) -> str:
+        """Why it cannot run on this backend, as far as the files tell; empty if nothing speaks against it."""
+        reasons = (part.unsupported_reason for part in self.parts.values())
+        return next((reason for reason in reasons if reason), self.plan.missing)
+
+    def check_supported(self) -> None:
+        """Raise ModelUnsupportedError with the reason if it cannot run on this backend."""
+        reason = self.unsupported_reason
+        if reason:
+            raise ModelUnsupportedError(reason)
+
+    def attach(
+        self,
+        backend: Backend,
+        *,
+        feedback: Mapping[str, str] | None = None,
+        longest_gap: float = LONGEST_GAP,
+        limits: ProcessLimits | None = None,
+    ) -> Model:
+        """Make the model ready to run on the open device of the backend that it was parsed for.
+
+        Parts for LiteRT run in processes of their own unless they are of the suite's catalogue. The other
+        arguments, and what is raised, are those of Model.load.
+        """
+        self.check_supported()
+
+        def attached(step: EdgeTpuStep) -> AttachedEngine:
+            return backend.attach(self.parts[step])
+
+        return Model(
+            self.plan, attached, feedback=feedback, longest_gap=longest_gap, isolated=None, limits=limits
+        )
+
+
+def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> ParsedPlan:
+    """Read a whole model for a backend: one file, or the segments of a pipeline, each with its path.
+
+    A backend that runs both kinds packs what LiteRT would run of plain graphs, as far as its device can take
+    it. Raises ModelNotFoundError, ModelFormatError, and ModelUnsupportedError if nothing of the model can run
+    on the backend's accelerator.
+    """
+    plan = plan_segments([(plain_stem(path), data, path) for path, data in files])
+    if plan.edge_tpu_steps or not backend.compiled:
+        return ParsedPlan(plan, {step: backend.parse_part(step.model) for step in plan.edge_tpu_steps})
+    if not backend.uncompiled:
+        path = files[0][0]
+        raise ModelFormatError(
+            f"{path.name} is not compiled for the Edge TPU: run edgetpu_compiler on it, or use the backend "
+            "cpu or virtual"
+        )
+    parts: dict[EdgeTpuStep, ParsedModel] = {}
+    steps: list[Step] = []
+    refusals: list[EdgeTpuError] = []
+    for step in plan.steps:
+        packed = _packed(backend, step, files[step.segment][0], refusals)
+        if packed is not None:
+            parts[packed[0]] = packed[1]
+        steps.append(step if packed is None else packed[0])
+    if not parts:
+        reason = refusals[0] if refusals else "it has no operators for the Edge TPU"
+        raise ModelUnsupportedError(f"nothing of {plan.name} can run on a virtual stick: {reason}")
+    return ParsedPlan(replace(plan, steps=tuple(steps)), parts)
+
+
+def _packed(
+    backend: Backend, step: Step, path: Path, refusals: list[EdgeTpuError]
+) -> tuple[EdgeTpuStep, ParsedModel] | None:
+    """A step for LiteRT as one for the backend's device; None if it stays on the CPU."""
+    if not isinstance(step, LiteRtStep):
+        return None
+    try:
+        part = backend.parse(path, step.graph)
+    except EdgeTpuError as error:
+        refusals.append(error)
+        return None
+    made = EdgeTpuStep(step.name, step.inputs, step.outputs, step.operators, step.segment, part.source)
+    return made, part
