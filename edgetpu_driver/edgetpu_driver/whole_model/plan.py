@@ -83,6 +83,8 @@ class ModelPlan:
     """Values that the file gives."""
     steps: tuple[Step, ...]
     """In an order in which they can run one after the other."""
+    files: tuple[bytes, ...] = field(default=(), repr=False)
+    """Content of the files that it was made from, in their order."""
     missing: str = ""
     """Why no engine can run it, as far as the files tell; empty if nothing speaks against it."""
 

@@ -58,6 +58,7 @@ class _Join:
     def __init__(self) -> None:
         self._numbers = count()
         self._names: list[str] = []
+        self._files: list[bytes] = []
         self._steps: list[Step] = []
         self._constants: dict[int, NDArray[Any]] = {}
         self._inputs: list[Operand] = []
@@ -79,6 +80,7 @@ class _Join:
             )
         renumbered = dict(zip((operand.value for operand in graph.inputs), found, strict=True))
         self._names.append(name)
+        self._files.append(data)
         self._steps += [_with_values(step, renumbered) for step in graph.steps]
         self._constants |= graph.constants
         for operand in graph.outputs:
@@ -113,6 +115,7 @@ class _Join:
             output_values=tuple(operand.value for operand in outputs),
             constants=self._constants,
             steps=tuple(self._steps),
+            files=tuple(self._files),
             missing=self._missing,
         )
 

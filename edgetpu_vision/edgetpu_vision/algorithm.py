@@ -1,0 +1,213 @@
+"""The base class of the decoders, and the frame that they hand from image to result."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.whole_model.model import Model
+from edgetpu_vision.errors import OutputsError
+from edgetpu_vision.labels.label_sources import LabelSource, LabelTable
+from edgetpu_vision.labels.labels import Labels
+from edgetpu_vision.model_description.description import UNKNOWN, ModelDescription, describe
+from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, covers
+from edgetpu_vision.preprocessing.placement import Fit, Placement, check_fit
+from edgetpu_vision.preprocessing.preprocessor import Preprocessor, image_input
+
+ImageLike = NDArray[np.uint8] | CameraImage
+"""uint8 [H, W] or [H, W, 3] RGB; a CameraImage if several algorithms get the same image."""
+
+Outputs = Mapping[str, NDArray[Any]]
+"""The outputs of a model by name, as it gives them: quantised or not."""
+
+
+class RunnableModel(Protocol):
+    """What runs inference: edgetpu_driver.Model, or any engine."""
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The model's inputs, in the model's order."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The model's outputs, in the model's order."""
+        ...
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Run the model once."""
+        ...
+
+
+ModelLike = RunnableModel | str | Path | Sequence[str | Path]
+"""A model ready to run; or the file of a plain graph, which then runs on the CPU."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A model's input made from one image, with what `postprocess` needs to know about that image."""
+
+    stamp: float
+    """Time of the image, s."""
+    image_width: int
+    image_height: int
+    """Size of the image, px."""
+    placement: Placement
+    """Where the part of the image that the model sees lies in the model's input."""
+    inputs: Mapping[str, NDArray[Any]]
+    """The model's inputs by name; read-only."""
+
+
+class VisionResult(Protocol):
+    """What every result has."""
+
+    @property
+    def valid(self) -> bool:
+        """Whether something was found."""
+        ...
+
+    @property
+    def confidence(self) -> float:
+        """0..1."""
+        ...
+
+
+Result = TypeVar("Result", bound=VisionResult)
+
+
+class VisionAlgorithm(ABC, Generic[Result]):
+    """A decoder: makes a result of each camera image, with one inference in between.
+
+    `update` does all of it on a model. If inference runs elsewhere, construct it without a model, call `bind`
+    with the model's tensors once, and for each image `preprocess`, the inference, and `postprocess`.
+
+    A subclass recognises its model by the outputs (`_recognise`) and makes results of them (`postprocess`).
+    """
+
+    default_fit: ClassVar[Fit] = "stretch"
+
+    region: Region
+    """Part of the image to look at. Positions in results are those of the whole image."""
+    min_confidence: float
+    """Results, or parts of them, with less confidence, 0..1, are left out."""
+
+    def __init__(
+        self,
+        model: ModelLike | None = None,
+        *,
+        labels: LabelSource | None = None,
+        min_confidence: float = 0.0,
+        fit: str | None = None,
+        normalisation: Normalisation | None = None,
+        description: ModelDescription | None = None,
+    ) -> None:
+        """Prepare for a model; a subclass calls this last, for it recognises the model.
+
+        model: None if `bind` is called later. labels: names of the classes, see LabelTable; None for those
+        of the model's files. fit: how images get the size of the input, see Fit; None for the default.
+        normalisation: of the model's input; None for what its files say. description: what its files say;
+        None if `model` tells it.
+
+        Raises LabelsError, ModelUnsupportedError for a model that this algorithm is not for, and what
+        Model.load raises for files.
+        """
+        self.region = WHOLE
+        self.min_confidence = min_confidence
+        self.description = description or UNKNOWN
+        """What the model's files say; to be set before `bind`."""
+        self.labels: Labels | None = None
+        """Names of the model's classes; None if unknown."""
+        self._label_table = LabelTable(labels)
+        self._fit: Fit = check_fit(fit) if fit is not None else self.default_fit
+        self._normalisation = normalisation
+        self._preprocessor: Preprocessor | None = None
+        self._model: RunnableModel | None = None
+        if model is not None:
+            runnable = Model.load(model) if isinstance(model, str | Path | Sequence) else model
+            if description is None and isinstance(runnable, Model):
+                self.description = describe(runnable.plan.files)
+            self.bind(runnable.inputs, runnable.outputs)
+            self._model = runnable
+
+    @property
+    def model(self) -> str:
+        """Name of the model that is loaded where no other is asked for: none."""
+        return ""
+
+    @property
+    def preprocessor(self) -> Preprocessor:
+        """Makes the model's input; ModelUnsupportedError before the first `bind`."""
+        if self._preprocessor is None:
+            raise ModelUnsupportedError("expected a model to be bound before the first image; got none")
+        return self._preprocessor
+
+    @abstractmethod
+    def postprocess(self, frame: Frame, outputs: Outputs) -> Result:
+        """Second half of `update`: make the result from a frame and the model's outputs by name."""
+
+    @abstractmethod
+    def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
+        """Prepare for a model with this input and these outputs; ModelUnsupportedError if unsuitable."""
+
+    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        """Set the model that inference runs.
+
+        Raises ModelUnsupportedError if it does not suit this algorithm, LabelsError if the labels do not
+        suit the model.
+        """
+        image = image_input(inputs)
+        self._recognise(image, outputs)
+        self._preprocessor = Preprocessor(image, self._fit, self._normalisation_of(image))
+
+    def update(self, image: ImageLike, stamp: float = 0.0) -> Result:
+        """Make a result from an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
+
+        Raises ImageError for any other array and if `region` exceeds the image, ModelUnsupportedError
+        without a model, OutputsError if the outputs are not those of such a model, and what the model raises.
+        """
+        if self._model is None:
+            raise ModelUnsupportedError("expected a model to run; got none: hand one to the constructor")
+        frame = self.preprocess(image, stamp)
+        if isinstance(self._model, Model):
+            return self.postprocess(frame, self._model.run(frame.inputs, stamp))
+        return self.postprocess(frame, self._model.run(frame.inputs))
+
+    def preprocess(self, image: ImageLike, stamp: float = 0.0) -> Frame:
+        """First half of `update`: make the model's input. Raises ImageError; requires `bind`."""
+        preprocessor = self.preprocessor
+        camera_image = image if isinstance(image, CameraImage) else CameraImage(image)
+        width, height = camera_image.width, camera_image.height
+        placement = preprocessor.place(self.region.within(width, height))
+        filled = preprocessor.fill(camera_image, placement)
+        return Frame(stamp, width, height, placement, {preprocessor.spec.name: filled})
+
+    def use_labels(self, classes: int | None) -> None:
+        """Set `labels` for a model with that many classes, None if unknown; LabelsError if unfit."""
+        self.labels = self._label_table.labels(classes, self.description.labels)
+
+    def _normalisation_of(self, image: TensorSpec) -> Normalisation | None:
+        """What the user says, else the metadata, else the quantisation of a float input."""
+        if self._normalisation is not None:
+            return self._normalisation
+        of_metadata = self.description.normalisations.get(image.name)
+        if of_metadata is not None and covers(image, of_metadata):
+            return of_metadata
+        return self.description.quantised_inputs.get(image.name)
+
+
+def output(outputs: Outputs, name: str) -> NDArray[Any]:
+    """One output by name; OutputsError if it is missing."""
+    found = outputs.get(name)
+    if found is None:
+        given = ", ".join(f"'{each}'" for each in outputs) or "none"
+        raise OutputsError(f"expected the output '{name}'; got {given}")
+    return found

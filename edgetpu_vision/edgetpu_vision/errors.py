@@ -1,0 +1,13 @@
+"""Exceptions of this package; all are EdgeTpuErrors with a message for users."""
+
+from __future__ import annotations
+
+from edgetpu_driver.errors import EdgeTpuError
+
+
+class LabelsError(EdgeTpuError, ValueError):
+    """A file of labels is malformed, or its labels are not those of the model."""
+
+
+class OutputsError(EdgeTpuError, ValueError):
+    """The outputs of a model hold other shapes or values than the decoder was told."""

@@ -1,0 +1,1 @@
+"""Names of classes: from files, from a model, or of a known set."""

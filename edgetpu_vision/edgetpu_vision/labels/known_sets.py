@@ -1,0 +1,44 @@
+"""Sets of classes that many models share, by name."""
+
+from __future__ import annotations
+
+from edgetpu_vision.labels.labels import Labels
+
+_COCO = """
+person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant,
+stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe,
+backpack, umbrella, handbag, tie, suitcase, frisbee, skis, snowboard, sports ball, kite, baseball
+bat, baseball glove, skateboard, surfboard, tennis racket, bottle, wine glass, cup, fork, knife,
+spoon, bowl, banana, apple, sandwich, orange, broccoli, carrot, hot dog, pizza, donut, cake, chair,
+couch, potted plant, bed, dining table, toilet, tv, laptop, mouse, remote, keyboard, cell phone,
+microwave, oven, toaster, sink, refrigerator, book, clock, vase, scissors, teddy bear, hair drier,
+toothbrush
+"""
+_COCO_GAPS = (12, 26, 29, 30, 45, 66, 68, 69, 71, 83, 91)
+"""Numbers, counted from 1, that COCO's list of 91 things gave to classes without pictures."""
+_PASCAL_VOC = """
+background, aeroplane, bicycle, bird, boat, bottle, bus, car, cat, chair, cow, diningtable, dog,
+horse, motorbike, person, pottedplant, sheep, sofa, train, tvmonitor
+"""
+
+
+def coco(count: int | None) -> Labels:
+    """The 80 classes of COCO: without gaps for a model of 80 classes, else by their numbers less 1."""
+    names = _names(_COCO)
+    if count == len(names):
+        return Labels(dict(enumerate(names)), "COCO", numbered=True)
+    numbers = [number - 1 for number in range(1, 92) if number not in _COCO_GAPS]
+    return Labels(dict(zip(numbers, names, strict=True)), "COCO", numbered=True)
+
+
+def pascal_voc(_count: int | None) -> Labels:
+    """The background and the 20 classes of PASCAL VOC."""
+    return Labels(dict(enumerate(_names(_PASCAL_VOC))), "PASCAL VOC")
+
+
+KNOWN_SETS = {"coco": coco, "pascal_voc": pascal_voc}
+"""From the name to a function that gives the labels for a number of classes, None if that is unknown."""
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]

@@ -1,0 +1,88 @@
+"""Reads labels from text in the formats that are usual for TFLite and Coral models.
+
+One label a line; a class number and a label a line ("16 cat", "16: cat", "16,cat"); JSON, a list or an object
+by class number; or entries of TensorFlow's label maps (item { id: 17 name: "cat" }).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from edgetpu_vision.errors import LabelsError
+from edgetpu_vision.labels.labels import Labels
+
+_NUMBERED = re.compile(r"(\d{1,7})(?:\s*[:,;]\s*|\s+)(\S.*)")
+_ITEM = re.compile(r"item\s*\{([^{}]*)\}")
+_ITEM_ID = re.compile(r"\bid\s*:\s*(\d{1,7})\b")
+_ITEM_NAMES = tuple(
+    re.compile(rf"\b{key}\s*:\s*(?:\"([^\"\n]*)\"|'([^'\n]*)')") for key in ("display_name", "name")
+)
+_LONGEST_LABEL = 1000
+"""Characters. Uncritical: the longest of ImageNet has 121."""
+
+
+def parse_labels(data: bytes, source: str) -> Labels:
+    """Labels from the content of a file; `source` names it in messages. Raises LabelsError."""
+    text = _text(data, source)
+    stripped = text.strip()
+    if stripped[:1] in ("[", "{"):
+        return _json_labels(stripped, source)
+    items = _ITEM.findall(text)
+    if items:
+        return _label_map(items, source)
+    lines = [line.strip() for line in text.splitlines()]
+    while lines and not lines[-1]:
+        lines.pop()
+    if any(len(line) > _LONGEST_LABEL for line in lines):
+        raise LabelsError(f"expected labels of at most {_LONGEST_LABEL} characters in {source}")
+    numbered = [_NUMBERED.fullmatch(line) for line in lines if line]
+    found = [(int(match[1]), match[2]) for match in numbered if match]
+    if found and len(found) == len(numbered) and len({number for number, _ in found}) == len(found):
+        return Labels(dict(found), source, numbered=True)
+    return Labels(dict(enumerate(lines)), source)
+
+
+def _text(data: bytes, source: str) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise LabelsError(
+            f"expected text in UTF-8 in {source}; got {error.reason} at byte {error.start}"
+        ) from None
+    binary = next((char for char in text if ord(char) < 32 and char not in "\t\r\n\f"), "")
+    if binary:
+        raise LabelsError(f"expected text in {source}; got the control character {ord(binary)}")
+    return text
+
+
+def _json_labels(text: str, source: str) -> Labels:
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LabelsError(f"expected JSON in {source}, as it begins like it; got {error}") from None
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+        return Labels({number: str(name) for number, name in value.items()}, source)
+    try:
+        if all(isinstance(name, int) for name in value.values()):  # {"cat": 16}
+            value = {number: name for name, number in value.items()}
+        names = {int(number): str(name) for number, name in value.items()}
+    except ValueError:
+        raise LabelsError(f"expected labels by class number in {source}; got other keys") from None
+    return Labels(names, source, numbered=True)
+
+
+def _label_map(items: list[str], source: str) -> Labels:
+    """Numbers in label maps count from 1, for 0 is the background; those of models count from 0."""
+    names: dict[int, str] = {}
+    for item in items:
+        number = _ITEM_ID.search(item)
+        name = next((found for pattern in _ITEM_NAMES if (found := pattern.search(item))), None)
+        if number is None or name is None:
+            raise LabelsError(f"expected an id and a name in each item of {source}")
+        names[int(number[1])] = name[1] if name[1] is not None else name[2]
+    if 0 not in names:
+        names = {number - 1: name for number, name in names.items()}
+    return Labels(names, source, numbered=True)

@@ -1,0 +1,69 @@
+"""Names of classes by their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edgetpu_vision.errors import LabelsError
+
+_BACKGROUND = ("background", "__background__", "_background_", "???", "bg")
+"""Names, in lower case, of a first label that stands for no object."""
+_MOST_CLASSES = 2**20
+"""Largest number of a class. Uncritical: it limits the memory."""
+
+
+class Labels:
+    """Names of classes by their numbers, which may have gaps."""
+
+    def __init__(self, names: Mapping[int, str], source: str = "the model", numbered: bool = False) -> None:
+        """Take names by class number.
+
+        source: where they come from, for messages. numbered: whether the source gives the numbers, so that
+        gaps are meant. Raises LabelsError if there are none, or numbers that no model has.
+        """
+        if not names:
+            raise LabelsError(f"expected at least one label; got none from {source}")
+        low, high = min(names), max(names)
+        if low < 0 or high >= _MOST_CLASSES:
+            raise LabelsError(
+                f"expected classes from 0 to {_MOST_CLASSES - 1}; got {low}..{high} from {source}"
+            )
+        self.source = source
+        self.numbered = numbered
+        self.names = tuple(names.get(number, "") for number in range(high + 1))
+        """By class number; "" where there is none."""
+
+    def name(self, class_id: int) -> str:
+        """The name of a class; LabelsError for a number beyond all labels."""
+        if 0 <= class_id < len(self.names):
+            return self.names[class_id]
+        raise LabelsError(
+            f"expected a label for class {class_id}, which the model gives; got {len(self.names)} labels "
+            f"from {self.source}"
+        )
+
+    @property
+    def begins_with_background(self) -> bool:
+        """Whether the first label stands for no object."""
+        return self.names[0].strip().lower() in _BACKGROUND
+
+    def without_background(self) -> Labels:
+        """The labels counted from the second one if the first is the background."""
+        if not self.begins_with_background or len(self.names) == 1:
+            return self
+        return Labels(dict(enumerate(self.names[1:])), self.source, self.numbered)
+
+    def for_classes(self, count: int) -> Labels:
+        """The labels for a model with that many classes.
+
+        A first label for the background is dropped if there is one label too many. Raises LabelsError for
+        another number of labels; with numbers of their own they may have gaps and end early.
+        """
+        fitting = self.without_background() if len(self.names) == count + 1 else self
+        found = len(fitting.names)
+        if found > count or (found < count and not self.numbered):
+            raise LabelsError(
+                f"expected {count} labels, one for each class of the model; got {len(self.names)} from "
+                f"{self.source}"
+            )
+        return fitting

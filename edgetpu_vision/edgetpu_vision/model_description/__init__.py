@@ -1,0 +1,1 @@
+"""What the files of a model say about its inputs and outputs beyond their shapes."""

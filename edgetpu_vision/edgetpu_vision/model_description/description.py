@@ -1,0 +1,86 @@
+"""What the files of a model say about its inputs and outputs beyond their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_vision.labels.labels import Labels
+from edgetpu_vision.model_description.graph_facts import PostProcess, graph_facts
+from edgetpu_vision.model_description.tflite_metadata import read_metadata
+from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDescription:
+    """What is known of a model's inputs and outputs, by their names; everything may be unknown."""
+
+    normalisations: Mapping[str, Normalisation] = field(default_factory=dict)
+    """Of image inputs, as the metadata say."""
+    quantised_inputs: Mapping[str, Normalisation] = field(default_factory=dict)
+    """Of float inputs that the graph quantises at once: what covers the range of the quantisation."""
+    output_names: Mapping[str, str] = field(default_factory=dict)
+    """What the metadata call the outputs, such as "location", "category", "score"."""
+    labels: Labels | None = None
+    """Of the metadata."""
+    exporter: Mapping[str, Any] = field(default_factory=dict)
+    """What an exporter of YOLO models says: "names", "task", "imgsz" .."""
+    post_process: PostProcess | None = None
+    """Anchors and options of an SSD."""
+    class_counts: Mapping[str, int] = field(default_factory=dict)
+    """For outputs that are the number of the greatest of several values: how many values."""
+    probabilities: frozenset[str] = frozenset()
+    """Outputs that SOFTMAX or LOGISTIC computed."""
+
+
+UNKNOWN = ModelDescription()
+
+
+def describe(files: Sequence[bytes]) -> ModelDescription:
+    """Read the contents of a .tflite file, or of the segments of a pipeline in their order.
+
+    What is absent or damaged is left out: a model runs without it. Raises ModelFormatError for files that
+    are no models.
+    """
+    result = UNKNOWN
+    for data in files:
+        result = _joined(result, _describe_file(data))
+    return result
+
+
+def _describe_file(data: bytes) -> ModelDescription:
+    graph = parse_model(data).subgraphs[0]
+    metadata = read_metadata(data)
+    try:
+        facts = graph_facts(graph)
+    except EdgeTpuError:
+        facts = graph_facts(type(graph)(graph.name, graph.tensors, graph.inputs, graph.outputs, ()))
+    inputs = [spec.name for spec in graph.input_specs]
+    outputs = [spec.name for spec in graph.output_specs]
+    return ModelDescription(
+        {name: each for name, each in zip(inputs, metadata.normalisations, strict=False) if each},
+        facts.quantised_inputs,
+        {name: each for name, each in zip(outputs, metadata.output_names, strict=False) if each},
+        metadata.labels,
+        metadata.exporter,
+        facts.post_process,
+        facts.class_counts,
+        facts.probabilities,
+    )
+
+
+def _joined(first: ModelDescription, second: ModelDescription) -> ModelDescription:
+    """Two segments of one model; where both say something, the later one counts."""
+    return ModelDescription(
+        {**first.normalisations, **second.normalisations},
+        {**first.quantised_inputs, **second.quantised_inputs},
+        {**first.output_names, **second.output_names},
+        second.labels or first.labels,
+        second.exporter or first.exporter,
+        second.post_process or first.post_process,
+        {**first.class_counts, **second.class_counts},
+        first.probabilities | second.probabilities,
+    )

@@ -1,0 +1,147 @@
+"""What a graph says about the meaning of its inputs and outputs: read from the operators at its ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.tflite import flexbuffer
+from edgetpu_driver.tflite.model_reader import Operator, Subgraph, Tensor
+from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
+
+_POST_PROCESS = "TFLite_Detection_PostProcess"
+_TRANSPARENT = {"DEQUANTIZE", "QUANTIZE", "RESHAPE", "SQUEEZE", "EXPAND_DIMS", "CAST", "CONCATENATION"}
+"""Operators that keep what values mean."""
+_PROBABILITIES = {"SOFTMAX", "LOGISTIC"}
+
+
+@dataclass(frozen=True, eq=False)
+class PostProcess:
+    """The operator TFLite_Detection_PostProcess at the end of an SSD: its anchors and options."""
+
+    anchors: NDArray[np.float32]
+    """float32[n, 4]: y and x of the centre, height and width, as parts of the image."""
+    scales: tuple[float, float, float, float]
+    """y, x, height and width of box encodings are divided by these."""
+    classes: int
+    """Number of classes without the background."""
+    max_detections: int
+    score_threshold: float
+    """Least score, before non-maximum suppression."""
+    iou_threshold: float
+    """Largest overlap of two boxes that are both kept, intersection over union."""
+    per_class: bool
+    """Whether suppression is done for each class by itself, rather than once for all."""
+    classes_per_box: int
+    """How many classes a box may have if it is done for all."""
+    detections_per_class: int
+    """How many boxes a class may have if it is done for each."""
+    outputs: tuple[str, ...]
+    """Names of the boxes, classes, scores and count among the outputs of the graph; "" for inner tensors."""
+
+
+@dataclass(frozen=True, eq=False)
+class GraphFacts:
+    """What is known of one graph."""
+
+    post_process: PostProcess | None = None
+    class_counts: Mapping[str, int] = field(default_factory=dict)
+    """For outputs that are the number of the greatest of several values: how many values, by name."""
+    probabilities: frozenset[str] = frozenset()
+    """Names of outputs that SOFTMAX or LOGISTIC computed."""
+    quantised_inputs: Mapping[str, Normalisation] = field(default_factory=dict)
+    """For float inputs that are quantised at once: what covers the range of the quantisation, by name."""
+
+
+def graph_facts(graph: Subgraph) -> GraphFacts:
+    """Read a graph; facts that it does not tell are left out. ModelFormatError for malformed options."""
+    made_by = {tensor: operator for operator in graph.operators for tensor in operator.outputs}
+    output_names = dict(zip(graph.outputs, (spec.name for spec in graph.output_specs), strict=True))
+    counts = {}
+    probabilities = set()
+    for tensor, name in output_names.items():
+        source = _source(tensor, made_by)
+        if source is None:
+            continue
+        if source.name in _PROBABILITIES:
+            probabilities.add(name)
+        if source.name == "ARG_MAX" and (shape := graph.tensors[source.inputs[0]].shape):
+            counts[name] = shape[-1]
+    return GraphFacts(
+        _post_process(graph, output_names), counts, frozenset(probabilities), _quantised_inputs(graph)
+    )
+
+
+def _source(tensor: int, made_by: Mapping[int, Operator]) -> Operator | None:
+    """The operator that computed a tensor, before others passed its values on."""
+    seen: set[int] = set()
+    while tensor in made_by and tensor not in seen:
+        seen.add(tensor)
+        operator = made_by[tensor]
+        if operator.name not in _TRANSPARENT or not operator.inputs:
+            return operator
+        tensor = operator.inputs[0]
+    return None
+
+
+def _quantised_inputs(graph: Subgraph) -> dict[str, Normalisation]:
+    found = {}
+    for index, spec in zip(graph.inputs, graph.input_specs, strict=True):
+        users = [operator for operator in graph.operators if index in operator.inputs]
+        if spec.dtype != np.float32 or len(users) != 1 or users[0].name != "QUANTIZE":
+            continue
+        inner = graph.tensors[users[0].outputs[0]].spec
+        if inner.scale > 0 and inner.dtype in (np.uint8, np.int8):
+            limits = np.array([np.iinfo(inner.dtype).min, np.iinfo(inner.dtype).max])
+            low, high = inner.dequantise(limits).tolist()
+            found[spec.name] = Normalisation.of_range(low, high)
+    return found
+
+
+def _post_process(graph: Subgraph, output_names: Mapping[int, str]) -> PostProcess | None:
+    operator = next((each for each in graph.operators if each.custom_code == _POST_PROCESS), None)
+    if operator is None or len(operator.inputs) < 3:
+        return None
+    anchors = graph.tensors[operator.inputs[2]]
+    if len(anchors.shape) != 2 or anchors.shape[1] != 4 or not anchors.data:
+        return None
+    return _with_options(operator, anchors, tuple(output_names.get(each, "") for each in operator.outputs))
+
+
+def _with_options(operator: Operator, anchors: Tensor, outputs: tuple[str, ...]) -> PostProcess:
+    """Options as the operator's documentation names them, with its defaults for absent ones."""
+    options = flexbuffer.decode(operator.custom_options)
+    if not isinstance(options, Mapping):
+        raise ModelFormatError(f"{_POST_PROCESS}: expected its options as a map")
+
+    def number(key: str, default: float) -> float:
+        value = options.get(key, default)
+        if not isinstance(value, bool | int | float) or not np.isfinite(value):
+            raise ModelFormatError(f"{_POST_PROCESS}.{key}: expected a number, got {value!r}")
+        return float(value)
+
+    scales = tuple(number(key, 1.0) for key in ("y_scale", "x_scale", "h_scale", "w_scale"))
+    if min(scales) <= 0:
+        raise ModelFormatError(f"{_POST_PROCESS}: expected positive scales, got {scales}")
+    return PostProcess(
+        anchors=_real(anchors),
+        scales=(scales[0], scales[1], scales[2], scales[3]),
+        classes=int(number("num_classes", 0)),
+        max_detections=int(number("max_detections", 0)),
+        score_threshold=number("nms_score_threshold", 0.0),
+        iou_threshold=number("nms_iou_threshold", 0.6),
+        per_class=bool(number("use_regular_nms", 0)),
+        classes_per_box=int(number("max_classes_per_detection", 1)),
+        detections_per_class=int(number("detections_per_class", 100)),
+        outputs=outputs,
+    )
+
+
+def _real(tensor: Tensor) -> NDArray[np.float32]:
+    values = np.frombuffer(tensor.data, tensor.dtype).reshape(tensor.shape)
+    spec = tensor.spec
+    return spec.dequantise(values) if spec.scale > 0 else values.astype(np.float32)

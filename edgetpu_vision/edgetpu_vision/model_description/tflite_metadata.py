@@ -1,0 +1,164 @@
+"""The metadata that a .tflite file may carry: normalisation of the image, names of outputs, labels.
+
+Two kinds are read. TFLite metadata: a FlatBuffer named TFLITE_METADATA in the model, after the published
+metadata_schema.fbs, whose associated files are a zip archive appended to the file. And the description that
+exporters of YOLO models append as a text file in such an archive, a dict with the key "names".
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
+from edgetpu_driver.flatbuffer import Table, read_root, table_fields
+from edgetpu_driver.tflite.file_checks import MODEL
+from edgetpu_vision.labels.label_text import parse_labels
+from edgetpu_vision.labels.labels import Labels
+from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
+
+_NAME = "TFLITE_METADATA"
+_IDENTIFIER = b"M001"
+
+# Tables of tflite.fbs and metadata_schema.fbs: their fields in order. A union takes two.
+_BUFFER = table_fields("data")
+_ENTRY = table_fields("name", "buffer")
+_ROOT = table_fields("name", "description", "version", "subgraphs")
+_SUBGRAPH = table_fields("name", "description", "inputs", "outputs")
+_TENSOR = table_fields(
+    "name", "description", "dimension_names", "content", "process_units", "stats", "associated_files"
+)
+_PROCESS_UNIT = table_fields("options_type", "options")
+_NORMALISATION = table_fields("mean", "std")
+_FILE = table_fields("name", "description", "type")
+_NORMALISATION_OPTIONS = 1
+"""NormalizationOptions in the union ProcessUnitOptions."""
+_LABEL_FILES = (2, 3)
+"""TENSOR_AXIS_LABELS and TENSOR_VALUE_LABELS in the enum AssociatedFileType."""
+
+_LARGEST_FILE = 2**22
+"""Largest associated file that is read, bytes. Uncritical: the labels of ImageNet take 22 kB."""
+_MOST_FILES = 64
+_LONGEST_DESCRIPTION = 2**17
+"""Longest description by an exporter, characters. Uncritical: that of 600 classes has 20 000."""
+
+
+@dataclass(frozen=True)
+class TfliteMetadata:
+    """What the metadata of one file say; everything may be absent."""
+
+    normalisations: tuple[Normalisation | None, ...] = ()
+    """For each input of the graph."""
+    output_names: tuple[str, ...] = ()
+    """For each output of the graph, such as "location", "category", "score"; "" if unnamed."""
+    labels: Labels | None = None
+    exporter: Mapping[str, Any] = field(default_factory=dict)
+    """What an exporter of YOLO models wrote: "names", "task", "imgsz" ..; empty if none did."""
+
+
+def read_metadata(data: bytes) -> TfliteMetadata:
+    """Read the metadata of a .tflite file; whatever is absent or damaged is left out."""
+    files = _associated_files(data)
+    exporter = _exporter_description(files)
+    try:
+        root = _metadata_table(data)
+        graphs = root.tables("subgraphs", _SUBGRAPH) if root is not None else []
+        inputs = graphs[0].tables("inputs", _TENSOR) if graphs else []
+        outputs = graphs[0].tables("outputs", _TENSOR) if graphs else []
+        normalisations = tuple(_normalisation(each) for each in inputs)
+        names = tuple(each.string("name") for each in outputs)
+        labels = _labels(outputs, files)
+    except EdgeTpuError:  # a model runs without metadata
+        normalisations, names, labels = (), (), None
+    return TfliteMetadata(normalisations, names, labels or _exporter_labels(exporter), exporter)
+
+
+def _metadata_table(data: bytes) -> Table | None:
+    model = read_root(data, b"TFL3", "model", MODEL)
+    entry = next((each for each in model.tables("metadata", _ENTRY) if each.string("name") == _NAME), None)
+    if entry is None:
+        return None
+    index, buffers = entry.scalar("buffer", np.uint32), model.tables("buffers", _BUFFER)
+    if index >= len(buffers):
+        raise ModelFormatError(f"{entry.path}.buffer: {index} of {len(buffers)}")
+    return read_root(buffers[index].view("data"), _IDENTIFIER, "metadata", _ROOT)
+
+
+def _normalisation(tensor: Table) -> Normalisation | None:
+    for unit in tensor.tables("process_units", _PROCESS_UNIT):
+        if unit.scalar("options_type", np.uint8) == _NORMALISATION_OPTIONS:
+            options = unit.table("options", _NORMALISATION)
+            if options is not None:
+                mean, std = (options.array(each, np.float32).tolist() for each in ("mean", "std"))
+                return Normalisation.of(mean, std)
+    return None
+
+
+def _labels(outputs: list[Table], files: Mapping[str, bytes]) -> Labels | None:
+    """The first file of labels that an output has, the one without a locale if there are several."""
+    for output in outputs:
+        for each in output.tables("associated_files", _FILE):
+            name = each.string("name")
+            if each.scalar("type", np.int8) in _LABEL_FILES and name in files:
+                return parse_labels(files[name], name)
+    return None
+
+
+def _associated_files(data: bytes) -> dict[str, bytes]:
+    """The files in the archive at the end; those that are too large or damaged are left out."""
+    return dict(_readable_files(data))
+
+
+def _readable_files(data: bytes) -> Iterator[tuple[str, bytes]]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for info in archive.infolist()[:_MOST_FILES]:
+                if info.file_size > _LARGEST_FILE:
+                    continue
+                with archive.open(info) as file:
+                    content = file.read(_LARGEST_FILE + 1)
+                if len(content) <= _LARGEST_FILE:
+                    yield info.filename, content
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError):
+        return
+
+
+def _exporter_description(files: Mapping[str, bytes]) -> dict[str, Any]:
+    """The first file that is a dict with "names", as JSON or as Python writes it."""
+    for content in files.values():
+        try:
+            value = _parsed(content.decode().strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(value, dict) and "names" in value:
+            return value
+    return {}
+
+
+def _parsed(text: str) -> Any:
+    if not text.startswith("{") or len(text) > _LONGEST_DESCRIPTION:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return ast.literal_eval(text)
+
+
+def _exporter_labels(exporter: Mapping[str, Any]) -> Labels | None:
+    names = exporter.get("names")
+    if isinstance(names, list):
+        names = dict(enumerate(names))
+    if not isinstance(names, dict):
+        return None
+    try:
+        return Labels({int(number): str(name) for number, name in names.items()})
+    except (ValueError, EdgeTpuError):
+        return None

@@ -1,0 +1,88 @@
+"""Makes a model's input from an image: cropped, resized and in the numbers that the model takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.images.conversion_cache import CameraImage, Region
+from edgetpu_driver.images.encodings import to_grey, to_rgb
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, PixelScaling
+from edgetpu_vision.preprocessing.placement import Fit, Placement
+
+PADDING = 114
+"""Grey level beside a letterboxed image: near the mean of photographs; YOLO models are trained with it."""
+
+
+class Preprocessor:
+    """Makes the input of one model from images of any size."""
+
+    def __init__(self, spec: TensorSpec, fit: Fit, normalisation: Normalisation | None = None) -> None:
+        """Prepare for a model's input, see `image_input`.
+
+        normalisation: as the model was trained; None if unknown, see PixelScaling. Raises
+        ModelUnsupportedError unless the input is uint8, int8 or float32.
+        """
+        self.spec = spec
+        self.fit: Fit = fit
+        _, self.height, self.width, self.channels = self.spec.shape
+        self._scaling = PixelScaling(self.spec, normalisation)
+        self._key = self.width, self.height, self.channels, fit
+
+    def place(self, region: Region) -> Placement:
+        """Where a region, as `Region.within` returns it, lies in the input."""
+        return Placement.of(region, self.width, self.height, self.fit)
+
+    def fill(self, image: CameraImage, placement: Placement) -> NDArray[Any]:
+        """The input for an image, [1, height, width, channels] in the model's dtype."""
+        pixels = self._resized(image.pixels, placement)
+        return self._scaling.apply(pixels).reshape(self.spec.shape)
+
+    def _resized(self, pixels: NDArray[np.uint8], placement: Placement) -> NDArray[np.uint8]:
+        """The region in the size of the input, uint8 [height, width, channels]."""
+        x, y, width, height = placement.region
+        part = pixels[y : y + height, x : x + width]
+        grey = self.channels == 1
+        if grey:
+            part = to_grey(part)
+        result = np.empty((self.height, self.width, self.channels), np.uint8)
+        left, top = placement.left, placement.top
+        right, bottom = left + placement.width, top + placement.height
+        result[:top], result[bottom:] = PADDING, PADDING
+        result[top:bottom, :left], result[top:bottom, right:] = PADDING, PADDING
+        target = result[top:bottom, left:right]
+        if part.ndim == 3 or grey:
+            plane = target[:, :, 0] if grey else target
+            _resize_into(part, plane)
+        else:
+            target[:] = to_rgb(_resize_into(part, np.empty(target.shape[:2], np.uint8)))
+        return result
+
+
+def _resize_into(part: NDArray[np.uint8], target: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Resize by linear interpolation into an array of the wanted size, and return that."""
+    height, width = target.shape[:2]
+    if part.shape == target.shape:
+        target[:] = part
+    else:
+        cv2.resize(part, (width, height), dst=target, interpolation=cv2.INTER_LINEAR)
+    return target
+
+
+def image_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
+    """The input of a model that takes one image [1, height, width, 1 (grey) or 3 (RGB)] and nothing else.
+
+    Raises ModelUnsupportedError for any other.
+    """
+    if len(inputs) == 1 and len(inputs[0].shape) == 4:
+        batch, height, width, channels = inputs[0].shape
+        if batch == 1 and height > 0 and width > 0 and channels in (1, 3):
+            return inputs[0]
+    came = ", ".join(map(str, inputs)) or "none"
+    raise ModelUnsupportedError(f"expected one input [1, height, width, 1 or 3], an image; got {came}")

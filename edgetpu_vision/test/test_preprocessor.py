@@ -1,0 +1,177 @@
+"""From an image to a model's input: size, numbers, and back to px of the image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
+from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, covers
+from edgetpu_vision.preprocessing.placement import Fit, Placement, check_fit
+from edgetpu_vision.preprocessing.preprocessor import PADDING, Preprocessor, image_input
+
+
+def spec(
+    height: int, width: int, dtype: Any = np.uint8, scale: float = 0.0, zero_point: int = 0, channels: int = 3
+) -> TensorSpec:
+    return TensorSpec("image", (1, height, width, channels), np.dtype(dtype), scale, zero_point)
+
+
+def filled(
+    pixels: NDArray[np.uint8],
+    target: TensorSpec,
+    fit: Fit = "stretch",
+    normalisation: Normalisation | None = None,
+    region: Region = WHOLE,
+) -> NDArray[Any]:
+    image = CameraImage(pixels)
+    preprocessor = Preprocessor(target, fit, normalisation)
+    return preprocessor.fill(image, preprocessor.place(region.within(image.width, image.height)))
+
+
+@pytest.fixture
+def picture() -> NDArray[np.uint8]:
+    return np.random.default_rng(3).integers(0, 256, (48, 64, 3), np.uint8)
+
+
+def test_an_image_of_the_inputs_size_is_taken_as_it_is(picture: NDArray[np.uint8]) -> None:
+    np.testing.assert_array_equal(filled(picture, spec(48, 64)), picture[None])
+
+
+def test_stretching_is_opencvs_linear_interpolation(picture: NDArray[np.uint8]) -> None:
+    expected = cv2.resize(picture, (30, 20), interpolation=cv2.INTER_LINEAR)
+    np.testing.assert_array_equal(filled(picture, spec(20, 30))[0], expected)
+
+
+def test_a_letterboxed_image_is_centred_between_grey_bars(picture: NDArray[np.uint8]) -> None:
+    expected = np.full((32, 32, 3), PADDING, np.uint8)
+    expected[4:28] = cv2.resize(picture, (32, 24), interpolation=cv2.INTER_LINEAR)
+    np.testing.assert_array_equal(filled(picture, spec(32, 32), "letterbox")[0], expected)
+
+
+def test_an_upright_image_has_its_bars_beside_it(picture: NDArray[np.uint8]) -> None:
+    upright = np.ascontiguousarray(picture.transpose(1, 0, 2))
+    expected = np.full((32, 32, 3), PADDING, np.uint8)
+    expected[:, 4:28] = cv2.resize(upright, (24, 32), interpolation=cv2.INTER_LINEAR)
+    np.testing.assert_array_equal(filled(upright, spec(32, 32), "letterbox")[0], expected)
+
+
+def test_only_the_region_is_taken(picture: NDArray[np.uint8]) -> None:
+    cut = picture[10:30, 5:35]
+    np.testing.assert_array_equal(filled(picture, spec(20, 30), region=Region(5, 10, 30, 20))[0], cut)
+
+
+def test_int8_inputs_take_grey_levels_less_128(picture: NDArray[np.uint8]) -> None:
+    result = filled(picture, spec(48, 64, np.int8, 1 / 255, -128))
+    assert result.dtype == np.int8
+    np.testing.assert_array_equal(result[0], picture.astype(int) - 128)
+
+
+def test_float_inputs_take_0_to_1_unless_told_otherwise(picture: NDArray[np.uint8]) -> None:
+    result = filled(picture, spec(48, 64, np.float32))
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result[0], picture / 255, atol=1e-7)
+
+
+def test_float_inputs_are_normalised(picture: NDArray[np.uint8]) -> None:
+    result = filled(picture, spec(48, 64, np.float32), normalisation=Normalisation.of(127.5, 127.5))
+    np.testing.assert_allclose(result[0], (picture - 127.5) / 127.5, atol=1e-7)
+
+
+def test_each_channel_has_its_normalisation(picture: NDArray[np.uint8]) -> None:
+    mean, std = (10.0, 20.0, 30.0), (1.0, 2.0, 4.0)
+    result = filled(picture, spec(48, 64, np.float32), normalisation=Normalisation.of(mean, std))
+    np.testing.assert_allclose(result[0], (picture - np.array(mean)) / np.array(std), rtol=1e-6)
+
+
+def test_a_quantised_input_takes_normalised_values_in_its_quantisation() -> None:
+    levels = np.arange(256, dtype=np.uint8).reshape(16, 16, 1).repeat(3, axis=2)
+    target = spec(16, 16, np.uint8, 0.02, 110)
+    result = filled(levels, target, normalisation=Normalisation.of(128.0, 64.0))
+    np.testing.assert_array_equal(result[0], target.quantise((levels - 128.0) / 64.0))
+
+
+def test_an_input_without_quantisation_takes_grey_levels(picture: NDArray[np.uint8]) -> None:
+    np.testing.assert_array_equal(filled(picture, spec(48, 64, np.uint8))[0], picture)
+
+
+def test_a_colour_image_becomes_grey_for_a_grey_model(picture: NDArray[np.uint8]) -> None:
+    expected = cv2.resize(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), (30, 20))
+    np.testing.assert_array_equal(filled(picture, spec(20, 30, channels=1))[0, :, :, 0], expected)
+
+
+def test_a_grey_image_has_three_equal_channels_for_a_colour_model(picture: NDArray[np.uint8]) -> None:
+    grey = np.ascontiguousarray(picture[:, :, 0])
+    result = filled(grey, spec(32, 32), "letterbox")[0]
+    expected = cv2.resize(grey, (32, 24))
+    for channel in range(3):
+        np.testing.assert_array_equal(result[4:28, :, channel], expected)
+
+
+def test_a_single_pixel_fills_the_input() -> None:
+    assert (filled(np.full((1, 1, 3), 7, np.uint8), spec(4, 6)) == 7).all()
+
+
+def test_a_long_thin_image_keeps_at_least_a_row() -> None:
+    result = filled(np.full((1, 5000, 3), 7, np.uint8), spec(10, 10), "letterbox")[0]
+    assert (result[:, 0, 0] == 7).sum() == 1
+
+
+@pytest.mark.parametrize("fit", ["stretch", "letterbox"])
+def test_corners_of_the_filled_part_are_those_of_the_region(fit: Fit) -> None:
+    region = Region(100, 40, 320, 240)
+    placement = Placement.of(region, 300, 300, fit)
+    right, bottom = placement.left + placement.width, placement.top + placement.height
+    assert (placement.image_x(placement.left), placement.image_y(placement.top)) == (100, 40)
+    assert (placement.image_x(right), placement.image_y(bottom)) == (420, 280)
+
+
+def test_letterboxing_640x480_leaves_bars_above_and_below() -> None:
+    placement = Placement.of(Region(0, 0, 640, 480), 300, 300, "letterbox")
+    assert (placement.left, placement.top, placement.width, placement.height) == (0, 37, 300, 225)
+
+
+def test_a_normalisation_meant_for_float_does_not_cover_a_quantised_input() -> None:
+    target = spec(8, 8, np.uint8, 1 / 128, 128)
+    assert covers(target, Normalisation.of(127.5, 127.5))
+    assert not covers(target, Normalisation.of(0.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 8, 8, 4), (2, 8, 8, 3), (1, 8, 8), (1, 3, 8, 8), (1, 0, 8, 3)], ids=str
+)
+def test_other_inputs_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ModelUnsupportedError, match="expected one input"):
+        image_input([TensorSpec("image", shape, np.dtype(np.uint8), 0.0, 0)])
+
+
+def test_two_inputs_are_refused() -> None:
+    with pytest.raises(ModelUnsupportedError, match="expected one input"):
+        image_input([spec(8, 8), spec(8, 8)])
+
+
+def test_an_input_of_other_numbers_is_refused() -> None:
+    with pytest.raises(ModelUnsupportedError, match="uint8, int8 or float32"):
+        Preprocessor(spec(8, 8, np.int32), "stretch")
+
+
+def test_a_normalisation_of_other_channels_is_refused() -> None:
+    with pytest.raises(InputError, match="1 or 3 channels; got 2"):
+        Preprocessor(spec(8, 8), "stretch", Normalisation.of((1, 2), (1, 2)))
+
+
+@pytest.mark.parametrize(("mean", "std"), [(0, 0), (float("nan"), 1), ((1, 2), 1), ((), ())])
+def test_an_unusable_normalisation_is_refused(mean: Any, std: Any) -> None:
+    with pytest.raises(InputError, match="expected a finite mean and std"):
+        Normalisation.of(mean, std)
+
+
+def test_an_unknown_fit_is_refused() -> None:
+    with pytest.raises(InputError, match="letterbox or stretch; got 'crop'"):
+        check_fit("crop")
