@@ -26,6 +26,7 @@ ROS = (
     "lifecycle_msgs",
     "std_srvs",
     "vision_msgs",
+    "vision_msgs",
 )
 
 _BASE = {"errors", "files", "tensor"}

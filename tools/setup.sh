@@ -71,6 +71,8 @@ make_venv() {
 # What a build depends on. The install tree links to Python modules, launch files and configuration one by one, so their
 # names count and their contents do not.
 build_inputs() {
+  printf '%s\n' "${interfaces[@]}"
+  find tools/interfaces -type f -print0 | sort -z | xargs -0 sha256sum
   find edgetpu_* launch config -type f ! -name '*.pyc' ! -path '*/test/*' | sort
   find package.xml CMakeLists.txt edgetpu_*/{package.xml,CMakeLists.txt} edgetpu_*/setup.cfg edgetpu_msgs/{msg,srv} -type f -print0 |
     sort -z | xargs -0 sha256sum
@@ -78,8 +80,23 @@ build_inputs() {
   printf '%s\n' "${AMENT_PREFIX_PATH:-}" "$root" | sed "s#$root/install/[^:]*:*##g"
 }
 
+# Fill `interfaces` with the folders of the interface packages of which no other is found; see tools/interfaces.
+find_interfaces() {
+  local folder name prefix
+  interfaces=()
+  for folder in tools/interfaces/*/; do
+    name=$(basename "$folder")
+    for prefix in ${AMENT_PREFIX_PATH//:/ }; do
+      [[ $prefix != "$root"/install/* ]] || continue  # the one that was built here
+      [ ! -e "$prefix/share/ament_index/resource_index/packages/$name" ] || continue 2
+    done
+    interfaces+=("${folder%/}")
+  done
+}
+
 build_packages() {
-  local wanted
+  local wanted folder name
+  find_interfaces
   wanted=$(build_inputs | digest)
   [ "$(cat install/.complete 2>/dev/null)" = "$wanted" ] && return
   command -v colcon >/dev/null || fail "colcon is missing: apt install python3-colcon-common-extensions"
@@ -87,8 +104,14 @@ build_packages() {
   [ ! -d install/edgetpu_driver ] || rm -rf install build/edgetpu_*
   # Links to files that are gone, and the folders they were alone in.
   [ ! -d install ] || { find install -xtype l -delete; find install -type d -empty -delete; }
+  # An interface package that was needed before and would hide the one that has been installed since.
+  for folder in tools/interfaces/*/; do
+    name=$(basename "$folder")
+    [[ " ${interfaces[*]} " == *" ${folder%/} "* ]] || rm -rf "install/$name" "build/$name"
+  done
   say "building the packages for ROS 2 $ROS_DISTRO with colcon (one to six minutes the first time, seconds after that)"
   run_logged "colcon build failed" "(\[ *[0-9]+%\]|Starting >>>|Finished <<<) .*" colcon build --symlink-install \
+    --base-paths . "${interfaces[@]}" \
     --event-handlers console_direct+ --cmake-args "-DPython3_EXECUTABLE=$(command -v python3)"
   printf '%s\n' "$wanted" >install/.complete
 }
