@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -13,42 +12,25 @@ import pytest
 rclpy = pytest.importorskip("rclpy", reason="needs ROS 2")
 
 from rclpy.executors import SingleThreadedExecutor  # noqa: E402
-from rclpy.node import Node  # noqa: E402
 from std_srvs.srv import Trigger  # noqa: E402
 
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service  # noqa: E402
 from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor  # noqa: E402
 from edgetpu_driver.node_kit.executor_calls import executor_calls  # noqa: E402
+from testdata.spinning_node import PATIENCE, SpinningNode  # noqa: E402
 
-PATIENCE = 10.0
 
-
-class Bench:
+class Bench(SpinningNode):
     """A node in an executor of the kind under test, with a service that keeps its requests unanswered."""
 
     def __init__(self, executor: type[SingleThreadedExecutor]) -> None:
-        self.context = rclpy.context.Context()
-        rclpy.init(context=self.context)
-        self.node = Node("tested", context=self.context)
-        self.executor = executor(context=self.context)
-        self.executor.add_node(self.node)
+        super().__init__(executor)
         self.requests: list[Respond] = []
         self.service = create_deferred_service(
             self.node, Trigger, "ask", lambda _request, respond: self.requests.append(respond)
         )
         self.client = self.node.create_client(Trigger, "ask")
         self.spin_until(self.client.service_is_ready)
-
-    def close(self) -> None:
-        self.executor.shutdown()
-        self.node.destroy_node()
-        self.context.try_shutdown()
-
-    def spin_until(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < end, "the condition did not come true"
-            self.executor.spin_once(0.1)
 
     def ask(self) -> Any:
         """Send a request and have the service take it; the future answer."""
@@ -156,3 +138,38 @@ def test_a_call_for_a_destroyed_node_is_dropped(bench: Bench) -> None:
     bench.executor.remove_node(bench.node)
     bench.node.destroy_node()
     calls.add(lambda: pytest.fail("it was run"))
+
+
+class TestCallsWhileTheExecutorIsAwake:
+    """The executor looks for calls before it waits, so that a call costs no round of its own."""
+
+    def test_one_added_by_a_callback_is_made_in_the_same_round(self) -> None:
+        spinning = SpinningNode(StaticSingleThreadedExecutor)
+        calls, ran = executor_calls(spinning.node), []
+        calls.add(lambda: calls.add(lambda: ran.append("inner")))
+        while not ran and not calls.awake:
+            spinning.executor.spin_once(PATIENCE)
+        assert ran == ["inner"]
+        assert not calls.awake
+        spinning.close()
+
+    def test_one_added_after_the_executor_has_looked_wakes_it(self, bench: Bench) -> None:
+        calls, ran = executor_calls(bench.node), []
+        calls.awake = True
+        calls.add(lambda: ran.append("late"))
+        calls.fall_asleep()
+        bench.spin_until(lambda: bool(ran))
+        assert ran == ["late"]
+
+    def test_calls_that_add_calls_for_ever_leave_other_callbacks_their_turn(self) -> None:
+        spinning = SpinningNode(StaticSingleThreadedExecutor)
+        calls, ticks = executor_calls(spinning.node), []
+        spinning.node.create_timer(0.001, lambda: ticks.append(len(ticks)))
+
+        def again() -> None:
+            if not ticks:
+                calls.add(again)
+
+        calls.add(again)
+        spinning.spin_until(lambda: bool(ticks))
+        spinning.close()

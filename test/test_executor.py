@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,30 +29,14 @@ from edgetpu_driver.node_kit.executor import (  # noqa: E402
     missing_names,
 )
 from edgetpu_driver.node_kit.fatal_error import FatalError  # noqa: E402
+from testdata.spinning_node import PATIENCE, SpinningNode  # noqa: E402
 
-PATIENCE = 10.0
 
-
-class Bench:
-    """A node in an executor of the kind under test, in a context of their own."""
+class Bench(SpinningNode):
+    """A node in the executor under test."""
 
     def __init__(self) -> None:
-        self.context = rclpy.context.Context()
-        rclpy.init(context=self.context)
-        self.node = Node("tested", context=self.context)
-        self.executor = StaticSingleThreadedExecutor(context=self.context)
-        self.executor.add_node(self.node)
-
-    def close(self) -> None:
-        self.executor.shutdown()
-        self.node.destroy_node()
-        self.context.try_shutdown()
-
-    def spin_until(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < end, "the condition did not come true"
-            self.executor.spin_once(0.1)
+        super().__init__(StaticSingleThreadedExecutor)
 
     def settle(self) -> None:
         """Work off everything that is ready now."""
@@ -492,6 +476,6 @@ class TestTheChoice:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv("EDGETPU_EXECUTOR", raising=False)
-        monkeypatch.setattr(executor_module, "_ADDERS", ("add_nothing",))
+        monkeypatch.setattr(executor_module, "ADDERS", ("add_nothing",))
         assert missing_names() == ["WaitSet.add_nothing"]
         assert type(make_executor()) is GuardedExecutor

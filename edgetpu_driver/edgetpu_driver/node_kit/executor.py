@@ -2,14 +2,14 @@
 
 EDGETPU_EXECUTOR=rclpy selects rclpy's own executor instead; `make_executor` also falls back to it if a
 private name is missing. Both go on after what callbacks raise; see `callback_guard`. rclpy promises nothing
-about the following names, which this module uses:
+about the following names, which this module and `wait_set` use:
 
 - SingleThreadedExecutor: `_context`, `_guard`, `_is_shutdown`, `_sigint_gc`, `_make_handler`, and
   `_spin_once_impl`, which is overridden because spin_until_future_complete calls it;
-- Task: `_handler`, the coroutine of a suspended callback; - Subscription: `_callback_type`, `CallbackType`,
-whether the callback takes the message info; - `rclpy.impl.implementation_singleton.rclpy_implementation`:
-`WaitSet` with its add_*, clear_entities, wait and
-  get_ready_entities;
+- Task: `_handler`, the coroutine of a suspended callback;
+- Subscription: `_callback_type`, `CallbackType`, whether the callback takes the message info;
+- `rclpy.impl.implementation_singleton.rclpy_implementation`: `WaitSet` with its add_*, clear_entities, wait
+  and get_ready_entities;
 - the handles of entities: `pointer`, `take_message`, `is_timer_ready`, `call_timer`, `take_response`,
   `service_take_request`;
 - Waitable: `add_to_wait_set`, `get_num_entities`, `is_ready`; Client: `get_pending_request`.
@@ -17,12 +17,10 @@ whether the callback takes the message info; - `rclpy.impl.implementation_single
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from rclpy.client import Client
@@ -35,32 +33,15 @@ from rclpy.executors import (
     TimeoutException,
     TimeoutObject,
 )
-from rclpy.guard_condition import GuardCondition
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.logging import get_logger
-from rclpy.node import Node
-from rclpy.service import Service
-from rclpy.subscription import Subscription
 from rclpy.task import Task
-from rclpy.timer import Timer
-from rclpy.utilities import timeout_sec_to_nsec
-from rclpy.waitable import NumberOfEntities
 
 from edgetpu_driver.node_kit.callback_guard import (
     GuardedExecutor,
-    UnreadableError,
-    answering,
-    read_request,
-    report,
-    source_of,
 )
 from edgetpu_driver.node_kit.fatal_error import FatalError
-
-Work = Callable[[], None]
-"""Takes the data of a ready entity and calls its callback."""
-
-_ADDERS = "add_subscription", "add_guard_condition", "add_timer", "add_client", "add_service"
-
+from edgetpu_driver.node_kit.wait_set import ADDERS, WaitSet
 
 EXECUTOR_VARIABLE = "EDGETPU_EXECUTOR"
 EXECUTORS = ("static", "rclpy")
@@ -90,7 +71,7 @@ def missing_names() -> list[str]:
     owners = {
         SingleThreadedExecutor: ("_make_handler", "_spin_once_impl", "wait_for_ready_callbacks"),
         Client: ("get_pending_request",),
-        _rclpy.WaitSet: ("clear_entities", "get_ready_entities", "wait", *_ADDERS),
+        _rclpy.WaitSet: ("clear_entities", "get_ready_entities", "wait", *ADDERS),
         _rclpy.Subscription: ("pointer", "take_message"),
         _rclpy.Timer: ("call_timer", "is_timer_ready", "pointer"),
         _rclpy.Client: ("pointer", "take_response"),
@@ -123,7 +104,7 @@ class StaticSingleThreadedExecutor(GuardedExecutor):
 
     def __init__(self, *, context: Context | None = None) -> None:
         super().__init__(context=context)
-        self._wait_set: _WaitSet | None = None
+        self._wait_set: WaitSet | None = None
         self._suspended: list[Task] = []
         self._has_new_tasks = False
         self._spinning = threading.RLock()
@@ -189,7 +170,7 @@ class StaticSingleThreadedExecutor(GuardedExecutor):
                 # A signal triggers it and then shuts the context down; until that has happened, do not wait.
                 self._sigint_gc: self._sigint_gc.trigger,
             }
-            self._wait_set = _WaitSet(self.get_nodes(), guards, self._context)
+            self._wait_set = WaitSet(self.get_nodes(), guards, self._context)
         try:
             works = self._wait_set.wait(timeout_sec)
         except InvalidHandle:  # an event has been destroyed
@@ -197,9 +178,10 @@ class StaticSingleThreadedExecutor(GuardedExecutor):
             return False
         if not self._context.ok():
             raise ExternalShutdownException
-        for work in works:
-            if work is not None and not self._is_shutdown:
-                work()
+        with self._wait_set.awake() as calls:
+            for work in chain(works, calls):
+                if work is not None and not self._is_shutdown:
+                    work()
         return None in works
 
     def _leave_to_base(self) -> None:
@@ -227,163 +209,3 @@ class StaticSingleThreadedExecutor(GuardedExecutor):
         if self._wait_set is not None:
             self._wait_set.close()
             self._wait_set = None
-
-
-class _WaitSet:
-    """The entities of some nodes and what to do when each is ready; none is destroyed before `close`."""
-
-    def __init__(
-        self, nodes: Iterable[Node], guards: Mapping[GuardCondition, Work], context: Context
-    ) -> None:
-        """`guards`: the executor's own guard conditions, and what to do when they end a wait."""
-        nodes = list(nodes)
-        self._held = ExitStack()
-        self._works: dict[int, Work | None] = {}
-        """By the address of the entity; None: left to rclpy."""
-        conditions = []
-        for guard, work in guards.items():
-            self._held.enter_context(guard.handle)
-            conditions.append(guard.handle)
-            self._works[guard.handle.pointer] = work
-        conditions += self._hold(nodes, "guards", _call_guard)
-        subscriptions = self._hold(nodes, "subscriptions", _take_message)
-        timers = self._hold(nodes, "timers", _call_timer)
-        clients = self._hold(nodes, "clients", _take_response)
-        services = self._hold(nodes, "services", _take_request)
-        self._waitables = [each for node in nodes for each in node.waitables if self._holds(each)]
-        handles = subscriptions, conditions, timers, clients, services
-        counts = NumberOfEntities(*map(len, handles))
-        for waitable in self._waitables:
-            counts += waitable.get_num_entities()
-        self._held.enter_context(context.handle)
-        self._rcl = _rclpy.WaitSet(
-            counts.num_subscriptions,
-            counts.num_guard_conditions,
-            counts.num_timers,
-            counts.num_clients,
-            counts.num_services,
-            counts.num_events,
-            context.handle,
-        )
-        adders = [getattr(self._rcl, name) for name in _ADDERS]
-        self._additions = [(add, each) for add, group in zip(adders, handles, strict=True) for each in group]
-
-    def wait(self, timeout_sec: float | None) -> list[Work | None]:
-        """Wait, and return what is to be done; None stands for something left to rclpy."""
-        self._rcl.clear_entities()
-        for add, handle in self._additions:
-            add(handle)
-        for waitable in self._waitables:
-            waitable.add_to_wait_set(self._rcl)
-        self._rcl.wait(timeout_sec_to_nsec(timeout_sec))
-        works = [self._works.get(each) for kind in _KINDS for each in self._rcl.get_ready_entities(kind)]
-        if any(waitable.is_ready(self._rcl) for waitable in self._waitables):
-            works.append(None)
-        return works
-
-    def close(self) -> None:
-        """Allow the entities to be destroyed."""
-        self._held.close()
-
-    def _hold(self, nodes: Iterable[Node], kind: str, act: Callable[[Any], None]) -> list[Any]:
-        """Return the handles of the entities that still exist, after noting what to do for each."""
-        handles = []
-        for node in nodes:
-            for each in getattr(node, kind):
-                if self._holds(each.handle):
-                    plain = not inspect.iscoroutinefunction(getattr(each, "callback", None))
-                    run = functools.partial(_run, act, each, node)
-                    self._works[each.handle.pointer] = run if plain else None
-                    handles.append(each.handle)
-        return handles
-
-    def _holds(self, destroyable: Any) -> bool:
-        try:
-            self._held.enter_context(destroyable)
-        except InvalidHandle:
-            return False
-        return True
-
-
-_MOST_AT_ONCE = 32
-"""Requests to one service, or answers to one client, that are taken before others have their turn."""
-
-_MOST_MISSES = 3
-"""Takes without an answer after which the queue of a client counts as empty."""
-
-_CALLBACK_TYPES = getattr(Subscription, "CallbackType", None)
-_KINDS = ("guard_condition", "timer", "subscription", "client", "service")
-"""In order of handling. A wait resets guard conditions, so they come first: if a callback ends the spinning,
-the other entities are still ready in the next round."""
-
-
-def _run(act: Callable[[Any], None], entity: Any, node: Node) -> None:
-    """Call `act` unless a callback of the same round has destroyed the entity; report what it raises."""
-    with ExitStack() as held:
-        try:
-            held.enter_context(entity.handle)
-        except InvalidHandle:
-            return
-        try:
-            act(entity)
-        except Exception as error:
-            report([node], source_of(entity), error)
-
-
-def _call_timer(timer: Timer) -> None:
-    if timer.handle.is_timer_ready():  # a callback of the same round may have cancelled it
-        timer.handle.call_timer()
-        timer.callback()
-
-
-def _take_message(subscription: Subscription) -> None:
-    try:
-        taken = subscription.handle.take_message(subscription.msg_type, subscription.raw)
-    except Exception as error:
-        raise UnreadableError(error) from error
-    if taken is not None:
-        message, info = taken
-        # Callbacks may take the info since Iron.
-        if getattr(subscription, "_callback_type", None) is getattr(_CALLBACK_TYPES, "WithMessageInfo", ...):
-            subscription.callback(message, info)
-        else:
-            subscription.callback(message)
-
-
-def _call_guard(guard: GuardCondition) -> None:
-    guard.callback()  # for a coroutine rclpy would find the condition no longer triggered
-
-
-def _take_response(client: Client) -> None:
-    """Take the answers that wait, one round for all.
-
-    With Fast DDS a client receives the answers to all clients of its service; taking another's gives nothing,
-    as does an empty queue.
-    """
-    misses = 0
-    for _ in range(_MOST_AT_ONCE):
-        try:
-            header, response = client.handle.take_response(client.srv_type.Response)
-        except Exception as error:
-            raise UnreadableError(error) from error
-        if header is None:
-            misses += 1
-            if misses == _MOST_MISSES:
-                return
-            continue
-        try:
-            future = client.get_pending_request(header.request_id.sequence_number)
-        except KeyError:
-            continue  # it was cancelled
-        future.set_result(response)
-
-
-def _take_request(service: Service) -> None:
-    """Answer the requests that wait, one round for all: a round of its own costs more than most requests."""
-    for _ in range(_MOST_AT_ONCE):
-        request, header = read_request(service)
-        if header is None:
-            return
-        response = service.srv_type.Response()
-        with answering(service, header, request, response):
-            service.send_response(service.callback(request, response), header)

@@ -1,0 +1,37 @@
+"""A node and the executor under test that spins it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+
+PATIENCE = 10.0
+"""Seconds after which a test fails whose condition has not come true."""
+
+
+class SpinningNode:
+    """A node in an executor of a given kind, in a context of their own."""
+
+    def __init__(self, executor: type[SingleThreadedExecutor]) -> None:
+        self.context = rclpy.context.Context()
+        rclpy.init(context=self.context)
+        self.node = Node("tested", context=self.context)
+        self.executor = executor(context=self.context)
+        self.executor.add_node(self.node)
+
+    def close(self) -> None:
+        """Destroy everything."""
+        self.executor.shutdown()
+        self.node.destroy_node()
+        self.context.try_shutdown()
+
+    def spin_until(self, condition: Callable[[], bool]) -> None:
+        """Spin as long as the condition does not hold."""
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, "the condition did not come true"
+            self.executor.spin_once(0.1)
