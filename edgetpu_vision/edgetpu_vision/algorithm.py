@@ -94,6 +94,8 @@ class VisionAlgorithm(ABC, Generic[Result]):
     """
 
     default_fit: ClassVar[Fit] = "stretch"
+    truncates: ClassVar[bool] = False
+    """Whether interpolated grey levels of the input are rounded down instead of to the nearest."""
 
     region: Region
     """Part of the image to look at. Positions in results are those of the whole image."""
@@ -166,7 +168,8 @@ class VisionAlgorithm(ABC, Generic[Result]):
         """
         image = image_input(inputs)
         self._recognise(image, outputs)
-        self._preprocessor = Preprocessor(image, self._fit, self._normalisation_of(image))
+        normalisation = self._normalisation_of(image)
+        self._preprocessor = Preprocessor(image, self._fit, normalisation, truncates=self.truncates)
 
     def update(self, image: ImageLike, stamp: float = 0.0) -> Result:
         """Make a result from an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.

@@ -175,3 +175,11 @@ def test_an_unusable_normalisation_is_refused(mean: Any, std: Any) -> None:
 def test_an_unknown_fit_is_refused() -> None:
     with pytest.raises(InputError, match="letterbox or stretch; got 'crop'"):
         check_fit("crop")
+
+
+def test_interpolated_grey_levels_are_rounded_down_where_wanted() -> None:
+    image = CameraImage(np.repeat(np.array([[10, 13, 20, 23]], np.uint8)[..., None], 3, axis=2))  # means x.5
+    for truncates, expected in ((False, [12, 22]), (True, [11, 21])):
+        preprocessor = Preprocessor(spec(1, 2), "stretch", truncates=truncates)
+        placement = preprocessor.place(WHOLE.within(4, 1))
+        assert preprocessor.fill(image, placement)[0, 0, :, 0].tolist() == expected

@@ -23,14 +23,23 @@ PADDING = 114
 class Preprocessor:
     """Makes the input of one model from images of any size."""
 
-    def __init__(self, spec: TensorSpec, fit: Fit, normalisation: Normalisation | None = None) -> None:
+    def __init__(
+        self,
+        spec: TensorSpec,
+        fit: Fit,
+        normalisation: Normalisation | None = None,
+        *,
+        truncates: bool = False,
+    ) -> None:
         """Prepare for a model's input, see `image_input`.
 
-        normalisation: as the model was trained; None if unknown, see PixelScaling. Raises
-        ModelUnsupportedError unless the input is uint8, int8 or float32.
+        normalisation: as the model was trained; None if unknown, see PixelScaling. truncates: whether
+        interpolated grey levels are rounded down instead of to the nearest. Raises ModelUnsupportedError
+        unless the input is uint8, int8 or float32.
         """
         self.spec = spec
         self.fit: Fit = fit
+        self._truncates = truncates
         _, self.height, self.width, self.channels = self.spec.shape
         self._scaling = PixelScaling(self.spec, normalisation)
         self._key = self.width, self.height, self.channels, fit
@@ -59,17 +68,20 @@ class Preprocessor:
         target = result[top:bottom, left:right]
         if part.ndim == 3 or grey:
             plane = target[:, :, 0] if grey else target
-            _resize_into(part, plane)
+            _resize_into(part, plane, self._truncates)
         else:
-            target[:] = to_rgb(_resize_into(part, np.empty(target.shape[:2], np.uint8)))
+            small = np.empty(target.shape[:2], np.uint8)
+            target[:] = to_rgb(_resize_into(part, small, self._truncates))
         return result
 
 
-def _resize_into(part: NDArray[np.uint8], target: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _resize_into(part: NDArray[np.uint8], target: NDArray[np.uint8], truncates: bool) -> NDArray[np.uint8]:
     """Resize by linear interpolation into an array of the wanted size, and return that."""
     height, width = target.shape[:2]
     if part.shape == target.shape:
         target[:] = part
+    elif truncates:
+        target[:] = cv2.resize(part.astype(np.float32), (width, height), interpolation=cv2.INTER_LINEAR)
     else:
         cv2.resize(part, (width, height), dst=target, interpolation=cv2.INTER_LINEAR)
     return target
