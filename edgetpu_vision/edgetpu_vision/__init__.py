@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from edgetpu_vision.classification.classifications import Classification, Classifications
     from edgetpu_vision.detection.detections import Detection, Detections
     from edgetpu_vision.embedding.embedding import Embedding
+    from edgetpu_vision.pose_estimation.body_pix import BodyPix
+    from edgetpu_vision.pose_estimation.pose_estimator import PoseEstimator
     from edgetpu_vision.pose_estimation.poses import BodySegmentation, Keypoint, Pose, Poses
     from edgetpu_vision.segmentation.segmentation import Segmentation
 
 __all__ = [
+    "BodyPix",
     "BodySegmentation",
     "Classification",
     "Classifications",
@@ -24,11 +27,13 @@ __all__ = [
     "Embedding",
     "Keypoint",
     "Pose",
+    "PoseEstimator",
     "Poses",
     "Segmentation",
 ]
 
 _HOME = {
+    "BodyPix": "pose_estimation.body_pix",
     "BodySegmentation": "pose_estimation.poses",
     "Classification": "classification.classifications",
     "Classifications": "classification.classifications",
@@ -37,6 +42,7 @@ _HOME = {
     "Embedding": "embedding.embedding",
     "Keypoint": "pose_estimation.poses",
     "Pose": "pose_estimation.poses",
+    "PoseEstimator": "pose_estimation.pose_estimator",
     "Poses": "pose_estimation.poses",
     "Segmentation": "segmentation.segmentation",
 }

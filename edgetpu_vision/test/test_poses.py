@@ -28,13 +28,13 @@ def test_the_confidence_of_poses_is_the_highest_score() -> None:
 def test_nobody_found_is_not_valid() -> None:
     nobody = np.zeros((2, 3), bool)
     assert (Poses(0.0, 640, 480, ()).valid, Poses(0.0, 640, 480, ()).confidence) == (False, 0.0)
-    empty = BodySegmentation(0.0, (), nobody, nobody.astype(np.uint8))
+    empty = BodySegmentation(0.0, (), nobody, *2 * [nobody.astype(np.uint8)])
     assert (empty.valid, empty.confidence) == (False, 0.0)
 
 
 def test_masks_without_poses_are_valid() -> None:
     everywhere = np.ones((2, 3), bool)
-    result = BodySegmentation(0.0, (), everywhere, everywhere.astype(np.uint8))
+    result = BodySegmentation(0.0, (), everywhere, *2 * [everywhere.astype(np.uint8)])
     assert (result.valid, result.confidence) == (True, 1.0)
 
 

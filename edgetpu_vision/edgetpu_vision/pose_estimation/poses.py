@@ -100,6 +100,9 @@ class BodySegmentation:
     people: NDArray[np.bool_]
     """[height, width] of the image: whether a pixel belongs to a person. False outside the region that the
     model sees."""
+    instances: NDArray[np.uint8]
+    """[height, width] of the image: 1 where `poses[0]` is, 2 where `poses[1]` is, and so on; 0 elsewhere, and
+    everywhere if the model does not tell people apart."""
     parts: NDArray[np.uint8]
     """[height, width] of the image: number of the body part in `PART_NAMES`; 0 where nobody is, and
     everywhere if the model has no body parts."""

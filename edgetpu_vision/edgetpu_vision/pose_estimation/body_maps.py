@@ -1,0 +1,127 @@
+"""BodyPix's maps: which pixels of an image are people, which person, and which part of a body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.cpu_operators.pose_masks import MaskFields, instance_masks
+from edgetpu_driver.cpu_operators.posenet_decoder import KEYPOINTS, Field
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.algorithm import Outputs
+from edgetpu_vision.pose_estimation.model_outputs import maps, of_shape, read, read_real
+from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
+from edgetpu_vision.pose_estimation.posenet import short_and_long, stride_of
+from edgetpu_vision.pose_estimation.poses import PART_NAMES
+from edgetpu_vision.preprocessing.placement import Placement
+
+_PARTS = len(PART_NAMES) - 1
+
+KNOWN = "logits of people [1, h, w, 1], if there are any also of parts of bodies [1, h, w, 24] (BodyPix)"
+"""The outputs that `BodyMaps.among` knows, for messages."""
+
+
+class Masks(NamedTuple):
+    """Masks of a region of an image, each [height, width] of it."""
+
+    people: NDArray[np.bool_]
+    instances: NDArray[np.uint8]
+    """1 for the first pose, 2 for the second .., 0 for nobody or an unknown one."""
+    parts: NDArray[np.uint8]
+    """1..24 in PART_NAMES; 0 for nobody, and everywhere without parts."""
+
+
+@dataclass(frozen=True)
+class BodyMaps:
+    """The outputs of a BodyPix model that masks are made from; None for those that it does not have."""
+
+    segment: TensorSpec
+    """Logits of people, [1, h, w, 1]."""
+    parts: TensorSpec | None
+    """Logits of parts of bodies, [1, h, w, 24]."""
+    pose_masks: TensorSpec | None
+    """The mask of each pose that the model's decoder found, [1, n, h, w]."""
+    offsets: tuple[TensorSpec, TensorSpec] | None
+    """Short and long offsets, each [1, h, w, 34]."""
+    stride: float
+    """px of the model's input between cells of the maps."""
+
+    @classmethod
+    def among(cls, image: TensorSpec, outputs: Sequence[TensorSpec]) -> BodyMaps | None:
+        """These outputs in any order; None if there are no logits of people.
+
+        image: the model's input, [1, height, width, channels].
+        """
+        segments = maps(outputs, 1)
+        if not segments:
+            return None
+        cells = segments[0].shape[1:3]
+        parts = [spec for spec in maps(outputs, _PARTS) if spec.shape[1:3] == cells]
+        offsets = [spec for spec in short_and_long(outputs) if spec.shape[1:3] == cells]
+        poses = of_shape(outputs, lambda shape: len(shape) == 4 and shape[2:] == (KEYPOINTS, 2))
+        masks = poses and of_shape(outputs, lambda shape: shape == (1, poses.shape[1], *cells))
+        return cls(
+            segments[0],
+            parts[0] if parts else None,
+            masks,
+            (offsets[0], offsets[1]) if len(offsets) == 2 else None,
+            stride_of(image, segments[0]),
+        )
+
+    def masks(
+        self, outputs: Outputs, placement: Placement, poses: PoseArrays, min_confidence: float
+    ) -> Masks:
+        """Masks of the region of an image that the model saw.
+
+        poses: whose instances to mark. min_confidence: least probability of a person, more than 0 and less
+        than 1. Raises OutputsError.
+        """
+        logits = self._in_region(read_real(outputs, self.segment)[0], placement)
+        people = np.asarray(logits >= np.log(min_confidence / (1 - min_confidence)))
+        instances, parts = np.zeros(people.shape, np.uint8), np.zeros(people.shape, np.uint8)
+        of_poses = self._instance_masks(outputs, poses, min_confidence)
+        if len(of_poses):
+            # Cells at the border of a person are in no mask, though parts of them are people.
+            shares = self._in_region(np.ascontiguousarray(of_poses.transpose(1, 2, 0)), placement)
+            shares = shares.reshape(*people.shape, -1)[people]
+            instances[people] = np.where(shares.any(axis=1), shares.argmax(axis=1) + 1, 0)
+        if self.parts is not None:
+            scores = self._in_region(read_real(outputs, self.parts)[0], placement)
+            parts[people] = scores[people].argmax(axis=1) + 1
+        return Masks(people, instances, parts)
+
+    def _instance_masks(
+        self, outputs: Outputs, poses: PoseArrays, min_confidence: float
+    ) -> NDArray[np.float32]:
+        """A mask of each pose, 0 or 1, [n, h, w]; of none if the model does not tell people apart."""
+        if self.pose_masks is not None:
+            masks: NDArray[np.float32] = read_real(outputs, self.pose_masks)[0]
+            return np.take(masks, poses.order, axis=0)
+        if self.offsets is None:
+            return np.zeros((0, 0, 0), np.float32)
+        short, long, segment = (Field.of(read(outputs, spec), spec) for spec in (*self.offsets, self.segment))
+        keypoints = np.stack([poses.y, poses.x], axis=-1).astype(np.float32)
+        fields = MaskFields(long, segment, short, self.stride)
+        own = instance_masks(keypoints, poses.keypoint_scores, fields, min_confidence)
+        return own.astype(np.float32)
+
+    def _in_region(self, field: NDArray[np.float32], placement: Placement) -> NDArray[np.float32]:
+        """A map at each pixel of a region, interpolated linearly; cell (y, x) lies at px (y, x) * stride."""
+        region = placement.region
+        x_step = placement.width / region.width / self.stride  # cells per px
+        y_step = placement.height / region.height / self.stride
+        x_start = 0.5 * x_step + placement.left / self.stride
+        y_start = 0.5 * y_step + placement.top / self.stride
+        result: NDArray[np.float32] = cv2.warpAffine(
+            field,
+            np.array([[x_step, 0, x_start], [0, y_step, y_start]]),
+            (region.width, region.height),
+            flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+            borderMode=cv2.BORDER_REPLICATE,
+        )
+        return result

@@ -1,0 +1,40 @@
+"""Reads the outputs of a model by their specifications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.algorithm import Outputs, output
+from edgetpu_vision.errors import OutputsError
+
+
+def of_shape(outputs: Sequence[TensorSpec], matches: Callable[[tuple[int, ...]], bool]) -> TensorSpec | None:
+    """The first output with such a shape."""
+    return next((spec for spec in outputs if matches(spec.shape)), None)
+
+
+def maps(outputs: Sequence[TensorSpec], channels: int) -> list[TensorSpec]:
+    """The outputs [1, height, width, channels], in order."""
+    return [spec for spec in outputs if len(spec.shape) == 4 and spec.shape[::3] == (1, channels)]
+
+
+def read(outputs: Outputs, spec: TensorSpec) -> NDArray[Any]:
+    """One output as it is; OutputsError if it is missing or not as its spec says."""
+    array = output(outputs, spec.name)
+    if array.shape != spec.shape or array.dtype != spec.dtype:
+        raise OutputsError(f"expected the output {spec}; got {array.dtype.name}{list(array.shape)}")
+    return array
+
+
+def read_real(outputs: Outputs, spec: TensorSpec) -> NDArray[np.float32]:
+    """One output as real values; OutputsError also for NaN and infinity."""
+    array = read(outputs, spec)
+    real = spec.dequantise(array) if spec.scale else array.astype(np.float32)
+    if not np.isfinite(real).all():
+        raise OutputsError(f"expected finite values in the output {spec}; got NaN or infinity")
+    return real

@@ -1,0 +1,89 @@
+"""Keypoints of people by name: PoseNet and MoveNet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, Result, VisionAlgorithm
+from edgetpu_vision.model_description.description import ModelDescription
+from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
+from edgetpu_vision.pose_estimation.pose_outputs import KNOWN, PoseOutputs, recognise
+from edgetpu_vision.pose_estimation.poses import Poses
+from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
+
+MAX_POSES = 20
+MIN_CONFIDENCE = 0.2
+
+
+class PoseAlgorithm(VisionAlgorithm[Result]):
+    """What PoseEstimator and BodyPix share: the poses in a model's outputs."""
+
+    truncates: ClassVar[bool] = True  # as for the vendor's reference poses: scores depend on it by up to 0.05
+
+    max_poses: int
+    """The poses with the highest scores, so many at most."""
+
+    def __init__(
+        self,
+        model: ModelLike | None = None,
+        *,
+        max_poses: int = MAX_POSES,
+        min_confidence: float = MIN_CONFIDENCE,
+        fit: str | None = None,
+        normalisation: Normalisation | None = None,
+        description: ModelDescription | None = None,
+    ) -> None:
+        """Prepare for a model; see VisionAlgorithm for the arguments not named here.
+
+        max_poses: 1 for the pose with the highest score alone. min_confidence: least score of a pose, 0..1.
+        """
+        self.max_poses = max_poses
+        self._poses: PoseOutputs | None = None
+        super().__init__(
+            model,
+            min_confidence=min_confidence,
+            fit=fit,
+            normalisation=normalisation,
+            description=description,
+        )
+
+    def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
+        self._poses = recognise(image, outputs)
+
+    def _decoded(self, outputs: Outputs) -> PoseArrays:
+        """The poses wanted, in px of the model's input; none from a model without poses."""
+        if self._poses is None:
+            return PoseArrays.of(np.zeros((0, 17, 2)), np.zeros((0, 17)), np.zeros(0))
+        return self._poses.decode(outputs, self.min_confidence).best(self.max_poses, self.min_confidence)
+
+    def _normalisation_of(self, image: TensorSpec) -> Normalisation | None:
+        known = super()._normalisation_of(image)
+        if known is None and image.dtype == np.float32 and self._poses is not None:
+            return Normalisation.of_range(*self._poses.float_range)
+        return known
+
+
+class PoseEstimator(PoseAlgorithm[Poses]):
+    """Finds people's keypoints with a PoseNet or a MoveNet model.
+
+    poses = PoseEstimator(Model.load("posenet_edgetpu.tflite", tpu)).update(image, stamp)
+    poses.poses[0]["left_wrist"].x    # px of the image
+
+    Of PoseNet it takes the poses of the model's own decoder, or the maps of a model without one.
+    """
+
+    def postprocess(self, frame: Frame, outputs: Outputs) -> Poses:
+        """Second half of `update`: the poses; OutputsError if the outputs are not the model's."""
+        poses = self._decoded(outputs).in_image(frame.placement)
+        return Poses(frame.stamp, frame.image_width, frame.image_height, poses)
+
+    def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
+        super()._recognise(image, outputs)
+        if self._poses is None:
+            came = ", ".join(map(str, outputs)) or "none"
+            raise ModelUnsupportedError(f"expected outputs with poses: {KNOWN}; got {came}")

@@ -1,0 +1,47 @@
+"""Finds out where a model's outputs hold poses, by their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.algorithm import Outputs
+from edgetpu_vision.pose_estimation.movenet import MoveNetOutputs, MultiPoseOutputs
+from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
+from edgetpu_vision.pose_estimation.posenet import DecodedPoseOutputs, PoseMaps
+
+KNOWN = (
+    "poses [1, n, 17, 2] with keypoint scores [1, n, 17], pose scores [1, n] and their number [1] (PoseNet); "
+    "heatmaps [1, h, w, 17] with short offsets [1, h, w, 34] and mid offsets [1, h, w, 64] or twice "
+    "[1, h, w, 32] (PoseNet without its decoder); keypoints [1, 1, 17, 3] or people [1, n, 56] (MoveNet)"
+)
+"""The outputs that `recognise` knows, for messages."""
+
+
+class PoseOutputs(Protocol):
+    """The outputs of a model that hold poses."""
+
+    @property
+    def float_range(self) -> tuple[float, float]:
+        """What such a model takes for black and white if its input is not quantised."""
+        ...
+
+    def decode(self, outputs: Outputs, min_confidence: float) -> PoseArrays:
+        """The poses in a model's outputs; those with less confidence may be left out.
+
+        Raises OutputsError for outputs of other names, shapes or dtypes than the model has.
+        """
+        ...
+
+
+def recognise(image: TensorSpec, outputs: Sequence[TensorSpec]) -> PoseOutputs | None:
+    """Where the poses are in a model's outputs; None if none of them are known.
+
+    image: the model's input, [1, height, width, channels].
+    """
+    for kind in (DecodedPoseOutputs, PoseMaps, MoveNetOutputs, MultiPoseOutputs):
+        found = kind.among(image, outputs)
+        if found is not None:
+            return found
+    return None

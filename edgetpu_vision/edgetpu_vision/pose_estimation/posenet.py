@@ -1,0 +1,126 @@
+"""PoseNet's outputs: poses that the model's own decoder found, or the maps to decode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgetpu_driver.cpu_operators.posenet_decoder import (
+    HEATMAP_CHANNELS,
+    KEYPOINTS,
+    MID_CHANNELS,
+    SHORT_CHANNELS,
+    Field,
+    decode_poses,
+)
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.algorithm import Outputs
+from edgetpu_vision.errors import OutputsError
+from edgetpu_vision.pose_estimation.model_outputs import maps, of_shape, read, read_real
+from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
+
+_NMS_RADIUS = 0.625
+"""Cells within which two keypoints are the same: 10 px at a stride of 16 px, as Coral's models have it."""
+_MOST_POSES = 20
+FLOAT_RANGE = (-1.0, 1.0)
+"""What a model whose input is not quantised takes for black and white."""
+_LEAST_SCORE = 0.01
+"""Of a root; without a limit every cell would be one."""
+
+
+class DecodedPoseOutputs:
+    """Outputs of the decoder with which Coral's PoseNet and BodyPix models end."""
+
+    float_range = FLOAT_RANGE
+
+    def __init__(
+        self, poses: TensorSpec, keypoint_scores: TensorSpec, scores: TensorSpec, count: TensorSpec
+    ) -> None:
+        self._poses, self._keypoint_scores, self._scores, self._count = poses, keypoint_scores, scores, count
+
+    @classmethod
+    def among(cls, _: TensorSpec, outputs: Sequence[TensorSpec]) -> DecodedPoseOutputs | None:
+        """These outputs, in any order."""
+        poses = of_shape(outputs, lambda shape: len(shape) == 4 and shape[2:] == (KEYPOINTS, 2))
+        if poses is None:
+            return None
+        most = poses.shape[1]
+        keypoint_scores = of_shape(outputs, lambda shape: shape == (1, most, KEYPOINTS))
+        scores = of_shape(outputs, lambda shape: shape == (1, most))
+        count = of_shape(outputs, lambda shape: shape in ((1,), ()))
+        if keypoint_scores is None or scores is None or count is None:
+            return None
+        return cls(poses, keypoint_scores, scores, count)
+
+    def decode(self, outputs: Outputs, _: float) -> PoseArrays:
+        """See PoseOutputs."""
+        found = slice(int(np.clip(read_real(outputs, self._count).item(), 0, self._poses.shape[1])))
+        return PoseArrays.of(
+            read_real(outputs, self._poses)[0, found],
+            read_real(outputs, self._keypoint_scores)[0, found],
+            read_real(outputs, self._scores)[0, found],
+        )
+
+
+class PoseMaps:
+    """Maps of a model without a decoder: mid offsets in one output, or forward and backward ones in two."""
+
+    float_range = FLOAT_RANGE
+
+    def __init__(
+        self, heatmaps: TensorSpec, short: TensorSpec, mid: Sequence[TensorSpec], stride: float
+    ) -> None:
+        self._heatmaps, self._short, self._mid, self._stride = heatmaps, short, tuple(mid), stride
+
+    @classmethod
+    def among(cls, image: TensorSpec, outputs: Sequence[TensorSpec]) -> PoseMaps | None:
+        """These outputs, in any order.
+
+        Names tell short from long offsets and forward from backward ones; without, these are in that order.
+        """
+        heatmaps, short = maps(outputs, HEATMAP_CHANNELS), short_and_long(outputs)
+        halves = _named_first(maps(outputs, MID_CHANNELS // 2), "fwd", "bwd")
+        mid = maps(outputs, MID_CHANNELS)[:1] or (halves if len(halves) == 2 else [])
+        if not heatmaps or not short or not mid:
+            return None
+        if any(each.shape[1:3] != heatmaps[0].shape[1:3] for each in (short[0], *mid)):
+            return None
+        return cls(heatmaps[0], short[0], mid, stride_of(image, heatmaps[0]))
+
+    def decode(self, outputs: Outputs, min_confidence: float) -> PoseArrays:
+        """See PoseOutputs."""
+        if len(self._mid) == 1:
+            mid = Field.of(read(outputs, self._mid[0]), self._mid[0])
+        else:
+            mid = Field(np.concatenate([read_real(outputs, each) for each in self._mid], axis=-1))
+        try:
+            poses = decode_poses(
+                Field.of(read(outputs, self._heatmaps), self._heatmaps),
+                Field.of(read(outputs, self._short), self._short),
+                mid,
+                stride=self._stride,
+                max_detections=_MOST_POSES,
+                score_threshold=min(max(min_confidence, _LEAST_SCORE), 1 - _LEAST_SCORE),
+                nms_radius=_NMS_RADIUS * self._stride,
+            )
+        except InputError as error:
+            raise OutputsError(str(error)) from None
+        found = slice(poses.count)
+        return PoseArrays.of(poses.keypoints[found], poses.keypoint_scores[found], poses.scores[found])
+
+
+def stride_of(image: TensorSpec, field: TensorSpec) -> float:
+    """Distance of a map's cells, px of the model's input; the first and last ones lie at its edges."""
+    return float(round(image.shape[1] / max(field.shape[1] - 1, 1)))
+
+
+def short_and_long(outputs: Sequence[TensorSpec]) -> list[TensorSpec]:
+    """The outputs with short and, after them, long offsets, as many as there are."""
+    return _named_first(maps(outputs, SHORT_CHANNELS), "short", "long")
+
+
+def _named_first(specs: list[TensorSpec], first: str, last: str) -> list[TensorSpec]:
+    """Outputs with the first word in their name before others, those with the last word at the end."""
+    return sorted(specs, key=lambda spec: (last in spec.name.lower()) - (first in spec.name.lower()))

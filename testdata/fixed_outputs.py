@@ -1,0 +1,34 @@
+"""A model whose outputs are given, for tests of decoders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tensor import TensorSpec
+
+
+class FixedOutputs:
+    """An engine that answers every image with the same arrays.
+
+    Float arrays are outputs without a scale; others are given as (array, scale, zero point).
+    """
+
+    def __init__(self, height: int, width: int, outputs: Mapping[str, Any]) -> None:
+        self.inputs = (TensorSpec("image", (1, height, width, 3), np.dtype(np.uint8), 1 / 128, 128),)
+        quantised = {
+            name: each if isinstance(each, tuple) else (each, 0.0, 0) for name, each in outputs.items()
+        }
+        self._arrays = {name: array for name, (array, _, _) in quantised.items()}
+        self.outputs = tuple(
+            TensorSpec(name, array.shape, array.dtype, scale, zero_point)
+            for name, (array, scale, zero_point) in quantised.items()
+        )
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The arrays, whatever the image."""
+        assert set(inputs) == {"image"}
+        return dict(self._arrays)
