@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.matrix.matmul import MatMul
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
     from edgetpu_driver.tensor import TensorSpec
-    from edgetpu_driver.virtual.pyusb_backend import VirtualEdgeTpu
+    from edgetpu_driver.virtual.virtual_edge_tpu import VirtualEdgeTpu
     from edgetpu_driver.weights.weight_request import WeightRequest
     from edgetpu_driver.whole_model.model import Model
 
@@ -41,7 +41,7 @@ _HOME = {
     "Model": "whole_model.model",
     "ModelFormatError": "errors",
     "TensorSpec": "tensor",
-    "VirtualEdgeTpu": "virtual.pyusb_backend",
+    "VirtualEdgeTpu": "virtual.virtual_edge_tpu",
     "WeightRequest": "weights.weight_request",
 }
 
