@@ -15,6 +15,7 @@ from edgetpu_driver.cli import terminal
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.virtual.graph_packer import pack
 from testdata import ModelFolder
+from testdata.compiled_graphs import compiled_graph, source_graph
 
 
 @pytest.fixture
@@ -132,7 +133,47 @@ def test_info_says_of_a_packed_graph_that_no_stick_runs_it(
     packed = tmp_path / "packed_edgetpu.tflite"
     packed.write_bytes(pack(graph.read_bytes(), name="packed"))
     main(["info", str(packed)])
-    assert "runs_on        virtual with its graph beside it" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "on usb         no: 'packed' is packed for the virtual stick, a real one cannot run it" in output
+    assert "on virtual     no: the virtual stick runs packed_edgetpu.tflite only with its graph" in output
+
+
+def test_info_tells_what_runs_where_and_its_share_of_the_multiplications(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "parts_edgetpu.tflite"
+    path.write_bytes(compiled_graph(2))
+    unknown = answer(capsys, "info", path)[1]["steps"]
+    assert [(step["runs_on"], step["multiplications"], step["share"]) for step in unknown[:2]] == [
+        ("CPU, LiteRT", 0, 0.0),
+        ("Edge TPU", None, None),
+    ]
+    (tmp_path / "parts.tflite").write_bytes(source_graph(2))
+    _, value = answer(capsys, "info", path)
+    assert [(step["runs_on"], step["multiplications"], step["share"]) for step in value["steps"]] == [
+        ("CPU, LiteRT", 0, 0.0),
+        ("Edge TPU", 64, 0.5),
+        ("CPU, LiteRT", 0, 0.0),
+        ("Edge TPU", 64, 0.5),
+        ("CPU, LiteRT", 0, 0.0),
+    ]
+    assert [tensor["name"] for tensor in value["outputs"]] == ["b0", "last"]
+    assert [part["outputs"][0]["name"] for part in value["parts"]] == ["b0", "b1"]
+    assert value["obstacles"]["virtual"] == ""
+    assert "expected the graph it was compiled from, parts.tflite" in value["obstacles"]["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [("deeplabv3_mnv2_pascal_quant", 0.946), ("posenet_mobilenet_v1_075_353_481_16_quant_decoder", 1.0)],
+)
+def test_info_of_a_real_model_with_operators_on_the_cpu(
+    capsys: pytest.CaptureFixture[str], golden: ModelFolder, name: str, share: float
+) -> None:
+    golden.model(f"{name}.tflite")
+    _, value = answer(capsys, "info", golden.model(f"{name}_edgetpu.tflite"))
+    assert value["steps"][0]["share"] == pytest.approx(share, abs=0.001)
+    assert [value["obstacles"][backend] for backend in ("usb", "virtual")] == ["", ""]
 
 
 def test_disassemble_shows_the_words_of_a_bitstream(

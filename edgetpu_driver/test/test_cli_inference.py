@@ -11,9 +11,11 @@ import pytest
 
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.cli.tensor_files import fitted, read_inputs, write_outputs
+from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from testdata import ModelFolder
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT computes the results (pip install ai-edge-litert)")
@@ -89,7 +91,12 @@ def test_selftest_passes_on_a_working_device(capsys: pytest.CaptureFixture[str],
 def test_selftest_fails_where_results_are_wrong(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgetpu_driver.cli.selftest._difference", lambda *_: 2)
+    right = StickEngine.run
+
+    def wrong(engine: StickEngine, inputs: Any) -> Any:
+        return {name: array ^ np.uint8(2) for name, array in right(engine, inputs).items()}
+
+    monkeypatch.setattr(StickEngine, "run", wrong)
     assert main(["selftest", "--backend", "virtual", "--runs", "1"]) == 1
     assert "failed   results" in capsys.readouterr().out
 
@@ -248,3 +255,19 @@ def test_an_input_without_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.raw").write_bytes(bytes(4))
     with pytest.raises(InputError, match=r"expected --input NAME=FILE for each of 'other' uint8\[1\] too"):
         read_inputs([IMAGE, other], [f"image={tmp_path / 'x.raw'}"])
+
+
+def test_selftest_compares_every_part_of_a_model(compiled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    value = answer(capsys, "selftest", "--model", compiled, "--backend", "virtual", "--runs", 2)
+    details = {check["name"]: check["detail"] for check in value["checks"]}
+    assert "largest 0, between LiteRT's own kernels" in details["results"]
+    assert details["top results"] == "2 runs: 4 of 4 have the largest value where LiteRT has it"
+
+
+@pytest.mark.parametrize("name", ["deeplabv3_mnv2_pascal_quant"])
+def test_selftest_passes_on_a_deep_network_with_operators_on_the_cpu(
+    golden: ModelFolder, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    golden.model(f"{name}.tflite")
+    path = golden.model(f"{name}_edgetpu.tflite")
+    assert answer(capsys, "selftest", "--model", path, "--backend", "virtual", "--runs", 1)["passed"] is True

@@ -185,6 +185,10 @@ def test_the_templates_of_another_library(
     }
     assert "not fully deterministic" in models["keras_lstm_mnist_ptq"]["refused"]
     assert models["pattern_64x64_8x8_1ch"]["backends"] == ["virtual", "cpu"]
+    for name in ("deeplabv3_mnv2_pascal_quant", "posenet_mobilenet_v1_075_353_481_16_quant_decoder"):
+        assert models[name]["backends"] == ["usb", "virtual", "cpu"]
+    (poses,) = models["posenet_mobilenet_v1_075_353_481_16_quant_decoder"]["cpu_operators"]
+    assert poses == "PosenetDecoderOp"
 
 
 @pytest.mark.parametrize("name", ["bright_64x64", "color_red_64x64", "dense_256", "looming_64x64_3x3"])

@@ -8,9 +8,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from edgetpu_driver.backends.usable_backends import obstacles
 from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
-from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.compiled_model import CUSTOM_OP, CompiledModel
 from edgetpu_driver.darwinn.executable import (
     Executable,
     FenceHint,
@@ -20,10 +21,13 @@ from edgetpu_driver.darwinn.executable import (
     Layer,
 )
 from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
-from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP, Model, Subgraph, parse_model
-from edgetpu_driver.toolchain.model_files import plain_stem
+from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
+from edgetpu_driver.toolchain.model_files import plain_stem, source_graph
+from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Step, step_operators
+from edgetpu_driver.whole_model.planning import plan_model
+from edgetpu_driver.whole_model.recurrence import likely_feedback
+from edgetpu_driver.whole_model.work import work_of
 
 
 def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
@@ -31,37 +35,69 @@ def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: AR
     path: Path = options.model
     data = read_model(path)
     model = parse_model(data)
+    plan = plan_model(data, plain_stem(path), path)
     value: dict[str, Any] = {
         "name": plain_stem(path),
         "path": str(path),
         "file_bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
+        "inputs": [_tensor(spec) for spec in plan.inputs],
+        "outputs": [_tensor(spec) for spec in plan.outputs],
+        "feedback": likely_feedback(plan.inputs, plan.outputs),
+        "obstacles": obstacles([(path, data)]),
+        "steps": _steps(plan, path, data),
     }
-    if any(each.custom_code == EDGETPU_CUSTOM_OP for each in model.subgraphs[0].operators):
-        value |= _compiled(CompiledModel.parse(data, plain_stem(path)))
-    else:
-        value |= _graph(model)
+    value |= _compiled(plan) if plan.edge_tpu_steps else _graph(model)
     return Answer(value, _text(value))
 
 
-def _compiled(model: CompiledModel) -> dict[str, Any]:
-    executables = [model.execution] if model.caching is None else [model.caching, model.execution]
-    try:
-        model.check_runnable()
-        obstacle = None
-    except ModelUnsupportedError as error:
-        obstacle = str(error)
+def _steps(plan: ModelPlan, path: Path, data: bytes) -> list[dict[str, Any]]:
+    """What runs where, and what it multiplies."""
+    graph = source_graph(path) if plan.edge_tpu_steps else None
+    source = data if not plan.edge_tpu_steps else read_model(graph) if graph is not None else None
+    return [
+        {
+            "runs_on": _engine_name(step),
+            "operators": step.operators,
+            "multiplications": work.multiplications,
+            "share": work.share,
+        }
+        for step, work in zip(plan.steps, work_of(plan, [source]), strict=True)
+    ]
+
+
+def _engine_name(step: Step) -> str:
+    if isinstance(step, EdgeTpuStep):
+        return "Edge TPU"
+    return "CPU, LiteRT" if isinstance(step, LiteRtStep) else "CPU, own operator"
+
+
+def _compiled(plan: ModelPlan) -> dict[str, Any]:
+    models = [step.model for step in plan.edge_tpu_steps]
+    first = models[0]
     return {
         "compiled": True,
-        "compiler": model.compiler,
+        "compiler": first.compiler,
+        "cpu_operators": [each for each in first.cpu_operators if each != CUSTOM_OP],
+        "parameters": "cached" if first.is_cached else "streamed",
+        "parameter_bytes": sum(model.parameter_bytes for model in models),
+        "caching_token": f"{first.parameter_caching_token:#018x}",
+        "parts": [_part(model) for model in models],
+        "executables": [
+            _executable(executable)
+            for model in models
+            for executable in (model.caching, model.execution)
+            if executable is not None
+        ],
+    }
+
+
+def _part(model: CompiledModel) -> dict[str, Any]:
+    return {
+        "name": model.name,
         "inputs": [_tensor(spec) for spec in model.inputs],
         "outputs": [_tensor(spec) for spec in model.outputs],
-        "cpu_operators": model.cpu_operators,
-        "parameters": "cached" if model.is_cached else "streamed",
         "parameter_bytes": model.parameter_bytes,
-        "caching_token": f"{model.parameter_caching_token:#018x}",
-        "obstacle": obstacle,
-        "executables": [_executable(executable) for executable in executables],
     }
 
 
@@ -70,8 +106,6 @@ def _graph(model: Model) -> dict[str, Any]:
     return {
         "compiled": False,
         "description": model.description,
-        "inputs": [_tensor(spec) for spec in graph.input_specs],
-        "outputs": [_tensor(spec) for spec in graph.output_specs],
         "subgraphs": len(model.subgraphs),
         "parameter_bytes": sum({tensor.buffer: len(tensor.data) for tensor in graph.tensors}.values()),
         "operators": [_operator(graph, index) for index in range(len(graph.operators))],
@@ -156,19 +190,24 @@ def _text(value: dict[str, Any]) -> str:
     if value["compiled"]:
         head["parameters"] = f"{value['parameter_bytes']} bytes, {value['parameters']}"
         head["caching_token"] = value["caching_token"]
-        head["cpu_operators"] = ", ".join(value["cpu_operators"]) or "none"
-        packed = value["compiler"] == VIRTUAL_COMPILER
-        backends = ("virtual" if packed else "usb; virtual") + " with its graph beside it"
-        head["runs_on"] = value["obstacle"] or backends
     else:
         head["parameters"] = f"{value['parameter_bytes']} bytes"
-        head["runs_on"] = "cpu, virtual; usb once edgetpu_compiler has compiled it"
+    for backend, obstacle in value["obstacles"].items():
+        head[f"on {backend}"] = f"no: {obstacle}" if obstacle else "yes"
+    for output, fed in value["feedback"].items():
+        head["state"] = ", ".join(filter(None, (head.get("state"), f"{output} may be the next {fed}")))
     parts = [
         pairs(head),
         _tensor_table("inputs", value["inputs"]),
         _tensor_table("outputs", value["outputs"]),
+        _step_table(value["steps"]),
     ]
     if value["compiled"]:
+        inner = [each for each in value["parts"] if len(value["steps"]) > 1]
+        for each in inner:
+            parts += [
+                _tensor_table(f"{kind} of {each['name']}", each[kind]) for kind in ("inputs", "outputs")
+            ]
         parts += [_executable_text(each) for each in value["executables"]]
     else:
         rows = [
@@ -177,6 +216,21 @@ def _text(value: dict[str, Any]) -> str:
         ]
         parts.append(table(rows, ("operator", "inputs", "outputs")))
     return "\n\n".join(parts)
+
+
+def _step_table(steps: list[dict[str, Any]]) -> str:
+    """What runs where, in order; what a part multiplies is not known without the graph."""
+    rows = [
+        (
+            number,
+            step["runs_on"],
+            "?" if step["multiplications"] is None else step["multiplications"],
+            "?" if step["share"] is None else f"{100 * step['share']:.1f} %",
+            step_operators(step["operators"]),
+        )
+        for number, step in enumerate(steps, 1)
+    ]
+    return table(rows, ("step", "runs on", "multiplications", "share", "operators"))
 
 
 def _tensor_table(title: str, tensors: list[dict[str, Any]]) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgetpu_driver.backends.factory import BACKENDS
+from edgetpu_driver.backends.usable_backends import obstacles
 from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, table
-from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import (
     EdgeTpuError,
     ModelFormatError,
@@ -20,11 +21,12 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
 )
 from edgetpu_driver.files import write_file
-from edgetpu_driver.tflite.model_reader import Subgraph, parse_model
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
 from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX, default_model_dir, plain_stem
 from edgetpu_driver.toolchain.model_recognition import OTHER, Kind, parse_sidecar, recognise
+from edgetpu_driver.whole_model.plan import EdgeTpuStep, ModelPlan
+from edgetpu_driver.whole_model.planning import plan_model
 
 
 @dataclass(frozen=True)
@@ -83,14 +85,19 @@ def _take_over(files: _Files, directory: Path, overwrite: bool) -> dict[str, Any
 def _examine(files: _Files, contents: dict[str, bytes]) -> dict[str, Any]:
     """The kind of a model and its backends; EdgeTpuError if it cannot be used."""
     graph = contents[files.graph.name] if files.graph else None
-    source = parse_model(graph).subgraphs[0] if graph is not None else None
-    specs = (source.input_specs, source.output_specs) if source is not None else ((), ())
-    compiled = CompiledModel.parse(contents[files.compiled.name], files.name) if files.compiled else None
-    if compiled is not None:
-        compiled.check_runnable()
+    source = plan_model(graph, files.name) if graph is not None else None
+    specs = (source.inputs, source.outputs) if source is not None else ((), ())
+    plan = None
+    if files.compiled is not None:
+        data = contents[files.compiled.name]
+        CompiledModel.parse_parts(data, files.name)  # raises if there are none
+        plan = plan_model(data, files.name, files.compiled)
+        if plan.unsupported_reason:
+            raise ModelUnsupportedError(plan.unsupported_reason)
         if source is not None:
-            _check_pair(compiled, source)
-        specs = compiled.inputs, compiled.outputs
+            _check_pair(plan, source)
+        specs = plan.inputs, plan.outputs
+    compiled = plan.edge_tpu_steps[0].model if plan is not None and len(plan.steps) == 1 else None
     sidecar = parse_sidecar(contents[files.sidecar.name]) if files.sidecar else None
     kind = recognise(*specs, compiled=compiled, graph=graph, sidecar=sidecar)
     if kind is OTHER and graph is not None:
@@ -98,8 +105,8 @@ def _examine(files: _Files, contents: dict[str, bytes]) -> dict[str, Any]:
     return {
         "kind": kind.name,
         "use": kind.use,
-        "backends": _backends(compiled, source),
-        "left_to_the_caller": compiled.cpu_operators if compiled else (),
+        "backends": _backends(files, contents),
+        "cpu_operators": _cpu_operators(plan) if plan is not None else (),
     }
 
 
@@ -118,11 +125,9 @@ def _builds(family: GraphFamily, name: str) -> bytes | None:
         return None
 
 
-def _check_pair(compiled: CompiledModel, graph: Subgraph) -> None:
-    """Refuse a graph that is not a model's source; not checked for models with CPU operators."""
-    if compiled.cpu_operators:
-        return
-    for ours, theirs in ((graph.input_specs, compiled.inputs), (graph.output_specs, compiled.outputs)):
+def _check_pair(plan: ModelPlan, graph: ModelPlan) -> None:
+    """Refuse a graph that is not a compiled model's source: inputs or outputs of the whole differ."""
+    for ours, theirs in ((graph.inputs, plan.inputs), (graph.outputs, plan.outputs)):
         if [(spec.shape, spec.dtype) for spec in ours] != [(spec.shape, spec.dtype) for spec in theirs]:
             raise ModelFormatError(
                 f"its graph has {', '.join(map(str, ours))} where the compiled model has "
@@ -130,14 +135,18 @@ def _check_pair(compiled: CompiledModel, graph: Subgraph) -> None:
             )
 
 
-def _backends(compiled: CompiledModel | None, graph: Subgraph | None) -> tuple[str, ...]:
-    """Backends that can run a model: usb, virtual (needs its graph), cpu."""
-    usb = ("usb",) if compiled is not None and compiled.compiler != VIRTUAL_COMPILER else ()
-    if graph is None:
-        return usb
-    virtual = () if compiled is not None and compiled.cpu_operators else ("virtual",)
-    foreign = any(operator.custom_code for operator in graph.operators)
-    return (*usb, *virtual, *(() if foreign else ("cpu",)))
+def _cpu_operators(plan: ModelPlan) -> tuple[str, ...]:
+    """Names of the operators that do not run on the Edge TPU, in order."""
+    return tuple(name for step in plan.steps if not isinstance(step, EdgeTpuStep) for name in step.operators)
+
+
+def _backends(files: _Files, contents: dict[str, bytes]) -> tuple[str, ...]:
+    """Backends that can run a model: usb and virtual its compiled file, virtual and cpu its graph."""
+    usable = set()
+    for path in (files.compiled, files.graph):
+        if path is not None:
+            usable |= {name for name, why in obstacles([(path, contents[path.name])]).items() if not why}
+    return tuple(name for name in BACKENDS if name in usable)
 
 
 def _keep_others(contents: dict[str, bytes], directory: Path) -> None:
@@ -159,7 +168,8 @@ def _text(rows: Sequence[dict[str, Any]], directory: Path) -> str:
 
 
 def _remark(row: dict[str, Any]) -> str:
-    left = Counter(row["left_to_the_caller"])
+    left = len(row["cpu_operators"])
     if not left:
         return str(row["use"])
-    return f"{row['use']}; without its {left.total()} operators for the CPU ({', '.join(sorted(left))})"
+    counted = "1 operator runs" if left == 1 else f"{left} operators run"
+    return f"{row['use']}; {counted} on the CPU ({', '.join(sorted(set(row['cpu_operators'])))})"

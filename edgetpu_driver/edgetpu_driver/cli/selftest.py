@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from edgetpu_driver.backends.backend import Backend, ParsedModel
-from edgetpu_driver.cli.run import random_inputs
+from edgetpu_driver.backends.backend import Backend
+from edgetpu_driver.backends.whole_models import ParsedPlan, parse_whole
+from edgetpu_driver.cli.result_comparison import Comparison, scene_inputs
 from edgetpu_driver.cli.session import chosen, opened, read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, table
-from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.errors import DependencyMissingError, DeviceError, ModelNotFoundError
-from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem
+from edgetpu_driver.toolchain.model_files import is_compiled, source_graph, source_graphs
 
 _EXIT_FAILED = 1
 _SUPER_SPEED = 5000.0
@@ -104,25 +104,34 @@ def _aftermath(backend: Backend) -> list[Check]:
 
 
 class _Model:
-    """The tested model, and the same graph in LiteRT."""
+    """The tested model, whole, and its graph in LiteRT, part by part."""
 
     def __init__(self, options: argparse.Namespace, backend: Backend) -> None:
         """Read everything before the device is opened. Raises what reading a model raises."""
         self._backend = backend
-        self._parsed: ParsedModel | None = None
+        self._parsed: ParsedPlan | None = None
         self._graph = b""
         path: Path | None = options.model
         if path is not None:
-            source = path.with_name(f"{plain_stem(path)}.tflite")
-            if is_compiled(path) and not source.is_file():
-                raise ModelNotFoundError(
-                    f"results are compared with those of the graph {source}, which is not there"
-                )
-            self._graph = read_model(source)
-            self._parsed = backend.parse(path, read_model(path))
+            data = read_model(path)
+            self._graph = self._source(path, data)
+            self._parsed = parse_whole(backend, [(path, data)])
         elif backend.uncompiled:
             self._graph = _built_in_graph()
-            self._parsed = backend.parse(Path("selftest.tflite"), self._graph)
+            self._parsed = parse_whole(backend, [(Path("selftest.tflite"), self._graph)])
+        if self._parsed is not None:
+            self._parsed.check_supported()
+
+    @staticmethod
+    def _source(path: Path, data: bytes) -> bytes:
+        if not is_compiled(path):
+            return data
+        source = source_graph(path)
+        if source is None:
+            raise ModelNotFoundError(
+                f"results are compared with those of the graph {source_graphs(path)[0]}, which is not there"
+            )
+        return read_model(source)
 
     def compare(self, runs: int, progress: Progress) -> list[Check]:
         """Compare both on random inputs, and the device with itself on a repeated input."""
@@ -130,46 +139,37 @@ class _Model:
             reason = "pass --model x_edgetpu.tflite, made by edgetpu_compiler, with x.tflite beside it"
             return [Check("results", "skipped", reason)]
         try:
-            from edgetpu_driver.engines.cpu_engine import CpuEngine
-
-            expected = CpuEngine(self._graph)
-            engine = self._backend.attach(self._parsed)
-            return self._compare(engine, expected, runs, progress)
+            return self._compare(self._parsed, runs, progress)
         except DependencyMissingError as error:
             return [Check("results", "skipped", str(error))]
         except DeviceError as error:
             return [Check("results", "failed", str(error))]
 
-    def _compare(self, engine: Engine, reference: Engine, runs: int, progress: Progress) -> list[Check]:
+    def _compare(self, parsed: ParsedPlan, runs: int, progress: Progress) -> list[Check]:
+        model = parsed.attach(self._backend)
+        comparison = Comparison(parsed.plan, self._graph)
         rng = np.random.default_rng(0)
-        largest = 0
         with progress.counting("comparing with LiteRT", runs) as advance:
             for _ in range(runs):
-                inputs = random_inputs(engine.inputs, rng)
-                came = engine.run(inputs)
-                wanted = reference.run(
-                    {
-                        theirs.name: inputs[ours.name].reshape(theirs.shape)
-                        for ours, theirs in zip(engine.inputs, reference.inputs, strict=True)
-                    }
-                )
-                for ours, theirs in zip(engine.outputs, reference.outputs, strict=True):
-                    largest = max(largest, _difference(came[ours.name], wanted[theirs.name]))
+                inputs = scene_inputs(model.inputs, rng)
+                outputs = model.run(inputs, on_step=comparison.note)
                 advance()
-        again = engine.run(inputs)
-        same = all(np.array_equal(again[name], came[name]) for name in came)
+        again = model.run(inputs)
+        same = all(
+            np.array_equal(again[name], outputs[name], equal_nan=_is_real(again[name])) for name in outputs
+        )
+        repeated = "the same input gives the same output" if same else "outputs differ"
         return [
-            _check(
-                "results",
-                largest <= 1,
-                f"{runs} runs differ from LiteRT by {largest} at most, expected 1 or 0",
+            *(
+                _check(verdict.name, verdict.good, f"{runs} runs: {verdict.detail}")
+                for verdict in comparison.verdicts()
             ),
-            _check("repetition", same, "the same input gives the same output" if same else "outputs differ"),
+            _check("repetition", same, repeated),
         ]
 
 
-def _difference(came: Any, wanted: Any) -> int:
-    return int(np.abs(came.astype(np.int64).reshape(-1) - wanted.astype(np.int64).reshape(-1)).max())
+def _is_real(array: Any) -> bool:
+    return bool(array.dtype.kind in "fc")
 
 
 def _built_in_graph() -> bytes:

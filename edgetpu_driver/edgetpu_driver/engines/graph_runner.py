@@ -54,8 +54,9 @@ class GraphRunner(Protocol):
 class GraphInThisProcess:
     """A LiteRT interpreter in this process, which a graph that was not checked enough can end."""
 
-    def __init__(self, name: str, operands: GraphOperands) -> None:
-        """name: of the model, for messages."""
+    def __init__(self, name: str, operands: GraphOperands, xnnpack: bool = True) -> None:
+        """name: of the model, for messages. xnnpack: see make_interpreter."""
+        self._xnnpack = xnnpack
         self._name = name
         self._inputs = [(spec.name, index) for spec, index in operands.inputs]
         self._outputs = [(spec.name, index) for spec, index in operands.outputs]
@@ -64,7 +65,7 @@ class GraphInThisProcess:
 
     def load(self, data: bytes) -> None:
         """See GraphRunner. Meanwhile the previous graph can be run."""
-        interpreter = make_interpreter(self._name, data)
+        interpreter = make_interpreter(self._name, data, self._xnnpack)
         with self._lock:
             self._interpreter = interpreter
 

@@ -28,6 +28,9 @@ class StepEngine(Protocol):
 Attach = Callable[[EdgeTpuStep], StepEngine]
 """Makes the engine of a part for the Edge TPU."""
 
+OnStep = Callable[[Step, Mapping[str, NDArray[Any]], Mapping[str, NDArray[Any]]], None]
+"""Told of each step that has run, with its inputs and outputs, which it must not change."""
+
 
 class PlanExecution:
     """A plan and an engine for each of its steps. `run` may be called from any thread."""
@@ -68,12 +71,18 @@ class PlanExecution:
         """The outputs of the whole model."""
         return self.plan.outputs
 
-    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def run(
+        self, inputs: Mapping[str, NDArray[Any]], on_step: OnStep | None = None
+    ) -> dict[str, NDArray[Any]]:
         """Run all steps; the arrays belong to the caller. Raises InputError and what the engines raise."""
         check_inputs(self.plan.inputs, inputs)
         values = StepValues(self.plan, inputs)
         for index, engine in enumerate(self._engines):
-            values.store(index, engine.run(values.inputs_of(index)))
+            given = values.inputs_of(index)
+            results = engine.run(given)
+            if on_step is not None:
+                on_step(self.plan.steps[index], given, results)
+            values.store(index, results)
         return values.outputs()
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec, check_inputs
-from edgetpu_driver.whole_model.execution import Attach, PlanExecution, StepEngine
+from edgetpu_driver.whole_model.execution import Attach, OnStep, PlanExecution, StepEngine
 from edgetpu_driver.whole_model.plan import EdgeTpuStep, ModelPlan
 from edgetpu_driver.whole_model.planning import load_plan
 from edgetpu_driver.whole_model.recurrence import State, feedback_of
@@ -93,19 +93,26 @@ class Model:
 
         return cls(plan, attach, feedback=feedback, longest_gap=longest_gap, isolated=isolated, limits=limits)
 
-    def run(self, inputs: Mapping[str, NDArray[Any]], stamp: float | None = None) -> dict[str, NDArray[Any]]:
+    def run(
+        self,
+        inputs: Mapping[str, NDArray[Any]],
+        stamp: float | None = None,
+        *,
+        on_step: OnStep | None = None,
+    ) -> dict[str, NDArray[Any]]:
         """Run the whole model once.
 
         inputs: every one of `inputs` by name, in its shape and dtype. stamp: seconds; a recurrent model is
-        reset if it lies before the last one or more than the longest gap after it. Returns every one of
+        reset if it lies before the last one or more than the longest gap after it. on_step: called in this
+        thread after each step of the plan. Returns every one of
         `outputs` by name, in their order; the arrays belong to the caller. Raises InputError, DeviceError,
         ModelUnsupportedError.
         """
         check_inputs(self.inputs, inputs)
         if not self._state.feedback:
-            return self._execution.run(inputs)
+            return self._execution.run(inputs, on_step)
         with self._lock:
-            outputs = self._execution.run({**inputs, **self._state.inputs(stamp)})
+            outputs = self._execution.run({**inputs, **self._state.inputs(stamp)}, on_step)
             self._state.keep(outputs)
             return outputs
 
