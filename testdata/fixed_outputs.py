@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
+
+IMAGE = np.zeros((16, 24, 3), np.uint8)
+"""Any image."""
 
 
 class FixedOutputs:
@@ -32,3 +35,16 @@ class FixedOutputs:
         """The arrays, whatever the image."""
         assert set(inputs) == {"image"}
         return dict(self._arrays)
+
+
+def spec(
+    name: str, shape: Sequence[int], dtype: Any = np.float32, scale: float = 0.0, zero_point: int = 0
+) -> TensorSpec:
+    """A specification, by default of a float32 tensor."""
+    return TensorSpec(name, tuple(shape), np.dtype(dtype), scale, zero_point)
+
+
+def fixed(outputs: Mapping[TensorSpec, NDArray[Any]], size: tuple[int, int] = (8, 8)) -> FixedOutputs:
+    """An engine that answers with these arrays; size: height and width of its input."""
+    arrays = {each.name: (array, each.scale, each.zero_point) for each, array in outputs.items()}
+    return FixedOutputs(*size, arrays)

@@ -41,4 +41,4 @@ KNOWN_SETS = {"coco": coco, "pascal_voc": pascal_voc}
 
 
 def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
+    return " ".join(text.split()).split(", ")

@@ -69,8 +69,10 @@ class PixelScaling:
             raise InputError(
                 f"expected a mean and std for 1 or {channels} channels; got {len(normalisation.mean)}"
             )
-        self._flips = False
-        self._table = _table(spec, normalisation, channels)
+        if normalisation is None and spec.dtype == np.float32:
+            normalisation = Normalisation.of_range(0.0, 1.0)
+        self._line = _line(normalisation) if normalisation and spec.dtype == np.float32 else None
+        self._table = None if self._line or normalisation is None else _table(spec, normalisation, channels)
         if self._table is None:
             return
         levels = np.arange(_LEVELS)
@@ -79,13 +81,12 @@ class PixelScaling:
         if plain is not None and np.abs(self._table.reshape(_LEVELS, -1) - plain[:, None]).max() <= 1:
             self._table = None
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether grey levels enter the model as they are, as uint8."""
-        return self._table is None and self.dtype == np.uint8
-
     def apply(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
         """Convert pixels, uint8 of any shape [.., channels]; returns them, or a new array."""
+        if self._line is not None:
+            scaled = np.multiply(pixels, self._line[0], dtype=np.float32)
+            scaled += self._line[1]
+            return scaled
         if self._table is not None:
             converted: NDArray[Any] = cv2.LUT(pixels, self._table)
             return converted.reshape(pixels.shape)
@@ -109,12 +110,16 @@ def covers(spec: TensorSpec, normalisation: Normalisation) -> bool:
     return bool(np.all(np.abs(steps - inside) <= _MOST_CLIPPED * np.abs(steps[1] - steps[0])))
 
 
-def _table(spec: TensorSpec, normalisation: Normalisation | None, channels: int) -> NDArray[Any] | None:
-    """The number for each grey level and channel, [1, 256, channels]; None for the plain conversion."""
-    if normalisation is None:
-        if spec.dtype != np.float32:
-            return None
-        normalisation = Normalisation.of_range(0.0, 1.0)
+def _line(normalisation: Normalisation) -> tuple[np.float32, np.float32] | None:
+    """Factor and summand of a normalisation that is the same for all channels; None if it is not."""
+    if len(normalisation.mean) > 1:
+        return None
+    mean, std = normalisation.mean[0], normalisation.std[0]
+    return np.float32(1 / std), np.float32(-mean / std)
+
+
+def _table(spec: TensorSpec, normalisation: Normalisation, channels: int) -> NDArray[Any] | None:
+    """The number for each grey level and channel, [1, 256, channels]; None for integers without a scale."""
     levels = np.arange(_LEVELS, dtype=np.float64)[:, None]
     real = (levels - np.array(normalisation.mean)) / np.array(normalisation.std)
     real = np.broadcast_to(real, (_LEVELS, channels))[None]

@@ -1,0 +1,42 @@
+"""The classes that a user wants to have, by names or numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_vision.errors import LabelsError
+from edgetpu_vision.labels.labels import Labels
+
+_SHOWN = 8
+"""Labels that a message lists."""
+
+
+def selected_classes(
+    wanted: Sequence[str | int], labels: Labels | None, count: int | None
+) -> NDArray[np.intp] | None:
+    """Numbers of the wanted classes, ascending; None if none are named, which means all.
+
+    count: number of classes of the model; None if unknown. Raises LabelsError for names that no label has
+    and for numbers that the model does not have.
+    """
+    if not wanted:
+        return None
+    names = [name.lower() for name in labels.names] if labels else []
+    found: set[int] = set()
+    for each in wanted:
+        text = str(each).strip()
+        numbers = [index for index, name in enumerate(names) if name == text.lower()]
+        if not numbers and text.isdecimal():
+            numbers = [int(text)]
+            if count is not None and numbers[0] >= count:
+                raise LabelsError(f"expected classes below {count}, as many as the model has; got {text}")
+        if not numbers:
+            known = ", ".join(name for name in (labels.names if labels else ())[:_SHOWN] if name)
+            raise LabelsError(
+                f"expected classes by number or label ({known or 'there are no labels'}, ..); got '{text}'"
+            )
+        found.update(numbers)
+    return np.array(sorted(found), np.intp)

@@ -1,0 +1,91 @@
+"""The classifier: the most probable classes of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, output
+from edgetpu_vision.class_selection import selected_classes
+from edgetpu_vision.classification.classifications import Classification, Classifications
+from edgetpu_vision.classification.greatest import GreatestValues
+from edgetpu_vision.output_values import (
+    always_probabilities,
+    log_sum_exp,
+    real_values,
+    single_output,
+    within_0_and_1,
+)
+
+
+class Classifier(VisionAlgorithm[Classifications]):
+    """Tells what an image shows, by a model with one output of a value for each class.
+
+    Values within 0..1 are taken for probabilities; of others the softmax is.
+    """
+
+    max_results: int
+    """Largest number of classes in a result."""
+
+    def __init__(
+        self,
+        model: ModelLike | None = None,
+        *,
+        max_results: int = 5,
+        classes: Sequence[str | int] = (),
+        output: str = "",
+        **options: Any,
+    ) -> None:
+        """Prepare for a model; see VisionAlgorithm for the options and what is raised.
+
+        classes: labels or numbers of those to choose from, all by default. output: its name if several fit.
+        """
+        self.max_results = max_results
+        self._wanted = classes
+        self._output_name = output
+        super().__init__(model, **options)
+
+    def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
+        del image
+        spec = single_output(outputs, self._output_name, _is_vector, "a value for each class")
+        count = spec.shape[-1]
+        self.use_labels(count)
+        self._chosen = selected_classes(self._wanted, self.labels, count)
+        self._greatest = GreatestValues(count if self._chosen is None else self._chosen.size)
+        self._spec = spec
+        names = self.labels.names if self.labels else ()
+        self._names = [names[index] if index < len(names) else "" for index in range(count)]
+        self._are_probabilities = (
+            True if spec.name in self.description.probabilities else always_probabilities(spec)
+        )
+
+    def postprocess(self, frame: Frame, outputs: Outputs) -> Classifications:
+        """The most probable classes; OutputsError if the output is missing."""
+        values = output(outputs, self._spec.name).reshape(-1)
+        candidates = values if self._chosen is None else values[self._chosen]
+        best = self._greatest.of(candidates, self.max_results)
+        if self._chosen is not None:
+            best = self._chosen[best].tolist()
+        names, least = self._names, self.min_confidence
+        found = zip(best, self._scores(values, best), strict=True)
+        return Classifications(
+            frame.stamp,
+            tuple(Classification(index, names[index], score) for index, score in found if score >= least),
+        )
+
+    def _scores(self, values: NDArray[Any], chosen: list[int]) -> list[float]:
+        """Probabilities of the chosen classes."""
+        real = real_values(values[chosen], self._spec)
+        if self._are_probabilities or (self._are_probabilities is None and within_0_and_1(values)):
+            scores: list[float] = real.tolist()
+        else:
+            scores = np.exp(real - log_sum_exp(values, self._spec)).tolist()
+        return scores
+
+
+def _is_vector(spec: TensorSpec) -> bool:
+    return bool(spec.shape) and spec.shape[-1] > 1 and int(np.prod(spec.shape)) == spec.shape[-1]

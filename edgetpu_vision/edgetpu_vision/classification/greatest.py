@@ -1,0 +1,43 @@
+"""The greatest of many values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class GreatestValues:
+    """Finds the greatest of n values, the greatest first; of equal ones those that come first."""
+
+    def __init__(self, size: int) -> None:
+        """Prepare for arrays [size]."""
+        self._size = size
+        self._reversed = np.arange(size - 1, -1, -1)
+
+    def of(self, values: NDArray[Any], count: int) -> list[int]:
+        """Indices of the `count` greatest of values [n]; fewer if there are NaN or fewer values."""
+        if values.dtype.itemsize > 1:
+            return _greatest(values, count)
+        # One integer for a value and its place, so that no two are equal and one partition finds all.
+        size = self._size
+        keys = np.multiply(values, size, dtype=np.int64)
+        keys += self._reversed
+        if count < size:
+            keys.partition(size - count)
+            keys = keys[size - count :]
+        keys.sort()
+        return [size - 1 - key % size for key in reversed(keys.tolist())]
+
+
+def _greatest(values: NDArray[Any], count: int) -> list[int]:
+    if count >= values.size:
+        chosen: NDArray[np.intp] = np.flatnonzero(values == values)  # not NaN
+    else:
+        least = np.partition(-values, count - 1)[count - 1]
+        above = np.flatnonzero(-values < least)
+        equal = np.flatnonzero(-values == least)[: count - above.size]
+        chosen = np.concatenate((above, equal))
+    indices: list[int] = chosen[np.argsort(-values[chosen], kind="stable")].tolist()
+    return indices

@@ -1,0 +1,44 @@
+"""The embedder: an image as a vector of unit length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, output
+from edgetpu_vision.embedding.embedding import Embedding
+from edgetpu_vision.output_values import real_values, single_output
+
+
+class Embedder(VisionAlgorithm[Embedding]):
+    """Makes a vector of an image, by a model with one output: a feature vector, or a map that is averaged."""
+
+    def __init__(self, model: ModelLike | None = None, *, output: str = "", **options: Any) -> None:
+        """Prepare for a model; see VisionAlgorithm. output: its name if the model has several."""
+        self._output_name = output
+        super().__init__(model, **options)
+
+    @property
+    def size(self) -> int:
+        """Number of values of a vector; requires a model."""
+        return self._spec.shape[-1]
+
+    def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
+        del image
+        self._spec = single_output(outputs, self._output_name, _has_channels, "a feature vector")
+
+    def postprocess(self, frame: Frame, outputs: Outputs) -> Embedding:
+        """The vector of the model in unit length; OutputsError if the output is missing."""
+        values = real_values(output(outputs, self._spec.name), self._spec)
+        vector = values.reshape(-1, self.size).mean(axis=0, dtype=np.float64)
+        length = float(np.linalg.norm(vector))
+        if not (0 < length < np.inf):  # false for NaN
+            return Embedding(frame.stamp, np.zeros(self.size, np.float32), valid=False)
+        return Embedding(frame.stamp, (vector / length).astype(np.float32), valid=True)
+
+
+def _has_channels(spec: TensorSpec) -> bool:
+    return len(spec.shape) > 1 and spec.shape[0] == 1 and spec.shape[-1] > 1

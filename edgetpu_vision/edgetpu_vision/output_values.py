@@ -1,0 +1,83 @@
+"""What the numbers of a model's output mean: real values, probabilities or logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+
+_SLACK = 0.02
+"""How far the range of a quantised probability may exceed 0..1: the last step of 8 bits, and rounding."""
+
+
+def is_quantised(spec: TensorSpec) -> bool:
+    """Whether the output holds integers that stand for real values."""
+    return spec.dtype.kind in "iu" and spec.scale > 0
+
+
+def real_range(spec: TensorSpec) -> tuple[float, float] | None:
+    """The least and greatest real value of a quantised output; None if it is not quantised."""
+    if not is_quantised(spec):
+        return None
+    limits = np.iinfo(spec.dtype)
+    return (limits.min - spec.zero_point) * spec.scale, (limits.max - spec.zero_point) * spec.scale
+
+
+def real_values(values: NDArray[Any], spec: TensorSpec) -> NDArray[np.float32]:
+    """The values of an output, or of a part of it, as float32."""
+    return spec.dequantise(values) if is_quantised(spec) else values.astype(np.float32, copy=False)
+
+
+def always_probabilities(spec: TensorSpec) -> bool | None:
+    """Whether the range of a quantised output is that of probabilities; None if it is not quantised."""
+    limits = real_range(spec)
+    return None if limits is None else limits[0] >= -_SLACK and limits[1] <= 1 + _SLACK
+
+
+def within_0_and_1(values: NDArray[Any]) -> bool:
+    """Whether no value is outside 0..1, as logits of many classes hardly are."""
+    return bool(values.min() >= 0 and values.max() <= 1)
+
+
+def holds_probabilities(spec: TensorSpec, values: NDArray[Any]) -> bool:
+    """Whether an output lies within 0..1: a quantised one by its range, others by the values at hand."""
+    always = always_probabilities(spec)
+    return within_0_and_1(values) if always is None else always
+
+
+def log_sum_exp(values: NDArray[Any], spec: TensorSpec) -> float:
+    """The logarithm of the sum of the exponentials of an output's real values."""
+    counts = np.ones(1, np.intp)
+    if is_quantised(spec):  # few different values
+        values, counts = np.unique(values, return_counts=True)
+    real = real_values(values, spec).astype(np.float64)
+    greatest = float(real.max())
+    return greatest + float(np.log(np.sum(counts * np.exp(real - greatest))))
+
+
+def sigmoid(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """1 / (1 + exp(-x)), without overflow."""
+    half = np.float32(0.5)
+    result: NDArray[np.float32] = half * np.tanh(half * values) + half
+    return result
+
+
+def single_output(
+    outputs: Sequence[TensorSpec], name: str, fits: Callable[[TensorSpec], bool], expected: str
+) -> TensorSpec:
+    """The output of that name, or if it is "" the only one that fits.
+
+    expected: what a fitting one is, for the message of ModelUnsupportedError.
+    """
+    fitting = [spec for spec in outputs if fits(spec) and (not name or spec.name == name)]
+    if len(fitting) == 1:
+        return fitting[0]
+    came = ", ".join(map(str, outputs)) or "none"
+    wanted = f"an output '{name}', {expected}" if name else f"one output that is {expected}"
+    hint = "; name one of them" if fitting else ""
+    raise ModelUnsupportedError(f"expected {wanted}; got {came}{hint}")

@@ -1,0 +1,56 @@
+"""Label maps of maps with a value for each class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.output_values import holds_probabilities, is_quantised
+
+LabelMap = NDArray[np.uint8] | NDArray[np.uint16]
+"""Numbers of classes, [rows, columns]."""
+
+_FINE = 2
+"""Maps with at least 1/2 of the input's rows and columns are not interpolated. Uncritical: their labels are
+off by a pixel or two of the input at most."""
+
+
+def label_map_of_values(values: NDArray[Any], spec: TensorSpec, input_size: tuple[int, ...]) -> LabelMap:
+    """The class with the greatest of its values [rows, columns, classes] at each pixel.
+
+    spec: of the output. input_size: rows and columns of the model's input; the values of a coarser map are
+    interpolated linearly to that size first, as models do that have the step in their graph.
+    """
+    rows, columns, classes = values.shape
+    coarse = rows * _FINE < input_size[0] or columns * _FINE < input_size[1]
+    if classes == 1:
+        plane = _interpolated(values[:, :, 0], input_size) if coarse else values[:, :, 0]
+        return (plane >= _threshold(spec, values)).astype(np.uint8)
+    dtype = np.uint8 if classes <= 256 else np.uint16
+    if not coarse:
+        greatest: LabelMap = values.argmax(axis=2).astype(dtype)
+        return greatest
+    best = _interpolated(values[:, :, 0], input_size)
+    labels = np.zeros(best.shape, dtype)
+    for number in range(1, classes):
+        plane = _interpolated(values[:, :, number], input_size)
+        np.putmask(labels, plane > best, dtype(number))
+        np.maximum(best, plane, out=best)
+    return labels
+
+
+def _interpolated(plane: NDArray[Any], size: tuple[int, ...]) -> NDArray[np.float32]:
+    resized: NDArray[np.float32] = cv2.resize(
+        plane.astype(np.float32), (size[1], size[0]), interpolation=cv2.INTER_LINEAR
+    )
+    return resized
+
+
+def _threshold(spec: TensorSpec, values: NDArray[Any]) -> float:
+    """What separates the two classes of a single value, in the output's own numbers."""
+    real = 0.5 if holds_probabilities(spec, values) else 0.0
+    return real / spec.scale + spec.zero_point if is_quantised(spec) else real

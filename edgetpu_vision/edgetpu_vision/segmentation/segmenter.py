@@ -1,0 +1,117 @@
+"""The segmenter: a label for every pixel of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, output
+from edgetpu_vision.errors import OutputsError
+from edgetpu_vision.output_values import is_quantised, single_output
+from edgetpu_vision.preprocessing.placement import Placement
+from edgetpu_vision.segmentation.label_maps import LabelMap, label_map_of_values
+from edgetpu_vision.segmentation.segmentation import Segmentation
+
+_MOST_UINT8 = 256
+_MOST_UINT16 = 2**16
+
+
+class Segmenter(VisionAlgorithm[Segmentation]):
+    """Labels the pixels of an image, by a model with one output: a map of labels, or of values of each class.
+
+    A map with a single value a pixel is one of two classes, 1 where the value is at least 0.5, or as a logit
+    at least 0.
+    """
+
+    def __init__(self, model: ModelLike | None = None, *, output: str = "", **options: Any) -> None:
+        """Prepare for a model; see VisionAlgorithm. output: its name if several fit."""
+        self._output_name = output
+        super().__init__(model, **options)
+
+    def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
+        spec = single_output(
+            outputs, self._output_name, _is_map, "a map of labels or of values of each class"
+        )
+        self._has_labels = _has_labels(spec)
+        count = self.description.class_counts.get(spec.name)
+        if not self._has_labels:
+            count = max(spec.shape[3], 2)
+        if count is not None and count > _MOST_UINT16:
+            raise ModelUnsupportedError(f"expected at most {_MOST_UINT16} classes; got {count}")
+        self.use_labels(count)
+        self._names = self.labels.names if self.labels else ()
+        self._count = count
+        self._spec = spec
+        self._input_size = image.shape[1:3]
+
+    def postprocess(self, frame: Frame, outputs: Outputs) -> Segmentation:
+        """The label of every pixel; OutputsError if the output is missing or its labels are out of range."""
+        values = output(outputs, self._spec.name)
+        shape = self._spec.shape if len(self._spec.shape) == 3 else values.shape
+        if self._has_labels:
+            labels = self._narrow(values.reshape(shape[1:3]))
+        else:
+            labels = label_map_of_values(values[0], self._spec, self._input_size)
+        return Segmentation(frame.stamp, _of_image(labels, frame), self._names)
+
+    def _narrow(self, labels: NDArray[Any]) -> LabelMap:
+        """The same labels in 8 bits if they fit, else in 16."""
+        if labels.dtype == np.uint8:
+            return labels
+        if self._count is not None:
+            return _cast(labels, self._count)
+        low, high = int(labels.min()), int(labels.max())
+        if low < 0 or high >= _MOST_UINT16:
+            raise OutputsError(
+                f"expected labels from 0 to {_MOST_UINT16 - 1} in '{self._spec.name}'; got {low}..{high}"
+            )
+        return _cast(labels, high + 1)
+
+
+def _cast(labels: NDArray[Any], count: int) -> LabelMap:
+    return labels.astype(np.uint8) if count <= _MOST_UINT8 else labels.astype(np.uint16)
+
+
+def _of_image(labels: LabelMap, frame: Frame) -> LabelMap:
+    """A map of the model's input as one of the image."""
+    placement, size = frame.placement, (frame.image_width, frame.image_height)
+    region = placement.region
+    part = _filled_part(labels, placement)
+    resized: LabelMap = cv2.resize(part, (region.width, region.height), interpolation=cv2.INTER_NEAREST)
+    if (region.width, region.height) == size:
+        return resized
+    whole = np.zeros((size[1], size[0]), labels.dtype)
+    rows = slice(region.y_offset, region.y_offset + region.height)
+    whole[rows, region.x_offset : region.x_offset + region.width] = resized
+    return whole
+
+
+def _filled_part(labels: LabelMap, placement: Placement) -> LabelMap:
+    """The part of a map, of any resolution, that the region of the image fills."""
+    rows, columns = labels.shape
+    x, y = columns / placement.input_width, rows / placement.input_height
+    left, top = round(placement.left * x), round(placement.top * y)
+    right = max(round((placement.left + placement.width) * x), left + 1)
+    bottom = max(round((placement.top + placement.height) * y), top + 1)
+    return labels[min(top, rows - 1) : bottom, min(left, columns - 1) : right]
+
+
+def _is_map(spec: TensorSpec) -> bool:
+    return (
+        len(spec.shape) in (3, 4)
+        and spec.shape[0] == 1
+        and min(spec.shape[1:3]) > 1
+        and (len(spec.shape) == 4 or _has_labels(spec))
+    )
+
+
+def _has_labels(spec: TensorSpec) -> bool:
+    """Whether its values are labels themselves."""
+    integers = spec.dtype.kind in "iu" and not is_quantised(spec)
+    return integers and (len(spec.shape) == 3 or spec.shape[3:] == (1,))

@@ -1,0 +1,159 @@
+"""The classifier: the greatest of many values, as probabilities, with labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.images.encodings import ImageError
+from edgetpu_vision import Classifier, LabelsError, OutputsError
+from edgetpu_vision.classification.greatest import GreatestValues
+from testdata import GOLDEN
+from testdata.fixed_outputs import IMAGE, fixed, spec
+
+UINT8 = {"dtype": np.uint8, "scale": 1 / 256, "zero_point": 0}
+
+
+def classified(values: Any, tensor: Any, **options: Any) -> list[tuple[int, float]]:
+    model = fixed({tensor: np.asarray(values, tensor.dtype).reshape(tensor.shape)})
+    result = Classifier(model, **options).update(IMAGE, 2.5)
+    assert result.stamp == 2.5
+    return [(each.class_id, each.score) for each in result.classes]
+
+
+def test_quantised_probabilities_are_scores() -> None:
+    found = classified([0, 64, 192], spec("p", (1, 3), **UINT8), max_results=2)
+    assert found == [(2, 0.75), (1, 0.25)]
+
+
+def test_the_first_of_equal_values_comes_first() -> None:
+    assert [index for index, _ in classified([5, 9, 9, 9, 1], spec("p", (1, 5), **UINT8), max_results=2)] == [
+        1,
+        2,
+    ]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float32])
+def test_the_greatest_are_those_of_a_full_sort(dtype: Any) -> None:
+    rng = np.random.default_rng(1)
+    for size in (1, 2, 7, 100, 1001):
+        limits = (-128, 128) if dtype == np.int8 else (0, 256)
+        values = rng.integers(*limits, size).astype(dtype)
+        expected = np.lexsort((np.arange(size), -values.astype(np.float64)))[:5].tolist()
+        assert GreatestValues(size).of(values, 5) == expected
+
+
+def test_nan_is_never_among_the_greatest() -> None:
+    values = np.array([np.nan, 1, np.nan, 2], np.float32)
+    assert GreatestValues(4).of(values, 2) == [3, 1]
+    assert GreatestValues(4).of(values, 9) == [3, 1]
+
+
+def test_logits_become_probabilities() -> None:
+    logits = np.array([1.0, 3.0, 2.0], np.float32)
+    found = classified(logits, spec("logits", (1, 3)))
+    expected = np.exp(logits) / np.exp(logits).sum()
+    assert [index for index, _ in found] == [1, 2, 0]
+    np.testing.assert_allclose([score for _, score in found], expected[[1, 2, 0]], rtol=1e-6)
+
+
+def test_quantised_logits_become_probabilities() -> None:
+    tensor = spec("logits", (1, 1, 1, 4), np.int8, 0.25, -10)
+    values = np.array([-10, 20, 30, -128], np.int8)
+    real = tensor.dequantise(values).astype(np.float64)
+    expected = np.exp(real) / np.exp(real).sum()
+    found = classified(values, tensor, max_results=4)
+    assert [index for index, _ in found] == [2, 1, 0, 3]
+    np.testing.assert_allclose([score for _, score in found], expected[[2, 1, 0, 3]], rtol=1e-5)
+
+
+def test_huge_logits_do_not_overflow() -> None:
+    assert classified([1000.0, -1000.0], spec("logits", (1, 2)))[0] == (0, 1.0)
+
+
+def test_probabilities_in_float_stay_as_they_are() -> None:
+    found = classified([0.5, 0.25, 0.125], spec("p", (1, 3)))
+    assert found == [(0, 0.5), (1, 0.25), (2, 0.125)]
+
+
+def test_classes_below_the_least_confidence_are_left_out() -> None:
+    assert classified([0, 64, 192], spec("p", (1, 3), **UINT8), min_confidence=0.5) == [(2, 0.75)]
+
+
+def test_only_the_wanted_classes_are_told() -> None:
+    found = classified([0, 64, 192], spec("p", (1, 3), **UINT8), classes=["b", 0], labels=["a", "b", "c"])
+    assert found == [(1, 0.25), (0, 0.0)]
+
+
+def test_labels_name_the_classes() -> None:
+    model = fixed({spec("p", (1, 2), **UINT8): np.array([[0, 255]], np.uint8)})
+    assert [each.label for each in Classifier(model, labels=["cat", "dog"]).update(IMAGE).classes] == [
+        "dog",
+        "cat",
+    ]
+
+
+def test_other_numbers_of_labels_are_refused() -> None:
+    model = fixed({spec("p", (1, 3), **UINT8): np.zeros((1, 3), np.uint8)})
+    with pytest.raises(LabelsError, match=r"expected 3 labels"):
+        Classifier(model, labels=["cat", "dog"])
+
+
+def test_a_model_without_a_value_for_each_class_is_refused() -> None:
+    model = fixed({spec("map", (1, 8, 8, 3)): np.zeros((1, 8, 8, 3), np.float32)})
+    with pytest.raises(
+        ModelUnsupportedError, match=r"a value for each class; got 'map' float32\[1, 8, 8, 3\]"
+    ):
+        Classifier(model)
+
+
+def test_one_of_several_outputs_is_named() -> None:
+    outputs = {
+        spec(name, (1, 2)): np.array([[value, 0]], np.float32) for name, value in (("a", 0.5), ("b", 0.75))
+    }
+    with pytest.raises(ModelUnsupportedError, match=r"name one of them"):
+        Classifier(fixed(outputs))
+    assert Classifier(fixed(outputs), output="b").update(IMAGE).confidence == 0.75
+
+
+def test_a_missing_output_is_an_error() -> None:
+    classifier = Classifier(fixed({spec("p", (1, 2)): np.zeros((1, 2), np.float32)}))
+    with pytest.raises(OutputsError, match=r"expected the output 'p'; got 'q'"):
+        classifier.postprocess(classifier.preprocess(IMAGE), {"q": np.zeros((1, 2), np.float32)})
+
+
+def test_an_image_needs_a_model_first() -> None:
+    with pytest.raises(ModelUnsupportedError, match=r"expected a model to be bound"):
+        Classifier().preprocess(IMAGE)
+    with pytest.raises(ModelUnsupportedError, match=r"expected a model to run"):
+        Classifier().update(IMAGE)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        np.zeros((8, 8, 4), np.uint8),
+        np.zeros((8, 8, 3), np.float32),
+        np.zeros((0, 8, 3), np.uint8),
+        np.zeros(8, np.uint8),
+        np.zeros((1, 8, 8, 3), np.uint8),
+    ],
+    ids=lambda image: f"{image.dtype}{list(image.shape)}",
+)
+def test_other_arrays_than_images_are_refused(image: NDArray[Any]) -> None:
+    classifier = Classifier(fixed({spec("p", (1, 2)): np.zeros((1, 2), np.float32)}))
+    with pytest.raises(ImageError, match=r"expected"):
+        classifier.update(image)
+
+
+@pytest.mark.parametrize(("picture", "label"), [("cat", "tiger cat"), ("bird", "chickadee")])
+def test_a_published_model_names_a_picture(picture: str, label: str) -> None:
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    classifier = Classifier(GOLDEN.path("vision/mobilenet_v1_0.25_128_quant.tflite"))
+    image = cv2.cvtColor(cv2.imread(str(GOLDEN.path(f"vision/pictures/{picture}.bmp"))), cv2.COLOR_BGR2RGB)
+    assert classifier.update(image).classes[0].label == label

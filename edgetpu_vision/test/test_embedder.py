@@ -1,0 +1,42 @@
+"""The embedder: vectors of unit length."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_vision import Embedder
+from testdata.fixed_outputs import IMAGE, fixed, spec
+
+
+def test_a_vector_has_unit_length() -> None:
+    model = fixed({spec("features", (1, 2)): np.array([[3, 4]], np.float32)})
+    result = Embedder(model).update(IMAGE, 1.5)
+    np.testing.assert_allclose(result.vector, [0.6, 0.8], rtol=1e-6)
+    assert (result.stamp, result.valid, result.vector.dtype) == (1.5, True, np.float32)
+
+
+def test_quantised_features_are_counted_from_their_zero_point() -> None:
+    tensor = spec("features", (1, 1, 1, 2), np.uint8, 0.5, 10)
+    result = Embedder(fixed({tensor: np.array([13, 14], np.uint8).reshape(1, 1, 1, 2)})).update(IMAGE)
+    np.testing.assert_allclose(result.vector, [0.6, 0.8], rtol=1e-6)
+
+
+def test_a_map_of_features_is_averaged() -> None:
+    values = np.array([[[[1, 0], [5, 8]]]], np.float32)
+    result = Embedder(fixed({spec("map", (1, 1, 2, 2)): values})).update(IMAGE)
+    np.testing.assert_allclose(result.vector, [0.6, 0.8], rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+def test_a_vector_without_direction_is_not_valid(value: float) -> None:
+    result = Embedder(fixed({spec("features", (1, 3)): np.full((1, 3), value, np.float32)})).update(IMAGE)
+    assert (result.valid, result.confidence, result.vector.tolist()) == (False, 0.0, [0, 0, 0])
+
+
+def test_several_outputs_need_a_name() -> None:
+    outputs = {spec(name, (1, 2)): np.ones((1, 2), np.float32) for name in ("a", "b")}
+    with pytest.raises(ModelUnsupportedError, match=r"that is a feature vector; got 'a'.*name one"):
+        Embedder(fixed(outputs))
+    assert Embedder(fixed(outputs), output="a").size == 2

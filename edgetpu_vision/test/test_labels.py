@@ -1,0 +1,151 @@
+"""Labels from files in the usual formats, from known sets, and as users give them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetpu_vision import LabelsError
+from edgetpu_vision.class_selection import selected_classes
+from edgetpu_vision.labels.label_sources import LabelSource, LabelTable
+from edgetpu_vision.labels.label_text import parse_labels
+from edgetpu_vision.labels.labels import Labels
+from testdata import GOLDEN
+
+
+def parsed(text: str) -> tuple[str, ...]:
+    return parse_labels(text.encode(), "labels.txt").names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("cat\ndog\n", ("cat", "dog")),
+        ("cat\r\ndog\r\n\r\n", ("cat", "dog")),
+        ("\ufeffcat\ndog", ("cat", "dog")),
+        ("cat\n\ndog", ("cat", "", "dog")),
+        ("0 cat\n2 dog", ("cat", "", "dog")),
+        ("0  cat\n1  hot dog\n", ("cat", "hot dog")),
+        ("0: cat\n1: dog", ("cat", "dog")),
+        ("1,dog\n0,cat", ("cat", "dog")),
+        ("3 door car\nfour wheels", ("3 door car", "four wheels")),
+        ("7 up\n7 down", ("7 up", "7 down")),
+        ('["cat", "dog"]', ("cat", "dog")),
+        ('{"0": "cat", "2": "dog"}', ("cat", "", "dog")),
+        ('{"cat": 0, "dog": 1}', ("cat", "dog")),
+        ("item {\n  name: \"cat\"\n  id: 1\n}\nitem {\n id: 3\n display_name: 'dog'\n}", ("cat", "", "dog")),
+        ('item { id: 0 name: "cat" }', ("cat",)),
+    ],
+)
+def test_usual_formats_are_read(text: str, names: tuple[str, ...]) -> None:
+    assert parsed(text) == names
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "at least one label; got none from labels.txt"),
+        (b"\n\n", "at least one label"),
+        (b"\xff\xfe\x00c", "expected text in UTF-8 in labels.txt"),
+        (b"cat\x00dog", "control character 0"),
+        (b'["cat", ', "expected JSON in labels.txt"),
+        (b'{"cat": "animal"}', "expected labels by class number"),
+        (b"item { name: 'cat' }", "expected an id and a name"),
+        (b"x" * 2000, "at most 1000 characters"),
+        (b"9999999 cat", "expected classes from 0 to 1048575; got 9999999"),
+    ],
+)
+def test_what_is_no_file_of_labels_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(LabelsError, match=message):
+        parse_labels(data, "labels.txt")
+
+
+def test_too_few_labels_are_refused_with_both_numbers() -> None:
+    with pytest.raises(LabelsError, match=r"expected 21 labels.*; got 2 from labels.txt"):
+        parse_labels(b"cat\ndog", "labels.txt").for_classes(21)
+
+
+def test_too_many_labels_are_refused() -> None:
+    with pytest.raises(LabelsError, match=r"expected 1 labels.*; got 2"):
+        Labels({0: "cat", 1: "dog"}).for_classes(1)
+
+
+def test_numbered_labels_may_have_gaps_and_end_early() -> None:
+    labels = parse_labels(b"0 person\n17 dog", "labels.txt").for_classes(90)
+    assert (labels.names[17], labels.names[5]) == ("dog", "")
+
+
+@pytest.mark.parametrize("first", ["background", "???", "__background__"])
+def test_one_label_too_many_is_the_background(first: str) -> None:
+    labels = parse_labels(f"{first}\ncat\ndog".encode(), "labels.txt")
+    assert labels.for_classes(2).names == ("cat", "dog")
+    assert labels.for_classes(3).names == (first, "cat", "dog")
+
+
+def test_a_class_beyond_all_labels_is_an_error() -> None:
+    with pytest.raises(LabelsError, match=r"class 2, which the model gives; got 2 labels"):
+        Labels({0: "cat", 1: "dog"}).name(2)
+
+
+@pytest.mark.parametrize("source", ["/nowhere/labels.txt", Path("/"), "a\0b", ""], ids=repr)
+def test_a_file_that_cannot_be_read_is_an_error_with_its_name(source: LabelSource) -> None:
+    with pytest.raises(LabelsError, match=r"expected a file of labels, or one of coco, pascal_voc; got '"):
+        LabelTable(source)
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    labels = LabelTable(tmp_path / "labels.txt").labels(2, None)
+    assert labels is not None
+    assert labels.names == ("cat", "dog")
+
+
+@pytest.mark.parametrize("source", [["cat", "dog"], {0: "cat", 1: "dog"}], ids=["list", "dict"])
+def test_names_may_be_given_directly(source: Any) -> None:
+    labels = LabelTable(source).labels(2, None)
+    assert labels is not None
+    assert labels.names == ("cat", "dog")
+
+
+def test_labels_of_the_model_are_used_where_none_are_given() -> None:
+    of_model = Labels({0: "cat", 1: "dog"})
+    assert LabelTable(None).labels(2, of_model) is not None
+    assert LabelTable(None).labels(5, of_model) is None
+
+
+def test_coco_counts_as_the_model_does() -> None:
+    eighty, ninety = LabelTable("coco").labels(80, None), LabelTable("coco").labels(90, None)
+    assert eighty is not None
+    assert ninety is not None
+    assert (eighty.names[16], ninety.names[17], ninety.names[11]) == ("dog", "dog", "")
+    assert (len(eighty.names), len(ninety.names)) == (80, 90)
+
+
+def test_coco_agrees_with_the_published_file() -> None:
+    published = parse_labels(GOLDEN.path("vision/coco_labels.txt").read_bytes(), "coco_labels.txt")
+    ours = LabelTable("coco").labels(90, None)
+    assert ours is not None
+    assert ours.names == tuple(name.replace("n/a", "") for name in published.names)
+
+
+def test_classes_are_selected_by_label_or_number() -> None:
+    chosen = selected_classes(["Dog", 0], Labels({0: "cat", 1: "dog", 2: "cow"}), 3)
+    assert chosen is not None
+    assert chosen.tolist() == [0, 1]
+
+
+def test_no_selection_means_all_classes() -> None:
+    assert selected_classes((), None, 3) is None
+
+
+@pytest.mark.parametrize("wanted", ["mouse", "-1", ""])
+def test_an_unknown_label_is_refused(wanted: str) -> None:
+    with pytest.raises(LabelsError, match=rf"\(cat, dog, ..\); got '{wanted}'"):
+        selected_classes([wanted], Labels({0: "cat", 1: "dog"}), 2)
+
+
+def test_a_number_that_the_model_lacks_is_refused() -> None:
+    with pytest.raises(LabelsError, match=r"expected classes below 2, as many as the model has; got 2"):
+        selected_classes([2], None, 2)

@@ -1,0 +1,123 @@
+"""The segmenter: label maps and maps of values, as labels of the pixels of the image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_vision import LabelsError, ModelDescription, OutputsError, Segmenter
+from testdata import GOLDEN
+from testdata.fixed_outputs import fixed, spec
+
+IMAGE = np.zeros((16, 16, 3), np.uint8)
+QUARTERS = np.repeat(np.repeat(np.array([[0, 1], [2, 3]]), 4, axis=0), 4, axis=1)
+"""Labels of four quarters, [8, 8]."""
+
+
+def segmented(values: NDArray[Any], tensor: Any, image: NDArray[np.uint8] = IMAGE, **options: Any) -> Any:
+    return Segmenter(fixed({tensor: values.astype(tensor.dtype)}), **options).update(image, 3.0)
+
+
+def enlarged(labels: NDArray[Any], factor: int) -> NDArray[Any]:
+    return np.repeat(np.repeat(labels, factor, axis=0), factor, axis=1)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64])
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 8, 8, 1)], ids=str)
+def test_a_label_map_gets_the_size_of_the_image(dtype: Any, shape: tuple[int, ...]) -> None:
+    result = segmented(QUARTERS.reshape(shape), spec("labels", shape, dtype))
+    assert (result.stamp, result.labels.dtype) == (3.0, np.uint8)
+    np.testing.assert_array_equal(result.labels, enlarged(QUARTERS, 2))
+
+
+def test_the_greatest_value_is_the_label() -> None:
+    values = np.eye(4)[QUARTERS][None] - 0.5
+    np.testing.assert_array_equal(segmented(values, spec("v", (1, 8, 8, 4))).labels, enlarged(QUARTERS, 2))
+
+
+def test_quantised_values_are_compared_as_they_are() -> None:
+    values = np.eye(4)[QUARTERS][None] * 100 - 50
+    result = segmented(values, spec("v", (1, 8, 8, 4), np.int8, 0.1, 5))
+    np.testing.assert_array_equal(result.labels, enlarged(QUARTERS, 2))
+
+
+def test_coarse_values_are_interpolated_before_they_are_compared() -> None:
+    values = np.zeros((1, 2, 2, 2))
+    values[0, :, :, 1] = [[-1, 3], [-1, 3]]
+    result = segmented(values, spec("v", (1, 2, 2, 2)))
+    line = cv2.resize(np.array([[-1, 3]], np.float32), (8, 1))[0]
+    expected = np.tile(line > 0, (8, 1)).astype(np.uint8)
+    assert expected.sum() not in (0, 32, 64)  # the boundary is not that of the coarse map
+    np.testing.assert_array_equal(result.labels, enlarged(expected, 2))
+
+
+def test_a_single_probability_separates_two_classes() -> None:
+    values = np.where(QUARTERS == 3, 0.5, 0.25)[None, :, :, None]
+    result = segmented(values, spec("v", (1, 8, 8, 1)))
+    np.testing.assert_array_equal(result.labels, enlarged(QUARTERS == 3, 2))
+
+
+def test_a_single_quantised_logit_separates_two_classes() -> None:
+    values = np.where(QUARTERS == 3, 7, 6)[None, :, :, None]
+    result = segmented(values, spec("v", (1, 8, 8, 1), np.int8, 0.1, 7))
+    np.testing.assert_array_equal(result.labels, enlarged(QUARTERS == 3, 2))
+
+
+def test_bars_beside_a_letterboxed_image_have_no_labels_in_it() -> None:
+    labels = np.tile(np.arange(8)[:, None], (1, 8))[None]
+    wide = np.zeros((8, 16, 3), np.uint8)  # rows 2..5 of the input
+    result = segmented(labels, spec("labels", (1, 8, 8), np.uint8), wide, fit="letterbox")
+    np.testing.assert_array_equal(result.labels, np.repeat([2, 3, 4, 5], 2)[:, None].repeat(16, axis=1))
+
+
+def test_pixels_outside_the_region_are_0() -> None:
+    segmenter = Segmenter(fixed({spec("labels", (1, 8, 8), np.uint8): np.full((1, 8, 8), 5, np.uint8)}))
+    segmenter.region = Region(4, 2, 8, 6)
+    labels = segmenter.update(IMAGE).labels
+    assert labels.shape == (16, 16)
+    assert (labels[2:8, 4:12] == 5).all()
+    assert labels.sum() == 5 * 6 * 8
+
+
+def test_more_than_256_classes_take_16_bits() -> None:
+    labels = np.full((1, 8, 8), 300)
+    assert segmented(labels, spec("labels", (1, 8, 8), np.int32)).labels[0, 0] == 300
+
+
+def test_labels_that_are_no_classes_are_an_error() -> None:
+    with pytest.raises(OutputsError, match=r"expected labels from 0 to 65535 in 'labels'; got -1..-1"):
+        segmented(np.full((1, 8, 8), -1), spec("labels", (1, 8, 8), np.int32))
+
+
+def test_names_are_those_of_the_labels() -> None:
+    names = ["sky", "ground", "tree", "house"]
+    assert segmented(QUARTERS[None], spec("l", (1, 8, 8), np.uint8), labels=names).names == tuple(names)
+
+
+def test_labels_must_be_as_many_as_the_graph_compares() -> None:
+    description = ModelDescription(class_counts={"l": 21})
+    with pytest.raises(LabelsError, match=r"expected 21 labels.*; got 2"):
+        segmented(QUARTERS[None], spec("l", (1, 8, 8), np.int64), labels=["a", "b"], description=description)
+
+
+def test_a_model_without_a_map_is_refused() -> None:
+    with pytest.raises(ModelUnsupportedError, match=r"a map of labels.*; got 'p' float32\[1, 5\]"):
+        segmented(np.zeros((1, 5)), spec("p", (1, 5)))
+
+
+def test_deeplab_finds_the_bird() -> None:
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    model = GOLDEN.path("models/deeplabv3_mnv2_pascal_quant.tflite")
+    picture, mask = (
+        cv2.imread(str(GOLDEN.path(f"vision/pictures/bird_segmentation{end}.bmp")), cv2.IMREAD_UNCHANGED)
+        for end in ("", "_mask")
+    )
+    result = Segmenter(model, labels="pascal_voc").update(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB))
+    bird, truth = result.labels == result.names.index("bird"), mask == 3
+    assert (bird & truth).sum() / (bird | truth).sum() > 0.9
