@@ -48,7 +48,16 @@ def test_a_plain_colcon_build_does_not_see_the_interface_packages() -> None:
     if shutil.which("colcon") is None:
         pytest.skip("needs colcon")
     listed = subprocess.run(
-        ["colcon", "--log-base", "/dev/null", "list", "--names-only", "--base-paths", str(ROOT), str(ROOT / "tools")],
+        [
+            "colcon",
+            "--log-base",
+            "/dev/null",
+            "list",
+            "--names-only",
+            "--base-paths",
+            str(ROOT),
+            str(ROOT / "tools"),
+        ],
         capture_output=True,
         text=True,
         check=True,
