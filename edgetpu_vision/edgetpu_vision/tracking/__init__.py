@@ -1,0 +1,1 @@
+"""Tracking: the same identifier for the same object in image after image."""
