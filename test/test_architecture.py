@@ -50,7 +50,7 @@ DRIVER_ROOMS: dict[str, set[str]] = {
     "cpu_operators": {*_BASE, "tflite"},
     "whole_model": {*_MODEL, "cpu_operators", "stick", "engines"},
     "virtual": {*_MODEL, "darwinn", "usb", "engines"},
-    "backends": {*_MODEL, "usb", "stick", "engines", "toolchain", "whole_model", "virtual"},
+    "backends": {*_MODEL, "cpu_operators", "usb", "stick", "engines", "toolchain", "whole_model", "virtual"},
     "host": {*_MODEL, "whole_model", "usb", "engines", "toolchain", "matrix", "backends"},
     "images": {"errors"},
     "node_kit": {*_MODEL, "images", "matrix", "host"},

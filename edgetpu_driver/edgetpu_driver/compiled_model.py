@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.darwinn.executable import Executable, ExecutableType, Layer, Package
+from edgetpu_driver.darwinn.instructions.parameter_region import Region, region_of
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.errors import GraphError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
@@ -136,6 +137,11 @@ class CompiledModel:
     def sha256(self) -> str:
         """SHA-256 of the file, in hexadecimal; computed on first use, 0.5 ms per megabyte."""
         return sha256(self.file).hex()
+
+    @cached_property
+    def parameter_region(self) -> Region:
+        """The rows of the chip's memory that the cached parameters fill; none if there are none."""
+        return 0 if self.caching is None else region_of(self.caching)
 
     @property
     def is_cached(self) -> bool:

@@ -22,9 +22,11 @@ class Entry:
     lane: Hashable = ""
     cost: float = 1.0
     name: str = ""
+    due: float = inf
 
     def __post_init__(self) -> None:
         self.sequence = next(_numbers)
+        self.due = min(self.due, self.deadline)
 
 
 @pytest.fixture
@@ -68,6 +70,12 @@ def test_the_earliest_deadline_goes_first_and_those_without_one_last(queue: Requ
 
 def test_a_deadline_does_not_bring_a_request_into_another_class(queue: RequestQueue[Entry]) -> None:
     push(queue, Entry(priority=2, deadline=1.0, name="b"), Entry(priority=1, name="a"))
+    assert order(queue) == "ab"
+
+
+def test_a_request_that_has_begun_keeps_its_place_and_does_not_expire(queue: RequestQueue[Entry]) -> None:
+    push(queue, Entry("1", deadline=2.0, name="b"), Entry("2", due=1.0, lane="later step", name="a"))
+    assert [entry.name for entry in queue.expire(1.5)] == []
     assert order(queue) == "ab"
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgetpu_driver.backends.backend import ParsedModel, Placement, Readings, RegisterValue
-from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.backends.backend import ParsedModel, Placement
+from edgetpu_driver.backends.host_processor import HostProcessor
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.toolchain.model_files import is_compiled, source_graphs
@@ -15,7 +15,6 @@ from edgetpu_driver.toolchain.model_files import is_compiled, source_graphs
 if TYPE_CHECKING:
     from edgetpu_driver.compiled_model import CompiledModel
     from edgetpu_driver.engines.cpu_engine import CpuEngine
-    from edgetpu_driver.usb.connector import OnPhase
 
 
 @dataclass
@@ -27,16 +26,8 @@ class _Graph:
     """For the first that attaches the model."""
 
 
-class CpuBackend:
+class CpuBackend(HostProcessor):
     """LiteRT on the host's processor, which is always available."""
-
-    name = "cpu"
-    compiled = False
-    uncompiled = True
-
-    def __init__(self, limits: ProcessLimits | None = None) -> None:
-        """limits: of the processes that run graphs which are not of the suite's catalogue."""
-        self._limits = limits
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         """Read a plain graph."""
@@ -60,22 +51,6 @@ class CpuBackend:
         path = model.path or Path(f"{model.name}_edgetpu.tflite")
         raise ModelUnsupportedError(_compiled_reason(path))
 
-    def adopt(self, model: ParsedModel) -> None:
-        """Nothing to do."""
-
-    @property
-    def simulated_time(self) -> None:
-        """None: nothing is simulated."""
-
-    def open(self, on_phase: OnPhase | None = None) -> None:  # noqa: ARG002
-        """Load LiteRT now, not with the first model; DependencyMissingError without it."""
-        from edgetpu_driver.engines.litert_interpreter import interpreter_class
-
-        interpreter_class()
-
-    def close(self) -> None:
-        """Nothing to release."""
-
     def attach(self, model: ParsedModel) -> AttachedEngine:
         """Make an engine for the graph."""
         graph: _Graph = model.source
@@ -86,17 +61,6 @@ class CpuBackend:
         from edgetpu_driver.engines.cpu_engine import CpuEngine
 
         return CpuEngine(data, isolated=None, limits=self._limits)
-
-    def set_clock(self, preset: str) -> None:
-        """Nothing to set."""
-
-    def read(self) -> Readings:
-        """Nothing to read."""
-        return Readings()
-
-    def registers(self) -> tuple[RegisterValue, ...]:
-        """None."""
-        return ()
 
 
 def _compiled_reason(path: Path) -> str:

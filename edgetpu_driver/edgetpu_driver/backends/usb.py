@@ -32,8 +32,8 @@ class StickBackend:
     def __init__(self, open_device: Callable[[OnPhase | None], EdgeTpu]) -> None:
         self._open_device = open_device
         self._tpu: EdgeTpu | None = None
-        self._copies: dict[str, ModelCopies] = {}
-        """By the SHA-256 of the model file."""
+        self._copies: dict[tuple[str, int], ModelCopies] = {}
+        """By the SHA-256 of the model file, and the operator in it."""
         self._earlier = Readings()
         self._last = Readings()
 
@@ -51,6 +51,7 @@ class StickBackend:
             caching_token=model.parameter_caching_token,
             source=model,
             unsupported_reason=error_text(model.check_runnable) or self._packed_reason(model),
+            region=model.parameter_region,
         )
 
     def _packed_reason(self, model: CompiledModel) -> str:
@@ -95,7 +96,7 @@ class StickBackend:
         if model.unsupported_reason:
             raise ModelUnsupportedError(model.unsupported_reason)
         tpu, source = self._opened(), model.source
-        copies = self._copies.setdefault(source.sha256, ModelCopies())
+        copies = self._copies.setdefault((source.sha256, source.operator), ModelCopies())
         copy, release = copies.take(source, partial(self._find_copy, model))
         try:
             return StickEngine(tpu, copy, model.sidecars, on_close=release)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from edgetpu_driver.errors import BusyError, InputError
 from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.request_queue import RequestQueue
 
 SOONEST = 0.001
 LATEST = 60.0
@@ -24,6 +27,13 @@ class Backlog:
     """Those of the client that asks."""
     sticks: int
     """Sticks that share the work."""
+
+    @classmethod
+    def of(cls, queues: Sequence[RequestQueue[Any]], client: str, sticks: int) -> Backlog:
+        """Of a queue and those beside it; the sticks share the work in the first one."""
+        waiting = sum(map(len, queues))
+        of_client = sum(queue.waiting_of(client) for queue in queues)
+        return cls(waiting, queues[0].cost, of_client, sticks)
 
 
 class Admission:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError
+from edgetpu_driver.host.model_reading import ReadModel
 from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.host.weight_history import WeightHistory
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.whole_model.plan import ModelPlan
 
 _FIRST_ESTIMATE = 0.001
 _NEW_SHARE = 0.2  # of the last measurement in an estimate
@@ -26,9 +29,10 @@ class ModelState(IntEnum):
 class HostedModel:
     """A model of a ModelHost. Others may read its properties at any time; the host changes it."""
 
-    def __init__(self, name: str, path: Path, owner: str = "", shared: bool = False) -> None:
+    def __init__(self, name: str, paths: Sequence[Path], owner: str = "", shared: bool = False) -> None:
+        """paths: of its file, or of its segments in their order."""
         self.name = name
-        self.path = path
+        self.paths = tuple(paths)
         self.owner = owner
         """The client that loaded it; empty: anonymous clients."""
         self.shared = shared
@@ -37,9 +41,17 @@ class HostedModel:
         self.failure: EdgeTpuError | None = None
         """Why it could not be loaded."""
         self.sha256 = ""
-        """Of the file, in hexadecimal; empty as long as it is not loaded."""
+        """Of the file, or of all segments one after another, in hexadecimal; empty until it is loaded."""
         self.file_bytes = 0
         self.parsed: ParsedModel | None = None
+        self.plan: ModelPlan | None = None
+        """How its parts make the whole; None if one engine runs all of it."""
+        self.parts: tuple[HostedModel, ...] = ()
+        """One for each step of its plan; none if one engine runs all of it."""
+        self.on_device = True
+        """Whether sticks run it, if it is a part; otherwise the CPU's worker does."""
+        self.operators: tuple[str, ...] = ()
+        """Names of the operators that it stands for, if it is a part."""
         self.weights = WeightHistory()
         """The weights that were set on it."""
         self.unloaded = False
@@ -56,8 +68,28 @@ class HostedModel:
         self.device_seconds = 0.0
         """Expected time of one inference on the clock of a simulated device."""
 
-    def set_parsed(self, sha256: str, file_bytes: int, parsed: ParsedModel) -> None:
-        """Take what was read from the file."""
+    @property
+    def path(self) -> Path:
+        """Of its file, or of its first segment."""
+        return self.paths[0]
+
+    def set_read(self, sha256: str, file_bytes: int, read: ReadModel) -> None:
+        """Take what was read from the files."""
+        self._set_parsed(sha256, file_bytes, read.whole)
+        several = sum(part.on_device for part in read.parts) > 1
+        parts: list[HostedModel] = []
+        for each in read.parts:
+            name = f"{self.name} on the CPU"
+            if each.on_device:
+                number = 1 + sum(part.on_device for part in parts)
+                name = f"{self.name} part {number}" if several else self.name
+            part = HostedModel(name, self.paths, self.owner, self.shared)
+            part.on_device, part.operators = each.on_device, each.operators
+            part._set_parsed(sha256, 0, each.parsed)
+            parts.append(part)
+        self.plan, self.parts = read.plan, tuple(parts)
+
+    def _set_parsed(self, sha256: str, file_bytes: int, parsed: ParsedModel) -> None:
         self.sha256, self.file_bytes, self.parsed = sha256, file_bytes, parsed
         self.state = ModelState.LOADED
 
@@ -68,7 +100,12 @@ class HostedModel:
     @property
     def weights_version(self) -> int:
         """How often its weights were replaced."""
-        return self.weights.version
+        return self.weights.version + sum(part.weights.version for part in self.parts)
+
+    @property
+    def device_parts(self) -> tuple[HostedModel, ...]:
+        """What runs on sticks, in order: the model itself, or its parts for the Edge TPU."""
+        return tuple(part for part in self.parts if part.on_device) if self.parts else (self,)
 
     @property
     def message(self) -> str:
@@ -80,6 +117,8 @@ class HostedModel:
         """Why the model cannot run, whatever the state of the device; empty if it can, as far as known."""
         if self.parsed is not None and self.parsed.unsupported_reason:
             return self.parsed.unsupported_reason
+        if self.parts:
+            return next((part.unsupported_reason for part in self.parts if part.unsupported_reason), "")
         reason = ""
         for replica in tuple(self.replicas.values()):
             reason = replica.unsupported_reason
@@ -115,13 +154,15 @@ class HostedModel:
     @property
     def resident(self) -> bool:
         """Whether the model's parameters are on a device now."""
+        if self.parts:
+            return all(part.resident for part in self.parts)
         return any(replica.resident for replica in tuple(self.replicas.values()))
 
     @property
     def sticks(self) -> tuple[str, ...]:
         """Bus paths of the sticks it is assigned to, as far as they are known."""
-        paths = (replica.bus_path for replica in tuple(self.replicas.values()))
-        return tuple(path for path in paths if path)
+        replicas = (replica for part in self.device_parts for replica in tuple(part.replicas.values()))
+        return tuple(dict.fromkeys(replica.bus_path for replica in replicas if replica.bus_path))
 
     def learn(self, seconds: float, device_seconds: float) -> None:
         """Take into account how long one inference took."""

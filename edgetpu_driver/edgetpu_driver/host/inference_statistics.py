@@ -50,12 +50,13 @@ class InferenceStatistics:
         self._done = 0
         self._since = time.monotonic()
 
-    def add(self, latency: float, avoided_upload: bool) -> None:
-        """Count a result and its latency in seconds."""
+    def add(self, latency: float | None, avoided_upload: bool) -> None:
+        """Count a result and its latency in seconds; None for a step, which has none of its own."""
         self.completed += 1
         self.uploads_avoided += avoided_upload
         self._done += 1
-        self._latencies.append(latency)
+        if latency is not None:
+            self._latencies.append(latency)
 
     def add_busy(self, seconds: float) -> None:
         """Count time spent in an engine."""

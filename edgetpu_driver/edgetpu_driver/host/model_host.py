@@ -12,8 +12,10 @@ from typing import Any, TypeAlias, TypeVar
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend, RegisterValue
+from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.host.admission import Admission
+from edgetpu_driver.host.cpu_worker import CpuWorker
 from edgetpu_driver.host.deadline_watch import DeadlineWatch
 from edgetpu_driver.host.device_finder import DeviceFinder, FindMore
 from edgetpu_driver.host.device_wait import DeviceWait
@@ -28,6 +30,7 @@ from edgetpu_driver.host.request_terms import BULK_TERMS, NORMAL_TERMS, RequestT
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_pool import StickPool
 from edgetpu_driver.host.stick_worker import StickWorker
+from edgetpu_driver.host.whole_models import WholeModels, device_part, numbered, only_device_part
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.tensor import check_inputs
@@ -67,12 +70,14 @@ class ModelHost:
         spreading: Spreading = Spreading.REPLICATED,
         self_check_period: float = 0.0,
         find_more: FindMore | None = None,
+        process_limits: ProcessLimits | None = None,
     ) -> None:
         """spreading: how models are assigned to sticks.
 
         self_check_period: seconds between two inferences with a known result on each device of a host that
         was started; 0: none. A device with another result is FAILED until `reset`. find_more: makes
-        backends for devices that were plugged in after the host was made, which then join.
+        backends for devices that were plugged in after the host was made, which then join. process_limits: of
+        the processes in which LiteRT runs parts of models.
         """
         each: Sequence[Backend] = backends if isinstance(backends, Sequence) else (backends,)
         self.files = ModelFiles(model_dirs, compiled=each[0].compiled, uncompiled=each[0].uncompiled)
@@ -81,12 +86,15 @@ class ModelHost:
         self._admission = Admission(limits)
         self._scheduler = Scheduler(self._admission, lambda: pool.first.connection.status_message)
         pool = self._pool = StickPool(each, self._scheduler, self._admission, spreading, self._on_change)
-        self._table = ModelTable(self.files, each, self._admission, self._scheduler, pool)
+        self._whole = WholeModels(self._scheduler, pool, self._admission)
+        self._table = ModelTable(
+            self.files, each, self._admission, self._scheduler, pool, self._whole, process_limits
+        )
         self._watch = DeadlineWatch(self._scheduler)
         self._wait: DeviceWait | None = None
         self._find_more = find_more
         self._finder: DeviceFinder | None = None
-        self._end_threads = weakref.finalize(self, _stop, pool)
+        self._end_threads = weakref.finalize(self, _stop, pool, self._whole.cpu)
         self._end_threads.atexit = False
 
     # Devices.
@@ -126,6 +134,7 @@ class ModelHost:
         def add(backend: Backend) -> None:
             self._table.add_backend(backend, keep_open)
 
+        self._whole.cpu.reopen()
         for worker in workers:
             keep_open(worker)
         if self._find_more is not None:
@@ -133,6 +142,7 @@ class ModelHost:
 
     def connect(self) -> None:
         """Open all devices anew, and wait for the outcome, which is the new state. Takes seconds."""
+        self._whole.cpu.reopen()
         self._pool.ask_all(StickWorker.open)
 
     def reset(self) -> None:
@@ -154,6 +164,7 @@ class ModelHost:
             self._wait.cancel()
         for worker in self._pool.workers:
             worker.stop(timeout)
+        self._whole.cpu.close(timeout)
 
     def refresh(self) -> None:
         """Read state and counters of all devices, and wait for them; this also notices lost devices."""
@@ -189,16 +200,17 @@ class ModelHost:
         with self._scheduler.lock:
             for worker in self._pool.workers:
                 worker.slot.statistics.end_period()
+            self._whole.end_period()
 
     def status(self) -> HostStatus:
         """The present state, the figures of the last period, and the counters."""
-        return self._pool.status()
+        return self._whole.status(self._pool.status())
 
     # Models.
 
     def submit_load(
         self,
-        model: str,
+        model: str | Sequence[str],
         name: str = "",
         done: Done[HostedModel] | None = None,
         *,
@@ -212,10 +224,13 @@ class ModelHost:
         """
         return self._table.load(model, name, done or _nothing, client, shared)
 
-    def load(self, model: str, name: str = "", *, client: str = "", shared: bool = False) -> HostedModel:
+    def load(
+        self, model: str | Sequence[str], name: str = "", *, client: str = "", shared: bool = False
+    ) -> HostedModel:
         """Load a model from the model directories; do nothing if the same file is already loaded as `name`.
 
-        model: file stem, file name or path (see ModelFiles.find). name: what `invoke` calls it, by default
+        model: file stem, file name or path (see ModelFiles.find); of a pipeline, those of its segments in
+        their order. name: what `invoke` calls it, by default
         the stem without "_edgetpu"; a different file under a name in use replaces the previous one. A model
         that can be read but not run here is loaded too, with an `unsupported_reason`. client: its owner, who
         alone may set its weights, replace and unload it, unless it is `shared`. Raises what ModelFiles.find
@@ -226,6 +241,7 @@ class ModelHost:
             lambda done: self.submit_load(model, name, done, client=client, shared=shared)
         )
         self._pool.reach_all()
+        self._whole.cpu.reach()
         return loaded
 
     def unload(self, name: str, client: str = "") -> None:
@@ -248,8 +264,13 @@ class ModelHost:
         inputs: Mapping[str, NDArray[Any]],
         done: Done[InferenceResult],
         terms: RequestTerms = NORMAL_TERMS,
+        *,
+        part: int = 0,
     ) -> None:
         """Run a loaded model once, without waiting.
+
+        part: 0 for the whole model, with the graph's own inputs and outputs; n for its n-th part for the Edge
+        TPU alone. A recurrent model keeps no state here: the caller hands outputs back as inputs.
 
         done: called once with the result, or with ExpiredError, UnavailableError when the device is lost
         meanwhile and no other has the model, or the DeviceError that the device did not recover from. What
@@ -257,13 +278,16 @@ class ModelHost:
         that cannot run here, UnavailableError without a device, BusyError.
         """
         model = self._table.model(name)
-        if model.state is ModelState.LOADED:
+        if part:
+            model = device_part(model, part)
+            done = numbered(done, part)
+        if model.state is ModelState.LOADED and not model.parts:
             try:
                 check_inputs(model.inputs, inputs)
             except InputError:
                 if not model.unsupported_reason:  # which is what the scheduler raises then
                     raise
-        self._submit(model, Kind.INVOKE, terms, done, lambda replica: replica.invoking(inputs))
+        self._submit(model, Kind.INVOKE, terms, done, lambda replica: replica.invoking(inputs), inputs=inputs)
 
     def submit_multiply(
         self, name: str, request: ProductRequest, done: Done[Product], terms: RequestTerms = BULK_TERMS
@@ -274,7 +298,7 @@ class ModelHost:
         """
         self._admission.check_product(request.batch, request.passes)
         inferences = request.batch * request.passes
-        model = self._table.model(name)
+        model = only_device_part(self._table.model(name))
         self._submit(
             model, Kind.MULTIPLY, terms, done, lambda replica: replica.multiplying(request), inferences
         )
@@ -297,13 +321,21 @@ class ModelHost:
         """
         model = self._table.model(name)
         self._table.check_owner(model, terms.client)
+        model = only_device_part(model)
         self._submit(model, Kind.SWAP, terms, done, lambda replica: replica.setting(request))
 
     def invoke(
-        self, name: str, inputs: Mapping[str, NDArray[Any]], terms: RequestTerms = NORMAL_TERMS
+        self,
+        name: str,
+        inputs: Mapping[str, NDArray[Any]],
+        terms: RequestTerms = NORMAL_TERMS,
+        *,
+        part: int = 0,
     ) -> InferenceResult:
         """Run a loaded model once, and wait for the result; see `submit_invoke`."""
-        result: InferenceResult = _waited(lambda done: self.submit_invoke(name, inputs, done, terms))
+        result: InferenceResult = _waited(
+            lambda done: self.submit_invoke(name, inputs, done, terms, part=part)
+        )
         return result
 
     def multiply(self, name: str, request: ProductRequest, terms: RequestTerms = BULK_TERMS) -> Product:
@@ -326,8 +358,11 @@ class ModelHost:
         done: Done[Any],
         begin: Callable[[Any], Any],
         inferences: int = 1,
+        inputs: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
-        self._scheduler.submit(Request.of(terms, model, kind, begin, done, inferences))
+        request = Request.of(terms, model, kind, begin, done, inferences)
+        request.inputs = inputs
+        (self._whole if model.parts else self._scheduler).submit(request)
         if terms.deadline > 0:
             self._watch.arm()
 
@@ -348,9 +383,10 @@ def _all_registers(answers: Sequence[Any]) -> tuple[RegisterValue, ...]:
     )
 
 
-def _stop(pool: StickPool) -> None:
+def _stop(pool: StickPool, cpu: CpuWorker) -> None:
     for worker in pool.workers:
         worker.stop(timeout=0.0)
+    cpu.close(timeout=0.0)
 
 
 def _nothing(*_arguments: object) -> None:

@@ -9,16 +9,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from edgetpu_driver.backends.backend import Backend, ParsedModel
+from edgetpu_driver.backends.backend import Backend
+from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelNotFoundError, OwnershipError
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
+from edgetpu_driver.host.model_reading import ReadModel, read_model
+from edgetpu_driver.host.request import Request
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_pool import StickPool
 from edgetpu_driver.host.stick_worker import StickWorker
+from edgetpu_driver.host.whole_models import WholeModels
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.toolchain.model_files import ModelFiles, plain_stem
+from edgetpu_driver.whole_model.planning import common_name
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
@@ -37,34 +42,41 @@ class ModelTable:
         admission: Admission,
         scheduler: Scheduler,
         pool: StickPool,
+        whole: WholeModels,
+        limits: ProcessLimits | None,
     ) -> None:
+        """limits: of the processes that run parts of models for LiteRT."""
         self._files = files
         self._backends = tuple(backends)
         self._admission = admission
         self._scheduler = scheduler
         self._pool = pool
+        self._whole = whole
+        self._limits = limits
         self._lock = scheduler.lock
         self._models: dict[str, HostedModel] = {}
         self._loader = BackgroundThread("edgetpu loader")
 
-    def load(self, model: str, name: str, done: OnLoaded, client: str, shared: bool) -> HostedModel:
+    def load(
+        self, model: str | Sequence[str], name: str, done: OnLoaded, client: str, shared: bool
+    ) -> HostedModel:
         """Begin to load a model; see ModelHost.submit_load."""
         if name and not _NAME.fullmatch(name):
             raise InputError(
                 "expected a name of letters, digits and the characters _ . ~ / - that begins with a letter or"
                 f" digit; got {name[:100]!r}"
             )
-        path = self._files.find(model)
-        name = name or plain_stem(path)
-        fresh = HostedModel(name, path, client, shared)
+        paths = tuple(self._files.find(each) for each in ([model] if isinstance(model, str) else model))
+        name = name or common_name([plain_stem(path) for path in paths])
+        fresh = HostedModel(name, paths, client, shared)
         with self._lock:
             present = self._models.get(name)
             if present is not None and present.state is ModelState.FAILED:
                 present = None
             if present is None:
-                self._check_limits(path, name)
+                self._check_limits(paths, name)
                 self._models[name] = fresh
-            elif present.path != path:
+            elif present.paths != paths:
                 self._check_owner(present, client)
         self._loader.submit(lambda: self._load(fresh, done))
         return fresh if present is None else present
@@ -80,7 +92,7 @@ class ModelTable:
             self._check_owner(model, client)
             if self._models.get(name) is model:
                 del self._models[name]
-                self._scheduler.unload(model)
+                self._retire(model)
 
     def model(self, name: str) -> HostedModel:
         """The model of that name; ModelNotFoundError, with the names of the loaded ones, if there is none."""
@@ -108,10 +120,14 @@ class ModelTable:
                 "under a name of your own"
             )
 
-    def _check_limits(self, path: Path, name: str) -> None:
+    def _retire(self, model: HostedModel) -> None:
+        """Take no more requests for a model. To be called with the lock held."""
+        (self._whole if model.parts else self._scheduler).unload(model)
+
+    def _check_limits(self, paths: Sequence[Path], name: str) -> None:
         others = [each for each in self._models.values() if each.name != name]
         try:
-            size = path.stat().st_size
+            size = sum(path.stat().st_size for path in paths)
         except OSError:
             size = 0  # reading the file tells what is wrong
         self._admission.check_loaded(len(others), sum(each.file_bytes for each in others), size)
@@ -134,45 +150,53 @@ class ModelTable:
 
     def _loaded(self, fresh: HostedModel) -> HostedModel:
         """The model of that name and file, read or already present."""
-        data = read_model_file(fresh.path)
-        digest = hashlib.sha256(data).hexdigest()
+        files = [(path, read_model_file(path)) for path in fresh.paths]
+        digest = hashlib.sha256(b"".join(data for _, data in files)).hexdigest()
         with self._lock:
             present = self._models.get(fresh.name)
         if present is not None and present is not fresh and present.state is ModelState.LOADED:
-            same = (present.path, present.sha256) == (fresh.path, digest)
+            same = (present.paths, present.sha256) == (fresh.paths, digest)
             # A model that could not run is parsed again: a file it lacked may be there by now.
             if same and not present.unsupported_reason:
                 return present
             if not same:
                 self._check_owner(present, fresh.owner)
                 fresh.owner, fresh.shared = present.owner, present.shared
-        parsed = self._parse(fresh.path, data)
+        read = self._read(files)
+        waiting: list[Request] = []
+        if read.parts:
+            self._whole.cpu.prepare()
         with self._lock:
             present = self._models.get(fresh.name)
             if present is not fresh and present is not None:
-                self._scheduler.unload(present)
+                self._retire(present)
             elif present is None and fresh.unloaded:
                 raise fresh.gone()
-            fresh.set_parsed(digest, len(data), parsed)
+            fresh.set_read(digest, sum(len(data) for _, data in files), read)
             self._models[fresh.name] = fresh
-            self._pool.add(fresh)
+            if fresh.parts:
+                waiting = self._scheduler.withdraw(fresh)
+                self._whole.add(fresh, read)
+            else:
+                self._pool.add(fresh)
         self._scheduler.refuse()
+        self._whole.take_over(fresh, waiting)
         return fresh
 
     def _add_backend(self, backend: Backend, added: Callable[[StickWorker], None]) -> None:
         for model in self.models():
-            if model.parsed is not None and not model.parsed.unsupported_reason:
-                backend.adopt(model.parsed)
+            for part in model.device_parts:
+                if part.parsed is not None and not model.unsupported_reason:
+                    backend.adopt(part.parsed)
         self._backends = (*self._backends, backend)
         added(self._pool.add_stick(backend))
 
-    def _parse(self, path: Path, data: bytes) -> ParsedModel:
+    def _read(self, files: Sequence[tuple[Path, bytes]]) -> ReadModel:
         first, *others = self._backends
-        parsed = first.parse(path, data)
-        if not parsed.unsupported_reason:
-            for backend in others:
-                backend.adopt(parsed)
-        return parsed
+        read = read_model(first, files, self._limits)
+        for backend in others:
+            read.adopt(backend)
+        return read
 
 
 def _unexpected(error: Exception, model: HostedModel) -> EdgeTpuError:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from numpy.typing import NDArray
 
 from edgetpu_driver.engines.pieces import Pieces
 from edgetpu_driver.host.hosted_model import HostedModel
@@ -53,6 +55,14 @@ class Request:
     priority: int
     arrived: float
     deadline: float = inf
+    due: float = inf
+    """What it is ordered by; the deadline unless it is given."""
+    of_whole: bool = False
+    """Whether it is a step of a whole model, which has a latency of its own."""
+    follows: bool = False
+    """Whether it is a further step of a request that has been admitted."""
+    inputs: Mapping[str, NDArray[Any]] | None = None
+    """Of an inference, in case the model turns out to have several steps when it is loaded."""
     sequence: int = 0
     inferences: int = 1
     """Number of inferences that it takes, about."""
@@ -73,6 +83,7 @@ class Request:
 
     def __post_init__(self) -> None:
         self.cost = self.inferences * self.model.seconds
+        self.due = min(self.due, self.deadline)
 
     @classmethod
     def of(

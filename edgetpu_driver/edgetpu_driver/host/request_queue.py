@@ -34,6 +34,11 @@ class Waiting(Protocol):
         ...
 
     @property
+    def due(self) -> float:
+        """Time by which it is ordered; its deadline, or that of the request that it continues."""
+        ...
+
+    @property
     def sequence(self) -> int:
         """Number in the order of arrival."""
         ...
@@ -159,7 +164,7 @@ class _PriorityClass(Generic[_Entry]):
         if all(waiting != client for waiting, _ in self.buckets):
             self._open_account(client)
         bucket = self.buckets.setdefault((client, entry.lane), [])
-        heappush(bucket, (entry.deadline, entry.sequence, entry))
+        heappush(bucket, (entry.due, entry.sequence, entry))
 
     def pop(self, may_run: MayRun) -> _Entry | None:
         heads = [(key, bucket[0]) for key, bucket in self.buckets.items() if may_run(key[1])]
@@ -187,7 +192,7 @@ class _PriorityClass(Generic[_Entry]):
     def expire(self, now: float) -> list[_Entry]:
         expired = []
         for key, bucket in list(self.buckets.items()):
-            while bucket and bucket[0][0] < now:
+            while bucket and bucket[0][2].deadline < now:
                 expired.append(heappop(bucket)[2])
             if not bucket:
                 del self.buckets[key]

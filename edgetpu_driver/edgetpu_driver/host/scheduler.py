@@ -11,11 +11,7 @@ from math import inf, nan
 from typing import Any, cast
 
 from edgetpu_driver.engines.pieces import Calculation
-from edgetpu_driver.errors import (
-    DeviceError,
-    DeviceLostError,
-    EdgeTpuError,
-)
+from edgetpu_driver.errors import DeviceError, DeviceLostError, EdgeTpuError
 from edgetpu_driver.host.admission import Admission, Backlog
 from edgetpu_driver.host.answers import Answers, answer_all, expiry
 from edgetpu_driver.host.background_thread import BackgroundThread
@@ -52,6 +48,8 @@ class Scheduler:
         """Those that have requests, or may get some."""
         self.rebalance: Callable[[], None] = _ignore
         """Called with the lock held when a stick has come or gone: assigns models to sticks."""
+        self.beside: tuple[Scheduler, ...] = ()
+        """Others, whose requests count for the limits as well."""
         self.expired = 0
         """Requests whose deadline passed before they were run."""
         self.dropped = 0
@@ -75,8 +73,10 @@ class Scheduler:
                 self.dropped += 1
                 raise error
             slot = self._idle_slot(request)
-            if slot is None:
-                self._admission.admit(request.client, self._backlog(request.client))
+            if slot is None and not request.follows:
+                queues = [self._queue, *(each._queue for each in self.beside)]
+                sticks = sum(slot.serving for slot in self.slots)
+                self._admission.admit(request.client, Backlog.of(queues, request.client, sticks))
             request.sequence = next(self._sequence)
             model.pending += 1
             if slot is None:
@@ -85,11 +85,6 @@ class Scheduler:
             request.cost = 0.0  # nothing was charged
             self._take(slot, request)
         slot.wake(request)
-
-    def _backlog(self, client: str) -> Backlog:
-        queue = self._queue
-        sticks = sum(slot.serving for slot in self.slots)
-        return Backlog(len(queue), queue.cost, queue.waiting_of(client), sticks)
 
     def _push(self, request: Request) -> None:
         swap = self._weights.swap_of(request.model)
@@ -252,7 +247,7 @@ class Scheduler:
         slot.statistics.add_busy(elapsed)
         self._queue.charge(request.client, request.priority, elapsed - request.cost)
         request.served += elapsed
-        request.cost, request.deadline = 0.0, inf  # it has begun in time
+        request.cost, request.deadline, request.due = 0.0, inf, inf  # it has begun in time
 
     # Requests end.
 
@@ -268,7 +263,8 @@ class Scheduler:
                     for other in self.slots:
                         self.update(other, model)
                 elif request.kind is not Kind.UPDATE:
-                    slot.statistics.add(time.monotonic() - request.arrived, resident)
+                    latency = None if request.of_whole else time.monotonic() - request.arrived
+                    slot.statistics.add(latency, resident)
                     model.learn(request.served / request.inferences, getattr(answer, "device_duration", nan))
             self._settle(request)
             answers = self._refuse() if request.kind is Kind.UPDATE else []
@@ -311,6 +307,14 @@ class Scheduler:
         model.unloaded = True
         if not model.pending:
             self._release_model(model)
+
+    def withdraw(self, model: HostedModel) -> list[Request]:
+        """Take out the requests for a model, which others are to answer. With the lock held."""
+        requests = self._queue.remove(lambda each: each.model is model)
+        for request in requests:
+            self._weights.dequeue(request)
+            model.pending -= 1
+        return requests
 
     # Sticks come and go.
 
@@ -379,10 +383,8 @@ class Scheduler:
         answer_all(answers)
 
     def _refuse(self) -> Answers:
-        errors: dict[HostedModel, EdgeTpuError | None] = {}
-        for request in self._queue:
-            if request.model not in errors:
-                errors[request.model] = refusal(request.model, self.slots, self._unavailable_reason)
+        models = {request.model for request in self._queue}
+        errors = {model: refusal(model, self.slots, self._unavailable_reason) for model in models}
         if not any(errors.values()):
             return []
         refused = self._queue.remove(lambda each: not each.lane.begun and errors[each.model] is not None)

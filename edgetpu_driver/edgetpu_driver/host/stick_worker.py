@@ -153,6 +153,11 @@ class StickWorker:
         if self.connection.is_open:
             self._join()
 
+    def ensure_open(self) -> None:
+        """Open the device unless it is open."""
+        if not self.connection.is_open:
+            self.open()
+
     def reset(self) -> None:
         """Give the device up, so that it is brought up from scratch."""
         message = "reset on request"

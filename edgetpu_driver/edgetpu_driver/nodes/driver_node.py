@@ -103,6 +103,7 @@ class DriverNode(BaseNode, LifecycleNode):
                 spreading=Spreading(values["spreading"]),
                 self_check_period=values["self_check_period"],
                 find_more=self.find_more(),
+                process_limits=self._process_limits(),
             )
             for model in values["models"]:
                 self._warn_of(host.load(model))
@@ -135,12 +136,16 @@ class DriverNode(BaseNode, LifecycleNode):
         return {
             "firmware": values["firmware"] or default_firmware(),
             "preset": values["performance"],
-            "limits": ProcessLimits(
-                memory=values["litert_memory"] << 20,
-                load_seconds=values["litert_load_timeout"],
-                run_seconds=values["litert_run_timeout"],
-            ),
+            "limits": self._process_limits(),
         }
+
+    def _process_limits(self) -> ProcessLimits:
+        values = self.values
+        return ProcessLimits(
+            memory=values["litert_memory"] << 20,
+            load_seconds=values["litert_load_timeout"],
+            run_seconds=values["litert_run_timeout"],
+        )
 
     @_reported
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:

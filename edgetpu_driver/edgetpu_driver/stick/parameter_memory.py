@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.instructions.parameter_region import Region, region_of
+from edgetpu_driver.darwinn.instructions.parameter_region import Region
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.stick.dma_transfers import PreparedExecutable
 from edgetpu_driver.usb.link import UsbLink
@@ -24,7 +24,7 @@ class CachedParameters:
     """Parameter caching token: only models of the same token are resident together; 0: never resident."""
     region: Region
     """The rows of the chip's memory that they are written to; others there are displaced."""
-    content: tuple[str, int] | int
+    content: tuple[str, int, int] | int
     """Equal for models that put the same bytes there."""
     size: int
     """Number of parameter bytes."""
@@ -36,8 +36,8 @@ class CachedParameters:
         return cls(
             executable=None if caching is None else PreparedExecutable(caching),
             token=token,
-            region=0 if caching is None else region_of(caching),
-            content=(model.sha256, token),
+            region=model.parameter_region,
+            content=(model.sha256, model.operator, token),
             size=0 if caching is None else len(caching.parameters),
         )
 

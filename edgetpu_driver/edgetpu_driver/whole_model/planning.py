@@ -108,7 +108,7 @@ class _Join:
         """The plan of all segments."""
         outputs = [each for name, each in self._given.items() if name not in self._taken]
         return ModelPlan(
-            name=_common_name(self._names),
+            name=common_name(self._names),
             inputs=tuple(operand.spec for operand in self._inputs),
             outputs=tuple(operand.spec for operand in outputs),
             input_values=tuple(operand.value for operand in self._inputs),
@@ -140,7 +140,7 @@ def _described(spec: TensorSpec) -> str:
     return f"{spec} of scale {spec.scale:g} and zero point {spec.zero_point}"
 
 
-def _common_name(names: Sequence[str]) -> str:
+def common_name(names: Sequence[str]) -> str:
     """The name without the number of the segment, if all have the same; otherwise the names joined."""
     if len(names) == 1:
         return names[0]

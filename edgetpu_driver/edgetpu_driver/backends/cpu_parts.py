@@ -1,0 +1,105 @@
+"""The parts of whole models that run on the host's processor, as a backend of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.backends.backend import ParsedModel, Placement
+from edgetpu_driver.backends.host_processor import HostProcessor
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.engines.protocol import AttachedEngine
+from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_tensors import WeightTensor
+from edgetpu_driver.whole_model.execution import StepEngine, cpu_engine
+from edgetpu_driver.whole_model.plan import LiteRtStep, Step
+
+
+@dataclass
+class _PreparedStep:
+    """A step, and the engine that was made to see whether it runs."""
+
+    step: Step
+    unused: CpuStepEngine | None = None
+    """For the first that attaches it."""
+
+
+class CpuPartsBackend(HostProcessor):
+    """Runs steps of plans: parts for LiteRT under its limits, and operators of this package."""
+
+    def parse(self, path: Path, data: bytes) -> ParsedModel:  # noqa: ARG002
+        """Refuse it: `parse_step` is what this backend has."""
+        raise ModelUnsupportedError(f"expected a step of a plan; got {path.name}")
+
+    def parse_part(self, model: CompiledModel) -> ParsedModel:
+        """Refuse it: there is no Edge TPU."""
+        raise ModelUnsupportedError(f"'{model.name}' is a part for the Edge TPU; there is none")
+
+    def parse_step(self, step: Step) -> ParsedModel:
+        """Prepare a step; one that cannot run has an `unsupported_reason`."""
+        prepared, reason = _PreparedStep(step), ""
+        try:
+            prepared.unused = CpuStepEngine(step, self._limits)
+        except EdgeTpuError as error:
+            reason = str(error)
+        return ParsedModel(
+            inputs=tuple(operand.spec for operand in step.inputs),
+            outputs=tuple(operand.spec for operand in step.outputs),
+            placement=Placement.HOST,
+            parameter_bytes=len(step.graph) if isinstance(step, LiteRtStep) else 0,
+            caching_token=0,
+            source=prepared,
+            unsupported_reason=reason,
+        )
+
+    def attach(self, model: ParsedModel) -> AttachedEngine:
+        """Make an engine for a step that was prepared."""
+        if model.unsupported_reason:
+            raise ModelUnsupportedError(model.unsupported_reason)
+        prepared: _PreparedStep = model.source
+        engine, prepared.unused = prepared.unused, None
+        return engine or CpuStepEngine(prepared.step, self._limits)
+
+
+class CpuStepEngine:
+    """The engine of one step, whose weights stay as they are."""
+
+    resident = True
+    device_duration = float("nan")
+
+    def __init__(self, step: Step, limits: ProcessLimits | None) -> None:
+        """Raises what CpuEngine raises."""
+        self.inputs: tuple[TensorSpec, ...] = tuple(operand.spec for operand in step.inputs)
+        self.outputs: tuple[TensorSpec, ...] = tuple(operand.spec for operand in step.outputs)
+        self._name = step.name
+        self._engine: StepEngine = cpu_engine(step, isolated=None, limits=limits)
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Run the step once. Raises InputError, ModelUnsupportedError, GraphProcessError."""
+        return dict(self._engine.run(inputs))
+
+    def close(self) -> None:
+        """End the process of a part for LiteRT; harmless when called again."""
+        self._engine.close()
+
+    def weight_tensor(self, tensor: str = "") -> WeightTensor:
+        """Raise ModelUnsupportedError: only weights on the device are replaced."""
+        raise ModelUnsupportedError(
+            f"expected weights of a part that runs on the Edge TPU; {self._name}, of which "
+            f"'{tensor}' was asked for, runs on the CPU"
+        )
+
+    def set_weights(self, request: WeightRequest) -> WeightResult:
+        """Raise ModelUnsupportedError."""
+        raise AssertionError(self.weight_tensor(request.tensor))
+
+    def prepare_weights(self, request: WeightRequest) -> Callable[[], WeightResult]:
+        """Raise ModelUnsupportedError."""
+        raise AssertionError(self.weight_tensor(request.tensor))

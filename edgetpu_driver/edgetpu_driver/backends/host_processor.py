@@ -1,0 +1,50 @@
+"""The host's processor as the device of a backend: always there, with nothing to read or to set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edgetpu_driver.backends.backend import ParsedModel, Readings, RegisterValue
+from edgetpu_driver.engines.process_limits import ProcessLimits
+
+if TYPE_CHECKING:
+    from edgetpu_driver.usb.connector import OnPhase
+
+
+class HostProcessor:
+    """What backends that run everything on the host's processor have in common; see Backend."""
+
+    name = "cpu"
+    compiled = False
+    uncompiled = True
+
+    def __init__(self, limits: ProcessLimits | None = None) -> None:
+        """limits: of the processes that run graphs which are not of the suite's catalogue."""
+        self._limits = limits
+
+    def adopt(self, model: ParsedModel) -> None:
+        """Nothing to do."""
+
+    @property
+    def simulated_time(self) -> None:
+        """None: nothing is simulated."""
+
+    def open(self, on_phase: OnPhase | None = None) -> None:  # noqa: ARG002
+        """Load LiteRT now, not with the first model; DependencyMissingError without it."""
+        from edgetpu_driver.engines.litert_interpreter import interpreter_class
+
+        interpreter_class()
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def set_clock(self, preset: str) -> None:
+        """Nothing to set."""
+
+    def read(self) -> Readings:
+        """Nothing to read."""
+        return Readings()
+
+    def registers(self) -> tuple[RegisterValue, ...]:
+        """None."""
+        return ()

@@ -1,0 +1,66 @@
+"""The thread that runs the parts of models which sticks do not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from edgetpu_driver.backends.backend import Backend
+from edgetpu_driver.backends.cpu_parts import CpuPartsBackend
+from edgetpu_driver.host.admission import Admission
+from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.model_replica import ModelReplica
+from edgetpu_driver.host.scheduler import Scheduler
+from edgetpu_driver.host.stick_worker import StickWorker
+
+
+class CpuWorker:
+    """Runs parts on the CPU in an order of their own, by the same rules as sticks run theirs.
+
+    Its thread begins with `prepare`. All methods may be called from any thread.
+    """
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.scheduler = Scheduler(admission, lambda: worker.connection.status_message)
+        worker = self._worker = StickWorker(0, CpuPartsBackend(), self.scheduler, _nothing)
+
+    def add(self, parts: Iterable[HostedModel], backend: Backend) -> None:
+        """Run parts from now on; backend: makes their engines."""
+        worker, tiles = self._worker, self._admission.limits.tiles
+        for part in parts:
+            assert part.parsed is not None
+            replica = ModelReplica(part.name, part.sha256, part.parsed, part.weights, backend, tiles)
+            with self.scheduler.lock:
+                part.replicas = {0: replica}
+                self.scheduler.models.append(part)
+            worker.post(partial(worker.attach, part))
+
+    def unload(self, parts: Iterable[HostedModel]) -> None:
+        """Take no more requests for parts."""
+        with self.scheduler.lock:
+            for part in parts:
+                self.scheduler.unload(part)
+
+    def prepare(self) -> None:
+        """Start the thread, unless it runs, and wait until it can take work."""
+        if not self._worker.slot.serving:
+            self._worker.ask(self._worker.ensure_open).get()
+
+    def reopen(self) -> None:
+        """Go on after `close`, if there are any parts."""
+        if self.scheduler.models:
+            self.prepare()
+
+    def reach(self) -> None:
+        """Wait until it has done what it was told before."""
+        if self._worker.slot.serving:
+            self._worker.ask(_nothing).get()
+
+    def close(self, timeout: float | None = None) -> None:
+        """End the thread after the work under way; what waits is answered UnavailableError."""
+        self._worker.stop(timeout)
+
+
+def _nothing() -> None:
+    """Do nothing."""

@@ -1,0 +1,154 @@
+"""Whole models of a host: their parts on the sticks and on the CPU, and the requests for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError
+from edgetpu_driver.host.admission import Admission
+from edgetpu_driver.host.cpu_worker import CpuWorker
+from edgetpu_driver.host.deadline_watch import DeadlineWatch
+from edgetpu_driver.host.host_status import HostStatus
+from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.inference_statistics import InferenceStatistics
+from edgetpu_driver.host.model_reading import ReadModel
+from edgetpu_driver.host.request import Kind, Request
+from edgetpu_driver.host.scheduler import Scheduler
+from edgetpu_driver.host.stick_pool import StickPool
+from edgetpu_driver.host.whole_run import WholeRun
+from edgetpu_driver.tensor import check_inputs
+
+
+class WholeModels:
+    """Models whose plan has several steps. All methods may be called from any thread."""
+
+    def __init__(self, scheduler: Scheduler, pool: StickPool, admission: Admission) -> None:
+        """scheduler: of the sticks."""
+        self._sticks = scheduler
+        self._pool = pool
+        self.cpu = CpuWorker(admission)
+        self.cpu.scheduler.beside, scheduler.beside = (scheduler,), (self.cpu.scheduler,)
+        self._cpu_watch = DeadlineWatch(self.cpu.scheduler)
+        self._statistics = InferenceStatistics()
+
+    def add(self, model: HostedModel, read: ReadModel) -> None:
+        """Have the parts of a model that was read run. To be called with the scheduler's lock held."""
+        for part in model.device_parts:
+            self._pool.add(part)
+        off_device = [part for part in model.parts if not part.on_device]
+        if read.cpu is not None:
+            self.cpu.add(off_device, read.cpu)
+
+    def unload(self, model: HostedModel) -> None:
+        """Take no more requests for a model. To be called with the scheduler's lock held."""
+        model.unloaded = True
+        if not model.pending:
+            self._release(model)
+
+    def _release(self, model: HostedModel) -> None:
+        for part in model.device_parts:
+            self._sticks.unload(part)
+        self.cpu.unload(part for part in model.parts if not part.on_device)
+
+    def submit(self, request: Request) -> None:
+        """Run a whole model. Raises InputError and what can be refused at once; see ModelHost."""
+        model, inputs = request.model, request.inputs
+        assert inputs is not None
+        self._check(model, inputs)
+        run = WholeRun(model, inputs, request, self._place, lambda answer: self._finish(run, request, answer))
+        with self._sticks.lock:
+            model.pending += 1
+        try:
+            run.start()
+        except BaseException:
+            self._settle(model)
+            raise
+        if request.deadline < float("inf") and not model.parts[0].on_device:
+            self._cpu_watch.arm()
+
+    def take_over(self, model: HostedModel, requests: Sequence[Request]) -> None:
+        """Run the requests that have waited for a model to be loaded, which has several steps."""
+        for request in requests:
+            request.stick = request.replica = None
+            try:
+                if request.kind is Kind.INVOKE:
+                    self.submit(request)
+                else:
+                    self._sticks.submit(replace(request, model=only_device_part(model)))
+            except EdgeTpuError as error:
+                request.answer(error)
+
+    def status(self, status: HostStatus) -> HostStatus:
+        """The status of the sticks, with the requests that are under way on the CPU."""
+        cpu, period = self.cpu.scheduler, status.period
+        latencies = (*period.latencies, *self._statistics.period.latencies)
+        return replace(
+            status,
+            period=replace(period, latencies=latencies),
+            dropped=status.dropped + cpu.dropped,
+            waiting=status.waiting + cpu.waiting,
+            expired=status.expired + cpu.expired,
+        )
+
+    def end_period(self) -> None:
+        """End the period over which latencies are taken."""
+        self._statistics.end_period()
+
+    def _check(self, model: HostedModel, inputs: Mapping[str, NDArray[Any]]) -> None:
+        if model.unsupported_reason:
+            raise ModelUnsupportedError(f"model '{model.name}' cannot run here: {model.unsupported_reason}")
+        check_inputs(model.inputs, inputs)
+
+    def _place(self, request: Request) -> None:
+        """Hand a step to what runs it."""
+        scheduler = self._sticks if request.model.on_device else self.cpu.scheduler
+        scheduler.submit(request)
+
+    def _finish(self, run: WholeRun, request: Request, answer: InferenceResult | EdgeTpuError) -> None:
+        if not isinstance(answer, EdgeTpuError):
+            with self._sticks.lock:
+                self._statistics.add(run.age, False)
+        self._settle(request.model)
+        request.answer(answer)
+
+    def _settle(self, model: HostedModel) -> None:
+        with self._sticks.lock:
+            model.pending -= 1
+            if model.unloaded and not model.pending:
+                self._release(model)
+
+
+def only_device_part(model: HostedModel) -> HostedModel:
+    """The model, or its only part for the Edge TPU, whose weights can be replaced.
+
+    Raises ModelUnsupportedError if it has several, or none.
+    """
+    parts = model.device_parts
+    if len(parts) != 1:
+        raise ModelUnsupportedError(
+            f"expected a model with one part for the Edge TPU, whose weights are then meant; '{model.name}' "
+            f"has {len(parts)}"
+        )
+    return parts[0]
+
+
+def device_part(model: HostedModel, number: int) -> HostedModel:
+    """The part of that number, from 1, that sticks run. Raises InputError."""
+    parts = model.device_parts
+    if not 1 <= number <= len(parts):
+        raise InputError(
+            f"expected part 1 to {len(parts)} of '{model.name}', or 0 for the whole model; got {number}"
+        )
+    return parts[number - 1]
+
+
+def numbered(
+    done: Callable[[InferenceResult | EdgeTpuError], None], part: int
+) -> Callable[[InferenceResult | EdgeTpuError], None]:
+    """A callback that is given results with the number of the part."""
+    return lambda answer: done(replace(answer, part=part) if isinstance(answer, InferenceResult) else answer)

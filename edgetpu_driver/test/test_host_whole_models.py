@@ -1,0 +1,419 @@
+"""Whole models on a host: steps on sticks and on the CPU, as one request."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-litert")
+
+from edgetpu_driver.backends.cpu import CpuBackend
+from edgetpu_driver.backends.cpu_parts import CpuStepEngine
+from edgetpu_driver.backends.virtual import VirtualStickBackend
+from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.errors import (
+    BusyError,
+    DeviceLostError,
+    ExpiredError,
+    GraphProcessError,
+    InputError,
+    ModelFormatError,
+    ModelUnsupportedError,
+    UnavailableError,
+)
+from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.hosted_model import ModelState
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.request_terms import RequestTerms
+from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.fault_injection import Fault, Transfer
+from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.weight_request import WeightRequest
+from testdata.compiled_graphs import compiled_graph, segments, source_graph
+
+RNG = np.random.default_rng(13)
+IMAGE = {"image": RNG.integers(0, 256, (1, 8), np.uint8)}
+SEGMENTS = [f"chain_segment_{number}_of_3" for number in range(3)]
+
+
+def backend_of(stick: VirtualEdgeTpu) -> VirtualStickBackend:
+    return VirtualStickBackend(
+        lambda on_phase: EdgeTpu.open(stick, on_phase=on_phase), stick.register_model, pack
+    )
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """parts: a compiled graph with two parts for the Edge TPU; one: with one; chain: of three segments."""
+    for name, parts in (("parts", 2), ("one", 1)):
+        (tmp_path / f"{name}.tflite").write_bytes(source_graph(parts))
+        (tmp_path / f"{name}_edgetpu.tflite").write_bytes(compiled_graph(parts, name))
+    whole, compiled = segments(3)
+    (tmp_path / "chain.tflite").write_bytes(whole)
+    for name, data in zip(SEGMENTS, compiled, strict=True):
+        (tmp_path / f"{name}_edgetpu.tflite").write_bytes(data)
+    return tmp_path
+
+
+@pytest.fixture
+def sticks() -> list[VirtualEdgeTpu]:
+    return [VirtualEdgeTpu(ports=(number + 1,)) for number in range(2)]
+
+
+@pytest.fixture
+def host(sticks: list[VirtualEdgeTpu], models: Path) -> Iterator[ModelHost]:
+    host = ModelHost(backend_of(sticks[0]), [models])
+    host.connect()
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def two_sticks(sticks: list[VirtualEdgeTpu], models: Path) -> Iterator[ModelHost]:
+    host = ModelHost([backend_of(stick) for stick in sticks], [models])
+    host.connect()
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Parts on the CPU wait until this is set."""
+    gate = threading.Event()
+    run = CpuStepEngine.run
+
+    def held_run(engine: CpuStepEngine, inputs: Any) -> Any:
+        assert gate.wait(30)
+        return run(engine, inputs)
+
+    monkeypatch.setattr(CpuStepEngine, "run", held_run)
+    yield gate
+    gate.set()
+
+
+def by_litert(graph: bytes, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return CpuEngine(graph).run(inputs)
+
+
+def check_same(outputs: Any, expected: dict[str, NDArray[Any]]) -> None:
+    assert list(outputs) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(outputs[name], values)
+
+
+class TestResults:
+    @pytest.mark.parametrize(("name", "parts"), [("parts", 2), ("one", 1)])
+    def test_they_are_those_of_the_graph_in_its_order(self, host: ModelHost, name: str, parts: int) -> None:
+        loaded = host.load(f"{name}_edgetpu")
+        assert [str(spec) for spec in loaded.inputs] == ["'image' uint8[1, 8]"]
+        assert [str(spec) for spec in loaded.outputs] == ["'b0' int8[1, 8]", "'last' uint8[1, 8]"]
+        check_same(host.invoke(name, IMAGE).outputs, by_litert(source_graph(parts), IMAGE))
+
+    def test_a_result_tells_the_file_and_the_time_of_all_steps(self, host: ModelHost) -> None:
+        loaded = host.load("parts_edgetpu")
+        whole = host.invoke("parts", IMAGE)
+        first = host.invoke("parts", {"a0": np.zeros((1, 8), np.int8)}, part=1)
+        assert whole.model_sha256 == loaded.sha256
+        assert whole.device_duration > first.device_duration > 0
+        assert (whole.part, first.part) == (0, 1)
+
+    @pytest.mark.parametrize(("part", "source", "result"), [(1, "a0", "b0"), (2, "a1", "b1")])
+    def test_a_part_alone_has_the_inner_tensors(
+        self, host: ModelHost, part: int, source: str, result: str
+    ) -> None:
+        from edgetpu_driver.tflite.subgraph_extraction import extract
+
+        host.load("parts_edgetpu")
+        inputs = {source: RNG.integers(-128, 128, (1, 8), np.int8)}
+        expected = by_litert(extract(source_graph(2), [source], [result]), inputs)
+        check_same(host.invoke("parts", inputs, part=part).outputs, expected)
+
+    @pytest.mark.parametrize("part", [-1, 3])
+    def test_a_part_that_is_not_there_is_refused(self, host: ModelHost, part: int) -> None:
+        host.load("parts_edgetpu")
+        with pytest.raises(InputError, match=f"expected part 1 to 2 of 'parts', or 0 .*; got {part}"):
+            host.invoke("parts", IMAGE, part=part)
+
+    def test_wrong_inputs_are_refused_at_once(self, host: ModelHost) -> None:
+        host.load("parts_edgetpu")
+        with pytest.raises(InputError, match=r"expected 'image' uint8\[1, 8\]; got uint8\[8\]"):
+            host.invoke("parts", {"image": np.zeros(8, np.uint8)})
+
+    def test_a_plain_graph_of_which_the_chip_can_have_nothing_is_refused(
+        self, host: ModelHost, models: Path
+    ) -> None:
+        from edgetpu_driver.tflite.graph_builder import GraphBuilder
+
+        builder = GraphBuilder("pair")
+        x = builder.input("x", (2, 2), np.uint8, scale=0.5, zero_point=128)
+        builder.output(builder.quantize(x, np.int8, scale=0.5, zero_point=0, name="y"))
+        (models / "pair.tflite").write_bytes(builder.build())
+        with pytest.raises(ModelUnsupportedError, match="expected a batch of 1"):
+            host.load("pair")
+
+
+class TestPipelines:
+    def test_segments_are_one_model(self, host: ModelHost) -> None:
+        loaded = host.load(SEGMENTS)
+        assert (loaded.name, len(loaded.paths)) == ("chain", 3)
+        x = {"x0": RNG.integers(-128, 128, (1, 8), np.int8)}
+        check_same(host.invoke("chain", x).outputs, by_litert(segments(3)[0], x))
+
+    def test_the_graph_of_each_segment_serves_as_well(self, host: ModelHost, models: Path) -> None:
+        from edgetpu_driver.tflite.subgraph_extraction import extract
+
+        whole = (models / "chain.tflite").read_bytes()
+        (models / "chain.tflite").unlink()
+        for number, name in enumerate(SEGMENTS):
+            graph = extract(whole, [f"x{number}"], [f"x{number + 1}"])
+            (models / f"{name}.tflite").write_bytes(graph)
+        host.load(SEGMENTS)
+        x = {"x0": RNG.integers(-128, 128, (1, 8), np.int8)}
+        check_same(host.invoke("chain", x).outputs, by_litert(whole, x))
+
+    def test_without_any_graph_the_reason_is_told(self, host: ModelHost, models: Path) -> None:
+        (models / "chain.tflite").unlink()
+        loaded = host.load(SEGMENTS)
+        assert "runs chain_segment_0_of_3_edgetpu.tflite only with its graph" in loaded.unsupported_reason
+        with pytest.raises(ModelUnsupportedError, match="model 'chain' cannot run here"):
+            host.invoke("chain", {"x0": np.zeros((1, 8), np.int8)})
+
+    def test_segments_in_another_order_are_refused(self, host: ModelHost) -> None:
+        with pytest.raises(ModelFormatError, match="expected the segments of one model in their order"):
+            host.load([SEGMENTS[1], SEGMENTS[0]])
+
+    def test_plain_segments_run_on_the_cpu_backend(self, models: Path) -> None:
+        from edgetpu_driver.tflite.subgraph_extraction import extract
+
+        whole = (models / "chain.tflite").read_bytes()
+        for number, name in enumerate(SEGMENTS):
+            graph = extract(whole, [f"x{number}"], [f"x{number + 1}"])
+            (models / f"{name}.tflite").write_bytes(graph)
+        host = ModelHost(CpuBackend(), [models])
+        host.connect()
+        host.load(SEGMENTS)
+        x = {"x0": RNG.integers(-128, 128, (1, 8), np.int8)}
+        check_same(host.invoke("chain", x).outputs, by_litert(whole, x))
+        host.close()
+
+
+class TestOverlap:
+    def test_a_stick_runs_other_requests_while_the_cpu_is_busy(
+        self, host: ModelHost, held: threading.Event
+    ) -> None:
+        host.load("parts_edgetpu")
+        answers: SimpleQueue[Any] = SimpleQueue()
+        host.submit_invoke("parts", IMAGE, answers.put)
+        host.invoke("parts", {"a0": np.zeros((1, 8), np.int8)}, part=1)
+        assert answers.empty()
+        assert host.status().sticks[0].inferences == 1
+        held.set()
+        check_same(answers.get(timeout=30).outputs, by_litert(source_graph(2), IMAGE))
+
+    def test_many_requests_are_answered_each_with_its_own_result(self, host: ModelHost) -> None:
+        host.load("parts_edgetpu")
+        engine = CpuEngine(source_graph(2))
+        images = [{"image": RNG.integers(0, 256, (1, 8), np.uint8)} for _ in range(50)]
+        answers: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+
+        def done_of(number: int) -> Callable[[Any], None]:
+            return lambda answer: answers.put((number, answer))
+
+        for number, image in enumerate(images):
+            host.submit_invoke("parts", image, done_of(number))
+        for _ in images:
+            number, answer = answers.get(timeout=30)
+            check_same(answer.outputs, engine.run(images[number]))
+
+
+class TestTerms:
+    def test_a_request_that_waits_for_the_cpu_too_long_is_answered_expired(
+        self, host: ModelHost, held: threading.Event
+    ) -> None:
+        host.load("parts_edgetpu")
+        first: SimpleQueue[Any] = SimpleQueue()
+        host.submit_invoke("parts", IMAGE, first.put)
+        with pytest.raises(ExpiredError, match=r"the deadline, 0\.01 s after its arrival"):
+            host.invoke("parts", IMAGE, RequestTerms(deadline=0.01))
+        assert host.status().expired == 1
+        held.set()
+        assert first.get(timeout=30).outputs.keys() == {"b0", "last"}
+
+    def test_requests_that_wait_for_the_cpu_count_for_the_limit(
+        self, sticks: list[VirtualEdgeTpu], models: Path, held: threading.Event
+    ) -> None:
+        host = ModelHost(backend_of(sticks[0]), [models], limits=HostLimits(waiting=3))
+        host.connect()
+        host.load("parts_edgetpu")
+        answers: SimpleQueue[Any] = SimpleQueue()
+        for _ in range(4):  # one runs, three wait
+            host.submit_invoke("parts", IMAGE, answers.put)
+        with pytest.raises(BusyError, match="3 requests wait"):
+            host.submit_invoke("parts", IMAGE, answers.put)
+        held.set()
+        assert all(answers.get(timeout=30).outputs for _ in range(4))
+        host.close()
+
+    def test_latencies_are_those_of_whole_requests(self, host: ModelHost) -> None:
+        host.load("parts_edgetpu")
+        host.end_period()
+        for _ in range(3):
+            host.invoke("parts", IMAGE)
+        host.end_period()
+        assert len(host.status().period.latencies) == 3
+        assert host.status().inferences == 6
+
+    def test_requests_for_a_model_that_is_being_loaded_wait_and_are_run(
+        self, host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        gate, parse = threading.Event(), VirtualStickBackend.parse
+
+        def slow_parse(backend: VirtualStickBackend, path: Path, data: bytes) -> Any:
+            assert gate.wait(30)
+            return parse(backend, path, data)
+
+        monkeypatch.setattr(VirtualStickBackend, "parse", slow_parse)
+        loaded = host.submit_load("parts_edgetpu")
+        assert loaded.state is ModelState.QUEUED
+        answers: SimpleQueue[Any] = SimpleQueue()
+        host.submit_invoke("parts", IMAGE, answers.put)
+        host.submit_invoke("parts", {"other": np.zeros(3)}, answers.put)
+        gate.set()
+        got = [answers.get(timeout=30) for _ in range(2)]
+        (wrong,) = [each for each in got if isinstance(each, Exception)]
+        assert isinstance(wrong, InputError)
+        (right,) = [each for each in got if not isinstance(each, Exception)]
+        check_same(right.outputs, by_litert(source_graph(2), IMAGE))
+
+
+class TestFaults:
+    @pytest.mark.parametrize("gone", [0, 1])
+    def test_a_stick_that_dies_between_two_steps_leaves_the_rest_to_the_other(
+        self,
+        two_sticks: ModelHost,
+        sticks: list[VirtualEdgeTpu],
+        monkeypatch: pytest.MonkeyPatch,
+        gone: int,
+    ) -> None:
+        two_sticks.load("parts_edgetpu")
+        run = CpuStepEngine.run
+
+        def unplugging(engine: CpuStepEngine, inputs: Any) -> Any:
+            if "b0" in inputs:  # between the two parts for the Edge TPU
+                sticks[gone].unplug()
+            return run(engine, inputs)
+
+        monkeypatch.setattr(CpuStepEngine, "run", unplugging)
+        for _ in range(2):
+            check_same(two_sticks.invoke("parts", IMAGE).outputs, by_litert(source_graph(2), IMAGE))
+
+    def test_a_stick_that_dies_within_a_step_hands_it_to_the_other(
+        self, two_sticks: ModelHost, sticks: list[VirtualEdgeTpu]
+    ) -> None:
+        two_sticks.load("parts_edgetpu")
+        sticks[0].fail(Fault.UNPLUG, Transfer.OUTPUT)
+        for _ in range(3):
+            check_same(two_sticks.invoke("parts", IMAGE).outputs, by_litert(source_graph(2), IMAGE))
+        assert [stick.is_plugged for stick in sticks] == [False, True]
+
+    def test_without_a_stick_requests_are_refused_before_anything_runs(
+        self, host: ModelHost, sticks: list[VirtualEdgeTpu]
+    ) -> None:
+        host.load("parts_edgetpu")
+        sticks[0].unplug()
+        with pytest.raises(DeviceLostError):
+            host.invoke("parts", IMAGE)
+        with pytest.raises(UnavailableError, match="no device"):
+            host.invoke("parts", IMAGE)
+
+    def test_a_process_of_litert_that_dies_costs_one_request(
+        self, host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host.load("parts_edgetpu")
+        run, deaths = CpuStepEngine.run, [GraphProcessError("died of SIGSEGV")]
+
+        def dying(engine: CpuStepEngine, inputs: Any) -> Any:
+            if deaths:
+                raise deaths.pop()
+            return run(engine, inputs)
+
+        monkeypatch.setattr(CpuStepEngine, "run", dying)
+        with pytest.raises(GraphProcessError, match="SIGSEGV"):
+            host.invoke("parts", IMAGE)
+        check_same(host.invoke("parts", IMAGE).outputs, by_litert(source_graph(2), IMAGE))
+
+    def test_a_host_that_was_closed_answers_what_waits_and_runs_again(
+        self, host: ModelHost, held: threading.Event
+    ) -> None:
+        host.load("parts_edgetpu")
+        answers: SimpleQueue[Any] = SimpleQueue()
+        for _ in range(3):
+            host.submit_invoke("parts", IMAGE, answers.put)
+        threading.Timer(0.05, held.set).start()
+        host.close()
+        got = [answers.get(timeout=30) for _ in range(3)]
+        assert any(isinstance(each, UnavailableError) for each in got)
+        host.connect()
+        check_same(host.invoke("parts", IMAGE).outputs, by_litert(source_graph(2), IMAGE))
+
+
+class TestUnloading:
+    def test_requests_under_way_are_answered(self, host: ModelHost, held: threading.Event) -> None:
+        host.load("parts_edgetpu")
+        answers: SimpleQueue[Any] = SimpleQueue()
+        for _ in range(3):
+            host.submit_invoke("parts", IMAGE, answers.put)
+        host.unload("parts")
+        held.set()
+        expected = by_litert(source_graph(2), IMAGE)
+        for _ in range(3):
+            check_same(answers.get(timeout=30).outputs, expected)
+        assert host.models() == ()
+
+    def test_processes_end_with_their_model(self, host: ModelHost) -> None:
+        loaded = host.load("parts_edgetpu")
+        host.invoke("parts", IMAGE)
+        engines = [part.replicas[0].engine for part in loaded.parts if not part.on_device]
+        runners: Any = [engine._engine._runner for engine in engines]  # type: ignore[union-attr]
+        assert all(runner.pid for runner in runners)
+        host.unload("parts")
+        host._whole.cpu.reach()
+        assert not any(runner.pid for runner in runners)
+
+
+class TestWeights:
+    def test_those_of_the_only_part_are_replaced(self, host: ModelHost, models: Path) -> None:
+        from edgetpu_driver.tflite.graph_builder import GraphBuilder
+        from edgetpu_driver.toolchain import dense_graph
+
+        (models / "first.tflite").write_bytes(dense_graph.build(64))
+        builder = GraphBuilder("second")
+        y = parse_model(dense_graph.build(64)).subgraphs[0].output_specs[0]
+        shaped = builder.input("y", y.shape, y.dtype, scale=y.scale, zero_point=y.zero_point)
+        builder.output(builder.reshape(shaped, (2, 32), name="pair"))  # the chip cannot have two rows
+        (models / "second.tflite").write_bytes(builder.build())
+        loaded = host.load(["first.tflite", "second.tflite"], "both")
+        assert [part.on_device for part in loaded.parts] == [True, False]
+        engine = CpuEngine(dense_graph.build(64))
+        x = {"x": RNG.integers(0, 256, (1, 64), np.uint8)}
+        for version in (1, 2):
+            weights = WeightRequest(RNG.uniform(-0.1, 0.1, (64, 64)).astype(np.float32))
+            assert host.set_weights("both", weights).version == version
+            engine.set_weights(weights)
+            answer = host.invoke("both", x)
+            assert (answer.weights_version, loaded.weights_version) == (version, version)
+            np.testing.assert_array_equal(answer.outputs["pair"].ravel(), engine.run(x)["y"].ravel())
+
+    def test_with_several_parts_it_is_not_known_which_are_meant(self, host: ModelHost) -> None:
+        host.load("parts_edgetpu")
+        with pytest.raises(ModelUnsupportedError, match=r"one part for the Edge TPU.*'parts' has 2"):
+            host.set_weights("parts", WeightRequest(np.zeros((8, 8), np.float32)))
