@@ -17,7 +17,7 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, parse_model
-from edgetpu_driver.tflite.subgraph_extraction import extract
+from edgetpu_driver.tflite.subgraph_extraction import extract_between
 
 CUSTOM_OP = "edgetpu-custom-op"
 
@@ -168,14 +168,14 @@ class CompiledModel:
 
         graph: the whole graph; other operators may have been left to the CPU or to other segments. The result
         has inputs and outputs in the order of `inputs` and `outputs`, which need not be the graph's. It is
-        the graph itself if the names of its tensors say nothing. ModelFormatError for a malformed graph.
+        the graph itself if its tensors cannot be told. ModelFormatError for a malformed graph.
         """
         whole = parse_model(graph).subgraphs[0]
-        inputs, outputs = ([spec.name for spec in specs] for specs in (self.inputs, self.outputs))
-        if inputs == [s.name for s in whole.input_specs] and outputs == [s.name for s in whole.output_specs]:
-            return graph
         try:
-            return extract(graph, inputs, outputs)
+            inputs, outputs = ([_source(whole, s) for s in specs] for specs in (self.inputs, self.outputs))
+            if (tuple(inputs), tuple(outputs)) == (whole.inputs, whole.outputs):
+                return graph
+            return extract_between(graph, whole, inputs, outputs)
         except GraphError:
             return graph
 
@@ -294,3 +294,22 @@ def _check_match(tensor: TensorSpec, layer: Layer, batch_size: int) -> None:
         raise ModelFormatError(
             f"tensor {tensor} does not fit layer '{layer.name}' of {count} elements of {layer.data_type.name}"
         )
+
+
+def _source(graph: Subgraph, spec: TensorSpec) -> int:
+    """Index of the tensor of a graph that a compiled part has as an input or output.
+
+    The one of that name or, as the compiler renames some, the only one of the same shape, dtype and
+    quantisation. GraphError if there is none.
+    """
+    named = [index for index, tensor in enumerate(graph.tensors) if tensor.name == spec.name]
+    if len(named) == 1:
+        return named[0]
+    same = [
+        index
+        for index, tensor in enumerate(graph.tensors)
+        if replace(tensor.spec, name=spec.name) == spec and spec.scale and not tensor.data
+    ]
+    if len(same) != 1:
+        raise GraphError(f"expected one tensor {spec} in the graph, found {len(same)} like it")
+    return same[0]

@@ -28,7 +28,11 @@ from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError, ModelUns
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.subgraph_extraction import extract
+from edgetpu_driver.virtual.graph_packer import pack
 from testdata import ModelFolder
+from testdata.compiled_graphs import compiled_graph, source_graph
 
 SPEC_IN = TensorSpec("in", (1, 8), np.dtype(np.uint8), 0.5, 3)
 SPEC_OUT = TensorSpec("out", (1, 16), np.dtype(np.int8), 0.25, -1)
@@ -294,3 +298,39 @@ def test_a_truncated_model_is_malformed_wherever_it_is_cut() -> None:
     for size in range(0, len(data), 127):
         with pytest.raises(ModelFormatError):
             CompiledModel.parse(data[:size])
+
+
+def renamed(data: bytes, old: str, new: str) -> bytes:
+    """The file with another name, of the same length, for a tensor."""
+    length = len(old).to_bytes(4, "little")
+    return data.replace(length + old.encode() + b"\0", length + new.encode() + b"\0")
+
+
+def test_the_part_of_a_graph_is_found_by_its_tensors_names() -> None:
+    first, second = CompiledModel.parse_parts(compiled_graph(2))
+    for part, names in ((first, ["a0", "b0"]), (second, ["a1", "b1"])):
+        graph = parse_model(part.source_part(source_graph(2))).subgraphs[0]
+        assert [spec.name for spec in (*graph.input_specs, *graph.output_specs)] == names
+
+
+def test_a_renamed_tensor_is_found_by_its_shape_and_quantisation() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (1, 4), np.int8, scale=0.5, zero_point=0)
+    inner = builder.add(x, x, scale=0.25, zero_point=3, name="inner")
+    builder.output(builder.add(inner, inner, scale=0.75, zero_point=0))
+    graph = builder.build()
+    part = CompiledModel.parse(pack(extract(graph, ["x"], ["inner"]), name="part"))
+    source = parse_model(part.source_part(renamed(graph, "inner", "other"))).subgraphs[0]
+    assert [spec.name for spec in source.output_specs] == ["other"]
+    assert [operator.name for operator in source.operators] == ["ADD"]
+
+
+def test_the_whole_graph_is_the_part_if_its_tensors_cannot_be_told() -> None:
+    graph = renamed(source_graph(2), "a0", "z0")
+    first, _ = CompiledModel.parse_parts(compiled_graph(2))
+    assert first.source_part(graph) == graph
+
+
+def test_a_file_with_several_parts_is_no_single_compiled_model() -> None:
+    with pytest.raises(ModelUnsupportedError, match=r"2 parts for the Edge TPU .* edgetpu_driver\.Model"):
+        CompiledModel.parse(compiled_graph(2))

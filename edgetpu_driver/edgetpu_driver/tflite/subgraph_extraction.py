@@ -23,8 +23,12 @@ def extract(data: bytes, inputs: Sequence[str], outputs: Sequence[str]) -> bytes
     the outputs cannot be computed from these inputs.
     """
     graph = parse_model(data).subgraphs[0]
-    sources, results = _indices(graph, inputs), _indices(graph, outputs)
-    return cut(data, _needed(graph, sources, results), sources, results)
+    return extract_between(data, graph, _indices(graph, inputs), _indices(graph, outputs))
+
+
+def extract_between(data: bytes, graph: Subgraph, inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
+    """The same for tensors by their index in the graph that was read from the file."""
+    return cut(data, _needed(graph, inputs, outputs), inputs, outputs)
 
 
 def cut(data: bytes, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
