@@ -178,3 +178,20 @@ def test_a_map_of_another_shape_or_type_is_refused(values: Any) -> None:
 def test_a_parameter_out_of_range_is_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         decode_poses(*maps(4, 4, [person(0, 0)]), **{"stride": STRIDE, **parameters})
+
+
+def test_ways_that_meet_a_known_pose_end_there() -> None:
+    """A second nose leads to the neck of a person found before; its pose has that person's limbs."""
+    pose = person(50, 200)
+    heat, short, mid = maps(HEIGHT, WIDTH, [pose])
+    alone = decode((heat, short, mid), score_threshold=0.01)
+    heat.values[15, 25, 0], short.values[15, 25, [0, 17]] = 2.0, 0
+    for edge, (parent, child) in enumerate(EDGES):
+        if parent == 0:
+            mid.values[15, 25, [edge, edge + 16]] = pose[child] - (15 * STRIDE, 25 * STRIDE)
+    both = decode((heat, short, mid), score_threshold=0.01)
+    assert (alone.count, both.count) == (1, 2)
+    np.testing.assert_array_equal(both.keypoints[1, 1:], alone.keypoints[0, 1:])
+    np.testing.assert_allclose(both.keypoints[1, 0], (15 * STRIDE, 25 * STRIDE))
+    own = both.keypoint_scores[1, 0] / 17
+    assert both.scores[1] == pytest.approx(own, abs=1e-6)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.cpu_operators.map_sampler import MapSampler, Position
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tensor import TensorSpec
 
@@ -37,6 +38,10 @@ _REFINEMENTS = 5
 """Steps by short-range offsets after each edge, as many as the vendor's reference poses were made with."""
 _MOST_DECODED = 4
 """Times `max_detections`: poses decoded at most, most of which would be doubles in a map of noise."""
+_SAME = 1e-4
+"""Squared cells within which two ways have met."""
+_UNKNOWN = -1.0
+"""A score not yet known."""
 
 
 class Field(NamedTuple):
@@ -104,84 +109,14 @@ def decode_poses(
         if _cells(field, channels, name) != shape:
             came = list(field.values.shape)
             raise InputError(f"{name}: expected {shape[0]}x{shape[1]} cells as the heatmaps; got {came}")
-    scores = _Sampler(heatmaps, shape, 1.0, "heatmaps")
-    short = _Sampler(short_offsets, shape, 1 / stride, "short offsets")
+    scores = _sampler(heatmaps, shape, 1.0, "heatmaps")
+    short = _sampler(short_offsets, shape, 1 / stride, "short offsets")
+    mid = _sampler(mid_offsets, shape, 1 / stride, "mid offsets")
     candidates = _candidates(scores, short, _logit(score_threshold))
     radius = (nms_radius / stride) ** 2
-    decoder = _Decoder(scores, short, _Sampler(mid_offsets, shape, 1 / stride, "mid offsets"))
+    decoder = _Decoder(scores, short, mid)
     poses = _distinct_poses(candidates, decoder, radius, max_detections, score_threshold)
     return _result(poses, radius, stride, max_detections, score_threshold)
-
-
-class _Sampler:
-    """Bilinear samples of a map, in real values times a factor."""
-
-    def __init__(self, field: Field, shape: tuple[int, int], factor: float, name: str) -> None:
-        values = np.ascontiguousarray(field.values).reshape(*shape, -1)
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            raise InputError(f"{name}: expected finite values; got NaN or infinity")
-        self.map = values
-        self.scale = field.scale * factor
-        self.zero = field.zero_point
-        self._height, self._width, self._channels = values.shape
-        self._flat = memoryview(values.reshape(-1).data)  # numbers of it are read twice as fast as an array's
-
-    def _corners(self, y: float, x: float) -> tuple[int, int, int, float, float, float, float]:
-        """Of the four cells around a position: index of the first, steps down and right, and the weights."""
-        row, column = int(y), int(x)
-        down, right = y - row, x - column
-        both = down * right
-        return (
-            (row * self._width + column) * self._channels,
-            self._width * self._channels if row < self._height - 1 else 0,
-            self._channels if column < self._width - 1 else 0,
-            1.0 - down - right + both,
-            right - both,
-            down - both,
-            both,
-        )
-
-    def at(self, y: float, x: float, channel: int) -> float:
-        """The value of a channel at a position within the map."""
-        index, below, beside, w00, w01, w10, w11 = self._corners(y, x)
-        flat = self._flat
-        index += channel
-        value = (
-            w00 * flat[index]
-            + w01 * flat[index + beside]
-            + w10 * flat[index + below]
-            + w11 * flat[index + below + beside]
-        )
-        return (value - self.zero) * self.scale
-
-    def moved(self, y: float, x: float, channel: int, gap: int) -> tuple[float, float]:
-        """A position after the offset found there, kept within the map; x is `gap` channels after y."""
-        i, below, beside, w00, w01, w10, w11 = self._corners(y, x)
-        flat = self._flat
-        i += channel
-        j, k, m = i + beside, i + below, i + below + beside
-        down = w00 * flat[i] + w01 * flat[j] + w10 * flat[k] + w11 * flat[m]
-        right = w00 * flat[i + gap] + w01 * flat[j + gap] + w10 * flat[k + gap] + w11 * flat[m + gap]
-        y += (down - self.zero) * self.scale
-        x += (right - self.zero) * self.scale
-        last_row, last_column = self._height - 1.0, self._width - 1.0
-        return (
-            0.0 if y < 0.0 else last_row if y > last_row else y,
-            0.0 if x < 0.0 else last_column if x > last_column else x,
-        )
-
-    def at_all(
-        self, y: NDArray[np.float64], x: NDArray[np.float64], channel: NDArray[np.intp]
-    ) -> NDArray[Any]:
-        """Values at many positions within the map."""
-        row, column = y.astype(np.intp), x.astype(np.intp)
-        down, right = y - row, x - column
-        below = np.minimum(row + 1, self._height - 1)
-        beside = np.minimum(column + 1, self._width - 1)
-        values = self.map
-        upper = (1 - right) * values[row, column, channel] + right * values[row, beside, channel]
-        lower = (1 - right) * values[below, column, channel] + right * values[below, beside, channel]
-        return np.asarray(((1 - down) * upper + down * lower - self.zero) * self.scale)
 
 
 class _Step(NamedTuple):
@@ -191,11 +126,13 @@ class _Step(NamedTuple):
     target: int
     channel: int
     """Of the mid-range offset's y."""
+    beyond: tuple[int, ...]
+    """The target and all keypoints that are reached by way of it."""
 
 
 class _Pose(NamedTuple):
-    positions: list[tuple[float, float]]
-    """y and x of each keypoint, cells."""
+    positions: list[Position]
+    """Of each keypoint."""
     scores: list[float]
     mean: float
 
@@ -203,54 +140,66 @@ class _Pose(NamedTuple):
 class _Decoder:
     """Follows the skeleton from a root to all keypoints."""
 
-    def __init__(self, scores: _Sampler, short: _Sampler, mid: _Sampler) -> None:
+    def __init__(self, scores: MapSampler, short: MapSampler, mid: MapSampler) -> None:
         self._scores, self._short, self._mid = scores, short, mid
 
-    def pose(self, root: int, y: float, x: float) -> _Pose:
-        """The pose whose keypoint `root` is at a position, cells."""
-        short, mid = self._short, self._mid
-        positions = [(y, x)] * KEYPOINTS
-        for source, target, channel in _STEPS[root]:
-            y, x = mid.moved(*positions[source], channel, len(EDGES))
-            for _ in range(_REFINEMENTS):
-                y, x = short.moved(y, x, target, KEYPOINTS)
-            positions[target] = (y, x)
-        scores = [
-            _sigmoid(self._scores.at(*position, keypoint)) for keypoint, position in enumerate(positions)
-        ]
+    def pose(self, root: int, position: Position, known: Sequence[_Pose]) -> _Pose:
+        """The pose whose keypoint `root` is at a position.
+
+        Where the way comes to a keypoint of a known pose, it goes on as it did there.
+        """
+        positions = [position] * KEYPOINTS
+        scores = [_UNKNOWN] * KEYPOINTS
+        scores[root] = _sigmoid(self._scores.at(position, root))
+        for source, target, channel, beyond in _STEPS[root]:
+            if scores[target] != _UNKNOWN:
+                continue
+            place = self._mid.displaced(positions[source], channel, len(EDGES))
+            place = self._short.displaced(place, target, KEYPOINTS, _REFINEMENTS)
+            for pose in known:
+                if _distance(pose.positions[target], place) < _SAME:
+                    for each in beyond:
+                        positions[each], scores[each] = pose.positions[each], pose.scores[each]
+                    break
+            else:
+                positions[target] = place
+                scores[target] = _sigmoid(self._scores.at(place, target))
         return _Pose(positions, scores, sum(scores) / KEYPOINTS)
 
 
 def _steps(root: int) -> tuple[_Step, ...]:
     """The edges in an order in which each one starts at a keypoint reached before."""
-    steps: list[_Step] = []
+    found: list[tuple[int, int, int]] = []
     reached = [root]
     for source in reached:
         for edge, (parent, child) in enumerate(EDGES):
             if source == parent and child not in reached:
-                steps.append(_Step(source, child, edge))
+                found.append((source, child, edge))
                 reached.append(child)
             elif source == child and parent not in reached:
-                steps.append(_Step(source, parent, edge + 2 * len(EDGES)))
+                found.append((source, parent, edge + 2 * len(EDGES)))
                 reached.append(parent)
-    return tuple(steps)
+    beyond = {keypoint: [keypoint] for keypoint in reached}
+    for source, target, _ in reversed(found):
+        beyond[source] += beyond[target]
+    return tuple(_Step(*each, tuple(beyond[each[1]])) for each in found)
 
 
 _STEPS = tuple(_steps(root) for root in range(KEYPOINTS))
 
 
-def _candidates(scores: _Sampler, short: _Sampler, threshold: float) -> _Candidates:
+def _candidates(scores: MapSampler, short: MapSampler, threshold: float) -> _Candidates:
     """The local maxima of all heatmaps at or above a logit, each moved by its short-range offset.
 
     They are ordered by the score where they have moved to: heatmaps saturate, and cells beside the keypoint
     are then as strong as the one at it.
     """
-    rows, columns, keypoints = np.nonzero(_peaks(scores.map, threshold / scores.scale + scores.zero))
-    height, width, _ = scores.map.shape
-    offset_y = (short.map[rows, columns, keypoints] - float(short.zero)) * short.scale
-    offset_x = (short.map[rows, columns, keypoints + KEYPOINTS] - float(short.zero)) * short.scale
-    y = np.clip(rows + offset_y, 0.0, height - 1.0)
-    x = np.clip(columns + offset_x, 0.0, width - 1.0)
+    found = np.flatnonzero(_peaks(scores.values, scores.steps(threshold)))
+    cells, keypoints = np.divmod(found, KEYPOINTS)
+    rows, columns = np.divmod(cells, scores.values.shape[1])
+    y, x = scores.clip(
+        rows + short.at_cells(cells, keypoints), columns + short.at_cells(cells, keypoints + KEYPOINTS)
+    )
     order = np.argsort(-scores.at_all(y, x, keypoints), kind="stable")
     return _Candidates(keypoints[order].tolist(), y[order].tolist(), x[order].tolist())
 
@@ -287,28 +236,34 @@ def _distinct_poses(
     for keypoint, y, x in zip(candidates.keypoints, candidates.ys, candidates.xs, strict=True):
         if len(found) == limit or len(decoded) == _MOST_DECODED * limit:
             break
-        if any(_distance(pose.positions[keypoint], (y, x)) <= radius for pose in decoded):
-            continue
-        pose = decoder.pose(keypoint, y, x)
-        decoded.append(pose)
-        if _own_score(pose, found, radius) >= threshold:
-            found.append(pose)
+        position = y, x
+        for pose in decoded:
+            if _distance(pose.positions[keypoint], position) <= radius:
+                break
+        else:
+            pose = decoder.pose(keypoint, position, decoded)
+            decoded.append(pose)
+            if _own_score(pose, found, radius) >= threshold:
+                found.append(pose)
     return sorted(found, key=lambda pose: -pose.mean)
 
 
 def _own_score(pose: _Pose, better: Sequence[_Pose], radius: float) -> float:
     """The mean of a pose's keypoint scores, 0 for those that a better pose has at the same place."""
-    own = sum(
-        score
-        for keypoint, score in enumerate(pose.scores)
-        if all(_distance(pose.positions[keypoint], other.positions[keypoint]) > radius for other in better)
-    )
+    own = 0.0
+    for keypoint, (position, score) in enumerate(zip(pose.positions, pose.scores, strict=True)):
+        for other in better:
+            if _distance(position, other.positions[keypoint]) <= radius:
+                break
+        else:
+            own += score
     return own / KEYPOINTS
 
 
-def _distance(one: tuple[float, float], other: tuple[float, float]) -> float:
+def _distance(one: Position, other: Position) -> float:
     """Squared distance."""
-    return (one[0] - other[0]) ** 2 + (one[1] - other[1]) ** 2
+    down, right = one[0] - other[0], one[1] - other[1]
+    return down * down + right * right
 
 
 def _result(
@@ -338,13 +293,20 @@ def _check_parameters(stride: float, max_detections: int, score_threshold: float
         raise InputError(f"nms_radius: expected 0 px or more; got {nms_radius:g}")
 
 
+def _sampler(field: Field, shape: tuple[int, int], factor: float, name: str) -> MapSampler:
+    """Samples a map whose real values are to be multiplied by a factor; InputError for NaN and infinity."""
+    if field.values.dtype.kind == "f" and not np.isfinite(field.values).all():
+        raise InputError(f"{name}: expected finite values; got NaN or infinity")
+    return MapSampler(field.values.reshape(*shape, -1), field.scale * factor, field.zero_point)
+
+
 def _cells(field: Field, channels: int, name: str) -> tuple[int, int]:
-    """Height and width of a map; InputError unless it has this many channels."""
+    """Height and width of a map; InputError unless it has 2x2 cells or more and this many channels."""
     values = field.values
     shape = values.shape[1:] if values.ndim == 4 and values.shape[0] == 1 else values.shape
-    if len(shape) != 3 or shape[2] != channels or not values.size or values.dtype not in _DTYPES:
+    if len(shape) != 3 or shape[2] != channels or min(shape) < 2 or values.dtype not in _DTYPES:
         raise InputError(
-            f"{name}: expected uint8, int8 or float [height, width, {channels}];"
+            f"{name}: expected uint8, int8 or float [height, width, {channels}] of 2x2 cells or more;"
             f" got {values.dtype.name}{list(values.shape)}"
         )
     if not field.scale > 0:

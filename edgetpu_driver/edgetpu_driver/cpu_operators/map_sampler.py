@@ -1,0 +1,100 @@
+"""Values between the cells of a model's map, interpolated linearly."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Position = tuple[float, float]
+"""y and x, cells."""
+
+
+class MapSampler:
+    """Samples one map, [h, w, channels], in real values: scale * (value - zero_point).
+
+    A map has 2x2 cells or more. Positions lie within it, as those do that the methods return; so there are
+    always four cells around one. Single numbers are read from a memoryview, which takes half as long as from
+    an array.
+    """
+
+    def __init__(self, values: NDArray[Any], scale: float, zero_point: int) -> None:
+        self.values = np.ascontiguousarray(values)
+        self._scale, self._zero = scale, zero_point
+        height, self._width, self._channels = values.shape
+        self._last_row, self._last_column = math.nextafter(height - 1, 0), math.nextafter(self._width - 1, 0)
+        self._array = self.values.reshape(-1)
+        self._flat = memoryview(self._array.data)
+
+    def steps(self, real: float) -> float:
+        """What the map holds for a real value."""
+        return real / self._scale + self._zero
+
+    def at(self, position: Position, channel: int) -> float:
+        """The value of a channel at a position."""
+        y, x = position
+        row, column = int(y), int(x)
+        down, right = y - row, x - column
+        flat, channels = self._flat, self._channels
+        i = (row * self._width + column) * channels + channel
+        j = i + self._width * channels
+        upper: float = flat[i] + (flat[i + channels] - flat[i]) * right
+        lower: float = flat[j] + (flat[j + channels] - flat[j]) * right
+        return (upper + (lower - upper) * down - self._zero) * self._scale
+
+    def displaced(self, position: Position, channel: int, gap: int, steps: int = 1) -> Position:
+        """Move a position by the offset found there, several times, within the map.
+
+        channel: of the offset's y; its x is `gap` channels after it.
+        """
+        y, x = position
+        flat, width, channels = self._flat, self._width, self._channels
+        scale, last_row, last_column = self._scale, self._last_row, self._last_column
+        cell = None
+        for _ in range(steps):
+            row, column = int(y), int(x)
+            if cell != (row, column):  # most steps stay between the same four cells
+                cell = row, column
+                i = (row * width + column) * channels + channel
+                j, k = i + channels, i + width * channels
+                m = k + channels
+                y0 = (flat[i] - self._zero) * scale
+                y_right, y_down = (flat[j] - flat[i]) * scale, (flat[k] - flat[i]) * scale
+                y_both = (flat[m] - flat[k] - flat[j] + flat[i]) * scale
+                i, j, k, m = i + gap, j + gap, k + gap, m + gap
+                x0 = (flat[i] - self._zero) * scale
+                x_right, x_down = (flat[j] - flat[i]) * scale, (flat[k] - flat[i]) * scale
+                x_both = (flat[m] - flat[k] - flat[j] + flat[i]) * scale
+            down, right = y - row, x - column
+            y += y0 + y_right * right + (y_down + y_both * right) * down
+            x += x0 + x_right * right + (x_down + x_both * right) * down
+            y = 0.0 if y < 0.0 else last_row if y > last_row else y
+            x = 0.0 if x < 0.0 else last_column if x > last_column else x
+        return y, x
+
+    def at_cells(self, cells: NDArray[np.intp], channels: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Values of channels at cells, which are counted row by row."""
+        steps: NDArray[Any] = self._array[cells * self._channels + channels]
+        return np.asarray((steps - np.float64(self._zero)) * self._scale)
+
+    def at_all(
+        self, y: NDArray[np.float64], x: NDArray[np.float64], channels: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """Values of channels at positions."""
+        row, column = y.astype(np.intp), x.astype(np.intp)
+        down, right = y - row, x - column
+        i = (row * self._width + column) * self._channels + channels
+        j = i + self._width * self._channels
+        flat = self._array
+        upper = flat[i] * (1 - right) + flat[i + self._channels] * right
+        lower = flat[j] * (1 - right) + flat[j + self._channels] * right
+        return np.asarray((upper * (1 - down) + lower * down - self._zero) * self._scale)
+
+    def clip(
+        self, y: NDArray[np.float64], x: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The nearest positions within the map."""
+        rows = np.minimum(np.maximum(y, 0.0), self._last_row)
+        return rows, np.minimum(np.maximum(x, 0.0), self._last_column)
