@@ -22,6 +22,7 @@ AREAS = (
     "startup",
     "isolation",
     "perception",
+    "pose",
     "graph",
     "fairness",
     "weights",
