@@ -18,4 +18,19 @@ GOLDEN = KnownFiles(_HERE / "golden.csv", "EDGETPU_GOLDEN", _SHARED / "golden", 
 DATA = KnownFiles(_HERE / "data.csv", "EDGETPU_DATA", _SHARED / "data", "pictures")
 """Photographs, clips and bags of real cameras."""
 
-__all__ = ["DATA", "GOLDEN", "KnownFiles", "MissingFileError", "ModelFolder"]
+COMPILED_MODELS = (
+    "bright_64x64",
+    "deeplabv3_mnv2_pascal_quant",
+    "dense_256",
+    "gabor_64x64_7k_4o_2s",
+    "gabor_64x64_p4",
+    "keras_lstm_mnist_ptq",
+    "looming_64x64_3x3",
+    "mobilenet_v1_0.25_128_quant",
+    "movenet_single_pose_lightning_ptq",
+    "posenet_mobilenet_v1_075_353_481_16_quant_decoder",
+    "ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2",
+)
+"""Stems of compiled models, one of each arrangement of layers and outputs."""
+
+__all__ = ["COMPILED_MODELS", "DATA", "GOLDEN", "KnownFiles", "MissingFileError", "ModelFolder"]

@@ -15,21 +15,7 @@ from edgetpu_driver.darwinn.executable import DataType, Layer, OutputLayout
 from edgetpu_driver.darwinn.output_tiles import TileGather, check_layout
 from edgetpu_driver.darwinn.wire_format import flip_sign, input_from_wire, input_to_wire
 from edgetpu_driver.errors import ModelFormatError
-from testdata import ModelFolder
-
-MODELS = (
-    "bright_64x64",
-    "deeplabv3_mnv2_pascal_quant",
-    "dense_256",
-    "gabor_64x64_7k_4o_2s",
-    "gabor_64x64_p4",
-    "keras_lstm_mnist_ptq",
-    "looming_64x64_3x3",
-    "mobilenet_v1_0.25_128_quant",
-    "movenet_single_pose_lightning_ptq",
-    "posenet_mobilenet_v1_075_353_481_16_quant_decoder",
-    "ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2",
-)
+from testdata import COMPILED_MODELS, ModelFolder
 
 
 def by_formula(layer: Layer, wire: NDArray[np.uint8]) -> NDArray[Any]:
@@ -88,7 +74,7 @@ SYNTHETIC = [
 ]
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", COMPILED_MODELS)
 def test_gather_follows_the_formula_for_real_layers(golden: ModelFolder, model: str) -> None:
     for layer in CompiledModel.load(golden.model(f"{model}_edgetpu.tflite")).execution.outputs:
         wire = random_wire(layer)

@@ -31,7 +31,7 @@ from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.packed_program import bitstream
 from edgetpu_driver.virtual.tile_layout import output_layout, padded_elements, round_up
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
-from testdata import ModelFolder
+from testdata import COMPILED_MODELS, ModelFolder
 
 GRAPHS = (
     "bright_64x64",
@@ -42,19 +42,6 @@ GRAPHS = (
     "looming_64x64_3x3",
     "pattern_64x64_8x8_1ch",
     "pattern_64x64_16x16_1ch",
-)
-COMPILED = (
-    "bright_64x64",
-    "deeplabv3_mnv2_pascal_quant",
-    "dense_256",
-    "gabor_64x64_7k_4o_2s",
-    "gabor_64x64_p4",
-    "keras_lstm_mnist_ptq",
-    "looming_64x64_3x3",
-    "mobilenet_v1_0.25_128_quant",
-    "movenet_single_pose_lightning_ptq",
-    "posenet_mobilenet_v1_075_353_481_16_quant_decoder",
-    "ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2",
 )
 WEIGHTS = np.arange(-6, 6, dtype=np.int8).reshape(3, 1, 1, 4)
 BIAS = np.array([1, -1, 256], np.int32)
@@ -130,7 +117,7 @@ def test_layers_are_those_that_the_real_compiler_writes(golden: ModelFolder, nam
     assert ours.output_layers == real.output_layers
 
 
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("name", COMPILED_MODELS)
 def test_output_layouts_are_those_of_the_real_compiler(golden: ModelFolder, name: str) -> None:
     model = CompiledModel.load(golden.model(f"{name}_edgetpu.tflite"))
     for layer in model.execution.outputs:
