@@ -271,3 +271,22 @@ def test_selftest_passes_on_a_deep_network_with_operators_on_the_cpu(
     golden.model(f"{name}.tflite")
     path = golden.model(f"{name}_edgetpu.tflite")
     assert answer(capsys, "selftest", "--model", path, "--backend", "virtual", "--runs", 1)["passed"] is True
+
+
+def test_a_plain_graph_that_the_chip_cannot_have_runs_on_the_cpu_and_says_so(
+    golden: ModelFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, image = golden.model("deeplabv3_mnv2_pascal_quant.tflite"), tmp_path / "x.raw"
+    image.write_bytes(bytes(513 * 513 * 3))
+    assert main(["run", str(path), "--input", str(image), "--backend", "virtual"]) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("nothing of deeplabv3_mnv2_pascal_quant runs on the virtual stick: expected")
+    assert "ArgMax  int64  1x513x513" in output
+
+
+def test_interpolated_grey_levels_are_rounded_down(tmp_path: Path) -> None:
+    cv2 = pytest.importorskip("cv2", reason="OpenCV reads images")
+    path = tmp_path / "grey.png"
+    cv2.imwrite(str(path), np.array([[10, 12, 20, 23], [10, 12, 20, 23]], np.uint8))
+    image = TensorSpec("image", (1, 2, 2, 1), np.dtype(np.uint8), 0.5, 10)
+    assert read_inputs([image], [str(path)])["image"].reshape(2, 2).tolist() == [[11, 21], [11, 21]]

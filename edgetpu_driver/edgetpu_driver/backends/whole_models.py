@@ -23,6 +23,8 @@ class ParsedPlan:
     plan: ModelPlan
     parts: Mapping[EdgeTpuStep, ParsedModel]
     """What the backend has parsed for each step on its accelerator."""
+    remark: str = ""
+    """Why nothing of it runs on the accelerator of a backend that has one; empty if something does."""
 
     @property
     def unsupported_reason(self) -> str:
@@ -63,8 +65,8 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
     """Read a whole model for a backend: one file, or the segments of a pipeline, each with its path.
 
     A backend that runs both kinds packs what LiteRT would run of plain graphs, as far as its device can take
-    it. Raises ModelNotFoundError, ModelFormatError, and ModelUnsupportedError if nothing of the model can run
-    on the backend's accelerator.
+    it; the rest stays on the CPU. Raises ModelNotFoundError, ModelFormatError, and ModelUnsupportedError for
+    a compiled model on a backend without an accelerator.
     """
     plan = plan_segments([(plain_stem(path), data, path) for path, data in files])
     if plan.edge_tpu_steps or not backend.compiled:
@@ -84,8 +86,8 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
             parts[packed[0]] = packed[1]
         steps.append(step if packed is None else packed[0])
     if not parts:
-        reason = refusals[0] if refusals else "it has no operators for the Edge TPU"
-        raise ModelUnsupportedError(f"nothing of {plan.name} can run on a virtual stick: {reason}")
+        reason = refusals[0] if refusals else "it has no operators for it"
+        return ParsedPlan(plan, parts, f"nothing of {plan.name} runs on the {backend.name} stick: {reason}")
     return ParsedPlan(replace(plan, steps=tuple(steps)), parts)
 
 

@@ -62,7 +62,7 @@ class _Subject:
         plan = parsed.plan
         if self._part is None:
             self.inputs, self.outputs = plan.inputs, plan.outputs
-            self.notes: list[str] = []
+            self.notes = [parsed.remark] if parsed.remark else []
             return
         self.inputs, self.outputs = self._part.model.inputs, self._part.model.outputs
         outer = ", ".join(spec.name for spec in plan.outputs)

@@ -16,6 +16,8 @@ from edgetpu_driver.tensor import TensorSpec
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
 _INT8_OFFSET = 128
+_ROUNDING_ERROR = 1e-3
+"""Of interpolation in float32, grey levels: a uniform image stays as it is."""
 
 
 def read_inputs(
@@ -83,7 +85,11 @@ def fitted(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _image(spec: TensorSpec, path: Path) -> NDArray[Any]:
-    """An image resized to the input; for int8 inputs 128 is subtracted."""
+    """An image stretched to the input; for int8 inputs 128 is subtracted.
+
+    Interpolated grey levels are rounded down: the vendor's reference poses were made so, and rounding to the
+    nearest moves the scores of uncertain keypoints by up to 0.05.
+    """
     try:
         import cv2
     except ImportError:
@@ -100,7 +106,8 @@ def _image(spec: TensorSpec, path: Path) -> NDArray[Any]:
     )
     if decoded is None:
         raise InputError(f"{path} is not an image that OpenCV can read")
-    pixels = cv2.resize(decoded, (width, height), interpolation=cv2.INTER_AREA)
+    levels = cv2.resize(decoded.astype(np.float32), (width, height), interpolation=cv2.INTER_LINEAR)
+    pixels = np.floor(levels + _ROUNDING_ERROR).astype(np.uint8)
     if channels == 3:
         pixels = cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
     if spec.dtype.name == "int8":
