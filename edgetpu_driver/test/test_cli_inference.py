@@ -230,6 +230,12 @@ def test_benchmark_measures_the_whole_model_or_a_part(
     whole, part = (answer(capsys, *arguments, *more) for more in ((), ("--part",)))
     assert (whole["part"], part["part"]) == (None, 1)
     assert part["bytes_sent_per_run"] < whole["bytes_sent_per_run"]
+    assert [step["runs_on"] for step in whole["steps"]] == [
+        *("CPU, LiteRT", "Edge TPU", "CPU, LiteRT", "Edge TPU", "CPU, LiteRT")
+    ]
+    total = sum(step["mean_milliseconds"] for step in whole["steps"])
+    assert 0 < total <= whole["milliseconds"]["mean"]
+    assert part["steps"] == []
 
 
 def test_the_state_of_a_recurrent_model_starts_at_zero(

@@ -24,7 +24,7 @@ from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
 from edgetpu_driver.toolchain.model_files import plain_stem, source_graph
-from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Step, step_operators
+from edgetpu_driver.whole_model.plan import ModelPlan, engine_name, step_operators
 from edgetpu_driver.whole_model.planning import plan_model
 from edgetpu_driver.whole_model.recurrence import likely_feedback
 from edgetpu_driver.whole_model.work import work_of
@@ -57,19 +57,13 @@ def _steps(plan: ModelPlan, path: Path, data: bytes) -> list[dict[str, Any]]:
     source = data if not plan.edge_tpu_steps else read_model(graph) if graph is not None else None
     return [
         {
-            "runs_on": _engine_name(step),
+            "runs_on": engine_name(step),
             "operators": step.operators,
             "multiplications": work.multiplications,
             "share": work.share,
         }
         for step, work in zip(plan.steps, work_of(plan, [source]), strict=True)
     ]
-
-
-def _engine_name(step: Step) -> str:
-    if isinstance(step, EdgeTpuStep):
-        return "Edge TPU"
-    return "CPU, LiteRT" if isinstance(step, LiteRtStep) else "CPU, own operator"
 
 
 def _compiled(plan: ModelPlan) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from edgetpu_driver.cli.session import chosen, opened, parse, part
 from edgetpu_driver.cli.tensor_files import read_inputs, write_outputs
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.whole_model.model import Model
+from edgetpu_driver.whole_model.plan import Step, engine_name
 from edgetpu_driver.whole_model.recurrence import feedback_of, likely_feedback, zeros
 
 _SHOWN_VALUES = 8
@@ -68,15 +70,46 @@ class _Subject:
         outer = ", ".join(spec.name for spec in plan.outputs)
         self.notes = [f"part {number} of the model only: inner tensors; the model's own outputs are {outer}"]
 
-    def attach(self, backend: Backend) -> _Runnable:
-        """Make it ready to run on the open device."""
-        if self._part is None:
-            return self._parsed.attach(backend)
-        return backend.attach(self._parsed.parts[self._part])
+    def attach(self, backend: Backend, clock: _StepClock | None = None) -> _Runnable:
+        """Make it ready to run on the open device. clock: told of every step of a whole model."""
+        if self._part is not None:
+            return backend.attach(self._parsed.parts[self._part])
+        model = self._parsed.attach(backend)
+        return model if clock is None else _Timed(model, clock)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What it consists of."""
+        return self._parsed.plan.steps if self._part is None else ()
 
 
 class _Runnable(Protocol):
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]: ...
+
+
+class _StepClock:
+    """Measures how long each step takes, over all runs."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[Step, float] = {}
+        self.mark = 0.0
+
+    def note(self, step: Step, *_: object) -> None:
+        """The end of a step, which began at the end of the one before."""
+        now = time.perf_counter()
+        self.seconds[step] = self.seconds.get(step, 0.0) + now - self.mark
+        self.mark = now
+
+
+class _Timed:
+    """A whole model whose steps are measured."""
+
+    def __init__(self, model: Model, clock: _StepClock) -> None:
+        self._model, self._clock = model, clock
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        self._clock.mark = time.perf_counter()
+        return self._model.run(inputs, on_step=self._clock.note)
 
 
 def _states(arguments: Sequence[str], subject: _Subject) -> list[str]:
@@ -114,9 +147,11 @@ def benchmark(options: argparse.Namespace, progress: Progress) -> Answer:
     backend = chosen(options)
     subject = _Subject(parse(backend, options.model), options.part)
     with opened(backend):
-        engine = subject.attach(backend)
+        clock = _StepClock()
+        engine = subject.attach(backend, clock)
         inputs = random_inputs(subject.inputs, np.random.default_rng(0))
         first = _time(engine, inputs)
+        clock.seconds.clear()
         before = backend.read()
         times = np.empty(options.runs)
         with progress.counting("inferences", options.runs) as advance:
@@ -137,6 +172,14 @@ def benchmark(options: argparse.Namespace, progress: Progress) -> Answer:
                 "max": 1e3 * times.max(),
             },
             "inferences_per_second": options.runs / times.sum(),
+            "steps": [
+                {
+                    "runs_on": engine_name(step),
+                    "operators": step.operators,
+                    "mean_milliseconds": 1e3 * clock.seconds[step] / options.runs,
+                }
+                for step in subject.steps
+            ],
             **_traffic(backend, before, options.runs),
         }
     return Answer(value, _benchmark_text(value))
@@ -171,6 +214,9 @@ def _benchmark_text(value: Mapping[str, Any]) -> str:
         lines["per run"] = (
             f"{value['bytes_sent_per_run']:.0f} bytes sent, {value['bytes_received_per_run']:.0f} received"
         )
+    if len(value["steps"]) > 1:
+        for number, step in enumerate(value["steps"], 1):
+            lines[f"step {number}"] = f"{step['mean_milliseconds']:.3f} ms, {step['runs_on']}"
     return pairs(lines)
 
 

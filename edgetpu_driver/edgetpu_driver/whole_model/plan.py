@@ -163,3 +163,10 @@ def step_operators(names: Sequence[str]) -> str:
     """Operators as text, each with its number: "2 DEQUANTIZE, ARG_MAX"."""
     counts = {name: names.count(name) for name in dict.fromkeys(names)}
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in counts.items())
+
+
+def engine_name(step: Step) -> str:
+    """What runs a step, for users."""
+    if isinstance(step, EdgeTpuStep):
+        return "Edge TPU"
+    return "CPU, LiteRT" if isinstance(step, LiteRtStep) else "CPU, own operator"
