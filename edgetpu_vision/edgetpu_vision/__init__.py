@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from edgetpu_vision.classification.classifications import Classification, Classifications
     from edgetpu_vision.classification.classifier import Classifier
     from edgetpu_vision.detection.detections import Detection, Detections
+    from edgetpu_vision.detection.detector import Detector
     from edgetpu_vision.embedding.embedder import Embedder
     from edgetpu_vision.embedding.embedding import Embedding
     from edgetpu_vision.errors import LabelsError, OutputsError
@@ -31,6 +32,7 @@ __all__ = [
     "Classifier",
     "Detection",
     "Detections",
+    "Detector",
     "Embedder",
     "Embedding",
     "Keypoint",
@@ -54,6 +56,7 @@ _HOME = {
     "Classifier": "classification.classifier",
     "Detection": "detection.detections",
     "Detections": "detection.detections",
+    "Detector": "detection.detector",
     "Embedder": "embedding.embedder",
     "Embedding": "embedding.embedding",
     "Keypoint": "pose_estimation.poses",

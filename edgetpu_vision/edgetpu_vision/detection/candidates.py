@@ -1,0 +1,68 @@
+"""Boxes that may be objects, as arrays, before and after non-maximum suppression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+_MOST_CANDIDATES = 1000
+"""Most boxes, those of the highest scores, that suppression looks at. Limits the time of a frame in which the
+model finds objects everywhere; usual frames have fewer than 200."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """n boxes."""
+
+    boxes: NDArray[np.float32]
+    """float32[n, 4]: x_min, y_min, x_max, y_max, px of the model's input."""
+    classes: NDArray[np.intp]
+    """[n]: numbers of the classes."""
+    scores: NDArray[np.float32]
+    """float32[n], 0..1."""
+
+    def __len__(self) -> int:
+        """How many boxes there are."""
+        return len(self.scores)
+
+    def take(self, indices: NDArray[np.intp]) -> Candidates:
+        """Some of the boxes, in the order of their indices."""
+        return Candidates(self.boxes[indices], self.classes[indices], self.scores[indices])
+
+    def highest(self, count: int) -> Candidates:
+        """At most so many boxes, the highest score first."""
+        return self.take(np.argsort(-self.scores, kind="stable")[:count])
+
+    def suppressed(self, iou_threshold: float, per_class: bool) -> Candidates:
+        """The boxes that overlap with no better one by more than a threshold, the highest score first.
+
+        iou_threshold: intersection over union, 0..1. per_class: whether only boxes of one class compete.
+        """
+        best = self.highest(_MOST_CANDIDATES)
+        if len(best) < 2:
+            return best
+        corners = best.boxes.astype(np.float64)
+        if per_class:
+            # Each class apart from all others: what cv2.dnn.NMSBoxesBatched does, which OpenCV 4.6 lacks.
+            extent = corners.max() - corners.min() + 1
+            corners += (best.classes * extent)[:, None]
+        sizes = np.maximum(corners[:, 2:] - corners[:, :2], 0)
+        rectangles = np.hstack((corners[:, :2], sizes)).tolist()
+        kept = cv2.dnn.NMSBoxes(rectangles, best.scores.tolist(), 0.0, iou_threshold)
+        return best.take(np.sort(np.asarray(kept, np.intp).ravel()))
+
+
+NONE = Candidates(np.empty((0, 4), np.float32), np.empty(0, np.intp), np.empty(0, np.float32))
+
+
+def joined(parts: Sequence[Candidates]) -> Candidates:
+    """All boxes of several parts."""
+    return Candidates(
+        np.concatenate([NONE.boxes, *(part.boxes for part in parts)]),
+        np.concatenate([NONE.classes, *(part.classes for part in parts)]),
+        np.concatenate([NONE.scores, *(part.scores for part in parts)]),
+    )

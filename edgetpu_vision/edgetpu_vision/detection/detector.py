@@ -1,0 +1,104 @@
+"""The detector: boxes, classes and scores of the objects in an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm
+from edgetpu_vision.class_selection import selected_classes
+from edgetpu_vision.detection.candidates import Candidates
+from edgetpu_vision.detection.detections import Detection, Detections
+from edgetpu_vision.detection.recognition import check_head_name, recognise_head
+from edgetpu_vision.preprocessing.placement import Fit
+
+
+class Detector(VisionAlgorithm[Detections]):
+    """Finds objects, by an SSD or a YOLO; see `recognise_head` for the outputs that it knows."""
+
+    default_fit: ClassVar[Fit] = "letterbox"
+
+    max_results: int
+    """Largest number of objects in a result."""
+    iou_threshold: float | None
+    """Intersection over union of two boxes of a class above which the one with the lower score is dropped;
+    None for what the model says, otherwise 0.5."""
+
+    def __init__(
+        self,
+        model: ModelLike | None = None,
+        *,
+        min_confidence: float = 0.4,
+        max_results: int = 100,
+        classes: Sequence[str | int] = (),
+        iou_threshold: float | None = None,
+        head: str = "",
+        anchors: NDArray[np.float32] | None = None,
+        **options: Any,
+    ) -> None:
+        """Prepare for a model; see VisionAlgorithm for the other options and what is raised.
+
+        classes: labels or numbers of those to find, all by default. head: the kind of the outputs, see
+        HeadName; "" to recognise it. anchors: those of an SSD, float32[n, 4]: y, x, height and width as
+        parts of the image; or of a YOLOv5, float32[grids, anchors of a cell, 2]: width and height in px of
+        the input; None for those that the files give, or that the published models have.
+        """
+        self.max_results = max_results
+        self.iou_threshold = iou_threshold
+        self._wanted = classes
+        self._head_name = check_head_name(head)
+        self._anchors = anchors
+        super().__init__(model, min_confidence=min_confidence, **options)
+
+    def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
+        names = self.description.exporter.get("names")
+        self._head = head = recognise_head(
+            outputs,
+            (image.shape[1], image.shape[2]),
+            self.description,
+            name=self._head_name,
+            anchors=self._anchors,
+            classes=len(names) if isinstance(names, dict | list) else None,
+        )
+        self.use_labels(head.classes)
+        if self.labels is not None:  # objects are never background
+            self.labels = self.labels.without_background()
+        self._chosen = selected_classes(self._wanted, self.labels, head.classes)
+
+    def postprocess(self, frame: Frame, outputs: Outputs) -> Detections:
+        """The objects, the highest score first.
+
+        Raises OutputsError if the outputs have other names or shapes, LabelsError for a class without label.
+        """
+        head = self._head
+        found = head.candidates(outputs, self.min_confidence)
+        if self._chosen is not None:
+            found = found.take(np.flatnonzero(np.isin(found.classes, self._chosen)))
+        if not head.suppressed:
+            threshold = head.iou_threshold if self.iou_threshold is None else self.iou_threshold
+            found = found.suppressed(threshold, head.per_class)
+        limit = self.max_results if head.most is None else min(self.max_results, head.most)
+        return Detections(
+            frame.stamp, frame.image_width, frame.image_height, self._in_image(found.highest(limit), frame)
+        )
+
+    def _in_image(self, found: Candidates, frame: Frame) -> tuple[Detection, ...]:
+        """The boxes in px of the image, cut off at the edges of the region."""
+        placement = frame.placement
+        region, labels = placement.region, self.labels
+        left, top = region.x_offset, region.y_offset
+        boxes = found.boxes.astype(np.float64)
+        x = np.clip(placement.image_x(boxes[:, 0::2]), left, left + region.width).tolist()
+        y = np.clip(placement.image_y(boxes[:, 1::2]), top, top + region.height).tolist()
+        detections = []
+        for class_id, score, (x_min, x_max), (y_min, y_max) in zip(
+            found.classes.tolist(), found.scores.tolist(), x, y, strict=True
+        ):
+            if x_max > x_min and y_max > y_min:
+                label = labels.name(class_id) if labels is not None else ""
+                detections.append(Detection(class_id, label, score, x_min, y_min, x_max, y_max))
+        return tuple(detections)

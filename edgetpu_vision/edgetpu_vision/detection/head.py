@@ -1,0 +1,89 @@
+"""What every kind of detector output has in common, and tables of values for anchors and channels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.algorithm import Outputs, output
+from edgetpu_vision.detection.candidates import Candidates
+from edgetpu_vision.errors import OutputsError
+from edgetpu_vision.output_values import is_quantised, real_values
+
+
+class Head(ABC):
+    """Decodes the outputs of one kind of detector."""
+
+    classes: int | None = None
+    """Number of classes; None if unknown."""
+    suppressed: bool = False
+    """Whether the model itself has suppressed overlapping boxes."""
+    per_class: bool = True
+    """Whether only boxes of the same class compete."""
+    iou_threshold: float = 0.5
+    """Overlap, intersection over union, above which the box with the lower score is dropped."""
+    most: int | None = None
+    """Largest number of boxes that the model's own post-processing gives; None for any."""
+
+    @abstractmethod
+    def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
+        """The boxes with at least this score; OutputsError for outputs of other names or shapes."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """An output that holds values for anchors and channels, in either order."""
+
+    spec: TensorSpec
+    anchors: int
+    channels: int
+    channels_first: bool = False
+
+    def of(self, outputs: Outputs) -> NDArray[Any]:
+        """The values as the model gives them, a view [anchors, channels]."""
+        values = output(outputs, self.spec.name)
+        if values.size != self.anchors * self.channels:
+            raise OutputsError(f"expected {self.spec}; got {values.dtype.name}{list(values.shape)}")
+        if self.channels_first:
+            return values.reshape(self.channels, self.anchors).T
+        return values.reshape(self.anchors, self.channels)
+
+    def real(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        """Some of the values as real numbers."""
+        return real_values(values, self.spec)
+
+    def least(self, real: float) -> float:
+        """What the model's own numbers have to reach to be at least a real value."""
+        return least_value(self.spec, real)
+
+
+def least_value(spec: TensorSpec, real: float) -> float:
+    """What the numbers of an output have to reach to be at least a real value."""
+    if not is_quantised(spec):
+        return real
+    if spec.dtype.itemsize > 1:
+        return float(np.ceil(real / spec.scale + spec.zero_point))
+    limits = np.iinfo(spec.dtype)
+    levels = np.arange(limits.min, limits.max + 1)
+    return float(limits.min + np.searchsorted(spec.dequantise(levels), np.float32(real)))
+
+
+def reaching(values: NDArray[Any], least: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where values [anchors, channels] are at least so great: anchors and channels, of each place found."""
+    if values.strides[0] < values.strides[1]:  # a transposed view: search it in the order of memory
+        channels, anchors = reaching(values.T, least)
+        return anchors, channels
+    found = np.flatnonzero(values >= least)
+    anchors, channels = np.divmod(found, values.shape[1])
+    return anchors, channels
+
+
+def logit(probability: float) -> float:
+    """What the sigmoid maps to a probability; infinite for 0 and 1."""
+    with np.errstate(divide="ignore"):
+        return float(np.log(probability) - np.log1p(-probability))

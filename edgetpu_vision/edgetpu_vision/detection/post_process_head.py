@@ -1,0 +1,139 @@
+"""The outputs of TFLite_Detection_PostProcess: boxes, classes, scores and their count, in any order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.algorithm import Outputs, output
+from edgetpu_vision.detection.candidates import Candidates
+from edgetpu_vision.detection.head import Head
+from edgetpu_vision.errors import OutputsError
+from edgetpu_vision.model_description.description import ModelDescription
+from edgetpu_vision.output_values import real_values
+
+_OPERATOR_OUTPUT = re.compile(r"TFLite_Detection_PostProcess(?::([0-3]))?")
+_BOXES, _CLASSES, _SCORES, _COUNT = range(4)
+_METADATA_NAMES = {
+    "location": _BOXES,
+    "category": _CLASSES,
+    "score": _SCORES,
+    "number of detections": _COUNT,
+}
+"""What TFLite metadata call the outputs."""
+
+
+class PostProcessHead(Head):
+    """Boxes [1, n, 4], classes [1, n], scores [1, n] and, unless all n count, how many there are [1]."""
+
+    suppressed = True
+
+    def __init__(
+        self,
+        outputs: Sequence[TensorSpec],
+        roles: Mapping[int, str],
+        classes: int | None,
+        size: tuple[int, int],
+    ) -> None:
+        """Prepare for outputs, those of the roles only.
+
+        roles: their names by role, as far as they are known. size: input height and width, px.
+        """
+        self._specs = {spec.name: spec for spec in outputs}
+        self._roles = dict(roles)
+        self.classes = classes
+        height, width = size
+        self._size = np.array((width, height, width, height), np.float32)
+
+    @classmethod
+    def of(
+        cls, outputs: Sequence[TensorSpec], description: ModelDescription, size: tuple[int, int]
+    ) -> PostProcessHead | None:
+        """The head for these outputs; None if they are something else."""
+        names = {spec.name for spec in outputs}
+        options = description.post_process
+        classes = (options.classes or None) if options is not None else None
+        of_graph = dict(enumerate(options.outputs)) if options is not None else {}
+        of_names = {role: name for name in names if (role := _role_of_name(name)) is not None}
+        said = {meaning: name for name, meaning in description.output_names.items()}
+        of_metadata = {role: said[meaning] for meaning, role in _METADATA_NAMES.items() if meaning in said}
+        for known in (of_graph, of_names, of_metadata):
+            roles = {role: name for role, name in known.items() if name in names}
+            if {_BOXES, _CLASSES, _SCORES} <= roles.keys():
+                return cls(outputs, roles, classes, size)
+        found = _roles_of_shapes(outputs)
+        if found is None:
+            return None
+        parts = [spec for spec in outputs if spec.name in found.values() or _is_list(spec)]
+        return cls(parts, found, classes, size)
+
+    def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
+        """The boxes with at least this score."""
+        boxes = self._values(outputs, self._roles[_BOXES]).reshape(-1, 4)
+        classes, scores = self._classes_and_scores(outputs)
+        if not len(boxes) == len(classes) == len(scores):
+            raise OutputsError(
+                f"expected as many boxes as classes and scores; got {len(boxes)}, {len(classes)} and "
+                f"{len(scores)}"
+            )
+        count = len(scores)
+        if _COUNT in self._roles:
+            told = self._values(outputs, self._roles[_COUNT]).reshape(-1)
+            count = min(max(int(told[0]), 0), count) if told.size and np.isfinite(told[0]) else count
+        chosen = np.flatnonzero(scores[:count] >= min_score)
+        found = boxes[chosen][:, [1, 0, 3, 2]] * self._size
+        return Candidates(found, np.rint(classes[chosen]).astype(np.intp), scores[chosen])
+
+    def _values(self, outputs: Outputs, name: str) -> NDArray[np.float32]:
+        return real_values(output(outputs, name), self._specs[name])
+
+    def _classes_and_scores(self, outputs: Outputs) -> list[NDArray[np.float32]]:
+        """Classes and scores [n], told apart by their values where neither graph nor metadata do."""
+        names = [self._roles.get(role) for role in (_CLASSES, _SCORES)]
+        if None in names:
+            names = [name for name in self._specs if name not in self._roles.values()]
+        classes, scores = (self._values(outputs, str(name)).reshape(-1) for name in names)
+        if _SCORES in self._roles:
+            return [classes, scores]
+        looks = _like_scores(classes), _like_scores(scores)
+        if looks[0] > looks[1]:
+            names.reverse()
+            classes, scores = scores, classes
+        if looks[0] != looks[1]:  # it stays so for the next frames
+            self._roles |= {_CLASSES: str(names[0]), _SCORES: str(names[1])}
+        return [classes, scores]
+
+
+def _like_scores(values: NDArray[np.float32]) -> tuple[bool, bool, bool]:
+    """How much values look like scores rather than like classes, to be compared."""
+    within = bool(np.all((values >= 0) & (values <= 1)))
+    broken = bool(np.any(values != np.rint(values)))
+    descending = bool(np.all(np.diff(values.reshape(-1)) <= 0))
+    return within, broken, descending
+
+
+def _role_of_name(name: str) -> int | None:
+    match = _OPERATOR_OUTPUT.fullmatch(name)
+    return int(match[1] or 0) if match else None
+
+
+def _is_list(spec: TensorSpec) -> bool:
+    return len(spec.shape) == 2 and spec.shape[0] == 1
+
+
+def _roles_of_shapes(outputs: Sequence[TensorSpec]) -> dict[int, str] | None:
+    """Boxes and count by their shapes; None if these are not the outputs of a post-processing."""
+    boxes = [spec for spec in outputs if len(spec.shape) == 3 and spec.shape[0] == 1 and spec.shape[2] == 4]
+    if len(boxes) != 1:
+        return None
+    count = boxes[0].shape[1]
+    lists = [spec for spec in outputs if _is_list(spec) and spec.shape[1] == count]
+    counts = [spec for spec in outputs if spec.shape in ((1,), ()) and spec not in lists]
+    if len(lists) != 2 or len(counts) > 1:
+        return None
+    roles = {_BOXES: boxes[0].name}
+    return roles | {_COUNT: counts[0].name} if counts else roles

@@ -1,0 +1,65 @@
+"""The anchors of SSD models that do not bring them along."""
+
+from __future__ import annotations
+
+from math import ceil, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelUnsupportedError
+
+# Defaults of ssd_anchor_generator in TensorFlow's object detection API, which the published SSDs use.
+_LAYERS = 6
+_MIN_SCALE, _MAX_SCALE = 0.2, 0.95
+_LOWEST_SCALE = 0.1
+_ASPECT_RATIOS = (1.0, 2.0, 1 / 2, 3.0, 0.3333)
+_LOWEST_ASPECT_RATIOS = (2.0, 1 / 2)
+_STRIDE = 16
+"""Px of the input to a cell of the first feature map; each further map has half as many cells."""
+
+
+def ssd_anchors(input_height: int, input_width: int, count: int) -> NDArray[np.float32]:
+    """The anchors of an SSD with six feature maps, float32[count, 4]: y, x, height and width, as parts of 1.
+
+    Raises ModelUnsupportedError if such an SSD has not that many.
+    """
+    scales = [*np.linspace(_MIN_SCALE, _MAX_SCALE, _LAYERS).tolist(), 1.0]
+    maps = []
+    for layer, (rows, columns) in enumerate(_map_sizes(input_height, input_width)):
+        if layer == 0:
+            shapes = [(_LOWEST_SCALE, 1.0), *((scales[0], ratio) for ratio in _LOWEST_ASPECT_RATIOS)]
+        else:
+            shapes = [(scales[layer], ratio) for ratio in _ASPECT_RATIOS]
+            shapes.append((sqrt(scales[layer] * scales[layer + 1]), 1.0))
+        maps.append(_anchors_of_map(rows, columns, shapes))
+    anchors = np.concatenate(maps)
+    if len(anchors) != count:
+        raise ModelUnsupportedError(
+            f"expected the anchors of this model; it has {count}, and an SSD of {input_width}x{input_height} "
+            f"px with {_LAYERS} feature maps has {len(anchors)}"
+        )
+    return anchors
+
+
+def ssd_anchor_count(input_height: int, input_width: int) -> int:
+    """How many anchors an SSD with six feature maps has."""
+    cells = [rows * columns for rows, columns in _map_sizes(input_height, input_width)]
+    return cells[0] * (len(_LOWEST_ASPECT_RATIOS) + 1) + sum(cells[1:]) * (len(_ASPECT_RATIOS) + 1)
+
+
+def _map_sizes(input_height: int, input_width: int) -> list[tuple[int, int]]:
+    """Rows and columns of each feature map."""
+    sizes = [(ceil(input_height / _STRIDE), ceil(input_width / _STRIDE))]
+    for _ in range(_LAYERS - 1):
+        sizes.append((ceil(sizes[-1][0] / 2), ceil(sizes[-1][1] / 2)))
+    return sizes
+
+
+def _anchors_of_map(rows: int, columns: int, shapes: list[tuple[float, float]]) -> NDArray[np.float32]:
+    """Anchors of each cell, row by row; shapes: scale and aspect ratio of those of a cell."""
+    sizes = np.array([(scale / sqrt(ratio), scale * sqrt(ratio)) for scale, ratio in shapes])
+    y, x = np.meshgrid((np.arange(rows) + 0.5) / rows, (np.arange(columns) + 0.5) / columns, indexing="ij")
+    centres = np.stack((y, x), axis=-1).reshape(-1, 1, 2).repeat(len(sizes), axis=1)
+    boxes = np.concatenate((centres, np.broadcast_to(sizes, centres.shape)), axis=2)
+    return boxes.reshape(-1, 4).astype(np.float32)

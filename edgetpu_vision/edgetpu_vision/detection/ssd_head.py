@@ -1,0 +1,73 @@
+"""The raw outputs of an SSD: encoded boxes and scores of classes for anchors.
+
+The arithmetic is that of TFLite_Detection_PostProcess in LiteRT, so that scores and boxes are the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_vision.algorithm import Outputs
+from edgetpu_vision.detection.candidates import NONE, Candidates
+from edgetpu_vision.detection.head import Head, Table, logit
+from edgetpu_vision.model_description.graph_facts import PostProcess
+from edgetpu_vision.output_values import always_probabilities, sigmoid, within_0_and_1
+
+_FAR = np.float32(1e3)
+"""Largest coordinate, as a part of the image, that a box may have. Uncritical: it keeps products finite."""
+
+
+class SsdHead(Head):
+    """Encoded boxes [1, n, 4] and scores or logits [1, n, classes], with or without a background class."""
+
+    def __init__(
+        self, encodings: Table, scores: Table, options: PostProcess, input_height: int, input_width: int
+    ) -> None:
+        """options: anchors and options; with `classes` 0 the first of the scores is the background's."""
+        self._encodings = encodings
+        self._scores = scores
+        self._anchors = options.anchors
+        self._scales = np.array(options.scales, np.float32)
+        self._size = np.array((input_width, input_height, input_width, input_height), np.float32)
+        self.classes = options.classes or scores.channels - 1
+        self.per_class = options.per_class
+        self.iou_threshold = options.iou_threshold
+        self.most = options.max_detections or None
+        self._least = max(options.score_threshold, 0.0)
+        self._first = scores.channels - self.classes
+        self._are_probabilities = always_probabilities(scores.spec)
+
+    def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
+        """The boxes with at least this score: of each anchor the best class, or all if classes are apart."""
+        scores, encodings = self._scores.of(outputs), self._encodings.of(outputs)
+        probabilities = self._are_probabilities
+        if probabilities is None:
+            probabilities = within_0_and_1(scores)
+        least = max(min_score, self._least)
+        mask = scores >= self._scores.least(least if probabilities else logit(least))
+        mask[:, : self._first] = False
+        found = np.flatnonzero(mask)
+        if not found.size:
+            return NONE
+        anchors, channels = np.divmod(found, scores.shape[1])
+        if not self.per_class:
+            anchors = anchors[np.flatnonzero(np.diff(anchors, prepend=-1))]
+            channels = scores[anchors, self._first :].argmax(axis=1) + self._first
+        real = self._scores.real(scores[anchors, channels])
+        return Candidates(
+            self._boxes(self._encodings.real(encodings[anchors]), anchors),
+            channels - self._first,
+            real if probabilities else sigmoid(real),
+        )
+
+    def _boxes(self, encodings: NDArray[np.float32], anchors: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Boxes in px of the input."""
+        chosen = self._anchors[anchors]
+        scaled = encodings / self._scales
+        centres = scaled[:, :2] * chosen[:, 2:] + chosen[:, :2]
+        with np.errstate(over="ignore"):
+            halves = np.float32(0.5) * np.exp(scaled[:, 2:]) * chosen[:, 2:]
+        boxes = np.concatenate((centres - halves, centres + halves), axis=1)[:, [1, 0, 3, 2]]
+        in_px: NDArray[np.float32] = np.clip(boxes, -_FAR, _FAR) * self._size
+        return in_px

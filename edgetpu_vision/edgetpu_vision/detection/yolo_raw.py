@@ -1,0 +1,155 @@
+"""YOLO outputs as the last convolutions give them: logits, and boxes relative to the cells of grids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.algorithm import Outputs, output
+from edgetpu_vision.detection.candidates import NONE, Candidates, joined
+from edgetpu_vision.detection.head import Head, Table, least_value, logit, reaching
+from edgetpu_vision.detection.yolo_grids import Grids
+from edgetpu_vision.errors import OutputsError
+from edgetpu_vision.output_values import always_probabilities, real_values, sigmoid, within_0_and_1
+
+_OBJECTNESS = 4
+"""Channel after the four of the box."""
+
+YOLOV5_ANCHORS = (
+    ((10, 13), (16, 30), (33, 23)),
+    ((30, 61), (62, 45), (59, 119)),
+    ((116, 90), (156, 198), (373, 326)),
+)
+"""Width and height in px of the anchors of each grid, of the published models for 640x640 px."""
+
+
+class DistributionHead(Head):
+    """Boxes as distributions of the distances from a cell to its four edges, and logits of classes.
+
+    YOLOv8 and later without their last step. The distances are in cells, from the centre of the cell.
+    """
+
+    def __init__(
+        self,
+        boxes: Sequence[Table],
+        scores: Sequence[Table],
+        grids: Grids,
+        first: int,
+        classes: int,
+        bins: int,
+    ) -> None:
+        """Prepare for outputs of these layouts.
+
+        boxes, scores: one for all grids, or one for each. first: channel of the first class in `scores`.
+        bins: how many bins the distribution of a distance has; 1: it is the distance itself.
+        """
+        self._boxes = boxes
+        self._scores = scores
+        self._first = first
+        self.classes = classes
+        self._bins = bins
+        self._centres = grids.corners() + np.float32(0.5)
+        self._strides = grids.cell_strides()
+
+    def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
+        """The boxes whose best class has at least this score."""
+        parts, start = [], 0
+        for boxes, scores in zip(self._boxes, self._scores, strict=True):
+            parts.append(self._of_part(outputs, boxes, scores, start, min_score))
+            start += scores.anchors
+        return joined(parts)
+
+    def _of_part(
+        self, outputs: Outputs, boxes: Table, scores: Table, start: int, min_score: float
+    ) -> Candidates:
+        """Those of an output that begins with the cell `start`."""
+        values = scores.of(outputs)[:, self._first : self._first + (self.classes or 0)]
+        probabilities = always_probabilities(scores.spec)
+        if probabilities is None:
+            probabilities = within_0_and_1(values)
+        found, _ = reaching(values, scores.least(min_score if probabilities else logit(min_score)))
+        anchors = np.unique(found)
+        if not anchors.size:
+            return NONE
+        real = scores.real(values[anchors])
+        classes = real.argmax(axis=1)
+        best = np.take_along_axis(real, classes[:, None], axis=1)[:, 0]
+        distances = self._distances(boxes.real(boxes.of(outputs)[anchors, : 4 * self._bins]))
+        cells = anchors + start
+        centres, strides = self._centres[cells], self._strides[cells, None]
+        corners = np.concatenate((centres - distances[:, :2], centres + distances[:, 2:]), axis=1) * strides
+        return Candidates(corners, classes, best if probabilities else sigmoid(best))
+
+    def _distances(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """To the left, upper, right and lower edge, in cells, [n, 4]: the means of the distributions."""
+        if self._bins == 1:
+            return values
+        bins = values.reshape(-1, 4, self._bins)
+        weights = np.exp(bins - bins.max(axis=2, keepdims=True))
+        weights /= weights.sum(axis=2, keepdims=True)
+        means: NDArray[np.float32] = weights @ np.arange(self._bins, dtype=np.float32)
+        return means
+
+
+@dataclass(frozen=True)
+class AnchorMap:
+    """An output that holds channels for anchors and the cells of one grid."""
+
+    spec: TensorSpec
+    cells: int
+    anchors: int
+    """Anchors of each cell."""
+    channels: int
+    order: tuple[int, int, int]
+    """At which of its axes the cells, anchors and channels are, once rows and columns are one axis."""
+
+    def of(self, outputs: Outputs) -> NDArray[Any]:
+        """The values as the model gives them, a view [cells, anchors, channels]."""
+        values = output(outputs, self.spec.name)
+        extents = self.cells, self.anchors, self.channels
+        if values.size != prod(extents):
+            raise OutputsError(f"expected {self.spec}; got {values.dtype.name}{list(values.shape)}")
+        shape = [0, 0, 0]
+        for axis, extent in zip(self.order, extents, strict=True):
+            shape[axis] = extent
+        return values.reshape(shape).transpose(self.order)
+
+
+class AnchorMapsHead(Head):
+    """A map for each grid with logits of x, y, width, height, objectness and classes for each of its anchors.
+
+    YOLOv5 without its last step.
+    """
+
+    def __init__(self, maps: Sequence[AnchorMap], grids: Grids, anchors: NDArray[np.float32]) -> None:
+        """anchors: float32[grids, anchors of a cell, 2], width and height in px of the input."""
+        self._maps = maps
+        self.classes = maps[0].channels - _OBJECTNESS - 1
+        self._grids = grids
+        self._anchors = anchors
+
+    def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
+        """The boxes whose best class has at least this score."""
+        return joined([self._of_grid(outputs, number, min_score) for number in range(len(self._maps))])
+
+    def _of_grid(self, outputs: Outputs, number: int, min_score: float) -> Candidates:
+        values = self._maps[number].of(outputs)
+        spec = self._maps[number].spec
+        least = least_value(spec, logit(min_score))
+        cells, shapes = np.nonzero(values[:, :, _OBJECTNESS] >= least)  # no score is above it
+        rows = sigmoid(real_values(values[cells, shapes], spec))
+        classes = rows[:, _OBJECTNESS + 1 :].argmax(axis=1)
+        scores = rows[:, _OBJECTNESS] * rows[np.arange(len(rows)), _OBJECTNESS + 1 + classes]
+        kept = np.flatnonzero(scores >= min_score)
+        y, x = np.divmod(cells[kept], self._grids.sizes[number][1])
+        corners = np.stack((x, y), axis=1).astype(np.float32)
+        centres = (rows[kept, :2] * 2 - np.float32(0.5) + corners) * self._grids.strides[number]
+        halves = (rows[kept, 2:4] * 2) ** 2 * self._anchors[number, shapes[kept]] / 2
+        boxes = np.concatenate((centres - halves, centres + halves), axis=1)
+        return Candidates(boxes, classes[kept], scores[kept])

@@ -1,0 +1,203 @@
+"""Recognises the outputs of YOLO models by their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_vision.detection.head import Head, Table
+from edgetpu_vision.detection.yolo_decoded import DecodedHead, EndToEndHead
+from edgetpu_vision.detection.yolo_grids import Grids, possible_grids
+from edgetpu_vision.detection.yolo_raw import YOLOV5_ANCHORS, AnchorMap, AnchorMapsHead, DistributionHead
+from edgetpu_vision.output_values import real_range
+
+_BOX = 4
+_BINS = 16
+"""Bins of a distance's distribution in YOLOv8 and later."""
+_DISTRIBUTIONS = _BOX * _BINS
+_ANCHORS = 3
+"""Anchors of a cell in YOLOv5."""
+_COCO = 80
+"""Classes of the published models."""
+_MASKS = 32
+"""Masks that instance segmentation models add up."""
+_MOST_END_TO_END = 1000
+"""Largest number of boxes that an end-to-end model gives; exporters use 300."""
+
+
+@dataclass(frozen=True)
+class YoloHints:
+    """What is known of a YOLO model beside its outputs."""
+
+    family: str = ""
+    """"yolov5" with anchors and objectness, "yolov8" without; "" if unknown."""
+    classes: int | None = None
+    """Number of classes; None if unknown."""
+    anchors: NDArray[np.float32] | None = None
+    """float32[grids, anchors of a cell, 2], width and height in px; None: those of the published models."""
+
+
+def yolo_head(outputs: Sequence[TensorSpec], size: tuple[int, int], hints: YoloHints) -> Head | None:
+    """The head for these outputs; None if they are not those of a YOLO model.
+
+    size: height and width of the input, px.
+    """
+    for grids in possible_grids(*size):
+        head: Head | None = None
+        if hints.family != "yolov5":
+            head = _distribution_maps(outputs, grids, hints) or _separate_lists(outputs, grids)
+        if head is None and hints.family != "yolov8":
+            head = _anchor_maps(outputs, grids, hints) or _list_with_objectness(outputs, grids, hints)
+        if head is None and hints.family != "yolov5":
+            head = _list_without_objectness(outputs, grids, hints)
+        if head is not None:
+            return head
+    return _end_to_end(outputs, size)
+
+
+def _lists(outputs: Sequence[TensorSpec], count: int) -> Iterator[Table]:
+    """The outputs [1, count, channels] or [1, channels, count]; there may be axes of extent 1 in between."""
+    for spec in outputs:
+        extents = [extent for extent in spec.shape[1:] if extent > 1] or [0]
+        if len(spec.shape) > 3 and len(extents) > 2:
+            continue
+        if len(spec.shape) == 3:
+            extents = list(spec.shape[1:])
+        if spec.shape[:1] == (1,) and len(extents) == 2 and count in extents:
+            channels_first = extents[0] != count
+            yield Table(spec, count, extents[0 if channels_first else 1], channels_first)
+
+
+def _list_with_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
+    """Boxes, objectness and probabilities in one output; further channels, of masks, are ignored."""
+    size = grids.input_height, grids.input_width
+    for table in _lists(outputs, _ANCHORS * grids.cells):
+        classes = _class_channels(table.channels - _BOX - 1, outputs, hints)
+        if classes >= 1:
+            return DecodedHead(table, table, _BOX + 1, classes, size, objectness=_BOX)
+    return None
+
+
+def _list_without_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
+    """Boxes and probabilities in one output, or distributions and logits; further channels are ignored."""
+    size = grids.input_height, grids.input_width
+    for table in _lists(outputs, grids.cells):
+        if _is_raw(table, hints):
+            classes = table.channels - _DISTRIBUTIONS
+            return DistributionHead([table], [table], grids, _DISTRIBUTIONS, classes, _BINS)
+        classes = _class_channels(table.channels - _BOX, outputs, hints)
+        if classes >= 1:
+            return DecodedHead(table, table, _BOX, classes, size)
+    return None
+
+
+def _class_channels(channels: int, outputs: Sequence[TensorSpec], hints: YoloHints) -> int:
+    """How many of the channels after the box are classes; the others weigh masks, or are keypoints."""
+    if hints.classes is not None:
+        return min(hints.classes, channels)
+    has_masks = any(len(spec.shape) == 4 and _MASKS in (spec.shape[1], spec.shape[3]) for spec in outputs)
+    return channels - _MASKS if has_masks and channels > _MASKS else channels
+
+
+def _is_raw(table: Table, hints: YoloHints) -> bool:
+    """Whether a list holds distributions and logits, rather than boxes and probabilities."""
+    classes = table.channels - _DISTRIBUTIONS
+    if classes < 1:
+        return False
+    if hints.classes is not None:
+        return classes == hints.classes
+    limits = real_range(table.spec)
+    # Logits of what is absent are far below 0; boxes and probabilities hardly.
+    return classes == _COCO or (limits is not None and -limits[0] > limits[1] / 4)
+
+
+def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids) -> Head | None:
+    """Boxes in one output, classes in another; boxes of 4 channels are decoded, those of 64 are not."""
+    tables = list(_lists(outputs, grids.cells))
+    if len(tables) != 2:
+        return None
+    for boxes, scores in (tables, tables[::-1]):
+        if boxes.channels == _DISTRIBUTIONS:
+            return DistributionHead([boxes], [scores], grids, 0, scores.channels, _BINS)
+        if boxes.channels == _BOX:
+            size = grids.input_height, grids.input_width
+            return DecodedHead(boxes, scores, 0, scores.channels, size)
+    return None
+
+
+def _distribution_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
+    """For each grid a map with distributions and classes, or a map of each."""
+    maps = _maps(outputs, grids)
+    count = len(maps[0])
+    if any(len(tables) != count for tables in maps):
+        return None
+    if count == 1:
+        tables = [tables[0] for tables in maps]
+        classes = tables[0].channels - _DISTRIBUTIONS
+        alike = {table.channels for table in tables} == {tables[0].channels}
+        if not alike or classes < 1 or not (hints.family or classes == (hints.classes or _COCO)):
+            return None
+        return DistributionHead(tables, tables, grids, _DISTRIBUTIONS, classes, _BINS)
+    if count == 2:
+        for at in (0, 1):
+            boxes, scores = [tables[at] for tables in maps], [tables[1 - at] for tables in maps]
+            channels = {table.channels for table in scores}
+            if {table.channels for table in boxes} == {_DISTRIBUTIONS} and len(channels) == 1:
+                return DistributionHead(boxes, scores, grids, 0, channels.pop(), _BINS)
+    return None
+
+
+def _maps(outputs: Sequence[TensorSpec], grids: Grids) -> list[list[Table]]:
+    """For each grid the outputs [1, rows, columns, channels] or [1, channels, rows, columns]."""
+    found: list[list[Table]] = []
+    for rows, columns in grids.sizes:
+        tables = []
+        for spec in outputs:
+            if len(spec.shape) == 4 and spec.shape[:3] == (1, rows, columns):
+                tables.append(Table(spec, rows * columns, spec.shape[3]))
+            elif len(spec.shape) == 4 and spec.shape[0] == 1 and spec.shape[2:] == (rows, columns):
+                tables.append(Table(spec, rows * columns, spec.shape[1], channels_first=True))
+        found.append(tables)
+    return found
+
+
+def _anchor_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
+    """For each grid a map with the channels of its anchors one after the other, or along an axis."""
+    anchors = np.array(YOLOV5_ANCHORS if hints.anchors is None else hints.anchors, np.float32)
+    if len(anchors) != len(grids.strides) or anchors.ndim != 3 or anchors.shape[2] != 2:
+        return None
+    maps = []
+    for rows, columns in grids.sizes:
+        found = [_anchor_map(spec, rows, columns, anchors.shape[1]) for spec in outputs]
+        maps += [each for each in found if each is not None]
+    if len(maps) != len(anchors) or len({each.channels for each in maps}) != 1:
+        return None
+    return AnchorMapsHead(maps, grids, anchors) if maps[0].channels > _BOX + 1 else None
+
+
+def _anchor_map(spec: TensorSpec, rows: int, columns: int, anchors: int) -> AnchorMap | None:
+    shape, cells = spec.shape, rows * columns
+    channels, rest = divmod(prod(shape), cells * anchors)
+    orders = {
+        (1, rows, columns, anchors * channels): (0, 1, 2),
+        (1, rows, columns, anchors, channels): (0, 1, 2),
+        (1, cells, anchors, channels): (0, 1, 2),
+        (1, anchors, rows, columns, channels): (1, 0, 2),
+        (1, anchors, cells, channels): (1, 0, 2),
+        (1, anchors * channels, rows, columns): (2, 0, 1),
+    }
+    order = orders.get(shape)
+    return AnchorMap(spec, cells, anchors, channels, order) if order is not None and not rest else None
+
+
+def _end_to_end(outputs: Sequence[TensorSpec], size: tuple[int, int]) -> Head | None:
+    for spec in outputs:
+        boxes = len(spec.shape) == 3 and spec.shape[0] == 1 and spec.shape[2] == _BOX + 2
+        if boxes and 1 < spec.shape[1] <= _MOST_END_TO_END:
+            return EndToEndHead(Table(spec, spec.shape[1], _BOX + 2), size)
+    return None
