@@ -177,6 +177,14 @@ def test_an_unknown_fit_is_refused() -> None:
         check_fit("crop")
 
 
+def test_equal_grey_levels_stay_as_they_are_when_rounded_down() -> None:
+    for level in (1, 77, 254):
+        pixels = np.full((97, 131, 3), level, np.uint8)
+        preprocessor = Preprocessor(spec(64, 89), "stretch", truncates=True)
+        placement = preprocessor.place(WHOLE.within(131, 97))
+        assert np.unique(preprocessor.fill(CameraImage(pixels), placement)).tolist() == [level]
+
+
 def test_interpolated_grey_levels_are_rounded_down_where_wanted() -> None:
     image = CameraImage(np.repeat(np.array([[10, 13, 20, 23]], np.uint8)[..., None], 3, axis=2))  # means x.5
     for truncates, expected in ((False, [12, 22]), (True, [11, 21])):

@@ -16,8 +16,8 @@ from edgetpu_driver.tensor import TensorSpec
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
 _INT8_OFFSET = 128
-_ROUNDING_ERROR = 1e-3
-"""Of interpolation in float32, grey levels: a uniform image stays as it is."""
+_ROUNDING_ERROR = np.float32(2e-5)
+"""Of interpolation in float32, whose steps there are 1.5e-5 grey levels: a uniform image stays as it is."""
 
 
 def read_inputs(

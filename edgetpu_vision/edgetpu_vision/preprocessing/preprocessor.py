@@ -20,6 +20,10 @@ PADDING = 114
 """Grey level beside a letterboxed image: near the mean of photographs; YOLO models are trained with it."""
 
 
+_ROUNDING_ERROR = np.float32(2e-5)
+"""Grey levels by which interpolation in float32 may miss a whole level; its steps there are 1.5e-5."""
+
+
 class Preprocessor:
     """Makes the input of one model from images of any size."""
 
@@ -81,7 +85,8 @@ def _resize_into(part: NDArray[np.uint8], target: NDArray[np.uint8], truncates: 
     if part.shape == target.shape:
         target[:] = part
     elif truncates:
-        target[:] = cv2.resize(part.astype(np.float32), (width, height), interpolation=cv2.INTER_LINEAR)
+        levels = cv2.resize(part.astype(np.float32), (width, height), interpolation=cv2.INTER_LINEAR)
+        target[:] = np.add(levels, _ROUNDING_ERROR, out=levels)
     else:
         cv2.resize(part, (width, height), dst=target, interpolation=cv2.INTER_LINEAR)
     return target
