@@ -1,7 +1,8 @@
 """The command line of the accuracy measurements: `python -m accuracy [AREA ..]` in the repository root.
 
-An area is an algorithm, or the virtual stick. It is a module of this package with `measure(engine, quick)`,
-which returns its rows, and `plots(engine)`, which returns figures of the results and of the worst cases.
+An area is an algorithm, a kind of model, or the virtual stick. It is a module of this package with
+`measure(engine, quick)`, which returns its rows, and `plots(engine)`, which returns figures of the results
+and of the worst cases.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from pathlib import Path
 from accuracy.recorded_figures import write_record
 from accuracy.report import write_report
 from measured_figures.row import Row, line, write_rows
+from testdata import MissingFileError
 
-AREAS = ("spot", "flow", "looming", "compass", "pattern", "stick")
+AREAS = ("spot", "flow", "looming", "compass", "pattern", "stick", "poses")
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "accuracy"
 EXIT_INTERRUPTED = 130
 
@@ -43,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for area in options.areas or AREAS:
             print(f"[accuracy] measuring {area} on {options.engine}", file=sys.stderr, flush=True)
             module = importlib.import_module(f"accuracy.{area}")
-            measured = module.measure(options.engine, options.quick)
+            try:
+                measured = module.measure(options.engine, options.quick)
+            except MissingFileError as error:
+                print(f"[accuracy] {area} is left out: {error}", file=sys.stderr)
+                continue
             for row in measured:
                 print(line(row), flush=True)
             rows += measured
