@@ -188,6 +188,18 @@ def test_run_gives_the_graphs_own_outputs(compiled: Path, capsys: pytest.Capture
     assert whole == answer(capsys, "run", graph, "--input", x, "--backend", "cpu")["outputs"]
 
 
+def test_the_cpu_runs_the_graph_beside_a_compiled_model_and_says_so(
+    compiled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["run", compiled, "--input", compiled.with_name("x.npy"), "--backend", "cpu"]
+    assert main(list(map(str, arguments))) == 0
+    note = "the CPU runs parts.tflite, which parts_edgetpu.tflite was compiled from"
+    assert capsys.readouterr().out.startswith(note + "\n")
+    compiled.with_name("parts.tflite").unlink()
+    assert main(list(map(str, arguments))) == 1
+    assert "expected the graph it was compiled from, parts.tflite" in capsys.readouterr().err
+
+
 def test_a_part_gives_its_inner_tensors_and_says_so(
     compiled: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,10 +229,13 @@ def test_segments_run_with_the_graph_of_all_of_them(
     x = tmp_path / "x.npy"
     np.save(x, np.arange(8, dtype=np.int8))
     (output,) = answer(capsys, "run", *paths, "--input", x, "--backend", "virtual")["outputs"]
+    (on_cpu,) = answer(capsys, "run", *paths, "--input", x, "--backend", "cpu")["outputs"]
+    assert main(["run", str(paths[1]), "--input", str(x), "--backend", "cpu"]) == 1
+    assert "chain_segment_1_of_2.tflite or chain.tflite" in capsys.readouterr().err
     (expected,) = answer(capsys, "run", tmp_path / "chain.tflite", "--input", x, "--backend", "cpu")[
         "outputs"
     ]
-    assert output == expected
+    assert output == on_cpu == expected
 
 
 def test_benchmark_measures_the_whole_model_or_a_part(

@@ -10,7 +10,8 @@ from edgetpu_driver.backends.backend import Backend, ParsedModel
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import EdgeTpuError, ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.toolchain.model_files import plain_stem
+from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem, whole_graph
 from edgetpu_driver.whole_model.model import LONGEST_GAP, Model
 from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Step
 from edgetpu_driver.whole_model.planning import plan_segments
@@ -24,7 +25,7 @@ class ParsedPlan:
     parts: Mapping[EdgeTpuStep, ParsedModel]
     """What the backend has parsed for each step on its accelerator."""
     remark: str = ""
-    """Why nothing of it runs on the accelerator of a backend that has one; empty if something does."""
+    """For users: that something else is run than what was named, or elsewhere; empty if not."""
 
     @property
     def unsupported_reason(self) -> str:
@@ -65,11 +66,14 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
     """Read a whole model for a backend: one file, or the segments of a pipeline, each with its path.
 
     A backend that runs both kinds packs what LiteRT would run of plain graphs, as far as its device can take
-    it; the rest stays on the CPU. Raises ModelNotFoundError, ModelFormatError, and ModelUnsupportedError for
-    a compiled model on a backend without an accelerator.
+    it; the rest stays on the CPU. One without an accelerator runs the graph beside a compiled model. Raises
+    ModelNotFoundError, ModelFormatError, and ModelUnsupportedError for a compiled model whose graph is needed
+    and not there.
     """
+    if not backend.compiled:
+        return _on_cpu(files, backend)
     plan = plan_segments([(plain_stem(path), data, path) for path, data in files])
-    if plan.edge_tpu_steps or not backend.compiled:
+    if plan.edge_tpu_steps:
         return ParsedPlan(plan, {step: backend.parse_part(step.model) for step in plan.edge_tpu_steps})
     if not backend.uncompiled:
         path = files[0][0]
@@ -89,6 +93,18 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
         reason = refusals[0] if refusals else "it has no operators for it"
         return ParsedPlan(plan, parts, f"nothing of {plan.name} runs on the {backend.name} stick: {reason}")
     return ParsedPlan(replace(plan, steps=tuple(steps)), parts)
+
+
+def _on_cpu(files: Sequence[tuple[Path, bytes]], backend: Backend) -> ParsedPlan:
+    """A model without an accelerator: a plain graph, or the one beside a compiled model."""
+    paths = [path for path, _ in files]
+    graph = whole_graph(paths) if all(map(is_compiled, paths)) else None
+    if graph is not None:
+        names = ", ".join(path.name for path in paths)
+        plan = plan_segments([(plain_stem(graph), read_model_file(graph), graph)])
+        return ParsedPlan(plan, {}, f"the CPU runs {graph.name}, which {names} was compiled from")
+    plan = plan_segments([(plain_stem(path), data, path) for path, data in files])
+    return ParsedPlan(plan, {step: backend.parse_part(step.model) for step in plan.edge_tpu_steps})
 
 
 def _packed(

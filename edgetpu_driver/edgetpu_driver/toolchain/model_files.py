@@ -13,7 +13,7 @@ from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError, Pat
 COMPILED_SUFFIX = "_edgetpu"
 """Suffix that edgetpu_compiler appends to the stem of the graph."""
 
-_SEGMENT = re.compile(r"_segment_\d+_of_\d+$")
+_SEGMENT = re.compile(r"_segment_(\d+)_of_(\d+)$")
 _COCOMPILED = re.compile(r"_cocompiled_with_.*$")
 
 FIRMWARE_FILE = "apex_latest_single_ep.bin"
@@ -75,6 +75,16 @@ def source_graphs(path: Path) -> tuple[Path, ...]:
 def source_graph(path: Path) -> Path | None:
     """The graph of a compiled model beside it; None if it is not there."""
     return next((each for each in source_graphs(path) if _is_file(each)), None)
+
+
+def whole_graph(paths: Sequence[Path]) -> Path | None:
+    """The graph beside a compiled model, or beside all segments of one; None if it is not there."""
+    graphs = {source_graph(path) for path in paths}
+    numbers = [_SEGMENT.search(plain_stem(path)) for path in paths]
+    segments = [(int(found[1]), int(found[2])) for found in numbers if found]
+    complete = [(number, len(paths)) for number in range(len(paths))] == segments
+    single = len(paths) == 1 and (not segments or source_graphs(paths[0])[0] in graphs)
+    return graphs.pop() if len(graphs) == 1 and (single or complete) else None
 
 
 def is_compiled(path: Path) -> bool:
