@@ -48,6 +48,7 @@ class PlusOneEngine:
     inputs = (INPUT,)
     outputs = (OUTPUT,)
     resident = True
+    uploads = 0
     device_duration = 0.25
 
     def __init__(self, backend: FakeBackend, source: bytes) -> None:

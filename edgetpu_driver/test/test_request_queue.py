@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from edgetpu_driver.host.request_queue import LEAD, RequestQueue
+from edgetpu_driver.host.request_queue import LEAD, STAY, RequestQueue, Staying
 
 _numbers = count()
 
@@ -23,6 +23,7 @@ class Entry:
     cost: float = 1.0
     name: str = ""
     due: float = inf
+    passed_over: float = inf
 
     def __post_init__(self) -> None:
         self.sequence = next(_numbers)
@@ -164,3 +165,49 @@ def test_accounts_of_clients_that_are_gone_are_forgotten(queue: RequestQueue[Ent
         order(queue)
         queue.charge("steady", 2, 1.0)
     assert len(queue._classes[2]._served) < 1200
+
+
+class TestStaying:
+    """Lanes in capitals are those of models whose parameters are in memory."""
+
+    def pop(self, queue: RequestQueue[Entry], now: float) -> str:
+        entry = queue.pop(lambda _lane: True, Staying(lambda lane: str(lane).isupper(), now))
+        assert entry is not None
+        return entry.name
+
+    def names(self, queue: RequestQueue[Entry], now: float = 10.0) -> str:
+        return "".join(self.pop(queue, now) for _ in range(len(queue)))
+
+    def test_requests_that_need_no_upload_go_first(self, queue: RequestQueue[Entry]) -> None:
+        push(queue, *(Entry(lane=lane, name=lane) for lane in "aBaBa"))
+        assert self.names(queue) == "BBaaa"
+
+    def test_of_those_that_need_one_the_next_is_the_first_to_have_come(
+        self, queue: RequestQueue[Entry]
+    ) -> None:
+        push(queue, *(Entry(lane=lane, name=lane) for lane in "abab"))
+        assert self.names(queue) == "abab"
+
+    def test_not_before_a_more_urgent_class(self, queue: RequestQueue[Entry]) -> None:
+        push(queue, Entry(lane="B", name="B"), Entry(lane="a", name="a", priority=1))
+        assert self.names(queue) == "aB"
+
+    def test_a_request_is_passed_over_for_a_limited_time(self, queue: RequestQueue[Entry]) -> None:
+        push(queue, Entry(lane="a", name="a"), *(Entry(lane="B", name="B") for _ in range(3)))
+        stay = STAY[2]
+        assert [self.pop(queue, 10.0 + after) for after in (0.0, 0.9 * stay, 1.1 * stay)] == ["B", "B", "a"]
+
+    def test_a_request_whose_deadline_is_near_is_not_passed_over(self, queue: RequestQueue[Entry]) -> None:
+        push(queue, Entry(lane="a", name="a", deadline=11.0), Entry(lane="B", name="B", deadline=12.0))
+        assert self.names(queue, now=11.0 - STAY[2] / 2) == "aB"
+
+    def test_a_client_goes_before_others_by_no_more_engine_time_than_that(
+        self, queue: RequestQueue[Entry]
+    ) -> None:
+        cost = 0.4 * STAY[2]
+        push(
+            queue,
+            Entry("1", lane="a", name="a"),
+            *(Entry("2", lane="B", name="B", cost=cost) for _ in range(5)),
+        )
+        assert self.names(queue) == "BBBaBB"

@@ -72,6 +72,7 @@ class CpuStepEngine:
     """The engine of one step, whose weights stay as they are."""
 
     resident = True
+    uploads = 0
     device_duration = float("nan")
 
     def __init__(self, step: Step, limits: ProcessLimits | None) -> None:

@@ -91,6 +91,11 @@ class CpuEngine:
         return True
 
     @property
+    def uploads(self) -> int:
+        """None: there is no device."""
+        return 0
+
+    @property
     def device_duration(self) -> float:
         """NaN: there is no device."""
         return float("nan")

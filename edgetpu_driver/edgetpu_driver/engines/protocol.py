@@ -72,6 +72,11 @@ class AttachedEngine(SwappableEngine, Protocol):
         ...
 
     @property
+    def uploads(self) -> int:
+        """Uploads of its parameters to the device so far."""
+        ...
+
+    @property
     def device_duration(self) -> float:
         """Seconds that the last inference took on the device itself; NaN if the device does not tell."""
         ...

@@ -67,6 +67,11 @@ class StickEngine:
         return self._loaded.resident
 
     @property
+    def uploads(self) -> int:
+        """Uploads of the parameters so far, those of new weights included."""
+        return self._loaded.uploads
+
+    @property
     def device_duration(self) -> float:
         """See LoadedModel.device_duration."""
         return self._loaded.device_duration

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from edgetpu_driver.backends.backend import Readings
@@ -77,6 +78,8 @@ class HostStatus:
     refused: int = 0
     """Requests answered BUSY."""
     sticks: tuple[StickStatus, ...] = ()
+    uploads: Mapping[str, int] = field(default_factory=dict)
+    """Uploads of parameters by the name of the loaded model, as far as there were any."""
 
 
 UNCONFIGURED = HostStatus(

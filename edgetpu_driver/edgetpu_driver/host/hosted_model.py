@@ -152,11 +152,22 @@ class HostedModel:
         return 0 if self.parsed is None else self.parsed.caching_token
 
     @property
+    def region(self) -> int:
+        """Rows of the chip's memory that its parameters fill, as bits; none as long as that is not known."""
+        return 0 if self.parsed is None else self.parsed.region
+
+    @property
     def resident(self) -> bool:
         """Whether the model's parameters are on a device now."""
         if self.parts:
             return all(part.resident for part in self.parts)
         return any(replica.resident for replica in tuple(self.replicas.values()))
+
+    @property
+    def uploads(self) -> int:
+        """Uploads of its parameters since it was loaded, to all sticks that it is assigned to."""
+        replicas = (replica for part in self.device_parts for replica in tuple(part.replicas.values()))
+        return sum(replica.uploads for replica in replicas)
 
     @property
     def sticks(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -204,7 +205,11 @@ class ModelHost:
 
     def status(self) -> HostStatus:
         """The present state, the figures of the last period, and the counters."""
-        return self._whole.status(self._pool.status())
+        uploads = {model.name: model.uploads for model in self.models()}
+        return replace(
+            self._whole.status(self._pool.status()),
+            uploads={name: count for name, count in uploads.items() if count},
+        )
 
     # Models.
 

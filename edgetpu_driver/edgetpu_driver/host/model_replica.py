@@ -62,12 +62,18 @@ class ModelReplica:
         self._most_tiles = most_tiles
         self._backend = backend
         self._engines: list[AttachedEngine] = []
+        self._earlier_uploads = 0
         self._matrix: LoadedMatrix | None = None
 
     @property
     def resident(self) -> bool:
         """Whether its parameters are in the stick's memory now; never waits for the device."""
         return any(engine.resident for engine in tuple(self._engines))
+
+    @property
+    def uploads(self) -> int:
+        """Uploads of its parameters to the stick since it was assigned to it."""
+        return self._earlier_uploads + sum(engine.uploads for engine in tuple(self._engines))
 
     def attach(self, bus_path: str) -> None:
         """Make the engine, with the weights of the file; an error becomes the `unsupported_reason`."""
@@ -81,6 +87,7 @@ class ModelReplica:
 
     def detach(self) -> None:
         """Drop the engines, whose device is gone."""
+        self._earlier_uploads = self.uploads
         self.engine, self._engines, self._matrix = None, [], None
         self.version, self.weights = 0, None
         self.reading, self.writing, self.preparing = 0, False, False

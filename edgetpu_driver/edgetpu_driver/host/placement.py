@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from bisect import bisect
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import accumulate, combinations, pairwise
 from typing import TypeVar
 
 _Group = TypeVar("_Group", bound=Hashable)
@@ -47,3 +49,43 @@ def spread(
         assigned[moved] = emptiest
         load[fullest] -= sizes[moved] + 1
         load[emptiest] += sizes[moved] + 1
+
+
+def stages(sizes: Sequence[int], sticks: Sequence[int]) -> list[list[int]]:
+    """Assign the stages of a pipeline to sticks, so that they work at the same time: the sticks of each.
+
+    sizes: bytes of parameters of each stage, as a measure of its work. With fewer sticks than stages, each
+    stick has consecutive ones; with more, the largest stages have several sticks.
+    """
+    if len(sticks) >= len(sizes):
+        counts = [1] * len(sizes)
+        for _ in range(len(sticks) - len(sizes)):
+            largest = max(range(len(sizes)), key=lambda stage: (sizes[stage] + 1) / counts[stage])
+            counts[largest] += 1
+        ends = accumulate(counts)
+        return [list(sticks[end - count : end]) for count, end in zip(counts, ends, strict=True)]
+    possible = combinations(range(1, len(sizes)), len(sticks) - 1)
+    cuts = min(possible, key=lambda cuts: _loads(sizes, cuts))
+    return [[sticks[bisect(cuts, stage)]] for stage in range(len(sizes))]
+
+
+def _loads(sizes: Sequence[int], cuts: Sequence[int]) -> list[int]:
+    """What the sticks have to do if the stages are divided before those that `cuts` names, the most first."""
+    parts = pairwise((0, *cuts, len(sizes)))
+    return sorted((sum(size + 1 for size in sizes[first:last]) for first, last in parts), reverse=True)
+
+
+def resident_together(models: Iterable[tuple[_Group, int, int]]) -> list[list[_Group]]:
+    """Group models whose parameters one stick can have in its memory at the same time.
+
+    models: each with its caching token, 0 for none, and the rows of the memory that it fills.
+    """
+    groups: list[tuple[int, int, list[_Group]]] = []
+    for model, token, region in models:
+        for index, (other, filled, members) in enumerate(groups):
+            if token and token == other and not filled & region:
+                groups[index] = token, filled | region, [*members, model]
+                break
+        else:
+            groups.append((token, region, [model]))
+    return [members for _, _, members in groups]

@@ -64,6 +64,8 @@ class Request:
     inputs: Mapping[str, NDArray[Any]] | None = None
     """Of an inference, in case the model turns out to have several steps when it is loaded."""
     sequence: int = 0
+    passed_over: float = inf
+    """Since when requests whose parameters are in memory go before it, s."""
     inferences: int = 1
     """Number of inferences that it takes, about."""
     stick: int | None = None

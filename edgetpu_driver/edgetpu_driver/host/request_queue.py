@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from heapq import heappop, heappush
 from math import inf
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from edgetpu_driver.host.request_terms import Priority
 
 LEAD = 0.005
 """Seconds of engine time that a client may have had more than another and still go first by its deadline.
 
 A client that comes back after a pause is ahead of the others by as much.
 """
+STAY: Mapping[int, float] = {Priority.REAL_TIME: 0.002, Priority.NORMAL: 0.05, Priority.BULK: 0.05}
+"""Seconds for which a request of a class may be passed over by those whose parameters are in memory."""
 _ACCOUNTS_KEPT = 1000
 
 
@@ -53,10 +57,21 @@ class Waiting(Protocol):
         """Expected engine time, s."""
         ...
 
+    passed_over: float
+    """Since when others have been run before it because their parameters were in memory; infinite: never."""
+
 
 _Entry = TypeVar("_Entry", bound=Waiting)
 MayRun = Callable[[Hashable], bool]
 """Whether the requests of a lane can be run now."""
+
+
+class Staying(NamedTuple):
+    """How long requests whose parameters are in memory may go before others of their class."""
+
+    is_resident: Callable[[Hashable], bool]
+    """Whether the requests of a lane need no upload."""
+    now: float
 
 
 class RequestQueue(Generic[_Entry]):
@@ -64,7 +79,8 @@ class RequestQueue(Generic[_Entry]):
 
     Of those that can be run, a request of the most urgent class goes first. Within a class, the earliest
     deadline does, among the clients that have had at most LEAD more engine time than the one that has had
-    least; without deadlines, the client that has had least.
+    least; without deadlines, the client that has had least. A request that needs its parameters uploaded is
+    passed over for a while by those that do not, unless its deadline is near.
     """
 
     def __init__(self) -> None:
@@ -99,10 +115,10 @@ class RequestQueue(Generic[_Entry]):
         self._class(entry.priority).push(entry)
         self._count(entry, 1)
 
-    def pop(self, may_run: MayRun) -> _Entry | None:
+    def pop(self, may_run: MayRun, staying: Staying | None = None) -> _Entry | None:
         """Take out the request that is to be run next; None if none can be run."""
-        for each in self._classes.values():
-            entry = each.pop(may_run)
+        for priority, each in self._classes.items():
+            entry = each.pop(may_run, staying, STAY[priority])
             if entry is not None:
                 self._count(entry, -1)
                 return entry
@@ -149,6 +165,10 @@ class RequestQueue(Generic[_Entry]):
             del self._waiting[client], self._costs[client]
 
 
+_Head: TypeAlias = tuple[tuple[str, Hashable], tuple[float, int, _Entry]]
+"""The client and lane of a bucket, and its first item."""
+
+
 class _PriorityClass(Generic[_Entry]):
     """The requests of one class, and the engine time that each client has had in it."""
 
@@ -166,16 +186,25 @@ class _PriorityClass(Generic[_Entry]):
         bucket = self.buckets.setdefault((client, entry.lane), [])
         heappush(bucket, (entry.due, entry.sequence, entry))
 
-    def pop(self, may_run: MayRun) -> _Entry | None:
+    def pop(self, may_run: MayRun, staying: Staying | None, seconds: float) -> _Entry | None:
         heads = [(key, bucket[0]) for key, bucket in self.buckets.items() if may_run(key[1])]
         if not heads:
             return None
         served = self._served
         limit = min(served[client] for (client, _), _ in heads) + LEAD
-        (client, lane), _ = min(
-            (head for head in heads if served[head[0][0]] < limit),
-            key=lambda head: (head[1][0], served[head[0][0]], head[1][1]),
-        )
+
+        def first_of(below: float, wanted: Callable[[Hashable], bool]) -> _Head[_Entry] | None:
+            among = [head for head in heads if served[head[0][0]] < below and wanted(head[0][1])]
+            return min(among, key=lambda head: (head[1][0], served[head[0][0]], head[1][1]), default=None)
+
+        chosen = first_of(limit, lambda _: True)
+        assert chosen is not None
+        if staying is not None and len(heads) > 1 and not staying.is_resident(chosen[0][1]):
+            waits = chosen[1][2]
+            waits.passed_over = min(waits.passed_over, staying.now)
+            if staying.now < min(waits.passed_over + seconds, waits.due - seconds):
+                chosen = first_of(limit + seconds, staying.is_resident) or chosen
+        client, lane = chosen[0]
         bucket = self.buckets[client, lane]
         entry = heappop(bucket)[2]
         if not bucket:

@@ -18,7 +18,7 @@ from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.host.request import Kind, Lane, Request
-from edgetpu_driver.host.request_queue import RequestQueue
+from edgetpu_driver.host.request_queue import RequestQueue, Staying
 from edgetpu_driver.host.request_terms import Priority
 from edgetpu_driver.host.run_rules import can_run, refusal
 from edgetpu_driver.host.stick_slot import StickSlot, best_of, may_take
@@ -120,7 +120,8 @@ class Scheduler:
             if len(self._queue):
                 answers = self._expire(now)
                 self._promote(now)
-                request = self._queue.pop(partial(self._may_run, slot, now))
+                staying = Staying(slot.has_parameters_of, now)
+                request = self._queue.pop(partial(self._may_run, slot, now), staying)
             if request is None:
                 slot.idle = True
             else:

@@ -14,7 +14,7 @@ from edgetpu_driver.host.host_status import HostStatus, State, StickStatus
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_statistics import joined
 from edgetpu_driver.host.model_replica import ModelReplica
-from edgetpu_driver.host.placement import Spreading, spread
+from edgetpu_driver.host.placement import Spreading, resident_together, spread, stages
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_worker import StickWorker
 
@@ -49,6 +49,8 @@ class StickPool:
         self._scheduler = scheduler
         self._admission = admission
         self._spreading = spreading
+        self._pipelines: list[tuple[HostedModel, ...]] = []
+        """Parts of one model each, which no stick can have in its memory together."""
         scheduler.rebalance = self._rebalance
 
     def add(self, model: HostedModel) -> None:
@@ -60,13 +62,24 @@ class StickPool:
             for worker in self.workers:
                 self._assign(model, worker)
 
+    def add_parts(self, parts: Sequence[HostedModel]) -> None:
+        """Assign the parts of one model. To be called with the scheduler's lock held."""
+        together = resident_together((part, part.caching_token, part.region) for part in parts)
+        if len(together) < 2:
+            for part in parts:
+                self.add(part)
+            return
+        self._scheduler.models.extend(parts)
+        self._pipelines.append(tuple(parts))
+        self._place_pipelines()
+
     def add_stick(self, backend: Backend) -> StickWorker:
         """Add a worker for one more stick, which knows the models already; it is to open the stick."""
         with self._scheduler.lock:
             worker = StickWorker(len(self.workers), backend, self._scheduler, self._on_change)
             self.workers = [*self.workers, worker]
             if self._spreading is Spreading.REPLICATED:
-                for model in self._scheduler.models:
+                for model in self._alone():
                     self._assign(model, worker)
         return worker
 
@@ -128,25 +141,44 @@ class StickPool:
         if worker.slot.serving:
             worker.post(partial(worker.attach, model))
 
+    def _alone(self) -> list[HostedModel]:
+        """The models that are not parts of pipelines."""
+        parts = {part for pipeline in self._pipelines for part in pipeline}
+        return [model for model in self._scheduler.models if model not in parts]
+
+    def _there(self) -> Sequence[int]:
+        """Numbers of the sticks to assign models to: those that serve or, if there are none, all."""
+        serving = [slot.number for slot in self._scheduler.slots if slot.serving]
+        return serving or range(len(self.workers))
+
     def _rebalance(self) -> None:
-        """Assign models to the sticks that are there, those of one caching token to the same."""
+        """Assign models to the sticks that are there, those that can be resident together to the same."""
+        self._place_pipelines()
         if self._spreading is not Spreading.SPREAD or len(self.workers) == 1:
             return
-        groups: dict[Any, list[HostedModel]] = {}
-        for model in self._scheduler.models:
-            groups.setdefault(model.caching_token or model, []).append(model)
-        sizes = {group: sum(model.parameter_bytes for model in held) for group, held in groups.items()}
-        present = {group: next(iter(held[0].replicas)) for group, held in groups.items() if held[0].replicas}
-        there = [slot.number for slot in self._scheduler.slots if slot.serving]
-        for group, number in spread(sizes, present, there or range(len(self.workers))).items():
-            for model in groups[group]:
-                self._move(model, self.workers[number])
+        models = self._alone()
+        held = resident_together((model, model.caching_token, model.region) for model in models)
+        groups = {group[0]: group for group in held}
+        sizes = {first: sum(model.parameter_bytes for model in group) for first, group in groups.items()}
+        present = {first: next(iter(first.replicas)) for first in groups if first.replicas}
+        for first, number in spread(sizes, present, self._there()).items():
+            for model in groups[first]:
+                self._move(model, [number])
 
-    def _move(self, model: HostedModel, worker: StickWorker) -> None:
-        self._assign(model, worker)
-        number = worker.slot.number
+    def _place_pipelines(self) -> None:
+        """Assign the parts of pipelines to sticks of their own, as far as there are enough."""
+        loaded = set(self._scheduler.models)
+        self._pipelines = [parts for parts in self._pipelines if loaded.issuperset(parts)]
+        for parts in self._pipelines:
+            sizes = [part.parameter_bytes for part in parts]
+            for part, numbers in zip(parts, stages(sizes, self._there()), strict=True):
+                self._move(part, numbers)
+
+    def _move(self, model: HostedModel, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self._assign(model, self.workers[number])
         for other, replica in list(model.replicas.items()):
-            if other != number and not (replica.reading or replica.writing):
+            if other not in numbers and not (replica.reading or replica.writing):
                 model.replicas = {at: each for at, each in model.replicas.items() if at != other}
                 if self.workers[other].slot.serving:
                     self.workers[other].post(replica.close)

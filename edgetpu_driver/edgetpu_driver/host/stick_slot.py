@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from edgetpu_driver.host.inference_statistics import InferenceStatistics
 
 if TYPE_CHECKING:
-    from edgetpu_driver.host.request import Request
+    from edgetpu_driver.host.request import Lane, Request
 
 STUCK_SECONDS = 0.05
 """Real time after which nobody waits any more for a stick that is simulated to be free earlier."""
@@ -42,6 +42,11 @@ class StickSlot:
     origin: float = 0.0
     """What the device's clock showed when the stick had had no work."""
     statistics: InferenceStatistics = field(default_factory=InferenceStatistics)
+
+    def has_parameters_of(self, lane: Hashable) -> bool:
+        """Whether the requests of a lane need no upload here."""
+        replica = cast("Lane", lane).model.replicas.get(self.number)
+        return replica is not None and replica.resident
 
     def start_clock(self, others: Sequence[StickSlot]) -> None:
         """Begin with as much work behind it as the least loaded of the others has."""

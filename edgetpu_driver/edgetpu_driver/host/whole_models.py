@@ -38,8 +38,7 @@ class WholeModels:
 
     def add(self, model: HostedModel, read: ReadModel) -> None:
         """Have the parts of a model that was read run. To be called with the scheduler's lock held."""
-        for part in model.device_parts:
-            self._pool.add(part)
+        self._pool.add_parts(model.device_parts)
         off_device = [part for part in model.parts if not part.on_device]
         if read.cpu is not None:
             self.cpu.add(off_device, read.cpu)

@@ -35,6 +35,8 @@ class LoadedModel:
         self._cached = CachedParameters.of(model)
         self._inference = PreparedInference(model)
         self._closed = False
+        self.uploads = 0
+        """Uploads of its cached parameters."""
         self.device_duration = float("nan")
         """Seconds that the last run took on a simulated device, transfers included; NaN on a real one."""
 
@@ -113,12 +115,12 @@ class LoadedModel:
             self._owner = None
 
     def _infer(self, link: UsbLink, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        self._session.memory.ensure(link, self._cached)
+        self.uploads += self._session.memory.ensure(link, self._cached)
         return self._inference.run(link, inputs)
 
     def _upload(self, link: UsbLink) -> None:
         self._session.memory.evict(self._cached)
-        self._session.memory.ensure(link, self._cached)
+        self.uploads += self._session.memory.ensure(link, self._cached)
 
     def _closed_error(self) -> DeviceLostError:
         return DeviceLostError(f"model '{self.model.name}' was closed; load it again")

@@ -69,8 +69,8 @@ class ParameterMemory:
         resident = self._regions.get(parameters.region)
         return resident is not None and resident.content == parameters.content
 
-    def ensure(self, link: UsbLink, parameters: CachedParameters) -> None:
-        """Upload parameters unless they are resident. Raises DeviceError.
+    def ensure(self, link: UsbLink, parameters: CachedParameters) -> bool:
+        """Upload parameters unless they are resident; whether that was so. Raises DeviceError.
 
         Those of another token, and those that are overwritten, are not resident any more.
         """
@@ -78,12 +78,13 @@ class ParameterMemory:
             self._regions.clear()
             self._token = parameters.token
         if parameters.executable is None or self.holds(parameters):
-            return
+            return False
         for region in [each for each in self._regions if each & parameters.region]:
             del self._regions[region]
         parameters.executable.run(link)
         self._regions[parameters.region] = parameters
         self.uploads += 1
+        return True
 
     def evict(self, parameters: CachedParameters) -> None:
         """Treat the region of these parameters as empty."""
