@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 from rclpy.client import Client
@@ -26,6 +26,9 @@ from edgetpu_driver.node_kit.weight_messages import set_weights_request, weight_
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.srv import Invoke, LoadModel, SetWeights
+
+ModelFile: TypeAlias = str | Sequence[str]
+"""A file's stem, its name or an absolute path; of a pipeline, those of its segments in their order."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Transport(Protocol):
         """Whether the driver is there."""
         ...
 
-    def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
+    def load(self, model: ModelFile, name: str, done: Callable[[LoadResult], None]) -> None:
         """Ask the driver to load a model under a name; empty: the driver chooses it."""
         ...
 
@@ -99,7 +102,7 @@ class DirectTransport:
         """Whether the driver node still exists."""
         return local_drivers.find(self._driver) is not None
 
-    def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
+    def load(self, model: ModelFile, name: str, done: Callable[[LoadResult], None]) -> None:
         """Hand the request to the driver and return; `done` is called by the node's executor."""
 
         def finish(loaded: HostedModel | EdgeTpuError) -> None:
@@ -197,15 +200,17 @@ class ServiceTransport:
         """Whether the services of the driver are known in the graph."""
         return all(client.service_is_ready() for client in self._clients)
 
-    def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
+    def load(self, model: ModelFile, name: str, done: Callable[[LoadResult], None]) -> None:
         """Send the request and return; `done` is called by the node's executor."""
 
         def answered(answer: LoadModel.Response) -> None:
             done(_load_result(answer))
 
-        request = LoadModel.Request(
-            model=model, name=name, client=self._terms.client, shared=not name, wait=True
-        )
+        request = LoadModel.Request(name=name, client=self._terms.client, shared=not name, wait=True)
+        if isinstance(model, str):
+            request.model = model
+        else:
+            request.segments = list(model)
         self._send(self._load, request, answered)
 
     def invoke(
@@ -312,4 +317,5 @@ def _inference_result(answer: Invoke.Response, duration: float) -> InferenceResu
         answer.device_duration,
         answer.weights_version,
         answer.model_sha256,
+        answer.part,
     )

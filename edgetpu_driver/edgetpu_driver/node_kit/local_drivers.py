@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from edgetpu_driver.errors import EdgeTpuError
@@ -20,7 +20,7 @@ class LocalDriver(Protocol):
 
     def submit_load(
         self,
-        model: str,
+        model: str | Sequence[str],
         name: str,
         done: Callable[[HostedModel | EdgeTpuError], None],
         *,

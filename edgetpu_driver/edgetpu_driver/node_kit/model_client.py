@@ -26,6 +26,7 @@ from edgetpu_driver.node_kit.driver_choice import driver_choice
 from edgetpu_driver.node_kit.driver_transports import (
     DirectTransport,
     LoadResult,
+    ModelFile,
     ServiceTransport,
     Transport,
 )
@@ -63,7 +64,8 @@ class ModelClient:
     A request that is answered BUSY or EXPIRED is sent again as long as it is wanted. Results of another model
     than was loaded, or of other weights than were set, are not handed out: the model is loaded again.
 
-    model: what ~/load_model takes (a file's stem, its name or an absolute path).
+    model: what ~/load_model takes (a file's stem, its name or an absolute path), or the segments of a
+    pipeline, which are one model. Its inputs and outputs are those of the whole model.
     name: the model's name on the driver; unique to this node if it sets weights. Other clients may not change
     it. Empty: chosen by the driver, and shared.
     driver: the driver node's name, absolute or relative to the node's namespace. Several, in a list or
@@ -77,7 +79,7 @@ class ModelClient:
     def __init__(
         self,
         node: Node,
-        model: str,
+        model: ModelFile,
         *,
         name: str = "",
         driver: str | Sequence[str] = "edgetpu",
@@ -89,6 +91,8 @@ class ModelClient:
     ) -> None:
         self._node = node
         self._model = model
+        self._title = model if isinstance(model, str) else ", ".join(model)
+        """Of the model, for messages."""
         self._name = name
         self._choice = driver_choice(node, driver)
         self._driver = self._choice.name
@@ -360,12 +364,12 @@ class ModelClient:
             return
         self.problem, self._warning_due = problem, usual
         if usual:
-            self._node.get_logger().info(f"model '{self._model}': {problem}")
+            self._node.get_logger().info(f"model '{self._title}': {problem}")
         elif problem:
-            self._node.get_logger().warning(f"model '{self._model}': {problem}")
+            self._node.get_logger().warning(f"model '{self._title}': {problem}")
         else:
             own = f" as '{self._name}'" if self._name else ""
-            self._node.get_logger().info(f"model '{self._model}' is loaded on {self._driver}{own}")
+            self._node.get_logger().info(f"model '{self._title}' is loaded on {self._driver}{own}")
 
 
 def _ignore(_error: EdgeTpuError) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
-from edgetpu_driver.backends.backend import Readings, RegisterValue
+from edgetpu_driver.backends.backend import Placement, Readings, RegisterValue
 from edgetpu_driver.host.host_status import HostStatus, State, StickStatus
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.node_kit.one_line import one_line
 from edgetpu_driver.node_kit.tensor_messages import spec_to_message
-from edgetpu_msgs.msg import DeviceStatus, ModelInfo, Register
+from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP
+from edgetpu_msgs.msg import DeviceStatus, ModelInfo, ModelPart, Register
 from edgetpu_msgs.msg import StickStatus as StickStatusMessage
 
 _LEVELS = {
@@ -51,6 +52,8 @@ def device_status(status: HostStatus, backend: str, stamp: Time) -> DeviceStatus
         expired=status.expired,
         refused=status.refused,
         sticks=[_stick_status(stick) for stick in status.sticks],
+        uploaded_models=list(status.uploads),
+        uploads_of_models=list(status.uploads.values()),
         **_fields_of_readings(readings),
     )
 
@@ -103,6 +106,7 @@ def diagnostic(status: DeviceStatus, node_name: str, warnings: Sequence[str] = (
         "latency p99 (ms)": f"{1e3 * status.latency_p99:.3f}",
         "inferences": str(status.inferences),
         "uploads": str(status.uploads),
+        "uploads by model": _uploads(status),
         "retries": str(status.retries),
         "recoveries": str(status.recoveries),
         "dropped": str(status.dropped),
@@ -112,6 +116,11 @@ def diagnostic(status: DeviceStatus, node_name: str, warnings: Sequence[str] = (
     }
     hardware_id = status.serial or status.bus_path or status.backend
     return _entry(status, f"{node_name}: device", hardware_id, warnings, values)
+
+
+def _uploads(status: DeviceStatus) -> str:
+    counts = zip(status.uploaded_models, status.uploads_of_models, strict=True)
+    return ", ".join(f"{name} {count}" for name, count in counts)
 
 
 def stick_warnings(sticks: Iterable[StickStatusMessage]) -> list[str]:
@@ -186,6 +195,23 @@ def model_info(model: HostedModel) -> ModelInfo:
         owner=model.owner,
         shared=model.shared,
         sticks=list(model.sticks),
+        paths=[str(path) for path in model.paths],
+        uploads=model.uploads,
+        parts=[_model_part(part) for part in model.parts or (model,)],
+    )
+
+
+def _model_part(part: HostedModel) -> ModelPart:
+    on_edge_tpu = part.on_device and part.placement is not Placement.HOST
+    return ModelPart(
+        device=ModelPart.EDGE_TPU if on_edge_tpu else ModelPart.CPU,
+        operators=list(part.operators) or ([EDGETPU_CUSTOM_OP] if on_edge_tpu else []),
+        inputs=[spec_to_message(spec) for spec in part.inputs],
+        outputs=[spec_to_message(spec) for spec in part.outputs],
+        parameter_bytes=part.parameter_bytes,
+        resident=part.resident,
+        sticks=list(part.sticks) if on_edge_tpu else [],
+        uploads=part.uploads,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -106,7 +106,8 @@ class DriverNode(BaseNode, LifecycleNode):
                 process_limits=self._process_limits(),
             )
             for model in values["models"]:
-                self._warn_of(host.load(model))
+                segments = model.split(",")
+                self._warn_of(host.load(segments if len(segments) > 1 else model))
         except EdgeTpuError as error:
             self._problem = f"cannot configure: {error}"
             if not self._starting:
@@ -191,7 +192,7 @@ class DriverNode(BaseNode, LifecycleNode):
 
     def submit_load(
         self,
-        model: str,
+        model: str | Sequence[str],
         name: str = "",
         done: Callable[[HostedModel | EdgeTpuError], None] = lambda _: None,
         *,

@@ -84,7 +84,8 @@ SETTINGS = (
     Setting(
         "models",
         [],
-        "Models to load at start: file stems, file names or paths inside model_dirs. Empty: none.",
+        "Models to load at start: file stems, file names or paths inside model_dirs; of a pipeline, those of "
+        "its segments in their order, separated by commas. Empty: none.",
     ),
     Setting(
         "wait_for_device_timeout",

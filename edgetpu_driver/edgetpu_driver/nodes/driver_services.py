@@ -17,6 +17,7 @@ from edgetpu_driver.errors import BusyError, ClippingError, EdgeTpuError, InputE
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
+from edgetpu_driver.host.whole_models import device_part
 from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE, Respond, create_deferred_service
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.local_drivers import LocalDriver
@@ -92,8 +93,14 @@ class DriverServices:
                 response.message = "being loaded"
 
         done = functools.partial(reply.finish, fill)
+        if request.segments and request.model:
+            raise InputError("expected a model or its segments; got both")
         model = self._driver.submit_load(
-            request.model, request.name, done, client=_client(request), shared=request.shared
+            list(request.segments) or request.model,
+            request.name,
+            done,
+            client=_client(request),
+            shared=request.shared,
         )
         if not request.wait:
             reply.finish_by(QUICK, fill, lambda: model)
@@ -131,17 +138,20 @@ class DriverServices:
     def _invoke(self, request: Invoke.Request, reply: _Reply) -> None:
         host = self._driver.active_host()
         model = host.model(request.model)
+        part = device_part(model, request.part) if request.part else model
 
         def fill(response: Invoke.Response, result: InferenceResult) -> None:
-            response.outputs = [to_message(spec, result.outputs[spec.name]) for spec in model.outputs]
+            response.outputs = [to_message(spec, result.outputs[spec.name]) for spec in part.outputs]
+            response.part = result.part
             response.weights_version = result.weights_version
             response.model_sha256 = result.model_sha256
             response.duration = result.engine_duration
             response.device_duration = result.device_duration
 
-        inputs = inputs_from_messages(request.inputs, model.inputs)
+        inputs = inputs_from_messages(request.inputs, part.inputs)
         terms = _terms(request, Priority.NORMAL)
-        host.submit_invoke(model.name, inputs, functools.partial(reply.finish, fill), terms)
+        done = functools.partial(reply.finish, fill)
+        host.submit_invoke(model.name, inputs, done, terms, part=request.part)
 
     def _set_weights(self, request: SetWeights.Request, reply: _Reply) -> None:
         host = self._driver.active_host()
