@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_vision import PoseEstimator, Poses
@@ -77,6 +77,11 @@ def test_a_single_pose_is_the_one_with_the_highest_score() -> None:
 
 def test_poses_with_less_confidence_are_left_out() -> None:
     assert [pose.score for pose in estimate(decoder_outputs(), min_confidence=0.6).poses] == [0.75]
+
+
+def test_no_pose_at_all_cannot_be_asked_for() -> None:
+    with pytest.raises(InputError, match="max_poses: expected 1 or more; got 0"):
+        PoseEstimator(max_poses=0)
 
 
 def test_keypoints_are_named() -> None:

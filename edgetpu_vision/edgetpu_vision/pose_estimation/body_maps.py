@@ -22,6 +22,9 @@ from edgetpu_vision.preprocessing.placement import Placement
 
 _PARTS = len(PART_NAMES) - 1
 
+_PLACES = 4
+"""Places in a cell, along each axis, at which the most probable part of a body is looked for."""
+
 KNOWN = "logits of people [1, h, w, 1], if there are any also of parts of bodies [1, h, w, 24] (BodyPix)"
 """The outputs that `BodyMaps.among` knows, for messages."""
 
@@ -81,18 +84,18 @@ class BodyMaps:
         poses: whose instances to mark. min_confidence: least probability of a person, more than 0 and less
         than 1. Raises OutputsError.
         """
-        logits = self._in_region(read_real(outputs, self.segment)[0], placement)
+        region = placement.region
+        logits = self._sampled(read_real(outputs, self.segment)[0], placement, region.width, region.height)
         people = np.asarray(logits >= np.log(min_confidence / (1 - min_confidence)))
         instances, parts = np.zeros(people.shape, np.uint8), np.zeros(people.shape, np.uint8)
         of_poses = self._instance_masks(outputs, poses, min_confidence)
         if len(of_poses):
             # Cells at the border of a person are in no mask, though parts of them are people.
-            shares = self._in_region(np.ascontiguousarray(of_poses.transpose(1, 2, 0)), placement)
-            shares = shares.reshape(*people.shape, -1)[people]
-            instances[people] = np.where(shares.any(axis=1), shares.argmax(axis=1) + 1, 0)
+            labels = self._greatest(np.ascontiguousarray(of_poses.transpose(1, 2, 0)), placement, 0.0)
+            instances[people] = labels[people]
         if self.parts is not None:
-            scores = self._in_region(read_real(outputs, self.parts)[0], placement)
-            parts[people] = scores[people].argmax(axis=1) + 1
+            labels = self._greatest(read_real(outputs, self.parts)[0], placement, -np.inf)
+            parts[people] = labels[people]
         return Masks(people, instances, parts)
 
     def _instance_masks(
@@ -110,17 +113,35 @@ class BodyMaps:
         own = instance_masks(keypoints, poses.keypoint_scores, fields, min_confidence)
         return own.astype(np.float32)
 
-    def _in_region(self, field: NDArray[np.float32], placement: Placement) -> NDArray[np.float32]:
-        """A map at each pixel of a region, interpolated linearly; cell (y, x) lies at px (y, x) * stride."""
+    def _greatest(self, field: NDArray[np.float32], placement: Placement, above: float) -> NDArray[np.uint8]:
+        """The channel with the greatest value at each pixel of a region, from 1; 0 unless that is `above`.
+
+        It is found at a few places in each cell: between two places borders are straight enough.
+        """
         region = placement.region
-        x_step = placement.width / region.width / self.stride  # cells per px
-        y_step = placement.height / region.height / self.stride
+        height, width = field.shape[0] * _PLACES, field.shape[1] * _PLACES
+        height, width = min(height, region.height), min(width, region.width)
+        sampled = self._sampled(field, placement, width, height).reshape(height, width, -1)
+        labels = (sampled.argmax(axis=2) + 1).astype(np.uint8)
+        labels[sampled.max(axis=2) <= above] = 0
+        size = region.width, region.height
+        return np.asarray(cv2.resize(labels, size, interpolation=cv2.INTER_NEAREST_EXACT), np.uint8)
+
+    def _sampled(
+        self, field: NDArray[np.float32], placement: Placement, width: int, height: int
+    ) -> NDArray[np.float32]:
+        """A map at the centres of so many equal parts of a region, interpolated linearly.
+
+        Cell (y, x) lies at px (y, x) * stride of the model's input.
+        """
+        x_step = placement.width / width / self.stride  # cells
+        y_step = placement.height / height / self.stride
         x_start = 0.5 * x_step + placement.left / self.stride
         y_start = 0.5 * y_step + placement.top / self.stride
         result: NDArray[np.float32] = cv2.warpAffine(
             field,
             np.array([[x_step, 0, x_start], [0, y_step, y_start]]),
-            (region.width, region.height),
+            (width, height),
             flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
             borderMode=cv2.BORDER_REPLICATE,
         )

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, Result, VisionAlgorithm
 from edgetpu_vision.model_description.description import ModelDescription
@@ -41,7 +41,10 @@ class PoseAlgorithm(VisionAlgorithm[Result]):
         """Prepare for a model; see VisionAlgorithm for the arguments not named here.
 
         max_poses: 1 for the pose with the highest score alone. min_confidence: least score of a pose, 0..1.
+        InputError unless max_poses is 1 or more.
         """
+        if max_poses < 1:
+            raise InputError(f"max_poses: expected 1 or more; got {max_poses}")
         self.max_poses = max_poses
         self._poses: PoseOutputs | None = None
         super().__init__(

@@ -46,7 +46,7 @@ class Preprocessor:
         self._truncates = truncates
         _, self.height, self.width, self.channels = self.spec.shape
         self._scaling = PixelScaling(self.spec, normalisation)
-        self._key = self.width, self.height, self.channels, fit
+        self._key = self.width, self.height, self.channels, fit, truncates
 
     def place(self, region: Region) -> Placement:
         """Where a region, as `Region.within` returns it, lies in the input."""
