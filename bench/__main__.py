@@ -23,6 +23,7 @@ AREAS = (
     "isolation",
     "perception",
     "pose",
+    "vision",
     "graph",
     "fairness",
     "weights",
