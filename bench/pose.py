@@ -1,13 +1,14 @@
 """Poses from PoseNet's maps of 31x41 cells. Baseline: the same in plain Python, keypoint by keypoint.
 
-The maps are those of a real PoseNet for pictures with one and with five people, on a background of 31x41
-cells; without the model they are made for people who stand still.
+The maps are those of a real PoseNet, which takes pictures of any size, for pictures with one and with five
+people; without the model they are made for people who stand still.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import cv2
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from bench import plain_posenet
 from bench.timing import compare
 from edgetpu_driver.cpu_operators.posenet_decoder import Field, decode_poses
-from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.engines.litert_interpreter import make_interpreter
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from measured_figures.row import Row
@@ -29,6 +30,7 @@ _STRIDE = 16
 _THRESHOLD, _RADIUS = 0.2, 10.0
 _MODEL = "models/posenet_mobilenet_v1_075_353_481_16_quant_decoder.tflite"
 _MAPS = ("float_heatmaps", "float_short_offsets", "float_mid_offsets")
+_REAL = "real maps"
 _REACH = {1: 1 / 40, 5: 1 / 20}
 
 Maps = tuple[Field, Field, Field]
@@ -38,7 +40,7 @@ Picture = NDArray[np.uint8]
 def rows() -> Iterator[Row]:
     """One row for each number of people."""
     try:
-        kind, found = "real maps", _real_maps()
+        kind, found = _REAL, _real_maps()
     except MissingFileError:
         kind, found = "made maps", _made_maps()
     for people, reach in _REACH.items():
@@ -49,7 +51,9 @@ def rows() -> Iterator[Row]:
             raise ValueError(f"expected {people} poses; got {suite().count} and {len(plain())}")
         who = "one person" if people == 1 else f"{people} people"
         case = f"poses of {who} from {kind} of {_HEIGHT}x{_WIDTH}"
-        yield compare(suite, plain).row(AREA, case, "plain Python", reach)
+        # Made maps have no roots that lead to a person twice, which real ones do.
+        wanted = reach if kind == _REAL else None
+        yield compare(suite, plain).row(AREA, case, "plain Python", wanted)
 
 
 def _made_maps() -> dict[int, Maps]:
@@ -62,14 +66,14 @@ def _real_maps() -> dict[int, Maps]:
     """Maps of one and of five people; MissingFileError without the model and the pictures."""
     data = GOLDEN.path(_MODEL).read_bytes()
     one, two = _picture("squat"), _picture("test_image")[:, 160:460]
-    graph = parse_model(data).subgraphs[0]
-    engine = CpuEngine(extract(data, [graph.input_specs[0].name], _MAPS))
-    _, height, width, _ = engine.inputs[0].shape
-    alone = _on_canvas(height, width, [(one, 90, 0, 289, 353)])
-    group = _on_canvas(
-        height, width, [(two, 0, 30, 170, 272), (two[:, ::-1], 170, 30, 170, 272), (one, 340, 60, 141, 172)]
-    )
-    return {1: _maps(engine, alone), 5: _maps(engine, group)}
+    alone = _on_canvas([(one, 160, 60, 320, 390)])
+    group = _on_canvas([(two, 0, 40, 226, 370), (two[:, ::-1], 226, 40, 226, 370), (one, 452, 80, 189, 230)])
+    image = parse_model(data).subgraphs[0].input_specs[0].name
+    interpreter = make_interpreter("PoseNet", extract(data, [image], _MAPS))
+    tensor = interpreter.get_input_details()[0]["index"]
+    interpreter.resize_tensor_input(tensor, alone[None].shape)  # it has nothing but convolutions
+    interpreter.allocate_tensors()
+    return {1: _maps(interpreter, alone), 5: _maps(interpreter, group)}
 
 
 def _picture(name: str) -> Picture:
@@ -81,29 +85,23 @@ def _picture(name: str) -> Picture:
     return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), np.uint8)
 
 
-def _on_canvas(height: int, width: int, parts: list[tuple[Picture, int, int, int, int]]) -> Picture:
-    """Pictures on grey, each with its left and upper edge, its width and its height."""
-    canvas = np.full((height, width, 3), 114, np.uint8)
-    for picture, x, y, columns, rows in parts:
-        canvas[y : y + rows, x : x + columns] = cv2.resize(
-            picture, (columns, rows), interpolation=cv2.INTER_AREA
+def _on_canvas(parts: list[tuple[Picture, int, int, int, int]]) -> Picture:
+    """Pictures on grey, each with its left and upper edge, its width and its height, px."""
+    canvas = np.full(((_HEIGHT - 1) * _STRIDE + 1, (_WIDTH - 1) * _STRIDE + 1, 3), 114, np.uint8)
+    for picture, x, y, width, height in parts:
+        canvas[y : y + height, x : x + width] = cv2.resize(
+            picture, (width, height), interpolation=cv2.INTER_AREA
         )
     return canvas
 
 
-def _maps(engine: CpuEngine, picture: Picture) -> Maps:
-    """A picture's maps in the middle of 31x41 cells of background."""
-    outputs = engine.run({engine.inputs[0].name: picture[None]})
+def _maps(interpreter: Any, picture: Picture) -> Maps:
+    """A picture's heatmaps, short and mid offsets."""
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], picture[None])
+    interpreter.invoke()
+    outputs = {each["name"]: each for each in interpreter.get_output_details()}
     heat, short, mid = (
-        Field.of(_framed(outputs[spec.name][0], 0 if spec.name == _MAPS[0] else spec.zero_point), spec)
-        for spec in (next(each for each in engine.outputs if each.name == name) for name in _MAPS)
+        Field(interpreter.get_tensor(outputs[name]["index"])[0], *outputs[name]["quantization"])
+        for name in _MAPS
     )
     return heat, short, mid
-
-
-def _framed(values: NDArray[np.uint8], background: int) -> NDArray[np.uint8]:
-    height, width, channels = values.shape
-    result = np.full((_HEIGHT, _WIDTH, channels), background, np.uint8)
-    top, left = (_HEIGHT - height) // 2, (_WIDTH - width) // 2
-    result[top : top + height, left : left + width] = values
-    return result
