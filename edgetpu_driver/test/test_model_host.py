@@ -538,7 +538,7 @@ class TestOrder:
     def test_bulk_work_that_has_waited_long_enough_takes_its_turn(
         self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("edgetpu_driver.host.scheduler.PATIENCE", 0.0)
+        monkeypatch.setattr("edgetpu_driver.host.waiting_requests.PATIENCE", 0.0)
         assert self.order(host, backend)[-1] == "flood"
 
 

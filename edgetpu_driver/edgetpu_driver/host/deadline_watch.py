@@ -18,9 +18,10 @@ class DeadlineWatch:
         self._scheduler = scheduler
         self._lock = threading.Lock()
         self._watching = False
+        scheduler.watch = self.arm
 
     def arm(self) -> None:
-        """A request with a deadline was submitted."""
+        """Requests with deadlines may wait."""
         if self._watching or not self._scheduler.waiting:
             return
         with self._lock:

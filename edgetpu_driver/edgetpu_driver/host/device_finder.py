@@ -38,7 +38,7 @@ class DeviceFinder:
         threading.Thread(target=self._run, name="edgetpu finder", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more; a look that is under way goes on."""
+        """Look no more; what a look finds that is under way is still added."""
         self._stopped.set()
 
     def _run(self) -> None:
@@ -48,8 +48,7 @@ class DeviceFinder:
     def _look(self) -> None:
         try:
             for backend in self._find(self._known()):
-                if not self._stopped.is_set():
-                    self._add(backend)
+                self._add(backend)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             if text != self._told:

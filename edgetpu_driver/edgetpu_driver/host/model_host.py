@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -92,7 +93,11 @@ class ModelHost:
             self.files, each, self._admission, self._scheduler, pool, self._whole, process_limits
         )
         self._watch = DeadlineWatch(self._scheduler)
+        self._lock = threading.Lock()
+        """Held while workers are told to keep their devices open, so that none is once the host is closed."""
         self._wait: DeviceWait | None = None
+        self._keep_open: Callable[[StickWorker], None] | None = None
+        """What `start` has each worker do; None unless the host is started."""
         self._find_more = find_more
         self._finder: DeviceFinder | None = None
         self._end_threads = weakref.finalize(self, _stop, pool, self._whole.cpu)
@@ -133,13 +138,20 @@ class ModelHost:
             worker.keep_open(refresh_period, retry_period, self._self_check_period, attempted)
 
         def add(backend: Backend) -> None:
-            self._table.add_backend(backend, keep_open)
+            self._table.add_backend(backend, self._keep_open_if_started)
 
         self._whole.cpu.reopen()
-        for worker in workers:
-            keep_open(worker)
+        with self._lock:
+            self._keep_open = keep_open
+        for worker in self._pool.workers:
+            self._keep_open_if_started(worker)
         if self._find_more is not None:
             self._finder = DeviceFinder(self._find_more, self._pool.bus_paths, add, 2 * retry_period)
+
+    def _keep_open_if_started(self, worker: StickWorker) -> None:
+        with self._lock:
+            if self._keep_open is not None:
+                self._keep_open(worker)
 
     def connect(self) -> None:
         """Open all devices anew, and wait for the outcome, which is the new state. Takes seconds."""
@@ -159,6 +171,8 @@ class ModelHost:
 
         timeout: seconds to wait for the devices. Models stay loaded for the next `connect` or `start`.
         """
+        with self._lock:
+            self._keep_open = None
         if self._finder is not None:
             self._finder.stop()
         if self._wait is not None:

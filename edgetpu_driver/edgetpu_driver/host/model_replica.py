@@ -50,6 +50,8 @@ class ModelReplica:
         """Of the weights it holds."""
         self.weights: WeightRequest | None = None
         """Those that were set last; None while those of the file are in effect."""
+        self.engine_weights: WeightRequest | None = None
+        """Those that `engine` got last; a matrix in tiles is on engines of its own."""
         self.bus_path = ""
         # What follows belongs to the scheduler.
         self.reading = 0
@@ -79,17 +81,17 @@ class ModelReplica:
         """Make the engine, with the weights of the file; an error becomes the `unsupported_reason`."""
         self.bus_path = bus_path
         try:
-            self.engine, self.unsupported_reason = self._new_engine(), ""
+            self.engine, self.unsupported_reason = self._new_engine(self._engines), ""
         except DeviceError:
             raise
-        except EdgeTpuError as error:
-            self.engine, self.unsupported_reason = None, str(error)
+        except Exception as error:
+            self.engine, self.unsupported_reason = None, self._reason(error)
 
     def detach(self) -> None:
         """Drop the engines, whose device is gone."""
         self._earlier_uploads = self.uploads
         self.engine, self._engines, self._matrix = None, [], None
-        self.version, self.weights = 0, None
+        self.version, self.weights, self.engine_weights = 0, None, None
         self.reading, self.writing, self.preparing = 0, False, False
 
     def close(self) -> None:
@@ -135,12 +137,14 @@ class ModelReplica:
             self._check_tiles(engine, request)
             return request, (yield from self._matrix_of(engine).setting_weights(request))
         commit = yield partial(engine.prepare_weights, request)
-        return request, commit()
+        result = commit()
+        self.engine_weights = request
+        return request, result
 
     def updating(self) -> Pieces[None]:
         """Set the weights that were set on other sticks, or before the device was opened.
 
-        An error other than of the device becomes the `unsupported_reason`.
+        An error other than of the device becomes the `unsupported_reason`: with old weights nothing may run.
         """
         try:
             while missing := self._history.since(self.version):
@@ -151,13 +155,22 @@ class ModelReplica:
                 else:
                     commit = yield partial(engine.prepare_weights, request)
                     commit()
+                    self.engine_weights = request
                 self.version, self.weights = version, request
                 yield None
         except DeviceError:
             raise
-        except EdgeTpuError as error:
-            _log.warning("model '%s' cannot get its weights back: %s", self.name, error)
-            self.engine, self.unsupported_reason = None, str(error)
+        except Exception as error:
+            reason = self._reason(error)
+            _log.warning("model '%s' cannot get its weights back: %s", self.name, reason)
+            self.engine, self.unsupported_reason = None, reason
+
+    def _reason(self, error: Exception) -> str:
+        """Why it cannot run, as one line; anything but an EdgeTpuError is logged."""
+        if isinstance(error, EdgeTpuError):
+            return str(error)
+        _log.error("unexpected error while preparing model '%s'", self.name, exc_info=error)
+        return f"unexpected {type(error).__name__}: {error}"
 
     def _check_tiles(self, engine: AttachedEngine, request: WeightRequest) -> None:
         tile = engine.weight_tensor(request.tensor).shape
@@ -170,16 +183,24 @@ class ModelReplica:
 
     def _attached(self) -> AttachedEngine:
         if self.engine is None:
-            raise UnavailableError(f"model '{self.name}' is not on the stick at {self.bus_path}")
+            raise self._not_attached()
         return self.engine
+
+    def _not_attached(self) -> UnavailableError:
+        return UnavailableError(f"model '{self.name}' is not on the stick at {self.bus_path}")
 
     def _matrix_of(self, engine: AttachedEngine) -> LoadedMatrix:
         """What multiplies by the weights of the model; ModelUnsupportedError if it is not Dense."""
         if self._matrix is None:
-            self._matrix = LoadedMatrix(engine, self._new_engine)
+            self._matrix = LoadedMatrix(engine, partial(self._new_engine, self._engines))
         return self._matrix
 
-    def _new_engine(self) -> AttachedEngine:
+    def _new_engine(self, engines: list[AttachedEngine]) -> AttachedEngine:
+        """One more engine, unless these were given up; it may be made by another thread than the stick's."""
+        if engines is not self._engines:
+            raise self._not_attached()
         engine = self._backend.attach(self.parsed)
-        self._engines.append(engine)
+        engines.append(engine)
+        if engines is not self._engines:
+            engine.close()
         return engine

@@ -150,6 +150,8 @@ class ModelTable:
 
     def _loaded(self, fresh: HostedModel) -> HostedModel:
         """The model of that name and file, read or already present."""
+        if fresh.unloaded:
+            raise fresh.gone()
         files = [(path, read_model_file(path)) for path in fresh.paths]
         digest = hashlib.sha256(b"".join(data for _, data in files)).hexdigest()
         with self._lock:
@@ -168,10 +170,10 @@ class ModelTable:
             self._whole.cpu.prepare()
         with self._lock:
             present = self._models.get(fresh.name)
+            if fresh.unloaded:
+                raise fresh.gone()
             if present is not fresh and present is not None:
                 self._retire(present)
-            elif present is None and fresh.unloaded:
-                raise fresh.gone()
             fresh.set_read(digest, sum(len(data) for _, data in files), read)
             self._models[fresh.name] = fresh
             if fresh.parts:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
-from edgetpu_driver.host.request import Kind, Lane
+from edgetpu_driver.host.request import Kind, Lane, Request
 from edgetpu_driver.host.stick_slot import StickSlot
 
 
@@ -44,4 +44,15 @@ def refusal(
     serving = [slot for slot in slots if slot.serving]
     if model.state is ModelState.LOADED:
         serving = [slot for slot in serving if slot.number in model.replicas]
+        reasons = [model.replicas[slot.number].unsupported_reason for slot in serving]
+        if reasons and all(reasons):  # another stick, which is not there, can run it
+            return UnavailableError(f"no device that can run model '{model.name}': {reasons[0]}")
     return None if serving else UnavailableError(f"no device: {unavailable_reason()}")
+
+
+def is_pointless(request: Request) -> bool:
+    """Whether weights are to be set on a stick that does not hold the model any more."""
+    if request.kind is not Kind.UPDATE or request.lane.begun or request.stick is None:
+        return False
+    replica = request.model.replicas.get(request.stick)
+    return replica is None or replica.engine is None

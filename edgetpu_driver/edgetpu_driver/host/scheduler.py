@@ -12,22 +12,21 @@ from typing import Any, cast
 
 from edgetpu_driver.engines.pieces import Calculation
 from edgetpu_driver.errors import DeviceError, DeviceLostError, EdgeTpuError
-from edgetpu_driver.host.admission import Admission, Backlog
+from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.answers import Answers, answer_all, expiry
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.host.request import Kind, Lane, Request
-from edgetpu_driver.host.request_queue import RequestQueue, Staying
+from edgetpu_driver.host.request_queue import Staying
 from edgetpu_driver.host.request_terms import Priority
-from edgetpu_driver.host.run_rules import can_run, refusal
+from edgetpu_driver.host.run_rules import can_run, is_pointless, refusal
 from edgetpu_driver.host.stick_slot import StickSlot, best_of, may_take
+from edgetpu_driver.host.waiting_requests import WaitingRequests
 from edgetpu_driver.host.weight_access import WeightAccess, record
 
 QUANTUM = 0.02
 """Engine time after which long work lets other requests of its class go first, s."""
-PATIENCE = 1.0
-"""Seconds after which bulk work that waits is treated as normal, so that it makes progress in any case."""
 HANDED_ON = 1
 """How often a request is handed on that made a stick fail, other than by being unplugged."""
 
@@ -54,11 +53,11 @@ class Scheduler:
         """Requests whose deadline passed before they were run."""
         self.dropped = 0
         """Requests for a loaded model that got no result."""
-        self._admission = admission
+        self.watch: Callable[[], None] = _ignore
+        """Called when a request that had begun waits again, perhaps until its deadline."""
         self._unavailable_reason = unavailable_reason
         self._weights = WeightAccess()
-        self._promoted = 0.0
-        self._queue: RequestQueue[Request] = RequestQueue()
+        self._queue = WaitingRequests(admission, self._weights)
         self._sequence = count()
         self._arithmetic = BackgroundThread("edgetpu arithmetic")
 
@@ -68,34 +67,23 @@ class Scheduler:
         """Have a request run and answered. Raises what can be refused at once."""
         model = request.model
         with self.lock:
-            error = refusal(model, self.slots, self._unavailable_reason)
+            # An unloaded model still runs what was submitted before; it is released after that.
+            error = model.gone() if model.unloaded else self._refusal(model)
             if error is not None:
                 self.dropped += 1
                 raise error
             slot = self._idle_slot(request)
             if slot is None and not request.follows:
-                queues = [self._queue, *(each._queue for each in self.beside)]
                 sticks = sum(slot.serving for slot in self.slots)
-                self._admission.admit(request.client, Backlog.of(queues, request.client, sticks))
+                self._queue.admit(request.client, sticks, [each._queue for each in self.beside])
             request.sequence = next(self._sequence)
             model.pending += 1
             if slot is None:
-                self._push(request)
+                self._queue.push(request)
                 return
             request.cost = 0.0  # nothing was charged
             self._take(slot, request)
         slot.wake(request)
-
-    def _push(self, request: Request) -> None:
-        swap = self._weights.swap_of(request.model)
-        self._weights.enqueue(request)
-        self._queue.push(request)
-        if swap is not None and request.priority < swap.priority:
-            # A swap is as urgent as what waits for its end.
-            waiting = self._queue.remove(lambda each: each is swap)
-            swap.priority = request.priority
-            for each in waiting:
-                self._queue.push(each)
 
     def _idle_slot(self, request: Request) -> StickSlot | None:
         lane = request.lane
@@ -119,13 +107,11 @@ class Scheduler:
             request = None
             if len(self._queue):
                 answers = self._expire(now)
-                self._promote(now)
                 staying = Staying(slot.has_parameters_of, now)
                 request = self._queue.pop(partial(self._may_run, slot, now), staying)
             if request is None:
                 slot.idle = True
             else:
-                self._weights.dequeue(request)
                 self._take(slot, request)
         answer_all(answers)
         return request
@@ -155,19 +141,8 @@ class Scheduler:
         expired = self._queue.expire(now)
         self.expired += len(expired)
         for request in expired:
-            self._weights.dequeue(request)
             self._settle(request)
         return [(request, expiry(request)) for request in expired]
-
-    def _promote(self, now: float) -> None:
-        if now - self._promoted < PATIENCE:
-            return
-        self._promoted, normal = now, int(Priority.NORMAL)
-        for request in self._queue.remove(
-            lambda each: each.priority > normal and now - each.arrived >= PATIENCE
-        ):
-            request.priority = normal
-            self._queue.push(request)
 
     def _take(self, slot: StickSlot, request: Request) -> None:
         model = request.model
@@ -214,7 +189,7 @@ class Scheduler:
         """Put work that has begun back into the queue."""
         with self.lock:
             self._account(slot, request, elapsed)
-            self._push(request)
+            self._queue.push(request)
             self._wake_idle()
 
     def calculate(self, slot: StickSlot, request: Request, calculation: Calculation, elapsed: float) -> None:
@@ -239,7 +214,7 @@ class Scheduler:
                 return  # the stick was lost meanwhile
             slot.parked.discard(request)
             request.value = value
-            self._push(request)
+            self._queue.push(request)
             self._wake_idle()
 
     def _account(self, slot: StickSlot, request: Request, elapsed: float) -> None:
@@ -286,7 +261,7 @@ class Scheduler:
         )
         request.stick, request.sequence = slot.number, next(self._sequence)
         model.pending += 1
-        self._push(request)
+        self._queue.push(request)
 
     def _settle(self, request: Request) -> None:
         """A request of a model is answered; a model that was unloaded is released with its last one."""
@@ -312,9 +287,7 @@ class Scheduler:
     def withdraw(self, model: HostedModel) -> list[Request]:
         """Take out the requests for a model, which others are to answer. With the lock held."""
         requests = self._queue.remove(lambda each: each.model is model)
-        for request in requests:
-            self._weights.dequeue(request)
-            model.pending -= 1
+        model.pending -= len(requests)
         return requests
 
     # Sticks come and go.
@@ -362,11 +335,11 @@ class Scheduler:
             for request in sorted(begun, key=lambda each: each.sequence):
                 self._weights.end(request)
                 request.restart()
-                gone = refusal(request.model, self.slots, self._unavailable_reason)
+                gone = self._refusal(request.model)
                 if request.kind is Kind.UPDATE:
                     self._settle(request)
                 elif gone is None and request.failures <= HANDED_ON:
-                    self._push(request)
+                    self._queue.push(request)
                 else:
                     answers.append((request, error if request is running else gone or error))
                     self._settle(request)
@@ -376,6 +349,7 @@ class Scheduler:
             answers += self._refuse()
             self._wake_idle()
         answer_all(answers)
+        self.watch()
 
     def refuse(self) -> None:
         """Answer the requests that no stick can run any more."""
@@ -385,15 +359,15 @@ class Scheduler:
 
     def _refuse(self) -> Answers:
         models = {request.model for request in self._queue}
-        errors = {model: refusal(model, self.slots, self._unavailable_reason) for model in models}
-        if not any(errors.values()):
-            return []
-        refused = self._queue.remove(lambda each: not each.lane.begun and errors[each.model] is not None)
-        self.dropped += len(refused)
-        for request in refused:
-            self._weights.dequeue(request)
+        errors = {model: error for model in models if (error := self._refusal(model)) is not None}
+        refused = self._queue.remove(lambda each: not each.lane.begun and each.model in errors)
+        for request in [*refused, *self._queue.remove(is_pointless)]:
             self._settle(request)
+        self.dropped += len(refused)
         return [(request, errors[request.model]) for request in refused]
+
+    def _refusal(self, model: HostedModel) -> EdgeTpuError | None:
+        return refusal(model, self.slots, self._unavailable_reason)
 
 
 def _ignore(*_arguments: object) -> None:

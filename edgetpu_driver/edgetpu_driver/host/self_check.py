@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.weights.weight_request import WeightRequest
 
 Outputs = Mapping[str, NDArray[Any]]
 
@@ -20,14 +21,14 @@ class SelfCheckError(EdgeTpuError):
 
 
 class SelfCheck:
-    """The known answers of one stick, one for each model and version of its weights.
+    """The known answers of one stick, one for each model and the present weights of its engine.
 
     An answer is learned from two inferences that agree, the first time a model is checked with its present
     weights. It is not computed by LiteRT: that may differ from the chip in the last bit.
     """
 
     def __init__(self) -> None:
-        self._answers: dict[ModelReplica, tuple[int, Outputs]] = {}
+        self._answers: dict[ModelReplica, tuple[WeightRequest | None, Outputs]] = {}
         self._checked: list[ModelReplica] = []
         """The models that were checked, the last one last."""
 
@@ -49,8 +50,8 @@ class SelfCheck:
         engine = replica.engine
         assert engine is not None
         inputs = {spec.name: _pattern(spec) for spec in engine.inputs}
-        version, expected = self._answers.get(replica, (-1, {}))
-        if version != replica.version:
+        weights, expected = self._answers.get(replica, (None, {}))
+        if not expected or weights is not replica.engine_weights:
             expected = engine.run(inputs)
         outputs = engine.run(inputs)
         for name, values in outputs.items():
@@ -61,7 +62,7 @@ class SelfCheck:
                     f"before, in {wrong} of {values.nbytes} bytes. Its results cannot be trusted: replace "
                     "the stick, or reset the driver to use it again"
                 )
-        self._answers[replica] = replica.version, outputs
+        self._answers[replica] = replica.engine_weights, outputs
 
 
 def _pattern(spec: TensorSpec) -> NDArray[Any]:

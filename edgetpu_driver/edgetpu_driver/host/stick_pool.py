@@ -100,13 +100,14 @@ class StickPool:
     @property
     def first(self) -> StickWorker:
         """The worker whose device is closest to being ready."""
-        return min(self.workers, key=lambda worker: _CLOSENESS.index(worker.connection.state))
+        return _first(self.workers)
 
     def status(self) -> HostStatus:
         """The present state, the figures of the last period, and the counters; never waits."""
-        sticks = tuple(worker.status() for worker in self.workers)
-        first = sticks[self.first.slot.number]
-        period = joined([worker.slot.statistics.period for worker in self.workers])
+        workers = self.workers  # one more may join meanwhile
+        sticks = tuple(worker.status() for worker in workers)
+        first = sticks[_first(workers).slot.number]
+        period = joined([worker.slot.statistics.period for worker in workers])
         resident = {name: None for stick in sticks for name in stick.resident}
         return HostStatus(
             state=first.state,
@@ -182,6 +183,10 @@ class StickPool:
                 model.replicas = {at: each for at, each in model.replicas.items() if at != other}
                 if self.workers[other].slot.serving:
                     self.workers[other].post(replica.close)
+
+
+def _first(workers: Sequence[StickWorker]) -> StickWorker:
+    return min(workers, key=lambda worker: _CLOSENESS.index(worker.connection.state))
 
 
 def _nothing() -> None:

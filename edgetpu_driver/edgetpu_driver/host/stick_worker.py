@@ -17,6 +17,7 @@ from edgetpu_driver.host.clock_governor import ClockGovernor
 from edgetpu_driver.host.device_connection import DeviceConnection
 from edgetpu_driver.host.host_status import State, StickStatus
 from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.host.request import Request
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.self_check import SelfCheck, SelfCheckError
@@ -50,7 +51,7 @@ class StickWorker:
         self._governor = ClockGovernor()
         self._mailbox: SimpleQueue[Request | Command | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._thread_lock = threading.Lock()
+        self._thread_lock = threading.RLock()  # a finaliser may stop a worker anywhere in this thread
         self._closing = False
         self._told = ""
         """The unexpected error that was logged last."""
@@ -102,6 +103,7 @@ class StickWorker:
         """
 
         def begin() -> None:
+            self._closing = False
             self._period, self._retry_period, self._check_period = period, retry_period, check_period
             self._check_due = time.monotonic() + check_period
             self._on_attempt, self._due = on_attempt, 0.0
@@ -121,15 +123,15 @@ class StickWorker:
     def status(self) -> StickStatus:
         """The present state, the figures of the last period, and the counters; never waits."""
         connection, statistics = self.connection, self.slot.statistics
-        readings, period = connection.readings, statistics.period
+        readings, period, number = connection.readings, statistics.period, self.slot.number
         with self._scheduler.lock:
-            models = self._scheduler.models_on(self.slot)
+            held = [(model.name, model.replicas[number]) for model in self._scheduler.models_on(self.slot)]
         return StickStatus(
             connection.state,
             connection.status_message,
             readings,
             throttled=self.slot.throttled,
-            resident=tuple(model.name for model in models if model.replicas[self.slot.number].resident),
+            resident=tuple(name for name, replica in held if replica.resident),
             waiting=self._scheduler.waiting_for(self.slot),
             utilisation=period.utilisation,
             throughput=period.throughput,
@@ -146,7 +148,7 @@ class StickWorker:
 
     def open(self) -> None:
         """Open the device anew and attach the models."""
-        self._out_of_service = False
+        self._out_of_service = self._closing = False
         if self.connection.is_open:
             self._give_up(State.RECOVERING, "opened anew", UnavailableError("the device is opened anew"))
         self.connection.open()
@@ -196,9 +198,7 @@ class StickWorker:
 
     def check(self) -> None:
         """Repeat an inference whose result is known; a wrong one takes the stick out of service."""
-        with self._scheduler.lock:
-            models = self._scheduler.models_on(self.slot)
-            replicas = [model.replicas[self.slot.number] for model in models]
+        replicas = self._replicas().values()
         replica = self._self_check.choose([each for each in replicas if not each.writing])
         if replica is None or not self.connection.is_open:
             return
@@ -224,8 +224,8 @@ class StickWorker:
 
     def attach(self, model: HostedModel) -> None:
         """Attach a model that this stick is to run, if its device is open."""
-        replica = model.replicas.get(self.slot.number)
-        if self.connection.is_open and replica is not None and replica.engine is None and not model.unloaded:
+        replica = self._replicas().get(model)
+        if self.connection.is_open and replica is not None and replica.engine is None:
             try:
                 replica.attach(self.connection.readings.bus_path)
             except DeviceError as error:
@@ -234,23 +234,31 @@ class StickWorker:
         return None
 
     def _join(self) -> None:
-        with self._scheduler.lock:
-            models = self._scheduler.models_on(self.slot)
+        attached = self._replicas()
         try:
-            for model in models:
-                model.replicas[self.slot.number].attach(self.connection.readings.bus_path)
+            for replica in attached.values():
+                replica.attach(self.connection.readings.bus_path)
         except DeviceError as error:
             self._lose(error)
             return
         self._governor.opened(self.connection.readings)
         self.slot.throttled = False
         self._scheduler.join(self.slot, self.backend.simulated_time)
-        with self._scheduler.lock:
-            late = [model for model in self._scheduler.models_on(self.slot) if model not in models]
-        for model in late:  # loaded meanwhile; those that follow are posted, as the stick serves now
-            self.attach(model)
+        # Meanwhile models may have come and gone; from now on the stick serves, and is told of them.
+        present = self._replicas()
+        for model in present:
+            if model not in attached:
+                self.attach(model)
+        for model, replica in attached.items():
+            if present.get(model) is not replica:
+                replica.close()
         if self.connection.is_open:
             self.connection.confirm()
+
+    def _replicas(self) -> dict[HostedModel, ModelReplica]:
+        with self._scheduler.lock:
+            models = self._scheduler.models_on(self.slot)
+            return {model: model.replicas[self.slot.number] for model in models}
 
     def _lose(self, error: EdgeTpuError) -> None:
         """The device is gone: hand over its work, and open it again at once."""
@@ -287,6 +295,8 @@ class StickWorker:
 
     def _step(self) -> bool:
         """One request, command or reading; whether the thread is to end."""
+        if self._closing and self._end():
+            return True
         item: Request | Command | None = None
         if self._period is not None and time.monotonic() >= self._due:
             self._scheduler.set_busy(self.slot)
@@ -300,7 +310,6 @@ class StickWorker:
         elif item is not None:
             self._scheduler.set_busy(self.slot)
             item()
-            return self._closing and self._end()
         return False
 
     def _wait(self) -> Request | Command | None:
@@ -314,10 +323,9 @@ class StickWorker:
 
     def _end(self) -> bool:
         with self._thread_lock:
-            self._closing = False
             if not self._mailbox.empty():
                 return False
-            self._thread = None
+            self._closing, self._thread = False, None
             return True
 
     def _keep(self) -> None:

@@ -60,7 +60,8 @@ def record(
     model: HostedModel, replica: ModelReplica, request: WeightRequest, result: WeightResult
 ) -> WeightResult | ModelNotFoundError:
     """Put weights into effect that a replica has taken; the answer to the request."""
-    if model.unloaded:
+    version = model.weights.record(request)
+    replica.version, replica.weights = version, request
+    if model.unloaded:  # requests that wait still run, with these weights
         return ModelNotFoundError(f"model '{model.name}' was unloaded before its new weights were in effect")
-    replica.version, replica.weights = model.weights.record(request), request
-    return replace(result, version=replica.version)
+    return replace(result, version=version)

@@ -1,0 +1,89 @@
+"""The requests of a host that wait: which are admitted, in which order they go on, which have expired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+from edgetpu_driver.host.admission import Admission, Backlog
+from edgetpu_driver.host.request import Request
+from edgetpu_driver.host.request_queue import RequestQueue, Staying
+from edgetpu_driver.host.request_terms import Priority
+from edgetpu_driver.host.weight_access import WeightAccess
+
+PATIENCE = 1.0
+"""Seconds after which bulk work that waits is treated as normal, so that it makes progress in any case."""
+
+
+class WaitingRequests:
+    """A RequestQueue that also tells WeightAccess which swaps wait. Not thread-safe."""
+
+    def __init__(self, admission: Admission, weights: WeightAccess) -> None:
+        self._admission = admission
+        self._weights = weights
+        self._queue: RequestQueue[Request] = RequestQueue()
+        self._promoted = 0.0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(self._queue)
+
+    def admit(self, client: str, sticks: int, beside: Sequence[WaitingRequests]) -> None:
+        """Raise BusyError if no further request of a client may wait.
+
+        sticks: those that share the work. beside: others, whose requests count for the limits as well.
+        """
+        queues = [self._queue, *(each._queue for each in beside)]
+        self._admission.admit(client, Backlog.of(queues, client, sticks))
+
+    def push(self, request: Request) -> None:
+        """Add a request."""
+        swap = self._weights.swap_of(request.model)
+        self._weights.enqueue(request)
+        self._queue.push(request)
+        if swap is not None and request.priority < swap.priority:
+            # A swap is as urgent as what waits for its end.
+            waiting = self._queue.remove(lambda each: each is swap)
+            swap.priority = request.priority
+            for each in waiting:
+                self._queue.push(each)
+
+    def pop(self, may_run: Callable[[Hashable], bool], staying: Staying) -> Request | None:
+        """Take out the request that is to be run next; None if none can be run."""
+        self._promote(staying.now)
+        request = self._queue.pop(may_run, staying)
+        if request is not None:
+            self._weights.dequeue(request)
+        return request
+
+    def most_urgent(self, may_run: Callable[[Hashable], bool]) -> int | None:
+        """The class of the request that `pop` would take out."""
+        return self._queue.most_urgent(may_run)
+
+    def charge(self, client: str, priority: int, seconds: float) -> None:
+        """See RequestQueue.charge."""
+        self._queue.charge(client, priority, seconds)
+
+    def expire(self, now: float) -> list[Request]:
+        """Take out the requests whose deadline has passed."""
+        return self._taken(self._queue.expire(now))
+
+    def remove(self, unwanted: Callable[[Request], bool]) -> list[Request]:
+        """Take out the requests that are `unwanted`, in the order of their arrival."""
+        return self._taken(self._queue.remove(unwanted))
+
+    def _taken(self, requests: list[Request]) -> list[Request]:
+        for request in requests:
+            self._weights.dequeue(request)
+        return requests
+
+    def _promote(self, now: float) -> None:
+        if now - self._promoted < PATIENCE:
+            return
+        self._promoted, normal = now, int(Priority.NORMAL)
+        for request in self._queue.remove(
+            lambda each: each.priority > normal and now - each.arrived >= PATIENCE
+        ):
+            request.priority = normal
+            self._queue.push(request)
