@@ -24,6 +24,7 @@ EYES ?=
 INPUTS ?= 24000
 SEED ?=
 MESSAGES ?= 6000
+ORDERS ?= 3000
 
 # make soak: all are optional
 MINUTES ?= 10
@@ -65,8 +66,8 @@ bench: setup ## measure the driver; results go to build/bench/results.json
 accuracy: setup ## measure the perception algorithms; results and a report go to build/accuracy (ALGORITHMS=, ENGINE=)
 	@$(RUN) python3 -m accuracy --engine "$(ENGINE)" $(ALGORITHMS)
 
-fuzz: setup ## feed the parsers with mutated files, the nodes with damaged messages (INPUTS=, MESSAGES=, SEED=)
-	@$(RUN) python3 -m fuzz --inputs "$(INPUTS)" --messages "$(MESSAGES)" $(if $(SEED),--seed "$(SEED)")
+fuzz: setup ## damaged files, damaged messages, the driver's threads in many orders (INPUTS=, MESSAGES=, ORDERS=, SEED=)
+	@$(RUN) python3 -m fuzz --inputs "$(INPUTS)" --messages "$(MESSAGES)" --orders "$(ORDERS)" $(if $(SEED),--seed "$(SEED)")
 
 soak: setup ## run the graph under faults and restarts, every result checked (MINUTES=, HOURS=, STICKS=, SEED=)
 	@$(RUN) python3 -m soak --minutes "$(MINUTES)" --hours "$(HOURS)" --sticks "$(STICKS)" $(if $(SEED),--seed "$(SEED)")

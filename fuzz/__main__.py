@@ -7,11 +7,13 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from fuzz.harness import Tally, fuzz
 from fuzz.targets import Target, targets
 
-GRAPH = "graph"
+GRAPH, THREADS = "graph", "threads"
 _SECONDS_BETWEEN_LINES = 10.0
 EXIT_FINDING, EXIT_INTERRUPTED = 1, 130
 
@@ -21,19 +23,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=24_000, help="of the parsers in all (default: 24000)")
     parser.add_argument("--messages", type=int, default=6_000, help="to the nodes in all (default: 6000)")
+    parser.add_argument(
+        "--orders", type=int, default=3_000, help="in which the driver's threads are run (default: 3000)"
+    )
     parser.add_argument("--seed", type=int, help="repeat an earlier run; a new one by default")
-    parser.add_argument("--target", help=f"only this one; {GRAPH}: the nodes")
+    parser.add_argument(
+        "--target", help=f"only this one; {GRAPH}: the nodes, {THREADS}: the driver's threads"
+    )
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed
     chosen = [target for target in targets() if options.target in (None, target.name)]
-    if not chosen and options.target != GRAPH:
-        parser.error(f"no target {options.target}; there are {', '.join(t.name for t in targets())}, {GRAPH}")
+    if not chosen and options.target not in (GRAPH, THREADS):
+        names = ", ".join(target.name for target in targets())
+        parser.error(f"no target {options.target}; there are {names}, {GRAPH}, {THREADS}")
     print(
         f"[fuzz] {options.inputs} inputs, seed {seed}; again with: python -m fuzz --seed {seed}", flush=True
     )
     whole = sum(target.share for target in chosen)
     try:
         found = [_run(target, round(options.inputs * target.share / whole), seed) for target in chosen]
+        if options.target in (None, THREADS):
+            found.append(_run_threads(options.orders, seed))
         if options.target in (None, GRAPH):
             found.append(_run_graph(options.messages, seed))
     except KeyboardInterrupt:
@@ -62,6 +72,32 @@ def _run(target: Target, inputs: int, seed: int) -> bool:
     for outcome, count in target.outcomes.most_common():
         print(f"[fuzz] {target.name}: {count} {outcome}", flush=True)
     return False
+
+
+def _run_threads(orders: int, seed: int) -> bool:
+    """Run the threads of the driver's host in many orders; returns whether something was found."""
+    from fuzz.interleavings.scenario import run_seed, write_files
+
+    advance, begin = _counter(THREADS, orders), time.monotonic()
+    calls = answered = switches = findings = 0
+    with TemporaryDirectory() as directory:
+        write_files(Path(directory))
+        for number in range(seed, seed + orders):
+            try:
+                outcome = run_seed(number, Path(directory))
+            except AssertionError as error:
+                findings += 1
+                print(f"[fuzz] {THREADS}: FINDING {str(error)[:4000]}", flush=True)
+            else:
+                calls, answered = calls + outcome.calls, answered + outcome.answered
+                switches += outcome.switches
+            advance()
+    print(
+        f"[fuzz] {THREADS}: {orders} orders of {switches} switches, {answered} of {calls} requests got a "
+        f"result, the others an error, {findings} findings, {time.monotonic() - begin:.0f} s",
+        flush=True,
+    )
+    return bool(findings)
 
 
 def _run_graph(messages: int, seed: int) -> bool:

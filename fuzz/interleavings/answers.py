@@ -1,0 +1,148 @@
+"""What was asked of a host, and whether the answers are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError
+from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.weights.weight_request import WeightRequest
+from fuzz.interleavings.fake_sticks import INPUT, SIZE, product, weights_of, weights_of_file
+
+_ROUNDING = 0.06
+"""By how much a product may differ from that in real numbers, for each column."""
+
+
+@dataclass(eq=False)
+class Call:
+    """One request and what it was answered."""
+
+    kind: str
+    name: str
+    argument: Any = None
+    at_least: int = 0
+    """Version of the weights that were in effect when it was submitted."""
+    model: HostedModel | None = None
+    """The model it went to; None if it may have been another one of that name."""
+    answers: list[Any] = field(default_factory=list)
+    refused: bool = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits for an answer."""
+        return not (self.answers or self.refused)
+
+
+class Answers:
+    """All requests of a run."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        """files: contents of the model files, by their SHA-256."""
+        self.calls: list[Call] = []
+        self._files = files
+        self._newest: dict[HostedModel, int] = {}
+
+    def submit(
+        self,
+        kind: str,
+        name: str,
+        find: Callable[[str], HostedModel],
+        begin: Callable[[Callable[[Any], None]], object],
+        argument: Any = None,
+    ) -> Call:
+        """Submit a request, which may be refused, and keep its answer."""
+        call = Call(kind, name, argument)
+
+        def model() -> HostedModel | None:
+            try:
+                return find(name)
+            except EdgeTpuError:
+                return None
+
+        def done(answer: Any) -> None:
+            call.answers.append(answer)
+            if kind == "set_weights" and call.model is not None and not isinstance(answer, Exception):
+                self._newest[call.model] = max(self._newest.get(call.model, 0), answer.version)
+
+        before = model()
+        if before is not None:
+            call.at_least = self._newest.get(before, 0)
+        self.calls.append(call)
+        try:
+            begin(done)
+        except EdgeTpuError:
+            call.refused = True
+        if before is not None and model() is before:
+            call.model = before
+        return call
+
+    def check(self) -> None:
+        """Raise AssertionError for anything wrong."""
+        for call in self.calls:
+            what = f"{call.kind} of '{call.name}'"
+            assert len(call.answers) <= 1, f"{what} was answered {len(call.answers)} times"
+            assert not (call.refused and call.answers), f"{what} was refused and answered"
+            assert not call.pending, f"{what} was not answered"
+            for answer in call.answers:
+                if isinstance(answer, Exception):
+                    assert isinstance(answer, EdgeTpuError), f"{what} was answered {answer!r}"
+                    assert "unexpected" not in str(answer), f"{what} was answered {answer!r}"
+                elif call.kind == "invoke":
+                    self._check_output(call, answer)
+                elif call.kind == "multiply":
+                    self._check_product(call, answer)
+
+    def _weights(self, call: Call, version: int) -> list[WeightRequest]:
+        """Those that had this version of a model of that name, or were set on it after it was unloaded."""
+        return [
+            each.argument
+            for each in self.calls
+            if (each.kind, each.name) == ("set_weights", call.name)
+            and each.answers
+            and (
+                getattr(each.answers[0], "version", 0) == version
+                or isinstance(each.answers[0], ModelNotFoundError)
+            )
+        ]
+
+    def _check_version(self, call: Call, version: int) -> None:
+        if call.model is not None:
+            assert version >= call.at_least, f"{call.kind}: old weights {version} after {call.at_least}"
+
+    def _check_output(self, call: Call, answer: Any) -> None:
+        version = answer.weights_version
+        self._check_version(call, version)
+        if version:
+            possible = [weights_of(each) for each in self._weights(call, version) if fits(each)]
+        else:
+            possible = [weights_of_file(self._files[answer.model_sha256])]
+        outputs = [product(weights, call.argument) for weights in possible]
+        right = any(np.array_equal(output, answer.outputs["y"]) for output in outputs)
+        assert right, f"invoke of '{call.name}': wrong output for weights {version}"
+
+    def _check_product(self, call: Call, answer: Any) -> None:
+        version, vector = answer.weights_version, call.argument
+        self._check_version(call, version)
+        if version:
+            matrices = [each.weights for each in self._weights(call, version)]
+        else:
+            matrices = [weights_of_file(data) / 127 for data in self._files.values()]
+        matrices = [matrix for matrix in matrices if matrix.shape == (answer.outputs.size, vector.size)]
+        errors = [np.abs(matrix @ vector - answer.outputs).max() for matrix in matrices]
+        right = min(errors, default=np.inf) < _ROUNDING * vector.size
+        assert right, f"multiply by '{call.name}': off by {errors} for weights {version}"
+
+
+def fits(request: WeightRequest) -> bool:
+    """Whether weights take one tile."""
+    return all(size <= SIZE for size in request.weights.shape)
+
+
+def random_input(random: np.random.Generator) -> NDArray[np.int8]:
+    """Input of an inference."""
+    return random.integers(-127, 128, INPUT.shape, np.int8)
