@@ -148,7 +148,7 @@ class TestUnloading:
         stage.run(work)
 
     def test_results_of_an_unloaded_model_name_the_weights_they_were_computed_with(self) -> None:
-        model = HostedModel("a", Path("a"))
+        model = HostedModel("a", [Path("a")])
         model.unloaded = True
         replica = ModelReplica("a", "", None, model.weights, None, 1)  # type: ignore[arg-type]
         result = WeightResult(1, np.ones(SIZE, np.float32), 0, 0.0, 0.0)

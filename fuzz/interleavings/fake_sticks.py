@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement, Readings, RegisterValue
+from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import (
     DeviceLostError,
     DeviceNotFoundError,
@@ -169,6 +170,10 @@ class FakeBackend:
         if data == BROKEN:
             raise ModelFormatError(f"{path.name}: broken")
         return ParsedModel((INPUT,), (OUTPUT,), Placement.CACHED, 100 * len(data), 0, data)
+
+    def parse_part(self, model: CompiledModel) -> ParsedModel:
+        """See Backend."""
+        raise ModelUnsupportedError(f"{model.name}: a fake stick runs whole models")
 
     def adopt(self, model: ParsedModel) -> None:
         """See Backend."""

@@ -299,7 +299,7 @@ class Scenario:
         assert not scheduler.models, f"models are kept: {[m.name for m in scheduler.models]}\n{self._state()}"
         for slot in scheduler.slots:
             assert (slot.serving, slot.running, slot.parked) == (True, None, set()), self._state()
-        assert scheduler._queue.cost == 0, "costs are left in the queue"
+        assert scheduler._queue._queue.cost == 0, "costs are left in the queue"
         attached = [stick.attached for stick in sticks]
         assert not any(attached), f"engines are left: {attached}"
 

@@ -30,7 +30,7 @@ from edgetpu_driver.host.placement import Spreading
 from edgetpu_driver.host.request import Kind, Request
 from edgetpu_driver.host.request_terms import BULK_TERMS, NORMAL_TERMS, RequestTerms
 from edgetpu_driver.host.scheduler import Scheduler
-from edgetpu_driver.host.stick_pool import StickPool
+from edgetpu_driver.host.stick_pool import StickPool, all_registers
 from edgetpu_driver.host.stick_worker import StickWorker
 from edgetpu_driver.host.whole_models import WholeModels, device_part, numbered, only_device_part
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
@@ -187,7 +187,7 @@ class ModelHost:
 
     def registers(self) -> tuple[RegisterValue, ...]:
         """Read error and status registers of all devices, and wait for them; none of those not there."""
-        return _all_registers(self._pool.ask_all(StickWorker.registers))
+        return all_registers(self._pool.ask_all(StickWorker.registers))
 
     def check(self) -> None:
         """Have every device repeat an inference with a known result, and wait; see `self_check_period`."""
@@ -195,20 +195,7 @@ class ModelHost:
 
     def submit_registers(self, done: Done[tuple[RegisterValue, ...]]) -> None:
         """Read state and registers of all devices, without waiting."""
-        found: dict[int, Any] = {}
-        workers = self._pool.workers
-
-        def read(worker: StickWorker) -> None:
-            worker.refresh()
-            registers = worker.registers()
-            with self._scheduler.lock:
-                found[worker.slot.number] = registers
-                last = len(found) == len(workers)
-            if last:
-                done(_all_registers([found[number] for number in sorted(found)]))
-
-        for worker in workers:
-            worker.post(partial(read, worker))
+        self._pool.submit_registers(done)
 
     def end_period(self) -> None:
         """End the period over which latencies, utilisation and throughput are taken."""
@@ -394,12 +381,6 @@ def _waited(submit: Callable[[Callable[[Any], None]], object]) -> Any:
     if isinstance(answer, Exception):
         raise answer
     return answer
-
-
-def _all_registers(answers: Sequence[Any]) -> tuple[RegisterValue, ...]:
-    return tuple(
-        register for registers in answers if not isinstance(registers, Exception) for register in registers
-    )
 
 
 def _stop(pool: StickPool, cpu: CpuWorker) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from edgetpu_driver.backends.backend import Backend, Readings
+from edgetpu_driver.backends.backend import Backend, Readings, RegisterValue
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.host_status import HostStatus, State, StickStatus
 from edgetpu_driver.host.hosted_model import HostedModel
@@ -91,6 +91,26 @@ class StickPool:
         """Have every worker do something, and wait; the results, and the exceptions."""
         answers: list[SimpleQueue[Any]] = [worker.ask(partial(command, worker)) for worker in self.workers]
         return [answer.get() for answer in answers]
+
+    def submit_registers(self, done: Callable[[tuple[RegisterValue, ...]], None]) -> None:
+        """Read state and registers of all devices, without waiting."""
+        found: dict[int, Any] = {}
+        workers = self.workers
+
+        def read(worker: StickWorker) -> None:
+            registers: tuple[RegisterValue, ...] = ()
+            try:
+                worker.refresh()
+                registers = worker.registers()
+            finally:
+                with self._scheduler.lock:
+                    found[worker.slot.number] = registers
+                    last = len(found) == len(workers)
+                if last:
+                    done(all_registers([found[number] for number in sorted(found)]))
+
+        for worker in workers:
+            worker.post(partial(read, worker))
 
     def reach_all(self) -> None:
         """Wait until every stick that is ready has done what it was told before."""
@@ -183,6 +203,13 @@ class StickPool:
                 model.replicas = {at: each for at, each in model.replicas.items() if at != other}
                 if self.workers[other].slot.serving:
                     self.workers[other].post(replica.close)
+
+
+def all_registers(answers: Sequence[Any]) -> tuple[RegisterValue, ...]:
+    """Those of all devices; an answer that is an exception stands for none."""
+    return tuple(
+        register for registers in answers if not isinstance(registers, Exception) for register in registers
+    )
 
 
 def _first(workers: Sequence[StickWorker]) -> StickWorker:
