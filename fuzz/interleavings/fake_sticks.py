@@ -112,6 +112,11 @@ class FakeEngine:
         stick.attached += 1
 
     @property
+    def uploads(self) -> int:
+        """See AttachedEngine."""
+        return int(self.resident)
+
+    @property
     def device_duration(self) -> float:
         """See AttachedEngine."""
         return 0.001

@@ -347,9 +347,9 @@ class StickWorker:
         pieces, replica = request.pieces, request.replica
         if slot.running is not request or pieces is None or replica is None:
             return None  # the stick was given up after the request had been handed over
-        resident = replica.resident
-        start = time.perf_counter()
+        resident, start = False, time.perf_counter()
         try:
+            resident = replica.resident
             while True:
                 value, request.value = request.value, None
                 calculation = pieces.throw(value) if isinstance(value, Exception) else pieces.send(value)
