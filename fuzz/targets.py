@@ -22,11 +22,13 @@ from edgetpu_driver.images.encodings import ImageError, decode_compressed
 from edgetpu_driver.tflite.flexbuffer import decode
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.weights.compiler_layout import decode_parameters, encode_parameters
+from edgetpu_driver.whole_model.planning import plan_model
 from edgetpu_matrix.errors import ArchiveError
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 from fuzz import corpus
 from fuzz.corpus import Sample
 from fuzz.isolated_runs import IsolatedRuns
+from testdata.compiled_graphs import compiled_graph
 
 _WORDS = 64  # an instruction of 16 bytes becomes an object of twenty numbers
 
@@ -59,7 +61,8 @@ def targets() -> list[Target]:
     bitstreams = corpus.bitstreams(compiled)
     return [
         Target("parse_model", models, parse_model, 0.2),
-        Target("CompiledModel.parse", compiled, _compiled_model, 0.25),
+        Target("CompiledModel.parse", compiled, _compiled_model, 0.2),
+        Target("plan_model", [*compiled, Sample("parts_edgetpu", compiled_graph(2))], plan_model, 0.1),
         Target("parse_package", corpus.packages(compiled), parse_package, 0.25),
         Target("flexbuffer.decode", corpus.options(compiled), decode, 0.1),
         Target("disassemble", bitstreams, _instructions, 0.05, _WORDS),

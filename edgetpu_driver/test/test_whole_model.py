@@ -14,7 +14,7 @@ from edgetpu_driver import CpuEngine, EdgeTpu, Model, VirtualEdgeTpu
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.whole_model.recurrence import likely_feedback
-from testdata import ModelFolder
+from testdata import GOLDEN, ModelFolder
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
 
 IMAGE = np.array([[0, 255, 7, 130, 128, 64, 200, 31]], np.uint8)
@@ -189,3 +189,61 @@ def test_a_real_model_gives_what_litert_gives_for_its_graph(golden: ModelFolder,
     assert list(outputs) == list(expected)
     for key, array in expected.items():
         np.testing.assert_array_equal(outputs[key], array)
+
+
+@pytest.mark.parametrize(
+    ("compiled", "graph"),
+    [
+        ("vision/split_concat_edgetpu.tflite", "vision/split_concat.tflite"),
+        (
+            "models/movenet_single_pose_lightning_ptq_edgetpu.tflite",
+            "vision/movenet_single_pose_lightning_ptq.tflite",
+        ),
+        (
+            "vision/mobilenet_v1_1.0_224_quant_embedding_extractor_edgetpu.tflite",
+            "vision/mobilenet_v1_1.0_224_quant_embedding_extractor.tflite",
+        ),
+    ],
+)
+def test_outputs_have_the_names_and_the_order_of_the_graph(compiled: str, graph: str) -> None:
+    source = GOLDEN.path(graph)
+    stick = VirtualEdgeTpu().register_model(GOLDEN.path(compiled), source)
+    engine, rng = CpuEngine(source), np.random.default_rng(0)
+    inputs = {spec.name: rng.integers(0, 256, spec.shape, np.uint8) for spec in engine.inputs}
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        outputs = Model.load(GOLDEN.path(compiled), tpu).run(inputs)
+    expected = engine.run(inputs)
+    assert list(outputs) == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(outputs[name], array)
+
+
+def test_posenet_ends_with_an_operator_of_this_package(golden: ModelFolder) -> None:
+    name = "posenet_mobilenet_v1_075_353_481_16_quant_decoder"
+    compiled, graph = golden.model(f"{name}_edgetpu.tflite"), golden.model(f"{name}.tflite")
+    image = np.random.default_rng(0).integers(0, 256, (1, 353, 481, 3), np.uint8)
+    with EdgeTpu.open(usb_backend=VirtualEdgeTpu().register_model(compiled, graph)) as tpu:
+        outputs = Model.load(compiled, tpu).run({"sub_2": image})
+    expected = Model.load(graph).run({"sub_2": image})
+    assert [(key, array.shape) for key, array in outputs.items()] == [
+        ("poses", (1, 20, 17, 2)),
+        ("poses:1", (1, 20, 17)),
+        ("poses:2", (1, 20)),
+        ("poses:3", (1,)),
+    ]
+    for key, array in expected.items():
+        np.testing.assert_array_equal(outputs[key], array)
+
+
+def test_the_traffic_models_state_is_found_and_fed_back() -> None:
+    path = GOLDEN.path("vision/traffic_model.tflite")
+    plain = Model.load(path)
+    feedback = likely_feedback(plain.inputs, plain.outputs)
+    assert feedback == {
+        "raw_outputs/lstm_c": "raw_inputs/init_lstm_c",
+        "raw_outputs/lstm_h": "raw_inputs/init_lstm_h",
+    }
+    model = Model.load(path, feedback=feedback)
+    (image,) = model.inputs
+    outputs = model.run({image.name: np.full(image.shape, 128, np.uint8)}, stamp=0.0)
+    assert [array.shape for array in outputs.values()][:4] == [(1, 40, 4), (1, 40), (1, 40), (1,)]

@@ -68,7 +68,7 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
     A backend that runs both kinds packs what LiteRT would run of plain graphs, as far as its device can take
     it; the rest stays on the CPU. One without an accelerator runs the graph beside a compiled model. Raises
     ModelNotFoundError, ModelFormatError, and ModelUnsupportedError for a compiled model whose graph is needed
-    and not there, and for a plain graph of which the device can take nothing.
+    and not there.
     """
     if not backend.compiled:
         return _on_cpu(files, backend)
@@ -91,7 +91,7 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
         steps.append(step if packed is None else packed[0])
     if not parts:
         reason = refusals[0] if refusals else "it has no operators for it"
-        raise ModelUnsupportedError(f"nothing of {plan.name} can run on a {backend.name} stick: {reason}")
+        return ParsedPlan(plan, parts, f"nothing of {plan.name} runs on the {backend.name} stick: {reason}")
     return ParsedPlan(replace(plan, steps=tuple(steps)), parts)
 
 

@@ -66,11 +66,11 @@ def _bitstreams(path: Path) -> list[_Bitstream]:
                 f"{WORD_BYTES}-byte instructions; it has {len(data)} bytes"
             )
         return [_Bitstream(path, "", 0, data)]
-    model = CompiledModel.parse(data)
-    executables = [model.execution] if model.caching is None else [model.caching, model.execution]
     return [
         _Bitstream(path, executable.type.name, chunk, bitstream.data)
-        for executable in executables
+        for model in CompiledModel.parse_parts(data)
+        for executable in (model.caching, model.execution)
+        if executable is not None
         for chunk, bitstream in enumerate(executable.bitstreams)
     ]
 

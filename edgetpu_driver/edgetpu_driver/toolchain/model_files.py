@@ -60,16 +60,13 @@ def source_graphs(path: Path) -> tuple[Path, ...]:
     """Where the graph of a compiled model may be, beside it, in order.
 
     x.tflite for x_edgetpu.tflite, for the segment x_segment_0_of_2_edgetpu.tflite of a pipeline, and for
-    x_cocompiled_with_y_edgetpu.tflite: names that edgetpu_compiler gives.
+    x_cocompiled_with_y_edgetpu.tflite: names that edgetpu_compiler gives. x_y.tflite for x_edgetpu_y.tflite.
     """
-    stem = plain_stem(path)
-    stems = (
-        stem,
-        _SEGMENT.sub("", stem),
-        _COCOMPILED.sub("", stem),
-        _COCOMPILED.sub("", _SEGMENT.sub("", stem)),
-    )
-    return tuple(path.with_name(f"{each}.tflite") for each in dict.fromkeys(stems))
+    stem = plain_stem(path).replace(f"{COMPILED_SUFFIX}_", "_")
+    alone = _COCOMPILED.sub("", stem)
+    stems = (stem, _SEGMENT.sub("", stem), alone, _SEGMENT.sub("", alone))
+    graphs = dict.fromkeys(path.with_name(f"{each}.tflite") for each in stems)
+    return tuple(each for each in graphs if each != path)
 
 
 def source_graph(path: Path) -> Path | None:

@@ -78,7 +78,8 @@ class GraphSteps:
             ready = [each for each in waiting if known.issuperset(graph.operators[each].inputs)]
             special = next((each for each in ready if not _is_for_litert(graph.operators[each])), None)
             batch = [special] if special is not None else self._runnable(waiting, known)
-            waiting = [each for each in waiting if each not in set(batch)]
+            taken = set(batch)
+            waiting = [each for each in waiting if each not in taken]
             known.update(index for each in batch for index in graph.operators[each].outputs)
             if special is None:
                 yield self._litert_step(batch, waiting)
@@ -151,17 +152,15 @@ class GraphSteps:
         return bool(tensor.data) or tensor.is_variable or prod(tensor.shape) == 0
 
     def _constants(self) -> dict[int, NDArray[Any]]:
-        """What the file gives to outputs and to steps outside of LiteRT; variables begin at zero."""
+        """What the file gives to outputs and to steps outside of LiteRT; not the variables of a part."""
         wanted = {each.value for step in self.steps for each in step.inputs}
         wanted |= {operand.value for operand in self.outputs}
         found: dict[int, NDArray[Any]] = {}
         for index, tensor in enumerate(self._graph.tensors):
             value = self._values[index]
-            if value not in wanted or not self._is_given(index):
-                continue
-            data = np.frombuffer(tensor.data, tensor.dtype.newbyteorder("<")).astype(tensor.dtype)
-            zeros = np.full(tensor.shape, tensor.spec.zero_point, tensor.dtype)
-            found[value] = data.reshape(tensor.shape) if tensor.data else zeros
+            if value in wanted and self._is_given(index) and not tensor.is_variable:
+                data = np.frombuffer(tensor.data, tensor.dtype.newbyteorder("<"))
+                found[value] = data.astype(tensor.dtype).reshape(tensor.shape)
         return found
 
 
