@@ -43,7 +43,7 @@ def stretched(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.u
 
 
 def test_the_keypoints_are_those_of_the_reference() -> None:
-    """Positions to the reference's last digit; its scores come from heatmaps with other quantisation steps."""
+    """Positions to the reference's last digit; its scores are of heatmaps with other steps."""
     cv2 = pytest.importorskip("cv2", reason="OpenCV reads images")
     data = GOLDEN.path(f"models/{NAME}.tflite").read_bytes()
     image = parse_model(data).subgraphs[0].input_specs[0]
