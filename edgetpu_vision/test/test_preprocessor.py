@@ -123,6 +123,26 @@ def test_a_long_thin_image_keeps_at_least_a_row() -> None:
     assert (result[:, 0, 0] == 7).sum() == 1
 
 
+def test_models_with_the_same_input_share_the_array(picture: NDArray[np.uint8]) -> None:
+    image = CameraImage(picture)
+    region = WHOLE.within(64, 48)
+
+    def made(*arguments: Any) -> NDArray[Any]:
+        preprocessor = Preprocessor(*arguments)
+        return preprocessor.fill(image, preprocessor.place(region))
+
+    first = made(spec(20, 30), "stretch")
+    assert made(spec(20, 30), "stretch") is first
+    assert not first.flags.writeable
+    for other in (
+        (spec(20, 31), "stretch"),
+        (spec(20, 30), "letterbox"),
+        (spec(20, 30, np.int8), "stretch"),
+        (spec(20, 30), "stretch", Normalisation.of(0.0, 2.0)),
+    ):
+        assert made(*other) is not first
+
+
 @pytest.mark.parametrize("fit", ["stretch", "letterbox"])
 def test_corners_of_the_filled_part_are_those_of_the_region(fit: Fit) -> None:
     region = Region(100, 40, 320, 240)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_vision import LabelsError, ModelDescription, OutputsError, Segmenter
+from edgetpu_vision.segmentation.label_maps import resized_labels
 from testdata import GOLDEN
 from testdata.fixed_outputs import fixed, spec
 
@@ -34,6 +35,16 @@ def test_a_label_map_gets_the_size_of_the_image(dtype: Any, shape: tuple[int, ..
     result = segmented(QUARTERS.reshape(shape), spec("labels", shape, dtype))
     assert (result.stamp, result.labels.dtype) == (3.0, np.uint8)
     np.testing.assert_array_equal(result.labels, enlarged(QUARTERS, 2))
+
+
+@pytest.mark.parametrize(
+    "size", [(480, 640), (353, 481), (720, 1280), (513, 513), (600, 300), (1, 1)], ids=str
+)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_labels_are_resized_as_opencv_does(size: tuple[int, int], dtype: Any) -> None:
+    labels = np.random.default_rng(0).integers(0, 256, (513, 257)).astype(dtype)
+    expected = cv2.resize(labels, size[::-1], interpolation=cv2.INTER_NEAREST)
+    np.testing.assert_array_equal(resized_labels(labels, *size), expected)
 
 
 def test_the_greatest_value_is_the_label() -> None:

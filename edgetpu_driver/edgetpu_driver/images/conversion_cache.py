@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +62,7 @@ class CameraImage:
         self.pixels: Pixels = check_image(pixels)
         self.height, self.width = self.pixels.shape[:2]
         self._converted: dict[tuple[Region, int], Pixels] = {}
-        self._filled: dict[tuple[Region, int, int, int], Pixels] = {}
+        self._made: dict[Hashable, NDArray[Any]] = {}
 
     def fill(self, region: Region, height: int, width: int, channels: int) -> Pixels:
         """A model's input: uint8 [1, height, width, 1 (grey) or 3 (RGB)], read-only.
@@ -69,14 +70,20 @@ class CameraImage:
         `region`: the part of the image, as `Region.within` returns it. The same arguments return the same
         array.
         """
-        key = region, height, width, channels
-        filled = self._filled.get(key)
-        if filled is None:
-            resized = np.ascontiguousarray(resize(self._part(region, channels), height, width))
-            filled = resized.reshape(1, height, width, channels)
-            filled.flags.writeable = False
-            self._filled[key] = filled
-        return filled
+
+        def resized() -> Pixels:
+            part = resize(self._part(region, channels), height, width)
+            return np.ascontiguousarray(part).reshape(1, height, width, channels)
+
+        return self.made((region, height, width, channels), resized)
+
+    def made(self, key: Hashable, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """What `make` makes of the image, read-only; the same key returns the same array."""
+        array = self._made.get(key)
+        if array is None:
+            array = self._made[key] = make()
+            array.flags.writeable = False
+        return array
 
     def _part(self, region: Region, channels: int) -> Pixels:
         key = region, channels

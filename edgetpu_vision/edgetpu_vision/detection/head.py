@@ -63,14 +63,14 @@ class Table:
 
 
 def least_value(spec: TensorSpec, real: float) -> float:
-    """What the numbers of an output have to reach to be at least a real value."""
+    """What the numbers of an output have to reach to be at least a real value; an integer if they are."""
     if not is_quantised(spec):
         return real
     if spec.dtype.itemsize > 1:
-        return float(np.ceil(real / spec.scale + spec.zero_point))
+        return int(np.clip(np.ceil(real / spec.scale + spec.zero_point), -(2**31), 2**31))
     limits = np.iinfo(spec.dtype)
     levels = np.arange(limits.min, limits.max + 1)
-    return float(limits.min + np.searchsorted(spec.dequantise(levels), np.float32(real)))
+    return int(limits.min + np.searchsorted(spec.dequantise(levels), np.float32(real)))
 
 
 def reaching(values: NDArray[Any], least: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

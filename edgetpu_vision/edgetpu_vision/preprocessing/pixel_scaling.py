@@ -82,7 +82,7 @@ class PixelScaling:
             self._table = None
 
     def apply(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
-        """Convert pixels, uint8 of any shape [.., channels]; returns them, or a new array."""
+        """Convert pixels, uint8 of any shape [.., channels], which may be overwritten."""
         if self._line is not None:
             scaled = np.multiply(pixels, self._line[0], dtype=np.float32)
             scaled += self._line[1]
@@ -91,7 +91,7 @@ class PixelScaling:
             converted: NDArray[Any] = cv2.LUT(pixels, self._table)
             return converted.reshape(pixels.shape)
         if self.dtype == np.int8:
-            return np.bitwise_xor(pixels, _FLIP).view(np.int8)
+            return np.bitwise_xor(pixels, _FLIP, out=pixels).view(np.int8)
         return pixels
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import cv2
@@ -46,16 +47,22 @@ class Preprocessor:
         self._truncates = truncates
         _, self.height, self.width, self.channels = self.spec.shape
         self._scaling = PixelScaling(self.spec, normalisation)
-        self._key = self.width, self.height, self.channels, fit, truncates
+        self._key = (replace(spec, name=""), fit, normalisation, truncates)
 
     def place(self, region: Region) -> Placement:
         """Where a region, as `Region.within` returns it, lies in the input."""
         return Placement.of(region, self.width, self.height, self.fit)
 
     def fill(self, image: CameraImage, placement: Placement) -> NDArray[Any]:
-        """The input for an image, [1, height, width, channels] in the model's dtype."""
-        pixels = self._resized(image.pixels, placement)
-        return self._scaling.apply(pixels).reshape(self.spec.shape)
+        """The input for an image, [1, height, width, channels] in the model's dtype; read-only.
+
+        Another model with the same input gets the same array, unless the region is another one.
+        """
+
+        def make() -> NDArray[Any]:
+            return self._scaling.apply(self._resized(image.pixels, placement)).reshape(self.spec.shape)
+
+        return image.made((self._key, placement.region), make)
 
     def _resized(self, pixels: NDArray[np.uint8], placement: Placement) -> NDArray[np.uint8]:
         """The region in the size of the input, uint8 [height, width, channels]."""

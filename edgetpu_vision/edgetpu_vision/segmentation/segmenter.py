@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +14,7 @@ from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm,
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import is_quantised, single_output
 from edgetpu_vision.preprocessing.placement import Placement
-from edgetpu_vision.segmentation.label_maps import LabelMap, label_map_of_values
+from edgetpu_vision.segmentation.label_maps import LabelMap, label_map_of_values, resized_labels
 from edgetpu_vision.segmentation.segmentation import Segmentation
 
 _MOST_UINT8 = 256
@@ -83,7 +82,7 @@ def _of_image(labels: LabelMap, frame: Frame) -> LabelMap:
     placement, size = frame.placement, (frame.image_width, frame.image_height)
     region = placement.region
     part = _filled_part(labels, placement)
-    resized: LabelMap = cv2.resize(part, (region.width, region.height), interpolation=cv2.INTER_NEAREST)
+    resized = resized_labels(part, region.height, region.width)
     if (region.width, region.height) == size:
         return resized
     whole = np.zeros((size[1], size[0]), labels.dtype)
