@@ -15,7 +15,7 @@ from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from testdata import ModelFolder
+from testdata import GOLDEN, ModelFolder
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT computes the results (pip install ai-edge-litert)")
@@ -311,3 +311,23 @@ def test_interpolated_grey_levels_are_rounded_down(tmp_path: Path) -> None:
     cv2.imwrite(str(path), np.array([[10, 12, 20, 23], [10, 12, 20, 23]], np.uint8))
     image = TensorSpec("image", (1, 2, 2, 1), np.dtype(np.uint8), 0.5, 10)
     assert read_inputs([image], [str(path)])["image"].reshape(2, 2).tolist() == [[11, 21], [11, 21]]
+
+
+def test_run_finds_the_vendors_poses_in_a_picture(
+    golden: ModelFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cv2", reason="OpenCV reads images")
+    name = "posenet_mobilenet_v1_075_353_481_16_quant_decoder"
+    path, _ = golden.model(f"{name}_edgetpu.tflite"), golden.model(f"{name}.tflite")
+    picture = GOLDEN.path("vision/pictures/test_image.bmp")
+    reference = np.loadtxt(
+        GOLDEN.path(f"vision/references/{name}_reference.csv"), delimiter=",", skiprows=1
+    ).reshape(2, 17, 6)
+    outputs = answer(capsys, "run", path, "--input", picture, "--backend", "virtual")["outputs"]
+    poses, keypoint_scores, scores, count = (np.array(output["values"])[0] for output in outputs)
+    assert count == 2
+    for pose, expected in enumerate(reference):
+        keypoints = poses[pose][:, ::-1] / (481, 353)
+        assert np.abs(keypoints - expected[:, 4:]).max() < 0.01
+        assert np.abs(keypoint_scores[pose] - expected[:, 3]).max() < 0.02
+        assert abs(scores[pose] - expected[0, 1]) < 0.02

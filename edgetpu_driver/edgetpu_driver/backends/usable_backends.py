@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from edgetpu_driver.backends.factory import BACKENDS, make_backend
@@ -10,16 +11,27 @@ from edgetpu_driver.backends.whole_models import parse_whole
 from edgetpu_driver.errors import EdgeTpuError
 
 
-def obstacles(files: Sequence[tuple[Path, bytes]]) -> dict[str, str]:
-    """For each backend why it cannot run a model; an empty text where nothing speaks against it.
+@dataclass(frozen=True)
+class Usability:
+    """Whether a backend can run a model."""
+
+    obstacle: str = ""
+    """Why it cannot; empty where nothing speaks against it."""
+    remark: str = ""
+    """That it runs something else than the file, or elsewhere; empty if not."""
+
+
+def usable_backends(files: Sequence[tuple[Path, bytes]]) -> dict[str, Usability]:
+    """For each backend whether it can run a model.
 
     files: one file, or the segments of a pipeline, each with its path, beside which graphs are looked for.
     """
-    return {name: _obstacle(name, files) for name in BACKENDS}
+    return {name: _usability(name, files) for name in BACKENDS}
 
 
-def _obstacle(name: str, files: Sequence[tuple[Path, bytes]]) -> str:
+def _usability(name: str, files: Sequence[tuple[Path, bytes]]) -> Usability:
     try:
-        return parse_whole(make_backend(name), files).unsupported_reason
+        parsed = parse_whole(make_backend(name), files)
     except EdgeTpuError as error:
-        return str(error)
+        return Usability(str(error))
+    return Usability(parsed.unsupported_reason, parsed.remark)

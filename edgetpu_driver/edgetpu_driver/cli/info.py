@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from edgetpu_driver.backends.usable_backends import obstacles
+from edgetpu_driver.backends.usable_backends import usable_backends
 from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
 from edgetpu_driver.compiled_model import CUSTOM_OP, CompiledModel
@@ -36,6 +36,7 @@ def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: AR
     data = read_model(path)
     model = parse_model(data)
     plan = plan_model(data, plain_stem(path), path)
+    usable = usable_backends([(path, data)])
     value: dict[str, Any] = {
         "name": plain_stem(path),
         "path": str(path),
@@ -44,7 +45,8 @@ def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: AR
         "inputs": [_tensor(spec) for spec in plan.inputs],
         "outputs": [_tensor(spec) for spec in plan.outputs],
         "feedback": likely_feedback(plan.inputs, plan.outputs),
-        "obstacles": obstacles([(path, data)]),
+        "obstacles": {name: each.obstacle for name, each in usable.items()},
+        "remarks": {name: each.remark for name, each in usable.items()},
         "steps": _steps(plan, path, data),
     }
     value |= _compiled(plan) if plan.edge_tpu_steps else _graph(model)
@@ -187,7 +189,8 @@ def _text(value: dict[str, Any]) -> str:
     else:
         head["parameters"] = f"{value['parameter_bytes']} bytes"
     for backend, obstacle in value["obstacles"].items():
-        head[f"on {backend}"] = f"no: {obstacle}" if obstacle else "yes"
+        remark = value["remarks"][backend]
+        head[f"on {backend}"] = f"no: {obstacle}" if obstacle else f"yes: {remark}" if remark else "yes"
     for output, fed in value["feedback"].items():
         head["state"] = ", ".join(filter(None, (head.get("state"), f"{output} may be the next {fed}")))
     parts = [

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.factory import BACKENDS
-from edgetpu_driver.backends.usable_backends import obstacles
+from edgetpu_driver.backends.usable_backends import usable_backends
 from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.compiled_model import CompiledModel
@@ -145,7 +145,8 @@ def _backends(files: _Files, contents: dict[str, bytes]) -> tuple[str, ...]:
     usable = set()
     for path in (files.compiled, files.graph):
         if path is not None:
-            usable |= {name for name, why in obstacles([(path, contents[path.name])]).items() if not why}
+            found = usable_backends([(path, contents[path.name])])
+            usable |= {name for name, each in found.items() if not each.obstacle}
     return tuple(name for name in BACKENDS if name in usable)
 
 
