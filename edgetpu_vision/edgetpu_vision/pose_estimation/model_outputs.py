@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs, output
 from edgetpu_vision.errors import OutputsError
+from edgetpu_vision.output_values import real_values
 
 
 def of_shape(outputs: Sequence[TensorSpec], matches: Callable[[tuple[int, ...]], bool]) -> TensorSpec | None:
@@ -34,7 +35,7 @@ def read(outputs: Outputs, spec: TensorSpec) -> NDArray[Any]:
 def read_real(outputs: Outputs, spec: TensorSpec) -> NDArray[np.float32]:
     """One output as real values; OutputsError also for NaN and infinity."""
     array = read(outputs, spec)
-    real = spec.dequantise(array) if spec.scale else array.astype(np.float32)
+    real = real_values(array, spec)
     if not np.isfinite(real).all():
         raise OutputsError(f"expected finite values in the output {spec}; got NaN or infinity")
     return real
