@@ -13,6 +13,7 @@ import pytest
 
 from edgetpu_driver.cli import terminal
 from edgetpu_driver.cli.main import main
+from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.virtual.graph_packer import pack
 from testdata import ModelFolder
 from testdata.compiled_graphs import compiled_graph, source_graph
@@ -180,12 +181,51 @@ def test_info_of_a_real_model_with_operators_on_the_cpu(
 def test_disassemble_shows_the_words_of_a_bitstream(
     capsys: pytest.CaptureFixture[str], bitstream: Path
 ) -> None:
-    assert main(["disassemble", str(bitstream)]) == 0
+    assert main(["disassemble", "--words", str(bitstream)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"# {bitstream}: 2 words",
         "0000:",
         "0010: enable_scalar=1 s_op=MOVI s_x=1 imm_scalar=7  # s1 = 0x7",
     ]
+
+
+def test_disassemble_shows_operations_as_far_as_they_are_understood(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "program.bin"
+    move = Instruction(enable_scalar=1, s_op=0x2F, s_x=1, imm_scalar=7).encode()
+    path.write_bytes(
+        move + (0x1A << 6 | 0xFFFF << 12).to_bytes(16, "little") + (0x08 << 6).to_bytes(16, "little")
+    )
+    assert main(["disassemble", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"# {path}: 3 words",
+        "0000: scalar s_op=MOVI s_x=1 imm_scalar=7  # s1 = 0x7",
+        "0010: wait number=0 tiles=0xffff",
+        "# 16 bytes from 0020 on are not understood: byte 32: expected a known operation; got opcode 0x8",
+    ]
+    _, value = answer(capsys, "disassemble", path)
+    (listing,) = value["bitstreams"]
+    assert [each["name"] for each in listing["operations"]] == ["scalar", "wait"]
+    assert listing["operations"][1]["tiles"] == 0xFFFF
+    assert listing["rest_bytes"] == 16
+
+
+def test_disassemble_decodes_the_requantisation_of_a_real_program(
+    capsys: pytest.CaptureFixture[str], golden: ModelFolder
+) -> None:
+    _, value = answer(capsys, "disassemble", golden.model("dense_256_edgetpu.tflite"))
+    execution = value["bitstreams"][1]["operations"]
+    (tensor,) = (each for each in execution if each["name"] == "tensor")
+    assert (tensor["number"], tensor["tiles"]) == (31, 0xF)
+    assert tensor["requantisation"] == {
+        "multiplier": 1.0,
+        "minimum": -129.00001525878906,
+        "maximum": 126.00000762939453,
+        "input_zero_point": 127,
+        "weight_zero_point": 0,
+        "output_zero_point": 129,
+    }
 
 
 def test_disassemble_counts_the_values_of_fields_over_all_files(

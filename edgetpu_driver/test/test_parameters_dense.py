@@ -7,7 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout, requantisation_multipliers
+from edgetpu_driver.darwinn.parameters.dense import DenseLayout
+from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 from testdata import ModelFolder
 
@@ -114,7 +115,7 @@ def test_real_blob_decodes_and_encodes_to_the_same_bytes(golden: ModelFolder) ->
 def test_multipliers_round_like_a_product_with_the_reciprocal() -> None:
     scales = np.array([0.001, 0.002], np.float32)
     expected = np.float32(0.5) * scales * (np.float32(1) / np.float32(0.3))
-    np.testing.assert_array_equal(requantisation_multipliers(0.5, scales, 0.3), expected)
+    np.testing.assert_array_equal(multipliers(0.5, scales, 0.3), expected)
 
 
 @pytest.mark.parametrize("rows", [0, 4, 63])

@@ -103,13 +103,15 @@ def _add_disassemble(commands: _Commands[argparse.ArgumentParser]) -> None:
         "disassemble",
         "disassemble",
         "show the instructions in compiled models or bare bitstreams",
-        "One line for each 128-bit word with the fields that are not zero, then the transfers a program asks "
-        "for.",
+        "One line for each operation, of 1 to 17 words, with the fields that are known and what else is set, "
+        "then the transfers a program asks for.",
     )
     command.add_argument(
         "files", type=Path, nargs="+", metavar="MODEL|BITSTREAM", help="compiled .tflite files or bitstreams"
     )
-    command.add_argument(
+    view = command.add_mutually_exclusive_group()
+    view.add_argument("--words", action="store_true", help="one line for each 128-bit word instead")
+    view.add_argument(
         "--stats", action="store_true", help="count the values of every field over all words of all files"
     )
 

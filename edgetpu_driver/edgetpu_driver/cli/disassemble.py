@@ -1,20 +1,22 @@
-"""`edgetpu disassemble`: the instructions of models and bitstreams as text, or counts of their fields."""
+"""`edgetpu disassemble`: the operations or words of models and bitstreams as text, or counts of fields."""
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.instructions.assembly_text import to_text
+from edgetpu_driver.darwinn.instructions import assembly_text, operation_text
 from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
 from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.instruction_word import disassemble as words_of
+from edgetpu_driver.darwinn.instructions.operations import Chunk, Operation, cut
 from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer, transfers
+from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 
 _TFLITE = b"TFL3"
@@ -27,6 +29,8 @@ class _Bitstream:
     """Its type; empty for a bare bitstream."""
     chunk: int
     data: bytes
+    parts: Chunk
+    """The same, cut into operations."""
 
     @property
     def title(self) -> str:
@@ -44,15 +48,13 @@ def disassemble(options: argparse.Namespace, progress: Progress) -> Answer:
         for bitstream in bitstreams:
             words = words_of(bitstream.data)
             moves, obstacle = _transfers(words)
-            listings.append(
-                _described(bitstream)
-                | {
-                    "instructions": [word.fields for word in words],
-                    "transfers": [vars(move) for move in moves],
-                    "transfers_obstacle": obstacle,
-                }
-            )
-            texts.append(f"# {bitstream.title}\n{to_text(words)}{_transfer_lines(moves, obstacle)}".rstrip())
+            if options.words:
+                shown, text = {"instructions": [word.fields for word in words]}, assembly_text.to_text(words)
+            else:
+                shown, text = _operations(bitstream), _operation_lines(bitstream)
+            requested = {"transfers": [vars(move) for move in moves], "transfers_obstacle": obstacle}
+            listings.append(_described(bitstream) | shown | requested)
+            texts.append(f"# {bitstream.title}\n{text}{_transfer_lines(moves, obstacle)}".rstrip())
             advance()
     return Answer({"bitstreams": listings}, "\n\n".join(texts))
 
@@ -65,14 +67,46 @@ def _bitstreams(path: Path) -> list[_Bitstream]:
                 f"{path} is neither a .tflite file nor a bitstream, which is a whole number of "
                 f"{WORD_BYTES}-byte instructions; it has {len(data)} bytes"
             )
-        return [_Bitstream(path, "", 0, data)]
+        return [_Bitstream(path, "", 0, data, cut([data])[0])]
     return [
-        _Bitstream(path, executable.type.name, chunk, bitstream.data)
+        _Bitstream(path, executable.type.name, chunk, bitstream.data, parts)
         for model in CompiledModel.parse_parts(data)
         for executable in (model.caching, model.execution)
         if executable is not None
-        for chunk, bitstream in enumerate(executable.bitstreams)
+        for chunk, (bitstream, parts) in enumerate(
+            zip(executable.bitstreams, cut(each.data for each in executable.bitstreams), strict=True)
+        )
     ]
+
+
+def _operations(bitstream: _Bitstream) -> dict[str, Any]:
+    return {
+        "operations": [_operation(each) for each in bitstream.parts.operations],
+        "rest_bytes": len(bitstream.parts.rest),
+        "operations_obstacle": bitstream.parts.obstacle or None,
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": operation.name,
+        "words": operation.words,
+        "number": operation.number if operation.numbered else None,
+        "tiles": operation.tiles,
+        "fields": operation_text.decoded_fields(operation),
+        "bits": f"{operation.value:#x}",
+    }
+    if requantises(operation):
+        described["requantisation"] = asdict(read_requantisation(operation))
+    return described
+
+
+def _operation_lines(bitstream: _Bitstream) -> str:
+    lines, rest = operation_text.to_text(bitstream.parts.operations), len(bitstream.parts.rest)
+    if not rest:
+        return lines
+    start = len(bitstream.data) - rest
+    return f"{lines}# {rest} bytes from {start:04x} on are not understood: {bitstream.parts.obstacle}\n"
 
 
 def _described(bitstream: _Bitstream) -> dict[str, Any]:

@@ -20,6 +20,8 @@ EDGETPU_CUSTOM_OP = "edgetpu-custom-op"
 """Custom code of the operator by which edgetpu_compiler replaces the operators that the chip runs."""
 ABSENT = -1
 """Tensor index of an omitted optional input."""
+NO_ACTIVATION = "NONE"
+_ACTIVATIONS = {0: NO_ACTIVATION, 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH", 5: "SIGN_BIT"}
 
 _LARGEST_TENSOR = 2**31 - 1  # bytes: the offsets of FlatBuffers and of LiteRT's arena are 31-bit
 
@@ -122,8 +124,8 @@ class Operator:
     outputs: tuple[int, ...]
     custom_options: memoryview = _EMPTY
     """A view into the file."""
-    activates: bool = False
-    """Whether a FULLY_CONNECTED layer has an activation function fused into it."""
+    activation: str = NO_ACTIVATION
+    """The function fused into a FULLY_CONNECTED layer, of the format's enum ActivationFunctionType."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,8 +220,9 @@ def _operator(table: Table, codes: list[tuple[str, str]], tensor_count: int) -> 
     inputs = _tensor_indices(table, "inputs", ABSENT, tensor_count)
     outputs = _tensor_indices(table, "outputs", 0, tensor_count)
     options = table.table("builtin_options", _FULLY_CONNECTED) if name == "FULLY_CONNECTED" else None
-    activates = options is not None and options.scalar("fused_activation_function", np.int8) != 0
-    return Operator(name, custom_code, inputs, outputs, table.view("custom_options"), activates)
+    number = options.scalar("fused_activation_function", np.int8) if options is not None else 0
+    activation = _ACTIVATIONS.get(number, f"ACTIVATION_{number}")
+    return Operator(name, custom_code, inputs, outputs, table.view("custom_options"), activation)
 
 
 def _tensor_indices(table: Table, field: str, lowest: int, tensor_count: int) -> tuple[int, ...]:

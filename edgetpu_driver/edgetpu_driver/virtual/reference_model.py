@@ -26,8 +26,6 @@ from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocation, weight_locations
 from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
 
-_SAME_MULTIPLIER = 1e-6  # relative; headers agree with the graph within one unit in the last place
-
 
 class _Engine(Protocol):
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]: ...
@@ -135,7 +133,7 @@ class ReferenceModel:
         for ours, theirs in zip(layout.layers, decoded.layers, strict=True):
             if theirs.multipliers is None or ours.multipliers is None:
                 continue
-            if not np.allclose(theirs.multipliers, ours.multipliers, rtol=_SAME_MULTIPLIER, atol=0):
+            if not np.array_equal(theirs.multipliers, ours.multipliers):
                 (source,), (result,) = self._specs
                 return _Dense(theirs.weights, theirs.multipliers, source, result)
         tensors = self._model.subgraphs[0].tensors

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import Parameters
 from edgetpu_driver.darwinn.parameters.channelwise import DepthwiseLayout, RoutingLayout
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout, requantisation_multipliers
+from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.darwinn.parameters.section_codec import Section
 from edgetpu_driver.darwinn.parameters.single_output import convolution_layout, coordinate_layout
+from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
 from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout, Part
@@ -77,10 +78,10 @@ def _dense(graph: Subgraph) -> ParameterLayout:
         raise _unknown(operator, weights, "expected a scale of its own for every row")
     source, result = graph.tensors[operator.inputs[0]].spec, graph.tensors[operator.outputs[0]].spec
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        multipliers = requantisation_multipliers(source.scale, scales, result.scale)
-    if not np.all(np.isfinite(multipliers)):
+        of_rows = multipliers(source.scale, scales, result.scale)
+    if not np.all(np.isfinite(of_rows)):
         raise _unknown(operator, weights, "expected a quantised input and output")
-    return ParameterLayout((_layer(DenseLayout(rows), operator, weights, multipliers),))
+    return ParameterLayout((_layer(DenseLayout(rows), operator, weights, of_rows),))
 
 
 def _bright(graph: Subgraph) -> ParameterLayout:
@@ -147,10 +148,10 @@ def _convolution(graph: Subgraph, operator: Operator, section: Section, side: in
 
 
 def _layer(
-    section: Section, operator: Operator, weights: Tensor, multipliers: NDArray[np.float32] | None = None
+    section: Section, operator: Operator, weights: Tensor, of_rows: NDArray[np.float32] | None = None
 ) -> LayerWeights:
     values = np.frombuffer(weights.data, np.int8).reshape(weights.shape)
-    return LayerWeights(section, operator.inputs[1], values, multipliers)
+    return LayerWeights(section, operator.inputs[1], values, of_rows)
 
 
 def _weights(graph: Subgraph, operator: Operator) -> Tensor:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
-from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph
+from edgetpu_driver.tflite.model_reader import ABSENT, NO_ACTIVATION, Operator, Subgraph
 
 if TYPE_CHECKING:
     from edgetpu_driver.compiled_model import CompiledModel
@@ -21,7 +21,7 @@ def is_pure_matmul(graph: Subgraph, operator: Operator) -> bool:
     others = {each.name for each in graph.operators if each is not operator}
     biases = (graph.tensors[index] for index in operator.inputs[2:] if index != ABSENT)
     without_bias = all(bias.data and not bias.data.strip(b"\0") for bias in biases)
-    matrix = operator.name == "FULLY_CONNECTED" and not operator.activates
+    matrix = operator.name == "FULLY_CONNECTED" and operator.activation == NO_ACTIVATION
     return matrix and without_bias and others <= {"QUANTIZE", "RESHAPE"}
 
 

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.compiled_model import CompiledModel, Parameters
+from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.parameters.channelwise import RoutingLayout
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout, requantisation_multipliers
+from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.darwinn.parameters.scattered import ScatteredLayout
 from edgetpu_driver.darwinn.parameters.section_codec import Section
 from edgetpu_driver.darwinn.parameters.single_output import convolution_layout
+from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
@@ -35,7 +36,6 @@ from edgetpu_driver.weights.parameter_layout import ParameterLayout
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_tensors import WeightTensor, weight_tensors
 
-_SAME_MULTIPLIER = 3e-7  # relative; two bits of float32
 _COLOUR_ROUTING = RoutingLayout(16)
 _COLOUR_BYTES = {64: 132_416, 128: 1_344}
 """Cached parameter bytes of colour trackers, by the side of their image in px."""
@@ -64,8 +64,8 @@ class WeightLocation:
         assert isinstance(self.section, DenseLayout)
         source, result = self.requantisation
         with np.errstate(over="ignore"):
-            multipliers = requantisation_multipliers(source, scales, result)
-        self.section.encode_multipliers(multipliers, section)
+            of_rows = multipliers(source, scales, result)
+        self.section.encode_multipliers(of_rows, section)
 
 
 def weight_locations(model: CompiledModel, sidecars: SidecarFiles) -> tuple[WeightLocation, ...]:
@@ -90,7 +90,7 @@ def _from_graph(model: CompiledModel, data: bytes) -> tuple[WeightLocation, ...]
         return ()
     layout = _compiler_layout(graph)
     if layout is not None:
-        same = _has_weights(layout, model.parameters)
+        same = layout.encode() == model.parameters
         return _layers(layout, graph.subgraphs[0], tensors) if same else ()
     packed = parameters_of(data)
     if not packed or packed != b"".join((model.parameters.cached, model.parameters.streamed)):
@@ -104,25 +104,6 @@ def _from_graph(model: CompiledModel, data: bytes) -> tuple[WeightLocation, ...]
         )
         for name, start in weight_offsets(data).items()
         if name in tensors
-    )
-
-
-def _has_weights(layout: ParameterLayout, parameters: Parameters) -> bool:
-    """Whether parameters have this layout and its weights; multipliers may differ in their last bit."""
-    if layout.encode() == parameters:
-        return True
-    try:
-        found = layout.decode(parameters)
-    except ModelFormatError:
-        return False
-    return found.encode() == parameters and all(
-        np.array_equal(ours.weights, theirs.weights)
-        and (
-            ours.multipliers is None
-            or theirs.multipliers is None
-            or np.allclose(theirs.multipliers, ours.multipliers, rtol=_SAME_MULTIPLIER, atol=0)
-        )
-        for ours, theirs in zip(layout.layers, found.layers, strict=True)
     )
 
 
@@ -171,8 +152,8 @@ def _dense(model: CompiledModel) -> tuple[WeightLocation, ...]:
     (source,), (result,) = model.inputs, model.outputs
     if not (source.scale > 0 and result.scale > 0):
         return ()
-    multipliers = layout.decode_multipliers(np.frombuffer(model.parameters.cached, np.uint8))
-    scales = (multipliers * (result.scale / source.scale)).astype(np.float32)
+    of_rows = layout.decode_multipliers(np.frombuffer(model.parameters.cached, np.uint8))
+    scales = (of_rows * (result.scale / source.scale)).astype(np.float32)
     tensor = WeightTensor("weights", "FULLY_CONNECTED", layout.shape, scales, is_pure_matmul=True)
     return (WeightLocation(tensor, layout, 0, requantisation=(source.scale, result.scale)),)
 

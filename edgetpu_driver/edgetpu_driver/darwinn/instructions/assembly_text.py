@@ -57,10 +57,14 @@ def from_text(text: str) -> list[Instruction]:
     return list(_parse(text.splitlines()))
 
 
+def field_texts(instruction: Instruction) -> list[str]:
+    """The fields that are not zero, each as name=value."""
+    return [f"{name}={_value(name, value)}" for name, value in instruction.fields.items()]
+
+
 def _line(offset: int, instruction: Instruction) -> str:
-    fields = [f"{name}={_value(name, value)}" for name, value in instruction.fields.items()]
-    line = " ".join([f"{offset:04x}:", *fields])
-    comment = _comment(instruction)
+    line = " ".join([f"{offset:04x}:", *field_texts(instruction)])
+    comment = meaning(instruction)
     return f"{line}  # {comment}" if comment else line
 
 
@@ -72,8 +76,8 @@ def _value(name: str, value: int) -> str:
     return str(value) if value < _SMALLEST_HEXADECIMAL else f"{value:#x}"
 
 
-def _comment(instruction: Instruction) -> str:
-    """What a word does, if known."""
+def meaning(instruction: Instruction) -> str:
+    """What a word does; empty if that is not known or nothing."""
     if instruction.enable_scalar and not instruction.enable_vector and instruction.branch in _FRAME:
         name = _FRAME[Branch(instruction.branch)]
         return name if instruction.branch == Branch.HALT else f"{name}, {instruction.length_bits} bits"
@@ -99,19 +103,21 @@ def _parse(lines: Iterable[str]) -> Iterable[Instruction]:
         fields = rest.split()
         if not colon and not fields:
             continue
-        if colon and not _is_offset(offset):
+        if colon and not is_offset(offset):
             raise ModelFormatError(f"line {number}: expected a byte offset before the colon, got '{offset}'")
-        yield _word(fields, number)
+        yield word_of(fields, number)
 
 
-def _is_offset(text: str) -> bool:
+def is_offset(text: str) -> bool:
+    """Whether a text is a byte offset in hexadecimal."""
     try:
         return int(text, 16) >= 0
     except ValueError:
         return False
 
 
-def _word(fields: Sequence[str], line: int) -> Instruction:
+def word_of(fields: Sequence[str], line: int) -> Instruction:
+    """The word of fields as name=value; ModelFormatError, naming the line, for anything else."""
     values: dict[str, int] = {}
     for field in fields:
         name, _, text = field.partition("=")

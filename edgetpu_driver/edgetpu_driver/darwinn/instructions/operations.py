@@ -1,8 +1,8 @@
-"""Bitstreams as operations of one word to 17 words, where every operation is of a known length.
+"""Bitstreams as operations of 1 to 17 words: cut, put together again, and read and changed by bits.
 
-Lengths were found by lining up 183 streams of edgetpu_compiler 16, of which 171 parse to their end; the
-others stop at an opcode that is not in the table. Many operations (bit 11 is not set) carry a consecutive
-number, which shows that a stream was cut at the right places.
+Lengths were found by lining up streams of edgetpu_compiler 16. Operations of the tiles (bit 11 is not set)
+carry a consecutive number, which shows that a stream was cut at the right places: all streams of the golden
+models are, to their end. An opcode that is not in the table ends the cut.
 """
 
 from __future__ import annotations
@@ -11,41 +11,148 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
-from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.errors import InputError, ModelFormatError
 
+MOST_WORDS = 17
+"""Of one operation."""
+
+INFEED = 0x05
+POP = 0x06
+OUTFEED = 0x07
+RING_PRODUCER = 0x10
 RING_CONSUMER = 0x11
 """Takes parameters off the ring bus into the memory of tiles."""
+NARROW_MEMORY = 0x13
+ACTIVATION_CONSUMER = 0x14
+WAIT = 0x1A
+TENSOR_OPERATIONS = (0x01, 0x02, 0x03)
+"""Multiply, accumulate and requantise; 0x02 and 0x03 appear in models with a softmax.
 
-_SYNCHRONISE = 0x1A
-_SCALAR = (0x00, 0x01, 0x02, 0x03, 0x1E, 0x1F)
-_WORDS = {
-    **dict.fromkeys((0x01, 0x02, 0x03), 17),
-    **dict.fromkeys((0x04, 0x05, 0x07), 2),
-    **dict.fromkeys((0x06, 0x10, RING_CONSUMER, 0x12), 4),
-    **dict.fromkeys((0x13, 0x14), 7),
-    **dict.fromkeys((0x15, 0x16, 0x17, 0x18), 6),
-    0x19: 13,
-    _SYNCHRONISE: 1,
+0x05, of the same length, was seen in one pose model. What its bits hold is not known.
+"""
+
+
+class Kind(NamedTuple):
+    """An opcode together with the bit that tells what it is for."""
+
+    opcode: int
+    scalar: bool
+    """Whether it is for the scalar core and the link; otherwise it is for tiles, and numbered."""
+
+
+class Form(NamedTuple):
+    """What is known of all operations of one kind."""
+
+    name: str
+    words: int
+
+
+SCALAR_WORD = "scalar"
+"""Name of the operations that are one word of the scalar core."""
+
+FORMS: dict[Kind, Form] = {
+    **{Kind(opcode, True): Form(SCALAR_WORD, 1) for opcode in (0x00, 0x01, 0x02, 0x03)},
+    Kind(0x1E, True): Form("start", 1),
+    Kind(0x1F, True): Form("end", 1),
+    Kind(0x04, True): Form("synchronise", 2),
+    Kind(INFEED, True): Form("infeed", 2),
+    Kind(POP, True): Form("pop", 4),
+    Kind(OUTFEED, True): Form("outfeed", 2),
+    Kind(0x01, False): Form("tensor", MOST_WORDS),
+    Kind(0x02, False): Form("tensor_2", MOST_WORDS),
+    Kind(0x03, False): Form("tensor_3", MOST_WORDS),
+    Kind(0x05, False): Form("tensor_5", MOST_WORDS),
+    Kind(RING_PRODUCER, False): Form("ring_producer", 4),
+    Kind(RING_CONSUMER, False): Form("ring_consumer", 4),
+    Kind(0x12, False): Form("ring_12", 4),
+    Kind(NARROW_MEMORY, False): Form("narrow_memory", 7),
+    Kind(ACTIVATION_CONSUMER, False): Form("ring_activations", 7),
+    **{Kind(0x15 + bus, False): Form(f"mesh_{bus}", 6) for bus in range(4)},
+    Kind(0x19, False): Form("op_19", 13),
+    Kind(WAIT, False): Form("wait", 1),
 }
+"""The kinds whose length is known. Names say what they are inferred to do; numbers stand for no idea."""
+
 _NUMBERS = 1 << 10
+_WAIT_NUMBER, _NUMBER = (28, 37), (46, 55)
+_TILES, _POP_TILES = (12, 27), (409, 424)
 
 
 class Operation(NamedTuple):
-    """One operation: a little-endian number of all its words."""
+    """One operation: a little-endian number of all its words. Fields are given by first and last bit."""
 
-    opcode: int
-    numbered: bool
-    """Whether it has a number; operations of the scalar core and those that cross the link have none."""
     value: int
+    words: int
+
+    @classmethod
+    def of(cls, value: int) -> Operation:
+        """The operation of that number; ModelFormatError if its kind is not known or the number too long."""
+        form = FORMS.get(_kind(value))
+        if form is None or value >> 8 * WORD_BYTES * form.words or value < 0:
+            raise ModelFormatError(f"expected an operation; got {value:#x}")
+        return cls(value, form.words)
+
+    @property
+    def kind(self) -> Kind:
+        """Its opcode, and whether it is for the scalar core."""
+        return _kind(self.value)
+
+    @property
+    def opcode(self) -> int:
+        """Bits 6 to 10."""
+        return self.kind.opcode
+
+    @property
+    def name(self) -> str:
+        """The name of its kind."""
+        return FORMS[self.kind].name
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it has a number; operations of the scalar core and those that cross the link have none."""
+        return not self.kind.scalar
+
+    @property
+    def number(self) -> int:
+        """Its consecutive number, modulo 1024, if it is numbered."""
+        return self.field(*_number_bits(self.opcode))
+
+    @property
+    def tiles(self) -> int | None:
+        """Mask of the tiles that it is for; None if it has none."""
+        if self.kind == (POP, True):
+            return self.field(*_POP_TILES)
+        return self.field(*_TILES) if self.numbered else None
 
     def field(self, first: int, last: int) -> int:
         """The bits from `first` to `last`, both included, as a number."""
         return (self.value >> first) & ((1 << (last - first + 1)) - 1)
 
-    @property
-    def number(self) -> int:
-        """Its consecutive number, modulo 1024, if it is numbered."""
-        return self.field(28, 37) if self.opcode == _SYNCHRONISE else self.field(46, 55)
+    def with_field(self, first: int, last: int, value: int) -> Operation:
+        """The same with other bits from `first` to `last`; InputError unless the value fits."""
+        width = last - first + 1
+        if not 0 <= value < 1 << width:
+            raise InputError(f"bits {first} to {last} do not hold {value:#x}")
+        mask = (1 << width) - 1
+        return self._replace(value=self.value & ~(mask << first) | value << first)
+
+    def numbered_as(self, number: int) -> Operation:
+        """The same with that consecutive number, modulo 1024."""
+        return self.with_field(*_number_bits(self.opcode), number % _NUMBERS)
+
+    def encode(self) -> bytes:
+        """Its words."""
+        return self.value.to_bytes(WORD_BYTES * self.words, "little")
+
+
+class Chunk(NamedTuple):
+    """A bitstream, cut as far as its operations are known."""
+
+    operations: tuple[Operation, ...]
+    rest: bytes
+    """What follows them; empty if all of it is known."""
+    obstacle: str
+    """Why the rest was not cut; empty if there is none."""
 
 
 def operations(bitstreams: Iterable[bytes | memoryview]) -> Iterator[Operation]:
@@ -54,27 +161,71 @@ def operations(bitstreams: Iterable[bytes | memoryview]) -> Iterator[Operation]:
     Raises ModelFormatError, after those before it, at an operation of unknown length, one that is incomplete,
     and one out of number.
     """
+    for operation, _ in _located(bitstreams):
+        yield operation
+
+
+def cut(bitstreams: Iterable[bytes | memoryview]) -> tuple[Chunk, ...]:
+    """All chunks of an executable, cut into operations up to the first that is not known or out of number."""
+    chunks = []
+    expected: int | None = 0
+    for data in bitstreams:
+        found: list[Operation] = []
+        position, obstacle = 0, "" if expected is not None else "an earlier chunk was not cut to its end"
+        try:
+            for operation, end in _cut_one(data, expected) if expected is not None else ():
+                found.append(operation)
+                position = end
+                expected = (expected or 0) + operation.numbered
+        except ModelFormatError as error:
+            obstacle, expected = str(error), None
+        chunks.append(Chunk(tuple(found), bytes(data[position:]), obstacle))
+    return tuple(chunks)
+
+
+def join(parts: Iterable[Operation]) -> bytes:
+    """The bitstream of operations."""
+    return b"".join(operation.encode() for operation in parts)
+
+
+def _located(bitstreams: Iterable[bytes | memoryview]) -> Iterator[tuple[Operation, int]]:
     expected = 0
     for data in bitstreams:
-        position = 0
-        while position < len(data):
-            operation, words = _operation(data, position)
-            if operation.numbered:
-                if operation.number != expected % _NUMBERS:
-                    raise ModelFormatError(
-                        f"byte {position}: expected operation {expected % _NUMBERS}; got {operation.number}"
-                    )
-                expected += 1
-            yield operation
-            position += WORD_BYTES * words
+        for operation, end in _cut_one(data, expected):
+            expected += operation.numbered
+            yield operation, end
 
 
-def _operation(data: bytes | memoryview, position: int) -> tuple[Operation, int]:
-    """The operation that begins at a byte, and its number of words."""
+def _cut_one(data: bytes | memoryview, expected: int) -> Iterator[tuple[Operation, int]]:
+    """Each operation of one chunk and the byte where it ends."""
+    position = 0
+    while position < len(data):
+        operation = _operation(data, position)
+        if operation.numbered:
+            if operation.number != expected % _NUMBERS:
+                raise ModelFormatError(
+                    f"byte {position}: expected operation {expected % _NUMBERS}; got {operation.number}"
+                )
+            expected += 1
+        position += WORD_BYTES * operation.words
+        yield operation, position
+
+
+def _operation(data: bytes | memoryview, position: int) -> Operation:
+    """The operation that begins at a byte."""
     word = int.from_bytes(data[position : position + WORD_BYTES], "little")
-    opcode, scalar = word >> 6 & 0x1F, bool(word >> 11 & 1)
-    words = 1 if scalar and opcode in _SCALAR else _WORDS.get(opcode, 0)
-    end = position + WORD_BYTES * words
-    if not words or end > len(data):
-        raise ModelFormatError(f"byte {position}: expected a known operation; got opcode {opcode:#x}")
-    return Operation(opcode, not scalar, int.from_bytes(data[position:end], "little")), words
+    form = FORMS.get(_kind(word))
+    end = position + WORD_BYTES * (form.words if form else 0)
+    if form is None or end > len(data):
+        raise ModelFormatError(
+            f"byte {position}: expected a known operation; got opcode {_kind(word).opcode:#x}"
+        )
+    return Operation(int.from_bytes(data[position:end], "little"), form.words)
+
+
+def _kind(value: int) -> Kind:
+    return Kind(value >> 6 & 0x1F, bool(value >> 11 & 1))
+
+
+def _number_bits(opcode: int) -> tuple[int, int]:
+    return _WAIT_NUMBER if opcode == WAIT else _NUMBER

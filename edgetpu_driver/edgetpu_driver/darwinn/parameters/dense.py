@@ -147,15 +147,3 @@ class DenseLayout:
     def _zero_points(self) -> NDArray[np.int32]:
         present = np.arange(self._groups * GROUP_ROWS) < self.rows
         return np.where(present, np.int32(ZERO_WEIGHT), np.int32(0)).reshape(self._groups, GROUP_ROWS)
-
-
-def requantisation_multipliers(
-    input_scale: float, weight_scales: NDArray[np.float32], output_scale: float
-) -> NDArray[np.float32]:
-    """float32[rows]: input_scale * weight_scales / output_scale, rounded as the compiler rounds it.
-
-    The compiler multiplies by the float32 reciprocal of the output scale; this reproduces its headers bit for
-    bit.
-    """
-    products = np.float32(input_scale) * np.asarray(weight_scales, np.float32)
-    return np.asarray(products * (np.float32(1) / np.float32(output_scale)), np.float32)

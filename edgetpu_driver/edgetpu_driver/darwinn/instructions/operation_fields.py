@@ -1,0 +1,70 @@
+"""The bits of operations that have a name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from edgetpu_driver.darwinn.instructions import tensor_operation as tensor
+from edgetpu_driver.darwinn.instructions.operations import (
+    INFEED,
+    POP,
+    RING_CONSUMER,
+    TENSOR_OPERATIONS,
+    WAIT,
+    Kind,
+)
+
+
+class Bits(NamedTuple):
+    """The bits from `first` to `last` of an operation, both included."""
+
+    name: str
+    first: int
+    last: int
+
+
+OPCODE = Bits("opcode", 6, 11)
+"""With the bit that marks operations of the scalar core."""
+
+_NUMBER = Bits("number", 46, 55)
+_WAIT_NUMBER = Bits("number", 28, 37)
+_TILES = Bits("tiles", 12, 27)
+_COMMON = (_NUMBER, _TILES)
+
+_KNOWN: dict[Kind, tuple[Bits, ...]] = {
+    Kind(WAIT, False): (_WAIT_NUMBER, _TILES),
+    # Two nested loops over units of the link: how often less one, and the way back, which is negative.
+    Kind(INFEED, True): (
+        Bits("outer_last", 75, 86),
+        Bits("inner_last", 142, 156),
+        Bits("inner_back", 159, 168),
+        Bits("outer_back", 183, 199),
+    ),
+    # `position` is in the parameters or inputs, in units of 64 bytes, and one more.
+    Kind(POP, True): (
+        Bits("tiles", 409, 424),
+        Bits("address", 14, 24),
+        Bits("position", 320, 335),
+        Bits("outer_last", 96, 103),
+        Bits("inner_last", 183, 192),
+        Bits("inner_back", 205, 214),
+    ),
+    Kind(RING_CONSUMER, False): (*_COMMON, Bits("first_row", 62, 72), Bits("last_row", 95, 105)),
+    **{
+        Kind(opcode, False): (
+            *_COMMON,
+            Bits("multiplier", *tensor.MULTIPLIER),
+            Bits("minimum", *tensor.MINIMUM),
+            Bits("maximum", *tensor.MAXIMUM),
+            Bits("input_zero_point", *tensor.INPUT_ZERO_POINT),
+            Bits("weight_zero_point", *tensor.WEIGHT_ZERO_POINT),
+            Bits("output_zero_point", *tensor.OUTPUT_ZERO_POINT),
+        )
+        for opcode in TENSOR_OPERATIONS
+    },
+}
+
+
+def named_bits(kind: Kind) -> tuple[Bits, ...]:
+    """The bits of operations of that kind that have a name, besides the opcode."""
+    return _KNOWN.get(kind, () if kind.scalar else _COMMON)

@@ -1,0 +1,77 @@
+"""Reads and writes the requantisation of an operation of 17 words."""
+
+from __future__ import annotations
+
+import struct
+
+from edgetpu_driver.darwinn.instructions.operations import TENSOR_OPERATIONS, Kind, Operation
+from edgetpu_driver.darwinn.requantisation import Requantisation
+from edgetpu_driver.errors import InputError, ModelFormatError
+
+WEIGHT_ZERO_POINT = 1854, 1861
+INPUT_ZERO_POINT = 1870, 1877
+MULTIPLIER = 1949, 1980
+MAXIMUM = 1981, 2012
+MINIMUM = 2013, 2044
+OUTPUT_ZERO_POINT = 2077, 2084
+"""First and last bit; the multiplier and the clamps are float32."""
+
+_FLOAT = struct.Struct("<f")
+
+
+def requantises(operation: Operation) -> bool:
+    """Whether the operation has the fields of a requantisation; not all that have them belong to a layer."""
+    return operation.kind in (Kind(opcode, False) for opcode in TENSOR_OPERATIONS)
+
+
+def read_requantisation(operation: Operation) -> Requantisation:
+    """The requantisation of an operation; ModelFormatError for one of another kind."""
+    _check(operation)
+    return Requantisation(
+        multiplier=_float(operation.field(*MULTIPLIER)),
+        minimum=_float(operation.field(*MINIMUM)),
+        maximum=_float(operation.field(*MAXIMUM)),
+        input_zero_point=operation.field(*INPUT_ZERO_POINT),
+        weight_zero_point=operation.field(*WEIGHT_ZERO_POINT),
+        output_zero_point=operation.field(*OUTPUT_ZERO_POINT),
+    )
+
+
+def write_requantisation(operation: Operation, requantisation: Requantisation) -> Operation:
+    """The operation with another requantisation; nothing else in it changes.
+
+    ModelFormatError for an operation of another kind; InputError for a number that is not finite as float32
+    and for a zero point that is no byte.
+    """
+    _check(operation)
+    fields = (
+        (MULTIPLIER, _bits(requantisation.multiplier)),
+        (MINIMUM, _bits(requantisation.minimum)),
+        (MAXIMUM, _bits(requantisation.maximum)),
+        (INPUT_ZERO_POINT, requantisation.input_zero_point),
+        (WEIGHT_ZERO_POINT, requantisation.weight_zero_point),
+        (OUTPUT_ZERO_POINT, requantisation.output_zero_point),
+    )
+    for bits, value in fields:
+        operation = operation.with_field(*bits, value)
+    return operation
+
+
+def _check(operation: Operation) -> None:
+    if not requantises(operation):
+        raise ModelFormatError(f"expected an operation that requantises; got {operation.name}")
+
+
+def _float(bits: int) -> float:
+    value: float = _FLOAT.unpack(bits.to_bytes(_FLOAT.size, "little"))[0]
+    return value
+
+
+def _bits(value: float) -> int:
+    try:
+        data = _FLOAT.pack(value)
+    except OverflowError:
+        data = b""
+    if not data or value - value != 0:
+        raise InputError(f"expected a number that is finite as float32; got {value}")
+    return int.from_bytes(data, "little")
