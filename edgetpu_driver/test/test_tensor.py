@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.tensor import TensorSpec, check_inputs
 
 
 @pytest.mark.parametrize(
@@ -25,3 +28,21 @@ def test_symmetric_steps_are_those_on_the_shorter_side_of_zero(
     dtype: type, scale: float, zero_point: int, steps: int
 ) -> None:
     assert TensorSpec("t", (1, 4), np.dtype(dtype), scale, zero_point).symmetric_steps == steps
+
+
+X = TensorSpec("x", (1, 4), np.dtype(np.uint8), 0.5, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.zeros((1, 4), np.uint8), r"expected arrays by name, such as {'x': array}; got ndarray"),
+        ([np.zeros((1, 4), np.uint8)], r"expected arrays by name, such as {'x': array}; got list"),
+        ({"x": [0, 0, 0, 0]}, r"expected a NumPy array for 'x' uint8\[1, 4\]; got list"),
+        ({"x": np.zeros(4, np.uint8)}, r"expected 'x' uint8\[1, 4\]; got uint8\[4\]"),
+        ({"y": np.zeros((1, 4), np.uint8)}, r"expected the inputs 'x' uint8\[1, 4\]; got 'y'"),
+    ],
+)
+def test_inputs_that_are_no_arrays_by_name_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_inputs([X], given)
