@@ -47,7 +47,11 @@ def table(section: str, title: str) -> dict[str, str]:
 
 def parameters(node: str) -> dict[str, str]:
     """Documented names and defaults: a node's own, after those shared by the nodes of its package."""
-    shared = {"edgetpu_perception": "Every perception node", "edgetpu_matrix": "Every matrix node"}
+    shared = {
+        "edgetpu_perception": "Every perception node",
+        "edgetpu_matrix": "Every matrix node",
+        "edgetpu_vision": "Every vision node",
+    }
     section = shared.get(EXECUTABLES[node][0])
     return {**(table(section, "parameter") if section else {}), **table(node, "parameter")}
 

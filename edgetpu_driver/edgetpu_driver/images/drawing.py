@@ -114,3 +114,15 @@ def caption(image: Pixels, text: str, color: tuple[int, int, int]) -> None:
     bottom = image.shape[0] - 1
     cv2.rectangle(image, (0, bottom - height - below - 2), (width + 4, bottom), (0, 0, 0), cv2.FILLED)
     cv2.putText(image, text, (2, bottom - below), cv2.FONT_HERSHEY_SIMPLEX, scale, color, 1, cv2.LINE_AA)
+
+
+def tag(image: Pixels, x: float, y: float, text: str, color: tuple[int, int, int]) -> None:
+    """Write a short text above the point (x, y), px, black on a colour; below it where there is no room."""
+    scale = max(image.shape[1] / 900, 0.35)
+    (width, height), below = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
+    tall = height + below + 2
+    left = min(max(round(x), 0), max(image.shape[1] - width - 2, 0))
+    bottom = round(y) if y >= tall else round(y) + tall
+    cv2.rectangle(image, (left, bottom - tall), (left + width + 2, bottom), color, cv2.FILLED)
+    origin = left + 1, bottom - below
+    cv2.putText(image, text, origin, cv2.FONT_HERSHEY_SIMPLEX, scale, (0, 0, 0), 1, cv2.LINE_AA)

@@ -43,6 +43,8 @@ class LoadResult:
     """Why the driver, which has loaded the model, cannot run it; one line, else empty."""
     sha256: str = ""
     """Of the model's file, in hexadecimal."""
+    files: tuple[str, ...] = ()
+    """Path of the model's file on the driver's computer; of a pipeline those of its segments in order."""
 
 
 class Transport(Protocol):
@@ -110,7 +112,9 @@ class DirectTransport:
                 return done(LoadResult(error=loaded))
             reason = loaded.unsupported_reason
             problem = f"loaded, but it cannot run here: {reason}" if reason else ""
-            return done(LoadResult(loaded.name, loaded.inputs, loaded.outputs, None, problem, loaded.sha256))
+            tensors = loaded.inputs, loaded.outputs
+            files = tuple(map(str, loaded.paths))
+            return done(LoadResult(loaded.name, *tensors, None, problem, loaded.sha256, files))
 
         answered = self._answer_to(finish)
         try:
@@ -297,7 +301,7 @@ def _load_result(answer: LoadModel.Response) -> LoadResult:
     info = answer.info
     try:
         inputs, outputs = specs_from_messages(info.inputs), specs_from_messages(info.outputs)
-        return LoadResult(info.name, inputs, outputs, None, answer.message, info.sha256)
+        return LoadResult(info.name, inputs, outputs, None, answer.message, info.sha256, tuple(info.paths))
     except InputError as error:
         return LoadResult(error=error)
 

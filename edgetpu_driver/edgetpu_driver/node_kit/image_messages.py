@@ -5,6 +5,8 @@ from __future__ import annotations
 import array
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
@@ -65,8 +67,21 @@ def _bridge_reads(message: Image | SerializedImage) -> bool:
 
 def message_from_rgb(header: Header, image: Pixels) -> Image:
     """Make an rgb8 image message of uint8 [H, W, 3]."""
+    return _message(header, image, "rgb8")
+
+
+def message_from_labels(header: Header, labels: NDArray[np.uint8] | NDArray[np.uint16]) -> Image:
+    """Make a mono8 or mono16 image message of labels, uint8 or uint16 [H, W]."""
+    if labels.dtype == np.uint8:
+        return _message(header, labels, "mono8")
+    return _message(header, labels.astype("<u2", copy=False), "mono16")
+
+
+def _message(header: Header, image: NDArray[Any], encoding: str) -> Image:
     height, width = image.shape[:2]
     data = array.array("B")
     # The setter of a uint8[] field takes an array('B') as it is; anything else is copied byte by byte.
     data.frombytes(image.tobytes())
-    return Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width, data=data)
+    return Image(
+        header=header, height=height, width=width, encoding=encoding, step=len(data) // height, data=data
+    )

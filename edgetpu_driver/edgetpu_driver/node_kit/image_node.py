@@ -20,6 +20,7 @@ from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.node_kit.base_node import QOS_DEBUG, BaseNode
 from edgetpu_driver.node_kit.diagnostics import Counters
+from edgetpu_driver.node_kit.driver_transports import ModelFile
 from edgetpu_driver.node_kit.image_messages import message_from_rgb
 from edgetpu_driver.node_kit.image_parameters import image_settings
 from edgetpu_driver.node_kit.image_subscriptions import Cameras, SharedImage
@@ -157,17 +158,29 @@ class ImageNode(BaseNode):
         del model
         return ""
 
-    def model_to_load(self) -> str:
+    def model_to_load(self) -> ModelFile:
         """Return the model to load, as the driver's load_model takes it."""
         return str(self.values["model"] or self.algorithm.model)
+
+    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        """Set the model of the algorithm; EdgeTpuError if it does not suit."""
+        self.algorithm.bind(inputs, outputs)
 
     def prepare(self, image: CameraImage) -> None:
         """Tell the algorithm what it must know before it preprocesses an image."""
 
+    def inputs_of(self, frame: PreparedFrame, stamp: float) -> Mapping[str, NDArray[Any]]:
+        """Return all inputs of the model for a frame taken at `stamp` seconds, by name."""
+        del stamp
+        return frame.inputs
+
+    def on_outputs(self, outputs: Mapping[str, NDArray[Any]]) -> None:
+        """Take note of the outputs of the model, before the result is made of them."""
+
     def on_result(self, frame: Any) -> None:
         """Take note that the result of a frame has been published."""
 
-    def replace_model(self, model: str) -> None:
+    def replace_model(self, model: ModelFile) -> None:
         """Have the driver run another model from now on."""
         if self._client is not None:
             self._client.close()
@@ -200,11 +213,11 @@ class ImageNode(BaseNode):
                 return str(error)
         return None
 
-    def _client_for(self, model: str) -> ModelClient:
+    def _client_for(self, model: ModelFile) -> ModelClient:
         return ModelClient(
             self,
             model,
-            name=self.name_for(model),
+            name=self.name_for(model) if isinstance(model, str) else "",
             driver=self.values["driver"],
             priority=Priority.REAL_TIME,
             deadline=self.values["deadline"],
@@ -237,7 +250,7 @@ class ImageNode(BaseNode):
             # Binding resets the algorithm, which the same model after a restart of the driver does not
             # require.
             if specs != self._bound:
-                self.algorithm.bind(*specs)
+                self.bind(*specs)
         except EdgeTpuError as error:
             self._bound = None
             self._problem = f"model '{self.model_name}': {error}"
@@ -280,13 +293,14 @@ class ImageNode(BaseNode):
             self._image_size = image.width, image.height
             self.prepare(image)
             frame = self.algorithm.preprocess(image, shared.stamp)
+            inputs = self.inputs_of(frame, shared.stamp)
         except Exception as error:
             self._on_failure(error)
             self._gate.finished()
             return True
         return shared.invoke(
             self._client,
-            frame.inputs,
+            inputs,
             functools.partial(self._on_answer, shared, image, frame),
             self._is_newest,
         )
@@ -326,6 +340,7 @@ class ImageNode(BaseNode):
     def _on_outputs(
         self, header: Header, image: CameraImage, frame: PreparedFrame, outputs: Mapping[str, NDArray[Any]]
     ) -> None:
+        self.on_outputs(outputs)
         result = self.algorithm.postprocess(frame, outputs)
         self.publish(header, result)
         self.counters.results += 1

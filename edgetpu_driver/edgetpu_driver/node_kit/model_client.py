@@ -149,6 +149,16 @@ class ModelClient:
         """What the model gives; empty until it is loaded."""
         return self._loaded.outputs
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths of the model's file or segments on the driver's computer; empty until it is loaded."""
+        return self._loaded.files
+
+    @property
+    def sha256(self) -> str:
+        """Of these files, in hexadecimal; empty until it is loaded."""
+        return self._loaded.sha256
+
     def invoke(
         self,
         inputs: Mapping[str, NDArray[Any]],

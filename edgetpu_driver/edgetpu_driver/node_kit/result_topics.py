@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,9 @@ class ResultTopic:
     """Below the node's name."""
     message_type: type[Any]
     values: tuple[ResultValue, ...]
+    row: Callable[[Any], Mapping[str, float]] | None = None
+    """Computes the fields of a message that is no flat list of numbers: `valid`, `confidence` and those of
+    `values`. None: the message has fields of these names."""
     position: tuple[str, str] | None = None
     """Fields that are a position in the image, from -1 (centre of the first pixel) to 1 (of the last)."""
 

@@ -10,6 +10,7 @@ from sensor_msgs.msg import CameraInfo
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.driver_choice import driver_choice
+from edgetpu_driver.node_kit.driver_transports import ModelFile
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode
 from edgetpu_driver.node_kit.parameters import Setting
@@ -66,7 +67,7 @@ class PerceptionNode(ImageNode):
             self._unload(driver, self.name_for(before) or before)
         return True
 
-    def model_to_load(self) -> str:
+    def model_to_load(self) -> ModelFile:
         """Return the model to load; the suite's own graph is written to where the driver finds it."""
         if self.values["model"]:
             return super().model_to_load()

@@ -24,7 +24,7 @@ class ObjectTracker:
     """Follows detected objects by the overlap of their boxes, each class for itself."""
 
     def __init__(self, start_confidence: float = START_CONFIDENCE, memory: float = MEMORY) -> None:
-        """Start without objects; see START_CONFIDENCE and MEMORY. DependencyMissingError without ByteTrack."""
+        """Start without objects; see the constants for defaults. DependencyMissingError without ByteTrack."""
         self._options = {
             "high_conf": start_confidence,
             "iou": MIN_OVERLAP,

@@ -1,0 +1,123 @@
+"""Pictures of results for ~/debug_image: one function for each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.images import drawing
+from edgetpu_driver.images.encodings import Pixels
+from edgetpu_vision.classification.classifications import Classifications
+from edgetpu_vision.detection.detections import Detection, Detections
+from edgetpu_vision.embedding.embedding import Embedding
+from edgetpu_vision.pose_estimation.poses import SKELETON, Poses
+from edgetpu_vision.segmentation.segmentation import Segmentation
+
+OVERLAY = 0.5
+"""Share of a class's colour in a segmented picture. A choice of taste."""
+
+SHOWN_SCORE = 0.2
+"""Score from which a keypoint is drawn; hidden ones are guesses. A choice of taste."""
+
+
+def _palette() -> NDArray[np.uint8]:
+    """256 colours that differ from their neighbours, uint8 [256, 3] RGB; the first is black."""
+    numbers = np.arange(256)
+    # Hues by the golden angle, as OpenCV counts them: 0..179.
+    hues = (numbers * 68.75) % 180
+    hsv = np.stack([hues, np.full(256, 200.0), np.where(numbers % 2, 255.0, 200.0)], axis=1).astype(np.uint8)
+    colors: NDArray[np.uint8] = cv2.cvtColor(hsv[None], cv2.COLOR_HSV2RGB)[0]
+    colors[0] = 0
+    return colors
+
+
+PALETTE = _palette()
+
+
+def color_of(class_id: int) -> tuple[int, int, int]:
+    """Colour of a class, RGB."""
+    red, green, blue = PALETTE[1 + class_id % 255].tolist()
+    return red, green, blue
+
+
+def detections_picture(image: Pixels, result: Detections, ids: Sequence[str] = ()) -> Pixels:
+    """Each box in the colour of its class, with label, score and identifier."""
+    picture = drawing.canvas(image)
+    for index, each in enumerate(result.detections):
+        color = color_of(each.class_id)
+        drawing.box(picture, each.center, (each.width, each.height), color)
+        identifier = f" #{ids[index]}" if index < len(ids) and ids[index] else ""
+        drawing.tag(picture, each.x_min, each.y_min, f"{_name(each)} {each.score:.2f}{identifier}", color)
+    if not result.detections:
+        drawing.caption(picture, "nothing found", drawing.LOST)
+    return picture
+
+
+def classification_picture(image: Pixels, result: Classifications) -> Pixels:
+    """The labels and their scores, the best at the bottom."""
+    picture = drawing.canvas(image)
+    lines = [f"{each.score:.2f} {each.label or each.class_id}" for each in result.classes]
+    if lines:
+        drawing.caption(picture, "   ".join(lines), drawing.FOUND)
+    else:
+        drawing.caption(picture, "no class", drawing.LOST)
+    return picture
+
+
+def segmentation_picture(image: Pixels, result: Segmentation) -> Pixels:
+    """Each pixel tinted with the colour of its class, and their names; class 0 is left as it is."""
+    picture = drawing.canvas(image)
+    labels = result.labels
+    colors = PALETTE[np.where(labels > 0, 1 + labels % 255, 0)]
+    mixed = cv2.addWeighted(picture, 1 - OVERLAY, colors, OVERLAY, 0.0)
+    present = np.flatnonzero(np.bincount(labels.ravel())).tolist()
+    picture = np.where((labels > 0)[:, :, None], mixed, picture)
+    names = [_class_name(result, label) for label in present if label > 0]
+    drawing.caption(picture, ", ".join(names) or "background only", drawing.FOUND)
+    return picture
+
+
+def poses_picture(image: Pixels, result: Poses) -> Pixels:
+    """The skeleton of each person; keypoints of low score are left out."""
+    picture = drawing.canvas(image)
+    for index, pose in enumerate(result.poses):
+        color = color_of(index)
+        points = [(round(each.x), round(each.y)) for each in pose.keypoints]
+        shown = [each.score >= SHOWN_SCORE for each in pose.keypoints]
+        for first, second in SKELETON:
+            if shown[first] and shown[second]:
+                cv2.line(picture, points[first], points[second], color, 2, cv2.LINE_AA)
+        for point, visible in zip(points, shown, strict=True):
+            if visible:
+                cv2.circle(picture, point, 3, drawing.FAINT, cv2.FILLED, cv2.LINE_AA)
+    if result.poses:
+        text = f"{len(result.poses)} {'person' if len(result.poses) == 1 else 'people'}"
+        drawing.caption(picture, f"{text}  {result.confidence:.2f}", drawing.FOUND)
+    else:
+        drawing.caption(picture, "nobody", drawing.LOST)
+    return picture
+
+
+def embedding_picture(image: Pixels, result: Embedding) -> Pixels:
+    """The vector as a strip at the top, the lowest value black and the highest white."""
+    picture = drawing.canvas(image)
+    low, high = float(result.vector.min()), float(result.vector.max())
+    grey = ((result.vector - low) * (255 / max(high - low, 1e-9))).astype(np.uint8)[None]
+    strip = picture[: max(len(picture) // 16, 1)]
+    strip[:] = cv2.resize(grey, strip.shape[1::-1], interpolation=cv2.INTER_AREA)[:, :, None]
+    text, color = (
+        (f"{len(result.vector)} values", drawing.FOUND) if result.valid else ("nothing", drawing.LOST)
+    )
+    drawing.caption(picture, text, color)
+    return picture
+
+
+def _name(detection: Detection) -> str:
+    return detection.label or str(detection.class_id)
+
+
+def _class_name(result: Segmentation, label: int) -> str:
+    return (result.names[label] if label < len(result.names) else "") or str(label)

@@ -1,0 +1,1 @@
+"""One thin ROS node for each kind of vision model."""

@@ -1,0 +1,65 @@
+"""The classifier as a node: subscribes image, publishes ~/classification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from std_msgs.msg import Header
+from vision_msgs.msg import Classification, ObjectHypothesis
+
+from edgetpu_driver.images.encodings import Pixels
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS
+from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
+from edgetpu_vision.classification.classifications import Classifications
+from edgetpu_vision.classification.classifier import Classifier
+from edgetpu_vision.debug_images.result_pictures import classification_picture
+from edgetpu_vision.nodes.result_rows import classification_row
+from edgetpu_vision.nodes.vision_node import VisionNode
+from edgetpu_vision.nodes.vision_parameters import CLASSES, LABELS, max_results, vision_settings
+
+
+class ClassifierNode(VisionNode):
+    """Publishes what the image most probably shows."""
+
+    settings = vision_settings(
+        "mobilenet_v2_1.0_224_quant", 0.1, LABELS, CLASSES, max_results(5, "classes in a message")
+    )
+    results = ResultTopic(
+        "classification",
+        Classification,
+        (ResultValue("class_id", "number of the most probable class"),),
+        row=classification_row,
+    )
+    rebuilt_by = ("fit", "feedback", "labels", "classes", "max_results")
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("classifier", **options)
+        with self.destroyed_on_error():
+            self._classification = self.create_publisher(Classification, "~/classification", QOS_RESULTS)
+        self.start_vision()
+
+    def make_algorithm(self, values: Mapping[str, Any], **common: Any) -> Classifier:
+        """Make the classifier for these values of the parameters."""
+        return Classifier(
+            labels=values["labels"] or None,
+            classes=values["classes"],
+            max_results=values["max_results"],
+            **common,
+        )
+
+    def publish(self, header: Header, result: Classifications) -> None:
+        """Publish the result on ~/classification."""
+        self._classification.publish(
+            Classification(
+                header=header,
+                results=[
+                    ObjectHypothesis(class_id=str(each.class_id), score=float(each.score))
+                    for each in result.classes
+                ],
+            )
+        )
+
+    def draw(self, image: Pixels, result: Classifications) -> Pixels:
+        """Write the labels and their scores."""
+        return classification_picture(image, result)

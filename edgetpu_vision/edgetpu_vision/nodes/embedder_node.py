@@ -1,0 +1,48 @@
+"""The embedder as a node: subscribes image, publishes ~/embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from std_msgs.msg import Header
+
+from edgetpu_driver.images.encodings import Pixels
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS
+from edgetpu_driver.node_kit.result_topics import ResultTopic
+from edgetpu_msgs.msg import Embedding as EmbeddingMessage
+from edgetpu_vision.debug_images.result_pictures import embedding_picture
+from edgetpu_vision.embedding.embedder import Embedder
+from edgetpu_vision.embedding.embedding import Embedding
+from edgetpu_vision.nodes.vision_node import VisionNode
+from edgetpu_vision.nodes.vision_parameters import vision_settings
+
+
+class EmbedderNode(VisionNode):
+    """Publishes the image as a vector, for place_recognition for example."""
+
+    settings = vision_settings("mobilenet_v1_1.0_224_quant_embedding_extractor", 0.0)
+    results = ResultTopic("embedding", EmbeddingMessage, ())
+    has_labels = False
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("embedder", **options)
+        with self.destroyed_on_error():
+            self._embedding = self.create_publisher(EmbeddingMessage, "~/embedding", QOS_RESULTS)
+        self.start_vision()
+
+    def make_algorithm(self, values: Mapping[str, Any], **common: Any) -> Embedder:  # noqa: ARG002
+        """Make the embedder."""
+        return Embedder(**common)
+
+    def publish(self, header: Header, result: Embedding) -> None:
+        """Publish the result on ~/embedding."""
+        self._embedding.publish(
+            EmbeddingMessage(
+                header=header, valid=result.valid, confidence=result.confidence, vector=result.vector
+            )
+        )
+
+    def draw(self, image: Pixels, result: Embedding) -> Pixels:
+        """Draw the vector as a strip of colours."""
+        return embedding_picture(image, result)

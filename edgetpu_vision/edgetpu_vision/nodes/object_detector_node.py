@@ -1,0 +1,146 @@
+"""The object detector as a node: subscribes image, publishes ~/detections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from std_msgs.msg import Header
+from vision_msgs.msg import (
+    BoundingBox2D,
+    Detection2D,
+    Detection2DArray,
+    ObjectHypothesis,
+    ObjectHypothesisWithPose,
+    Point2D,
+    Pose2D,
+)
+
+from edgetpu_driver.errors import DependencyMissingError
+from edgetpu_driver.images.encodings import Pixels
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS
+from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
+from edgetpu_vision.debug_images.result_pictures import detections_picture
+from edgetpu_vision.detection.detections import Detection, Detections
+from edgetpu_vision.detection.detector import Detector
+from edgetpu_vision.nodes.result_rows import detections_row
+from edgetpu_vision.nodes.vision_node import VisionNode
+from edgetpu_vision.nodes.vision_parameters import CLASSES, LABELS, max_results, vision_settings
+from edgetpu_vision.tracking.object_tracker import START_CONFIDENCE, ObjectTracker
+
+
+class ObjectDetectorNode(VisionNode):
+    """Publishes the objects in the image."""
+
+    settings = vision_settings(
+        "ssd_mobilenet_v2_coco_quant_postprocess",
+        0.5,
+        LABELS,
+        CLASSES,
+        max_results(100, "detections in a message"),
+        Setting(
+            "nms_threshold",
+            0.0,
+            "Intersection over union above which the lower scored of two boxes of a class is left out. "
+            "0: what the model says, otherwise 0.5.",
+            0.0,
+            1.0,
+            read_only=False,
+        ),
+        Setting(
+            "track",
+            False,
+            "Give each object an id that lasts from image to image. Needs the package edgefirst-tracker.",
+            read_only=False,
+        ),
+    )
+    results = ResultTopic(
+        "detections",
+        Detection2DArray,
+        (
+            ResultValue("count", "number of objects"),
+            ResultValue("x", "centre of the best box, right positive", "px"),
+            ResultValue("y", "centre of the best box, down positive", "px"),
+        ),
+        row=detections_row,
+    )
+    rebuilt_by = ("fit", "feedback", "labels", "classes", "max_results", "nms_threshold")
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("object_detector", **options)
+        self._tracker: ObjectTracker | None = None
+        self._ids: tuple[str, ...] = ()
+        with self.destroyed_on_error():
+            self._detections = self.create_publisher(Detection2DArray, "~/detections", QOS_RESULTS)
+            try:
+                self._track(self.values["track"])
+            except DependencyMissingError as error:
+                raise FatalError(f"parameter 'track': {error}") from None
+        self.start_vision()
+
+    def make_algorithm(self, values: Mapping[str, Any], **common: Any) -> Detector:
+        """Make the detector for these values of the parameters."""
+        return Detector(
+            labels=values["labels"] or None,
+            classes=values["classes"],
+            max_results=values["max_results"],
+            iou_threshold=values["nms_threshold"] or None,
+            **common,
+        )
+
+    def refuse_parameter(self, name: str, value: Any) -> str | None:
+        """Return why a value is refused: there is no tracker, or see VisionNode."""
+        if name == "track" and value:
+            try:
+                ObjectTracker()
+            except DependencyMissingError as error:
+                return str(error)
+        return super().refuse_parameter(name, value)
+
+    def on_parameter(self, name: str, value: Any) -> None:
+        """Apply the new value of a parameter."""
+        super().on_parameter(name, value)
+        if name == "track":
+            self._track(value)
+        elif name in ("model", "min_confidence"):
+            self._track(self.values["track"])
+
+    def publish(self, header: Header, result: Detections) -> None:
+        """Publish the result on ~/detections."""
+        nobody = ("",) * len(result.detections)
+        self._ids = self._tracker.update(result) if self._tracker is not None else nobody
+        self._detections.publish(
+            Detection2DArray(
+                header=header,
+                detections=[
+                    _message(header, each, identifier)
+                    for each, identifier in zip(result.detections, self._ids, strict=True)
+                ],
+            )
+        )
+
+    def draw(self, image: Pixels, result: Detections) -> Pixels:
+        """Draw the boxes with label, score and id."""
+        return detections_picture(image, result, self._ids)
+
+    def _track(self, wanted: bool) -> None:
+        """Track from now on, from scratch, or do not."""
+        start = max(START_CONFIDENCE, self.values["min_confidence"])
+        self._tracker = ObjectTracker(start) if wanted else None
+
+
+def _message(header: Header, detection: Detection, identifier: str) -> Detection2D:
+    x, y = detection.center
+    hypothesis = ObjectHypothesis(class_id=str(detection.class_id), score=float(detection.score))
+    return Detection2D(
+        header=header,
+        results=[ObjectHypothesisWithPose(hypothesis=hypothesis)],
+        bbox=BoundingBox2D(
+            center=Pose2D(position=Point2D(x=float(x), y=float(y))),
+            size_x=float(detection.width),
+            size_y=float(detection.height),
+        ),
+        id=identifier,
+    )

@@ -1,0 +1,51 @@
+"""The segmenter as a node: subscribes image, publishes ~/segmentation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sensor_msgs.msg import Image
+from std_msgs.msg import Header
+
+from edgetpu_driver.images.encodings import Pixels
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS
+from edgetpu_driver.node_kit.image_messages import message_from_labels
+from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
+from edgetpu_vision.debug_images.result_pictures import segmentation_picture
+from edgetpu_vision.nodes.result_rows import segmentation_row
+from edgetpu_vision.nodes.vision_node import VisionNode
+from edgetpu_vision.nodes.vision_parameters import LABELS, vision_settings
+from edgetpu_vision.segmentation.segmentation import Segmentation
+from edgetpu_vision.segmentation.segmenter import Segmenter
+
+
+class SegmenterNode(VisionNode):
+    """Publishes which class each pixel of the image belongs to."""
+
+    settings = vision_settings("deeplabv3_mnv2_pascal_quant", 0.0, LABELS)
+    results = ResultTopic(
+        "segmentation",
+        Image,
+        (ResultValue("classes", "number of classes in view"), ResultValue("largest", "its number")),
+        row=segmentation_row,
+    )
+    rebuilt_by = ("fit", "feedback", "labels")
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("segmenter", **options)
+        with self.destroyed_on_error():
+            self._segmentation = self.create_publisher(Image, "~/segmentation", QOS_RESULTS)
+        self.start_vision()
+
+    def make_algorithm(self, values: Mapping[str, Any], **common: Any) -> Segmenter:
+        """Make the segmenter for these values of the parameters."""
+        return Segmenter(labels=values["labels"] or None, **common)
+
+    def publish(self, header: Header, result: Segmentation) -> None:
+        """Publish the labels of all pixels on ~/segmentation."""
+        self._segmentation.publish(message_from_labels(header, result.labels))
+
+    def draw(self, image: Pixels, result: Segmentation) -> Pixels:
+        """Colour the pixels by their class."""
+        return segmentation_picture(image, result)

@@ -1,0 +1,209 @@
+"""The base of all vision nodes: an image node that runs whatever model the user has."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+from std_msgs.msg import Header
+from vision_msgs.msg import LabelInfo, VisionClass
+
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.files import read_file
+from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.node_kit.base_node import QOS_LATCHED
+from edgetpu_driver.node_kit.driver_transports import ModelFile
+from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.image_node import ImageNode, PreparedFrame
+from edgetpu_driver.node_kit.one_line import one_line
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.whole_model.model import LONGEST_GAP
+from edgetpu_driver.whole_model.recurrence import State, feedback_of, likely_feedback
+from edgetpu_vision.algorithm import VisionAlgorithm
+from edgetpu_vision.model_description.description import UNKNOWN, describe
+from edgetpu_vision.nodes.vision_parameters import feedback_pairs, model_files
+
+_LARGEST_MODEL = 2**28
+"""Bytes of a model's file that is read for labels and the like. Uncritical: Coral's have up to 2**26."""
+
+_MOST_LABELS = 2**16 - 1
+"""Numbers that fit into a vision_msgs/VisionClass, whose last one means no label."""
+
+
+class VisionNode(ImageNode):
+    """One kind of vision model as a node; see ImageNode for what a subclass does.
+
+    It makes its algorithm in `make_algorithm`, anew for every model and whenever one of the parameters of
+    `rebuilt_by` changes, and calls `start_vision` instead of `start`.
+    """
+
+    algorithm: VisionAlgorithm[Any]
+
+    rebuilt_by: ClassVar[tuple[str, ...]] = ("fit", "feedback")
+    """Parameters that the algorithm is made of."""
+    has_labels: ClassVar[bool] = True
+    """Whether results name classes, so that there is ~/labels."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self._description = UNKNOWN
+        self._described: tuple[str, ...] | None = None
+        """Paths and digest of the files that the description is of."""
+        self._state = State((), LONGEST_GAP)
+        """Outputs of a recurrent model that are inputs of its next run."""
+        with self.destroyed_on_error():
+            self._labels = (
+                self.create_publisher(LabelInfo, "~/labels", QOS_LATCHED) if self.has_labels else None
+            )
+
+    @abstractmethod
+    def make_algorithm(self, values: Mapping[str, Any], **common: Any) -> VisionAlgorithm[Any]:
+        """Make the algorithm for these values of the parameters; `common` goes to its constructor.
+
+        Raises EdgeTpuError for values that cannot be.
+        """
+
+    def start_vision(self) -> None:
+        """Make the algorithm, load its model on the driver and subscribe to the images."""
+        with self.destroyed_on_error():
+            try:
+                algorithm = self._made(self.values)
+            except EdgeTpuError as error:
+                raise FatalError(one_line(error)) from None
+            self.start(algorithm)
+
+    @property
+    def model_name(self) -> str:
+        """The model as log messages name it."""
+        return ", ".join(model_files(self.values["model"]))
+
+    def model_to_load(self) -> ModelFile:
+        """Return the model to load, as the driver's load_model takes it."""
+        files = model_files(self.values["model"])
+        return files if len(files) > 1 else files[0]
+
+    def inputs_of(self, frame: PreparedFrame, stamp: float) -> Mapping[str, NDArray[Any]]:
+        """Return all inputs of the model for a frame, those that outputs are fed back to included."""
+        return {**frame.inputs, **self._state.inputs(stamp)} if self._state.feedback else frame.inputs
+
+    def on_outputs(self, outputs: Mapping[str, NDArray[Any]]) -> None:
+        """Keep the outputs that are inputs of the next run."""
+        if self._state.feedback:
+            self._state.keep(outputs)
+
+    def on_parameter(self, name: str, value: Any) -> None:
+        """Apply the new value of a parameter."""
+        super().on_parameter(name, value)
+        if name == "model":
+            self.forget_complaints()
+            self.replace_model(self.model_to_load())
+        elif name in self.rebuilt_by:
+            self._bound = None
+            if self._client is not None and self._client.ready:
+                self._on_model()
+        elif name == "min_confidence":
+            self._publish_labels()
+
+    def refuse_parameter(self, name: str, value: Any) -> str | None:
+        """Return why a value is refused: the algorithm cannot be made, or does not suit the model with it."""
+        reason = super().refuse_parameter(name, value)
+        if reason is not None or name not in self.rebuilt_by:
+            return reason
+        try:
+            values = {**self.values, name: value}
+            algorithm = self._made(values)
+            if self._bound is not None:
+                inputs, outputs = self._bound
+                state = self._state_of(values, inputs, outputs)
+                algorithm.bind(_without(inputs, state), outputs)
+        except EdgeTpuError as error:
+            return one_line(error)
+        return None
+
+    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        """Set the model of the algorithm, which does not see the inputs that outputs are fed back to."""
+        state = self._state_of(self.values, inputs, outputs)
+        self.algorithm.bind(_without(inputs, state), outputs)
+        self._state = state
+        for each in state.feedback:
+            self.get_logger().info(
+                f"output '{each.output.name}' is input '{each.input.name}' of the next run"
+            )
+
+    def _state_of(
+        self, values: Mapping[str, Any], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> State:
+        """The state of a recurrent model, at rest; InputError for pairs that cannot be."""
+        pairs = feedback_pairs(values["feedback"])
+        if not pairs and len(inputs) > 1:
+            pairs = likely_feedback(inputs, outputs)
+        return State(feedback_of(pairs, inputs, outputs), LONGEST_GAP)
+
+    def _made(self, values: Mapping[str, Any]) -> VisionAlgorithm[Any]:
+        """An algorithm for these values, not bound to a model yet."""
+        algorithm = self.make_algorithm(
+            values,
+            fit=values["fit"] or None,
+            min_confidence=values["min_confidence"],
+            description=self._description,
+        )
+        algorithm.region = Region(*values["roi"])
+        return algorithm
+
+    def _on_model(self) -> None:
+        """Bind a new algorithm to the model that was loaded, and publish the names of its classes."""
+        assert self._client is not None
+        if self._describe() or self._bound is None:
+            self._bound = None
+            try:
+                self.algorithm = self._made(self.values)
+            except EdgeTpuError as error:
+                self._problem = one_line(error)
+                self.get_logger().error(self._problem)
+                return
+        # The base class resumes with the image that waits.
+        super()._on_model()
+        self._publish_labels()
+
+    def _describe(self) -> bool:
+        """Read what the model's files say beyond its tensors; return whether they are others than before."""
+        assert self._client is not None
+        identity = (*self._client.files, self._client.sha256)
+        if identity == self._described:
+            return False
+        self._described = identity
+        try:
+            contents = [read_file(Path(file), _LARGEST_MODEL) for file in self._client.files]
+            self._description = describe(contents) if contents else UNKNOWN
+        except (OSError, ValueError, EdgeTpuError) as error:
+            # A driver on another computer has its files there.
+            self._description = UNKNOWN
+            self.get_logger().warning(
+                f"cannot read the file of model '{self.model_name}', so its labels and anchors are unknown: "
+                f"{one_line(error)}"
+            )
+        return True
+
+    def _publish_labels(self) -> None:
+        if self._labels is None or self._bound is None:
+            return
+        labels = self.algorithm.labels
+        names = labels.names[:_MOST_LABELS] if labels else ()
+        self._labels.publish(
+            LabelInfo(
+                header=Header(stamp=self.get_clock().now().to_msg()),
+                class_map=[
+                    VisionClass(class_id=index, class_name=name) for index, name in enumerate(names) if name
+                ],
+                threshold=float(self.values["min_confidence"]),
+            )
+        )
+
+
+def _without(inputs: Sequence[TensorSpec], state: State) -> list[TensorSpec]:
+    """The inputs that are not part of the state."""
+    names = {each.input.name for each in state.feedback}
+    return [spec for spec in inputs if spec.name not in names]

@@ -1,0 +1,111 @@
+"""The parameters of every vision node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgetpu_driver.node_kit.image_parameters import image_settings
+from edgetpu_driver.node_kit.parameters import Setting, merge_settings
+from edgetpu_vision.preprocessing.placement import FITS
+
+
+def model_files(value: Any) -> list[str]:
+    """The files that a value of the parameter `model` names: one, or the segments of a pipeline in order."""
+    parts = value.split(",") if isinstance(value, str) else value
+    return [part.strip() for part in parts]
+
+
+def _no_model(value: Any) -> str | None:
+    is_text = isinstance(value, str) or (
+        isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+    )
+    if is_text and value and all(model_files(value)):
+        return None
+    return f"expected the name of a model, or those of the segments of a pipeline; got {value!r}"
+
+
+def model_setting(default: str) -> Setting:
+    """Describe `model` for a node whose model is that one unless the user has another."""
+    return Setting(
+        "model",
+        default,
+        "Model to run: file stem, file name or path, as the driver's load_model takes it; of a pipeline "
+        "those of its segments, as a list or separated by commas. A new value loads another model.",
+        read_only=False,
+        check=_no_model,
+        any_type=True,
+    )
+
+
+LABELS = Setting(
+    "labels",
+    "",
+    "Names of the model's classes: a text file with a name a line, or with number and name, or a known set, "
+    "coco or pascal_voc. Empty: those in the model's file.",
+    read_only=False,
+)
+
+CLASSES = Setting(
+    "classes",
+    [],
+    "Classes to keep, labels or numbers; others are left out. Empty: all.",
+    read_only=False,
+)
+
+FIT = Setting(
+    "fit",
+    "",
+    "How images get the size of the model's input: letterbox keeps the aspect ratio and fills the rest, "
+    "stretch does not. Empty: as such models are used.",
+    choices=("", *FITS),
+    read_only=False,
+)
+
+
+def min_confidence(default: float) -> Setting:
+    """Describe `min_confidence` for a node whose results hold parts with scores, or have none at all."""
+    return Setting(
+        "min_confidence",
+        default,
+        "Detections, classes and people of lower confidence are left out; label images and embeddings have "
+        "no score.",
+        0.0,
+        1.0,
+        read_only=False,
+    )
+
+
+def feedback_pairs(values: list[str]) -> dict[str, str]:
+    """The outputs of a value of the parameter `feedback`, and the input that each of them is."""
+    pairs = (value.partition("=") for value in values)
+    return {output.strip(): target.strip() for output, _, target in pairs}
+
+
+def _no_feedback(values: list[str]) -> str | None:
+    if all(output and target for output, target in feedback_pairs(values).items()):
+        return None
+    return f"expected pairs output=input; got {values}"
+
+
+FEEDBACK = Setting(
+    "feedback",
+    [],
+    "Of a recurrent model: outputs and the inputs that they are in the next run, each as output=input. A "
+    "jump in time begins anew. Empty: those whose names match.",
+    read_only=False,
+    check=_no_feedback,
+)
+
+
+def max_results(default: int, what: str) -> Setting:
+    """Describe `max_results` for a node that publishes several of `what`."""
+    return Setting("max_results", default, f"Maximum number of {what}.", 1, 1000, read_only=False)
+
+
+def vision_settings(model: str, confidence: float, *own: Setting) -> tuple[Setting, ...]:
+    """The parameters of a vision node; own ones replace common ones of that name.
+
+    model: the default. confidence: the default of min_confidence.
+    """
+    common = (model_setting(model), FIT, FEEDBACK, min_confidence(confidence))
+    return merge_settings(image_settings(*common), own)

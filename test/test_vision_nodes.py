@@ -1,0 +1,306 @@
+"""The vision nodes on public models and pictures: what they publish is what the algorithms give here."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("vision_msgs", reason="needs vision_msgs")
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticArray
+from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
+from rcl_interfaces.srv import SetParameters
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from sensor_msgs.msg import Image
+from std_msgs.msg import Header
+from vision_msgs.msg import Classification, Detection2DArray, LabelInfo
+
+from edgetpu_driver import Model
+from edgetpu_msgs.msg import Embedding, PersonPoses
+from edgetpu_vision import Classifier, Detector, Embedder, PoseEstimator, Segmenter
+from testdata import GOLDEN
+
+LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+MODELS = {
+    "object_detector": "traffic_model",
+    "classifier": "mobilenet_v1_0.25_128_quant",
+    "segmenter": "deeplabv3_mnv2_pascal_quant",
+    "pose_estimator": "movenet_single_pose_lightning_ptq",
+    "embedder": "mobilenet_v1_1.0_224_quant_embedding_extractor",
+}
+RESULTS: dict[str, tuple[Any, str]] = {
+    "object_detector": (Detection2DArray, "detections"),
+    "classifier": (Classification, "classification"),
+    "segmenter": (Image, "segmentation"),
+    "pose_estimator": (PersonPoses, "poses"),
+    "embedder": (Embedding, "embedding"),
+}
+
+
+def picture(name: str) -> np.ndarray:
+    bgr = cv2.imread(str(GOLDEN.path(f"vision/pictures/{name}.bmp")))
+    return cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB)
+
+
+def model(node: str) -> Path:
+    name = f"{MODELS[node]}.tflite"
+    return GOLDEN.path(f"models/{name}" if node == "segmenter" else f"vision/{name}")
+
+
+def labels_file() -> Path:
+    return GOLDEN.path("vision/imagenet_labels.txt")
+
+
+def message(second: int, image: np.ndarray) -> Image:
+    height, width = image.shape[:2]
+    data = array.array("B", image.tobytes())
+    header = Header(stamp=Time(sec=second), frame_id="camera_optical_frame")
+    return Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width, data=data)
+
+
+class Nodes:
+    """The vision nodes and their driver in one process, shown one image after the other."""
+
+    def __init__(self, graph: Any, start_node: Callable[..., Any]) -> None:
+        self.graph = graph
+        folders = sorted({str(model(node).parent) for node in MODELS})
+        self.process = start_node(
+            "edgetpu_perception",
+            "single_process",
+            *("-r", "image:=/vision_camera", "--", "--nodes", ",".join(MODELS)),
+            **{"edgetpu:backend": "cpu", "edgetpu:model_dirs": folders, "qos_reliability": "reliable"},
+            **{f"{node}:model": name for node, name in MODELS.items()},
+            **{"classifier:labels": labels_file(), "segmenter:labels": "pascal_voc"},
+            **{"object_detector:min_confidence": 0.35},
+        )
+        self.results = {
+            node: graph.collect(kind, f"/{node}/{topic}") for node, (kind, topic) in RESULTS.items()
+        }
+        self.debug = {node: graph.collect(Image, f"/{node}/debug_image") for node in MODELS}
+        self.labels = {
+            node: graph.collect(LabelInfo, f"/{node}/labels", LATCHED)
+            for node in ("classifier", "segmenter", "object_detector")
+        }
+        self.diagnostics = graph.collect(DiagnosticArray, "/diagnostics")
+        self._images = graph.node.create_publisher(Image, "/vision_camera", 10)
+        self._second = 0
+        graph.spin_until(lambda: self._images.get_subscription_count() == 1)
+        for node in MODELS:
+            graph.meet(f"/{node}")
+
+    def jump(self) -> None:
+        """Let the next image come long after the last one."""
+        self._second += 100
+
+    def show(self, image: np.ndarray, *nodes: str) -> dict[str, Any]:
+        """Publish one image and wait for the results of these nodes; of all by default."""
+        self._second += 1
+        shown = message(self._second, image)
+        self._images.publish(shown)
+
+        def answers() -> dict[str, Any]:
+            return {
+                node: result
+                for node in nodes or MODELS
+                for result in self.results[node]
+                if result.header == shown.header
+            }
+
+        self.graph.spin_until(lambda: len(answers()) == len(nodes or MODELS))
+        return answers()
+
+    def set(self, node: str, name: str, value: ParameterValue) -> Any:
+        """Set a parameter; rcl_interfaces/SetParametersResult."""
+        parameters = [Parameter(name=name, value=value)]
+        (result,) = self.graph.call(SetParameters, f"/{node}/set_parameters", parameters=parameters).results
+        return result
+
+    def set_text(self, node: str, name: str, text: str) -> Any:
+        return self.set(node, name, ParameterValue(type=ParameterType.PARAMETER_STRING, string_value=text))
+
+    def problem(self, node: str) -> str:
+        """The message of the node's next diagnostics."""
+        self.diagnostics.clear()
+
+        def entries() -> list[str]:
+            return [
+                entry.message
+                for array in self.diagnostics
+                for entry in array.status
+                if entry.name == f"{node}: images"
+            ]
+
+        self.graph.spin_until(lambda: bool(entries()))
+        return entries()[0]
+
+
+@pytest.fixture(scope="module")
+def nodes(graph: Any, start_node: Callable[..., Any]) -> Nodes:
+    return Nodes(graph, start_node)
+
+
+def test_the_classifier_publishes_the_classes_of_the_picture(nodes: Nodes) -> None:
+    image = picture("cat")
+    result = nodes.show(image)["classifier"]
+    expected = Classifier(model("classifier"), labels=labels_file(), min_confidence=0.1).update(image)
+    assert [(each.class_id, each.score) for each in result.results] == [
+        (str(each.class_id), each.score) for each in expected.classes
+    ]
+    assert result.results
+
+
+def test_the_names_of_the_classes_are_latched(nodes: Nodes) -> None:
+    nodes.graph.spin_until(lambda: all(nodes.labels.values()))
+    names = {each.class_id: each.class_name for each in nodes.labels["segmenter"][-1].class_map}
+    assert (names[0], names[3], names[20]) == ("background", "bird", "tvmonitor")
+    assert len(nodes.labels["classifier"][-1].class_map) == 1001
+
+
+def test_the_detector_publishes_the_boxes_of_a_recurrent_model(nodes: Nodes) -> None:
+    images = [picture(name) for name in ("0001", "0002", "0003")]
+    states = {f"raw_outputs/lstm_{each}": f"raw_inputs/init_lstm_{each}" for each in "ch"}
+    detector = Detector(Model.load(model("object_detector"), feedback=states), min_confidence=0.35)
+    nodes.jump()
+    for second, image in enumerate(images):
+        result = nodes.show(image, "object_detector")["object_detector"]
+        expected = detector.update(image, float(second)).detections
+        assert rows(result) == [
+            (str(each.class_id), each.score, *each.center, each.width, each.height) for each in expected
+        ]
+        assert expected
+
+
+def rows(message: Detection2DArray) -> list[tuple[Any, ...]]:
+    return [
+        (
+            each.results[0].hypothesis.class_id,
+            each.results[0].hypothesis.score,
+            each.bbox.center.position.x,
+            each.bbox.center.position.y,
+            each.bbox.size_x,
+            each.bbox.size_y,
+        )
+        for each in message.detections
+    ]
+
+
+def test_a_tracked_object_keeps_its_id(nodes: Nodes) -> None:
+    pytest.importorskip("edgefirst.tracker", reason="needs edgefirst-tracker")
+    image = picture("0001")
+    ids = [[each.id for each in nodes.show(image, "object_detector")["object_detector"].detections]]
+    nodes.set("object_detector", "track", ParameterValue(type=ParameterType.PARAMETER_BOOL, bool_value=True))
+    nodes.jump()
+    for _ in range(3):
+        found = nodes.show(image, "object_detector")["object_detector"].detections
+        ids.append([each.id for each in found])
+    assert set(ids[0]) == {""}
+    assert ids[1]
+    assert ids[1] == ids[2][: len(ids[1])] == ids[3][: len(ids[1])]
+    nodes.set("object_detector", "track", ParameterValue(type=ParameterType.PARAMETER_BOOL, bool_value=False))
+
+
+def test_the_segmenter_publishes_a_label_for_every_pixel(nodes: Nodes) -> None:
+    image = picture("bird_segmentation")
+    result = nodes.show(image)["segmenter"]
+    expected = Segmenter(model("segmenter"), labels="pascal_voc").update(image)
+    assert (result.encoding, result.width, result.height) == ("mono8", image.shape[1], image.shape[0])
+    labels = np.frombuffer(result.data, np.uint8).reshape(image.shape[:2])
+    np.testing.assert_array_equal(labels, expected.labels)
+    assert set(np.unique(labels)) == {0, 3}
+
+
+def test_the_pose_estimator_publishes_keypoints_by_name(nodes: Nodes) -> None:
+    image = picture("squat")
+    result = nodes.show(image)["pose_estimator"]
+    expected = PoseEstimator(model("pose_estimator")).update(image)
+    (person,) = result.people
+    assert result.valid
+    assert [(each.name, each.x, each.y) for each in person.keypoints] == [
+        (each.name, pytest.approx(each.x, rel=1e-6), pytest.approx(each.y, rel=1e-6))
+        for each in expected.poses[0].keypoints
+    ]
+
+
+def test_the_embedder_publishes_a_vector_of_unit_length(nodes: Nodes) -> None:
+    image = picture("bird")
+    result = nodes.show(image)["embedder"]
+    expected = Embedder(model("embedder")).update(image)
+    assert result.valid
+    np.testing.assert_array_equal(result.vector, expected.vector)
+    assert np.linalg.norm(result.vector) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_grey_image_of_another_size_gives_results_too(nodes: Nodes) -> None:
+    image = picture("cat")[:100, :41]
+    results = nodes.show(image)
+    assert (results["segmenter"].width, results["segmenter"].height) == (41, 100)
+
+
+@pytest.mark.parametrize("node", MODELS)
+def test_the_debug_image_has_the_size_of_the_image(nodes: Nodes, node: str) -> None:
+    nodes.debug[node].clear()
+    image = picture("cat")
+    nodes.show(image)
+    nodes.graph.spin_until(lambda: bool(nodes.debug[node]))
+    drawn = nodes.debug[node][0]
+    assert (drawn.encoding, drawn.width, drawn.height) == ("rgb8", image.shape[1], image.shape[0])
+
+
+def test_the_number_of_classes_changes_while_the_node_runs(nodes: Nodes) -> None:
+    one = ParameterValue(type=ParameterType.PARAMETER_INTEGER, integer_value=1)
+    five = ParameterValue(type=ParameterType.PARAMETER_INTEGER, integer_value=5)
+    assert nodes.set("classifier", "max_results", one).successful
+    assert len(nodes.show(picture("cat"), "classifier")["classifier"].results) == 1
+    assert nodes.set("classifier", "max_results", five).successful
+
+
+def test_classes_are_kept_by_their_labels(nodes: Nodes) -> None:
+    def kept(*names: str) -> ParameterValue:
+        return ParameterValue(type=ParameterType.PARAMETER_STRING_ARRAY, string_array_value=list(names))
+
+    assert nodes.set("classifier", "classes", kept("tabby, tabby cat")).successful
+    results = nodes.show(picture("cat"), "classifier")["classifier"].results
+    assert {each.class_id for each in results} <= {"282"}
+    assert nodes.set("classifier", "classes", kept("")).successful
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("labels", "/nowhere/labels.txt", "labels: expected a file of labels"),
+        ("labels", "pascal_voc", "labels: expected 1001 labels"),
+        ("model", "", "model: expected the name of a model"),
+        ("fit", "crop", "fit: expected one of"),
+    ],
+)
+def test_a_bad_value_is_refused_with_the_reason(nodes: Nodes, name: str, value: str, reason: str) -> None:
+    result = nodes.set_text("classifier", name, value)
+    assert not result.successful
+    assert result.reason.startswith(reason)
+    assert nodes.show(picture("cat"), "classifier")["classifier"].results
+
+
+def test_another_model_is_loaded_while_the_node_runs(nodes: Nodes) -> None:
+    nodes.set_text("classifier", "labels", "")
+    assert nodes.set_text("classifier", "model", MODELS["embedder"]).successful
+    # An embedding has the form of class values; nothing tells them apart.
+    nodes.show(picture("cat"), "classifier")
+    assert nodes.set_text("classifier", "model", MODELS["segmenter"]).successful
+    nodes.graph.spin_until(lambda: "expected" in nodes.problem("classifier"))
+    assert nodes.set_text("classifier", "model", "no_such_model").successful
+    nodes.graph.spin_until(lambda: "no_such_model" in nodes.problem("classifier"))
+    assert nodes.set_text("classifier", "model", MODELS["classifier"]).successful
+    assert nodes.show(picture("cat"), "classifier")["classifier"].results
+
+
+def test_nodes_end_without_a_complaint(nodes: Nodes) -> None:
+    nodes.process.stop()
