@@ -53,7 +53,7 @@ ARGUMENTS = (
     ("camera_info_topic", "", "sensor_msgs/CameraInfo; empty: camera_info beside the image topic", None),
     ("signal_topic", "signal", "numbers over time, for reservoir and spectrum", None),
     ("target_topic", "target", "what reservoir is trained to make of the signal", None),
-    ("embedding_topic", "embedding", "what place_recognition compares", None),
+    ("embedding_topic", "embedder/embedding", "what place_recognition compares", None),
     ("namespace", "", "namespace of all nodes", None),
     ("nodes", "spot_tracker", "nodes to start beside the driver, separated by commas; none: it alone", None),
     (

@@ -145,7 +145,13 @@ def processes(start_node: Callable[..., Any], start_driver: Callable[[], Any], h
             passes=3,
             **common,
         ),
-        "place_recognition": start_node(MATRIX, "place_recognition", **common),
+        "place_recognition": start_node(
+            MATRIX,
+            "place_recognition",
+            input_type="std_msgs/msg/Float32MultiArray",
+            input_fields="data",
+            **common,
+        ),
         "spectrum": start_node(
             MATRIX,
             "spectrum",

@@ -77,9 +77,16 @@ class MatrixNode(BaseNode):
         )
 
     def subscribe(
-        self, topic: str, values: Callable[[Header, NDArray[Any]], None], prefix: str = "input"
+        self,
+        topic: str,
+        values: Callable[[Header, NDArray[Any]], None],
+        prefix: str = "input",
+        skips: Callable[[Any], bool] = lambda _: False,
     ) -> SignalReader:
-        """Subscribe to the numbers in messages of the type and with the fields that the parameters name."""
+        """Subscribe to the numbers in messages of the type and with the fields that the parameters name.
+
+        skips: whether a message is counted and otherwise left aside.
+        """
         kind = message_type(self.values[f"{prefix}_type"])
         reader = SignalReader(kind, self.values[f"{prefix}_fields"], self.values.get(f"{prefix}_format", ""))
         counts = prefix == "input"
@@ -87,6 +94,8 @@ class MatrixNode(BaseNode):
         def on_message(message: Any, published_at: int = 0) -> None:
             self.counters.received += counts
             self.published_at = published_at
+            if skips(message):
+                return
             try:
                 values(reader.header(message, self.get_clock()), reader.values(message))
             except ValueError as error:  # InputError is one

@@ -16,6 +16,15 @@ from edgetpu_driver.toolchain.model_files import default_model_dir
 
 _DENSE = re.compile(r"dense_\d+")
 
+INPUT_TYPE = Setting("input_type", "std_msgs/msg/Float32MultiArray", "Type of the messages to subscribe to.")
+
+INPUT_FIELDS = Setting(
+    "input_fields",
+    "data",
+    "Fields of the message to read, separated by commas: paths such as angular_velocity.x, optionally "
+    "with an index or a slice at the end, such as data[0::2].",
+)
+
 _SETTINGS = (
     DRIVER_SETTING,
     Setting(
@@ -37,13 +46,8 @@ _SETTINGS = (
         "tried on silicon.",
     ),
     Setting("passes", 1, "Repetitions of every product; their mean has less rounding error.", 1, 64),
-    Setting("input_type", "std_msgs/msg/Float32MultiArray", "Type of the messages to subscribe to."),
-    Setting(
-        "input_fields",
-        "data",
-        "Fields of the message to read, separated by commas: paths such as angular_velocity.x, optionally "
-        "with an index or a slice at the end, such as data[0::2].",
-    ),
+    INPUT_TYPE,
+    INPUT_FIELDS,
     Setting(
         "qos_reliability",
         "best_effort",

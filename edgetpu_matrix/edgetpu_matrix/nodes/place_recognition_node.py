@@ -18,7 +18,12 @@ from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_matrix.nodes.matrix_client import RETRY_PERIOD
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
-from edgetpu_matrix.nodes.matrix_parameters import directory_setting, matrix_settings
+from edgetpu_matrix.nodes.matrix_parameters import (
+    INPUT_FIELDS,
+    INPUT_TYPE,
+    directory_setting,
+    matrix_settings,
+)
 from edgetpu_matrix.nodes.product_in_progress import ProductResult
 from edgetpu_matrix.nodes.work_queue import WorkQueue
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
@@ -33,6 +38,8 @@ FIND_PATIENCE = 5.0
 """Seconds for which ~/find_place waits for a driver that is still starting, or coming back."""
 
 _SETTINGS = (
+    Setting("input_type", "edgetpu_msgs/msg/Embedding", INPUT_TYPE.description),
+    Setting("input_fields", "vector", INPUT_FIELDS.description),
     Setting(
         "min_score",
         0.8,
@@ -89,7 +96,10 @@ class PlaceRecognitionNode(MatrixNode):
         self.create_service(SaveFile, "~/save_places", self._on_save)
         self.create_service(LoadFile, "~/load_places", self._on_load)
         self.client = self.make_client(HEADROOM)
-        self.subscribe("embedding", self._on_embedding)
+        # An embedder whose network gave no direction says so; that is no place, and no malformed message.
+        self.subscribe(
+            "embedding", self._on_embedding, skips=lambda message: not getattr(message, "valid", True)
+        )
         self.create_steady_timer(RETRY_PERIOD, self._queue.resume)
         self.start_diagnostics()
 
