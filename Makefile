@@ -10,6 +10,8 @@ BAG ?=
 TOPIC ?=
 BACKEND ?= virtual
 NODES ?=
+MODEL ?=
+LABELS ?=
 RATE ?= max
 HFOV ?= 90
 
@@ -39,8 +41,8 @@ help: ## list the commands
 setup: ## install what is needed and build the packages (every command below does it)
 	@tools/setup.sh
 
-demo: setup ## replay a rendered scene, or BAG=path TOPIC=/t, through the live graph (BACKEND=, NODES=, RATE=, HFOV=)
-	@$(RUN) python3 -m demo --backend "$(BACKEND)" --rate "$(RATE)" --hfov "$(HFOV)" $(if $(NODES),--nodes "$(NODES)") $(if $(BAG),--bag "$(BAG)") $(if $(TOPIC),--topic "$(TOPIC)")
+demo: setup ## replay a rendered scene, or BAG=path TOPIC=/t, through the live graph (BACKEND=, NODES=, MODEL=, LABELS=, RATE=, HFOV=)
+	@$(RUN) python3 -m demo --backend "$(BACKEND)" --rate "$(RATE)" --hfov "$(HFOV)" $(if $(NODES),--nodes "$(NODES)") $(if $(MODEL),--model "$(MODEL)") $(if $(LABELS),--labels "$(LABELS)") $(if $(BAG),--bag "$(BAG)") $(if $(TOPIC),--topic "$(TOPIC)")
 
 test: lint types pytest ## run every check and test
 

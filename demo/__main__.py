@@ -42,8 +42,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--backend", choices=("cpu", "virtual", "usb"), default="virtual")
     parser.add_argument(
         "--nodes",
-        help="perception nodes, separated by commas; default: all",
+        help="nodes, separated by commas; default: those whose model comes with the suite",
     )
+    parser.add_argument(
+        "--model",
+        help="the .tflite file of a vision node; of a pipeline its segments, separated by commas",
+    )
+    parser.add_argument("--labels", help="names of its classes: a file, coco or pascal_voc")
     parser.add_argument(
         "--rate",
         type=_rate,

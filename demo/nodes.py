@@ -1,8 +1,10 @@
-"""The perception nodes that the demo can show: those of the node table."""
+"""The nodes that the demo can show: those of the node table that take images."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from demo.errors import UsageError
 from edgetpu_driver.node_kit.node_table import NodeEntry, node_table
@@ -22,9 +24,10 @@ class Value:
 
 @dataclass(frozen=True)
 class PerceptionNode:
-    """How to start a perception node and how to read what it publishes.
+    """How to start a node that takes images and how to read what it publishes.
 
-    Every result message has `header`, `valid` and `confidence` besides the values named here.
+    Every result message has `header`, and unless `row` makes them of it `valid`, `confidence` and the values
+    named here.
     """
 
     name: str
@@ -34,6 +37,9 @@ class PerceptionNode:
     message: str  # "package/msg/Type"
     values: tuple[Value, ...]
     marker: tuple[str, str] | None = None  # fields of a position in the picture, in units of `marker_unit`
+    row: Callable[[Any], Mapping[str, float]] | None = None  # makes the fields of a message
+    parameters: frozenset[str] = frozenset()
+    needs_model: bool = False  # whether its model is one that the user has
     marker_unit: str = "half"  # "half": -1 at the centre of the first pixel to 1 at that of the last; or "px"
 
     @property
@@ -54,6 +60,7 @@ def described(entry: NodeEntry) -> PerceptionNode | None:
     results: ResultTopic | None = kind.results
     if results is None or kind.subject != "images":
         return None
+    defaults = {setting.name: setting.default for setting in kind.settings}
     return PerceptionNode(
         name=entry.name,
         package=entry.package,
@@ -61,6 +68,9 @@ def described(entry: NodeEntry) -> PerceptionNode | None:
         result=results.topic,
         message=results.type_name,
         values=tuple(_value(entry.name, value) for value in results.values),
+        row=results.row,
+        parameters=frozenset(defaults),
+        needs_model=defaults["model"] != "",
         marker=results.position or PIXEL_POSITIONS.get(entry.name),
         marker_unit="px" if entry.name in PIXEL_POSITIONS else "half",
     )
@@ -89,7 +99,10 @@ TOLERANCES = {
 """How far from the truth a value may be and still count as right, by node and field, in the value's unit."""
 
 NODES = {node.name: node for node in map(described, node_table().values()) if node is not None}
-"""The perception nodes of all installed packages, by name."""
+"""The nodes of all installed packages that take images, by name."""
+
+OWN_MODEL = {name: node for name, node in NODES.items() if not node.needs_model}
+"""Those whose model comes with the suite, by name."""
 
 
 def select(names: str) -> tuple[PerceptionNode, ...]:

@@ -244,7 +244,8 @@ class Replay:
         def received(message: Any) -> None:
             now = time.perf_counter()
             stamp = message.header.stamp
-            values: Row = {name: _plain(getattr(message, name)) for name in spec.fields}
+            fields = spec.row(message) if spec.row else {each: getattr(message, each) for each in spec.fields}
+            values: Row = {name: _plain(fields[name]) for name in spec.fields}
             collector.received(stamp.sec * 1_000_000_000 + stamp.nanosec, values, now)
 
         self._ros.create_subscription(_message_type(spec.message), spec.topic, received, RELIABLE)

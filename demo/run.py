@@ -15,7 +15,8 @@ from demo.bag.image_bag import ImageBag
 from demo.bag.pattern_template import write_pattern
 from demo.bag.truth import heading_truth, load_truth
 from demo.errors import GraphError, UsageError
-from demo.nodes import NODES, PerceptionNode, select
+from demo.model import model_parameters
+from demo.nodes import OWN_MODEL, PerceptionNode, select
 from demo.processes import PARAMETERS, Graph, Process, isolate
 from demo.replay import DRIVER, Replay
 from demo.report.animation import write_animation
@@ -34,6 +35,7 @@ def run(options: argparse.Namespace) -> None:
     """
     terminal = Terminal()
     nodes = select(_wanted_nodes(options))
+    model_parameters(options.model, options.labels, nodes)  # before anything takes time
     if not options.params_file.is_file():
         raise UsageError(f"no parameter file at {options.params_file}")
     output: Path = options.output
@@ -74,7 +76,7 @@ def run(options: argparse.Namespace) -> None:
 def _wanted_nodes(options: argparse.Namespace) -> str:
     if options.nodes is not None:
         return str(options.nodes)
-    return ",".join(NODES)
+    return ",".join(OWN_MODEL)
 
 
 def _replay(
@@ -97,12 +99,13 @@ def _replay(
 def _processes(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[PerceptionNode]) -> list[Process]:
     """The processes that bringup.launch.py starts, with this bag as the camera."""
     topic = bag.topic
+    of_driver, of_model = model_parameters(options.model, options.labels, nodes)
     driver = Process(
         name=DRIVER,
         package="edgetpu_driver",
         executable="edgetpu_node",
         parameters_file=options.params_file,
-        parameters=(("backend", options.backend),),
+        parameters=(("backend", options.backend), *of_driver),
     )
     parameters = [("image_transport", "compressed" if topic.compressed else "raw")]
     if options.rate is None:
@@ -119,7 +122,11 @@ def _processes(options: argparse.Namespace, bag: ImageBag, nodes: Sequence[Perce
             package=node.package,
             executable=node.executable,
             parameters_file=options.params_file,
-            parameters=(*parameters, *_targets(options, bag, node)),
+            parameters=(
+                *((name, value) for name, value in parameters if name in node.parameters),
+                *(of_model if node.needs_model else ()),
+                *_targets(options, bag, node),
+            ),
             remappings=tuple(remappings),
         )
         for node in nodes

@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from demo.bag.frames import decode_record
+from demo.bag.image_bag import ImageBag
 from demo.bag.truth import Judgement, load_truth
-from demo.nodes import NODES
+from demo.nodes import NODES, OWN_MODEL
 from demo.scene.scene import Scene
 from demo.scene.scene_bag import write_scene
+from edgetpu_vision import Classifier
+from testdata import GOLDEN
 
 ROOT = Path(__file__).parents[1]
 
@@ -79,7 +83,7 @@ def test_the_virtual_stick_gives_the_rows_of_the_cpu(
 def test_without_a_bag_every_node_measures_what_is_true_of_the_rendered_scene(tmp_path: Path) -> None:
     results = demo_of_nodes(tmp_path, "--backend=cpu", f"--gif={tmp_path / 'demo.gif'}")
     truths = load_truth(tmp_path / "scene")
-    assert set(results) == set(truths) == set(NODES)
+    assert set(results) == set(truths) == set(OWN_MODEL)
     for name, result in results.items():
         assert (result["images"], result["results"]) == (Scene().frames, Scene().frames)
         tolerances = {value.field: value.tolerance for value in NODES[name].values if value.tolerance}
@@ -87,7 +91,7 @@ def test_without_a_bag_every_node_measures_what_is_true_of_the_rendered_scene(tm
         assert judgement.compared >= 80
         assert judgement.right >= 0.95 * judgement.compared, name
     page = (tmp_path / "report.html").read_text()
-    assert page.count('class="verdict good"') == 2 * len(NODES)  # in the contents and at the node
+    assert page.count('class="verdict good"') == 2 * len(OWN_MODEL)  # in the contents and at the node
     with Image.open(tmp_path / "demo.gif") as animation:
         assert animation.n_frames == 30  # every second picture
 
@@ -112,9 +116,46 @@ def test_a_recorded_bag_is_replayed_to_every_node_with_repeatable_rows(
     arguments = (f"--bag={recorded_bag('gopro_max_raw_sqlite3')}", "--backend=cpu")
     first, again = (demo_of_nodes(tmp_path / run, *arguments) for run in ("first", "again"))
     assert {name: (node["results"], node["dropped"]) for name, node in first.items()} == dict.fromkeys(
-        NODES, (60, 0)
+        OWN_MODEL, (60, 0)
     )
     assert {name: node["rows"] for name, node in again.items()} == {
         name: node["rows"] for name, node in first.items()
     }
     assert first["pattern_tracker"]["rows"][1]["valid"]  # it looks for a part of the first image
+
+
+def test_a_vision_node_classifies_a_recorded_bag_as_its_algorithm_does(
+    tmp_path: Path, recorded_bag: Callable[[str], Path]
+) -> None:
+    path = recorded_bag("gopro_max_raw_sqlite3")
+    model = GOLDEN.path("vision/mobilenet_v1_0.25_128_quant.tflite")
+    labels = GOLDEN.path("vision/imagenet_labels.txt")
+    arguments = ("--nodes=classifier", f"--model={model}", f"--labels={labels}", "--backend=cpu")
+    result = demo_of_nodes(tmp_path, f"--bag={path}", *arguments)["classifier"]
+    assert (result["images"], result["results"], result["dropped"]) == (60, 60, 0)
+    classifier = Classifier(model, min_confidence=0.1)
+    with ImageBag(path, None) as bag:
+        records = [record for record in bag.records() if record.topic == bag.topic.name]
+    expected = [classifier.update(decode_record(record)) for record in records]
+    assert [(row["valid"], row["class_id"]) for row in result["rows"]] == [
+        (each.valid, float(each.classes[0].class_id) if each.valid else None) for each in expected
+    ]
+    assert any(each.valid for each in expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--nodes=classifier", "--model=/nowhere.tflite"], "no model at /nowhere.tflite"),
+        (["--nodes=spot_tracker", "--model=/nowhere.tflite"], "a model is for one vision node; got none"),
+        (["--nodes=classifier", "--labels=coco"], "labels are those of a model; expected MODEL too"),
+    ],
+)
+def test_a_model_that_cannot_be_used_is_told_in_one_line(
+    tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    command = [sys.executable, "-m", "demo", f"--output={tmp_path}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"[demo] {reason}")
+    assert done.stderr.count("\n") == 1

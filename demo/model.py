@@ -1,0 +1,40 @@
+"""The model that the user names for a vision node, as parameters of that node and of the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from demo.errors import UsageError
+from demo.nodes import PerceptionNode
+from edgetpu_driver.toolchain.model_files import default_model_dir
+
+Parameters = tuple[tuple[str, str], ...]
+
+
+def model_parameters(
+    model: str | None, labels: str | None, nodes: Sequence[PerceptionNode]
+) -> tuple[Parameters, Parameters]:
+    """Parameters of the driver, and of the one node whose model it is.
+
+    Raises UsageError if there is no such node or more than one, or no such file.
+    """
+    if not model:
+        if labels:
+            raise UsageError("labels are those of a model; expected MODEL too")
+        return (), ()
+    takers = [node.name for node in nodes if node.needs_model]
+    if len(takers) != 1:
+        raise UsageError(
+            f"a model is for one vision node; got {', '.join(takers) or 'none'}: name it in NODES"
+        )
+    files = [Path(part.strip()).expanduser().resolve() for part in model.split(",")]
+    for file in files:
+        if not file.is_file():
+            raise UsageError(f"no model at {file}")
+    folders = dict.fromkeys([str(file.parent) for file in files] + [str(default_model_dir())])
+    of_node = [("model", ",".join(str(file) for file in files))]
+    if labels:
+        path = Path(labels).expanduser()
+        of_node.append(("labels", str(path.resolve()) if path.is_file() else labels))
+    return (("model_dirs", f"[{', '.join(folders)}]"),), tuple(of_node)
