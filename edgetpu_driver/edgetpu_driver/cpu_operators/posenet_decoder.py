@@ -36,8 +36,8 @@ SHORT_CHANNELS = 2 * KEYPOINTS
 MID_CHANNELS = 4 * len(EDGES)
 _REFINEMENTS = 5
 """Steps by short-range offsets after each edge, as many as the vendor's reference poses were made with."""
-_MOST_DECODED = 4
-"""Times `max_detections`: poses decoded at most, most of which would be doubles in a map of noise."""
+_MOST_REFUSED = 60
+"""Poses decoded at most that are doubles of others or too weak; a map of noise has hundreds."""
 _SAME = 1e-4
 """Squared cells within which two ways have met."""
 _UNKNOWN = -1.0
@@ -234,7 +234,7 @@ def _distinct_poses(
     found: list[_Pose] = []
     decoded: list[_Pose] = []
     for keypoint, y, x in zip(candidates.keypoints, candidates.ys, candidates.xs, strict=True):
-        if len(found) == limit or len(decoded) == _MOST_DECODED * limit:
+        if len(found) == limit or len(decoded) - len(found) == _MOST_REFUSED:
             break
         position = y, x
         for pose in decoded:
