@@ -28,6 +28,7 @@ AREAS = (
     "fairness",
     "weights",
     "sticks",
+    "pipelines",
 )
 LONG_AREAS = ("graph", "fairness", "sticks")
 """Those whose `rows` has an argument `quick`."""

@@ -26,6 +26,8 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import memory_rows, pack
+from testdata import GOLDEN
+from testdata.pipelines import compile_pipeline
 
 RNG = np.random.default_rng(5)
 SIZE = 64
@@ -201,6 +203,8 @@ class TestSeveralSticks:
         loaded = host.load(names)
         sticks[1].unplug()
         host.refresh()
+        inputs = vectors(1)
+        check(run_all(host, "chain", inputs), inputs, chain(2))
         assert [part.sticks for part in loaded.device_parts] == [("2-1",), ("2-1",)]
         sticks[1].plug()
         host.connect()
@@ -218,6 +222,22 @@ class TestSeveralSticks:
         assert len(other.sticks) == 1
         inputs = vectors(5)
         check(run_all(host, "other", inputs), inputs, chain(1))
+        host.close()
+
+
+class TestRealGraphs:
+    @pytest.mark.parametrize("sticks", [1, 4])
+    def test_a_mobilenet_in_four_segments_gives_what_litert_gives(self, tmp_path: Path, sticks: int) -> None:
+        graph = GOLDEN.path("vision/mobilenet_v1_0.25_128_quant.tflite").read_bytes()
+        files = compile_pipeline(graph, 4, "mobilenet")
+        for name, data in files.items():
+            (tmp_path / name).write_bytes(data)
+        (tmp_path / "mobilenet.tflite").write_bytes(graph)
+        _, host = make_host(tmp_path, sticks)
+        loaded = host.load(list(files))
+        assert loaded.name == "mobilenet"
+        inputs = [{"input": RNG.integers(0, 256, (1, 128, 128, 3), np.uint8)} for _ in range(4)]
+        check(run_all(host, "mobilenet", inputs), inputs, graph)
         host.close()
 
 

@@ -100,7 +100,9 @@ class HostedModel:
     @property
     def weights_version(self) -> int:
         """How often its weights were replaced."""
-        return self.weights.version + sum(part.weights.version for part in self.parts)
+        if not self.parts:
+            return self.weights.version
+        return sum(part.weights.version for part in self.parts)
 
     @property
     def device_parts(self) -> tuple[HostedModel, ...]:
