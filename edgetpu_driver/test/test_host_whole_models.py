@@ -148,7 +148,7 @@ class TestResults:
         with pytest.raises(InputError, match=r"expected 'image' uint8\[1, 8\]; got uint8\[8\]"):
             host.invoke("parts", {"image": np.zeros(8, np.uint8)})
 
-    def test_a_plain_graph_of_which_the_chip_can_have_nothing_is_refused(
+    def test_a_plain_graph_of_which_the_chip_can_have_nothing_runs_on_the_cpu(
         self, host: ModelHost, models: Path
     ) -> None:
         from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -157,8 +157,10 @@ class TestResults:
         x = builder.input("x", (2, 2), np.uint8, scale=0.5, zero_point=128)
         builder.output(builder.quantize(x, np.int8, scale=0.5, zero_point=0, name="y"))
         (models / "pair.tflite").write_bytes(builder.build())
-        with pytest.raises(ModelUnsupportedError, match="expected a batch of 1"):
-            host.load("pair")
+        loaded = host.load("pair")
+        assert [part.on_device for part in loaded.parts] == [False]
+        values = {"x": np.array([[128, 129], [0, 255]], np.uint8)}
+        assert host.invoke("pair", values).outputs["y"].tolist() == [[0, 1], [-128, 127]]
 
 
 class TestPipelines:
