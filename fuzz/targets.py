@@ -25,10 +25,13 @@ from edgetpu_driver.weights.compiler_layout import decode_parameters, encode_par
 from edgetpu_driver.whole_model.planning import plan_model
 from edgetpu_matrix.errors import ArchiveError
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
+from edgetpu_vision import LabelsError, describe
+from edgetpu_vision.labels.label_text import parse_labels
 from fuzz import corpus
 from fuzz.corpus import Sample
 from fuzz.isolated_runs import IsolatedRuns
 from testdata.compiled_graphs import compiled_graph
+from testdata.metadata_files import model_with_metadata, with_files
 
 _WORDS = 64  # an instruction of 16 bytes becomes an object of twenty numbers
 
@@ -71,8 +74,38 @@ def targets() -> list[Target]:
         isolated_graphs(models),
         Target("place files", [places_sample()], _places, 0.05, refusals=(ArchiveError,)),
         Target("compressed images", image_samples(), decode_compressed, 0.05, 64, refusals=(ImageError,)),
+        Target("describe", [*compiled, described_sample()], _describe, 0.05, 32),
+        Target("labels", label_samples(), _labels, 0.05, 64, refusals=(LabelsError,)),
         Target("encode_parameters", [each for each in models if len(each.data) < 20_000], _layout, 0.05),
     ]
+
+
+def described_sample() -> Sample:
+    """A model with metadata, labels and the description of a YOLO exporter."""
+    model = model_with_metadata(
+        mean=[127.5], std=[127.5], output_names=["location"], labels={"l": b"cat\ndog"}
+    )
+    return Sample("described", with_files(model, {"meta.txt": b"{'names': {0: 'cat', 1: 'dog'}}"}))
+
+
+def label_samples() -> list[Sample]:
+    """Labels in each format."""
+    texts = {
+        "lines": b"cat\ndog\nhot dog\n",
+        "numbers": b"0 cat\n1 dog\n17 hot dog\n",
+        "list": b'["cat", "dog"]',
+        "object": b'{"0": "cat", "17": "dog"}',
+        "map": b'item {\n name: "cat"\n id: 1\n}\nitem { id: 2 display_name: "dog" }\n',
+    }
+    return [Sample(name, text) for name, text in texts.items()]
+
+
+def _describe(data: bytes) -> object:
+    return describe([data])
+
+
+def _labels(data: bytes) -> object:
+    return parse_labels(data, "labels.txt")
 
 
 def isolated_graphs(models: Sequence[Sample]) -> Target:

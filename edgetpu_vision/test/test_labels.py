@@ -54,7 +54,7 @@ def test_usual_formats_are_read(text: str, names: tuple[str, ...]) -> None:
         (b'{"cat": "animal"}', "expected labels by class number"),
         (b"item { name: 'cat' }", "expected an id and a name"),
         (b"x" * 2000, "at most 1000 characters"),
-        (b"9999999 cat", "expected classes from 0 to 1048575; got 9999999"),
+        (b"9999999 cat", "expected classes from 0 to 65535; got 9999999"),
     ],
 )
 def test_what_is_no_file_of_labels_is_refused(data: bytes, message: str) -> None:

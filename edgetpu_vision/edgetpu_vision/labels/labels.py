@@ -8,7 +8,7 @@ from edgetpu_vision.errors import LabelsError
 
 _BACKGROUND = ("background", "__background__", "_background_", "???", "bg")
 """Names, in lower case, of a first label that stands for no object."""
-_MOST_CLASSES = 2**20
+_MOST_CLASSES = 2**16
 """Largest number of a class. Uncritical: it limits the memory."""
 
 

@@ -1,0 +1,157 @@
+"""What a model's files say beyond shapes: metadata, labels, anchors, options, numbers of classes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite import flexbuffer
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_vision import Classifier, Normalisation, describe
+from testdata import GOLDEN
+from testdata.fixed_outputs import fixed, spec
+from testdata.metadata_files import model_with_metadata, with_files
+
+
+def test_normalisation_labels_and_names_of_outputs_are_read() -> None:
+    description = describe(
+        [
+            model_with_metadata(
+                mean=[127.5], std=[64.0], output_names=["location", "category"], labels={"l.txt": b"cat\ndog"}
+            )
+        ]
+    )
+    assert description.normalisations == {"image": Normalisation((127.5,), (64.0,))}
+    assert description.output_names == {"out0": "location", "out1": "category"}
+    assert description.labels is not None
+    assert description.labels.names == ("cat", "dog")
+
+
+def test_a_model_without_metadata_says_nothing() -> None:
+    description = describe([plain_graph()])
+    assert (description.normalisations, description.output_names, description.labels) == ({}, {}, None)
+
+
+def plain_graph() -> bytes:
+    """A graph of the suite's own builder, which writes no metadata."""
+    builder = GraphBuilder("plain")
+    image = builder.input("image", (1, 4), np.uint8, scale=1.0, zero_point=0)
+    inside = builder.quantize(image, np.int8, scale=1.0, zero_point=-128)
+    builder.output(builder.softmax(inside, name="probabilities"))
+    return builder.build()
+
+
+def test_probabilities_are_told_by_the_operator() -> None:
+    assert describe([plain_graph()]).probabilities == {"probabilities"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{'names': {0: 'cat', 1: 'dog'}, 'imgsz': [320, 320], 'task': 'detect'}",
+        b'{"names": {"0": "cat", "1": "dog"}, "stride": 32}',
+        b"{'names': ['cat', 'dog']}",
+    ],
+)
+def test_the_description_of_a_yolo_exporter_has_labels(content: bytes) -> None:
+    labels = describe([with_files(model_with_metadata(), {"temp_meta.txt": content})]).labels
+    assert labels is not None
+    assert labels.names == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{'names': 3}",
+        b"{'names': {'x': 'cat'}}",
+        b"{'names': {0: 'cat'",
+        b"{" * 5000,
+        b"[1, 2]",
+        b"\xff\xfe",
+        b"{'names': {}}",
+    ],
+)
+def test_other_files_in_the_archive_say_nothing(content: bytes) -> None:
+    description = describe([with_files(model_with_metadata(), {"temp_meta.txt": content})])
+    assert description.labels is None
+
+
+def test_damaged_metadata_are_left_out() -> None:
+    data = bytearray(model_with_metadata(mean=[1.0], std=[1.0], labels={"l.txt": b"cat"}))
+    start = data.index(b"M001")
+    data[start - 4 : start] = b"\xff\xff\xff\x7f"
+    assert describe([bytes(data)]).normalisations == {}
+
+
+def test_an_unusable_normalisation_is_left_out() -> None:
+    assert describe([model_with_metadata(mean=[1.0], std=[0.0])]).normalisations == {}
+
+
+def test_what_is_no_model_is_an_error() -> None:
+    with pytest.raises(ModelFormatError):
+        describe([b"no model"])
+
+
+def test_a_float_input_that_is_quantised_at_once_has_the_range_of_that() -> None:
+    builder = GraphBuilder("float input")
+    image = builder.input("image", (1, 8, 8, 3), np.float32)
+    (inside,) = builder.custom("x", [image], [TensorSpec("y", (1, 8, 8, 3), np.dtype(np.int8), 0.5, 0)])
+    builder.output(inside)
+    data = builder.build()
+    assert describe([data]).quantised_inputs == {}  # a custom operator may do anything
+
+
+def test_options_of_the_post_processing_are_read() -> None:
+    facts = describe([ssd({"num_classes": 3, "max_detections": 7, "nms_iou_threshold": 0.25})]).post_process
+    assert facts is not None
+    assert (facts.classes, facts.max_detections, facts.iou_threshold, facts.per_class) == (3, 7, 0.25, False)
+    np.testing.assert_allclose(facts.anchors, [[0.25, 0.5, 1.0, 1.5]])
+    assert facts.outputs == ("a", "b", "c", "d")
+
+
+@pytest.mark.parametrize("options", [{"y_scale": 0.0}, {"num_classes": b"many"}, {"h_scale": float("nan")}])
+def test_senseless_options_are_left_out(options: dict[str, object]) -> None:
+    assert describe([ssd(options)]).post_process is None
+
+
+def ssd(options: dict[str, object]) -> bytes:
+    """A graph that ends with TFLite_Detection_PostProcess for one anchor."""
+    builder = GraphBuilder("ssd")
+    boxes = builder.input("boxes", (1, 1, 4), np.float32)
+    scores = builder.input("scores", (1, 1, 4), np.float32)
+    anchors = builder.constant(np.array([[1, 2, 4, 6]]), scale=0.25, zero_point=0, name="anchors")
+    outputs = [spec(name, (1, 7)) for name in "abcd"]
+    encoded = flexbuffer.encode(options)  # type: ignore[arg-type]
+    for each in builder.custom("TFLite_Detection_PostProcess", [boxes, scores, anchors], outputs, encoded):
+        builder.output(each)
+    return builder.build()
+
+
+def test_normalisation_of_the_metadata_is_used_for_a_float_input() -> None:
+    description = describe([model_with_metadata(mean=[100.0], std=[50.0])])
+    model = fixed({spec("p", (1, 2)): np.array([[0.5, 0.5]], np.float32)})
+    classifier = Classifier(description=description)
+    classifier.bind([spec("image", (1, 8, 8, 3))], model.outputs)
+    frame = classifier.preprocess(np.full((8, 8, 3), 200, np.uint8))
+    np.testing.assert_allclose(frame.inputs["image"], 2.0)
+
+
+def test_labels_of_the_metadata_name_the_classes() -> None:
+    description = describe([model_with_metadata(labels={"l.txt": b"cat\ndog"})])
+    model = fixed({spec("p", (1, 2)): np.array([[0.25, 0.5]], np.float32)})
+    found = Classifier(model, description=description).update(np.zeros((8, 8, 3), np.uint8)).classes
+    assert [each.label for each in found] == ["dog", "cat"]
+
+
+def test_a_published_model_brings_its_labels() -> None:
+    description = describe([GOLDEN.path("models/mobilenet_v1_0.25_128_quant_edgetpu.tflite").read_bytes()])
+    assert description.labels is not None
+    assert description.labels.names[283] == "tiger cat"
+    assert description.normalisations == {"input": Normalisation((127.5,), (127.5,))}
+
+
+def test_a_published_segmentation_tells_its_number_of_classes() -> None:
+    data = GOLDEN.path("models/deeplabv3_mnv2_pascal_quant_edgetpu.tflite").read_bytes()
+    assert describe([data]).class_counts == {"ArgMax": 21}
