@@ -15,6 +15,10 @@ from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import Tensor, per_tensor
+from edgetpu_driver.tflite.model_writer import OperatorRecord, write_model
+from edgetpu_driver.whole_model.input_ranges import input_ranges
+from edgetpu_driver.whole_model.planning import load_plan
 from testdata import GOLDEN, ModelFolder
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
 
@@ -331,3 +335,30 @@ def test_run_finds_the_vendors_poses_in_a_picture(
         assert np.abs(keypoints - expected[:, 4:]).max() < 0.01
         assert np.abs(keypoint_scores[pose] - expected[:, 3]).max() < 0.02
         assert abs(scores[pose] - expected[0, 1]) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("scale", "zero_point", "expected"), [(1 / 255, -128, [0.0, 1.0]), (2 / 255, 0, [-256 / 255, 254 / 255])]
+)
+def test_a_picture_covers_the_range_that_a_float_input_is_quantised_to(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    scale: float,
+    zero_point: int,
+    expected: list[float],
+) -> None:
+    cv2 = pytest.importorskip("cv2", reason="OpenCV reads images")
+    shape = (1, 1, 2, 1)
+    image = Tensor("image", shape, np.dtype(np.float32))
+    pixels = Tensor("pixels", shape, np.dtype(np.int8), quantization=per_tensor(scale, zero_point))
+    operator = OperatorRecord("QUANTIZE", 1, (0,), (1,))
+    path, picture = tmp_path / "float.tflite", tmp_path / "grey.png"
+    path.write_bytes(write_model("float", [image, pixels], [operator], [0], [1]))
+    cv2.imwrite(str(picture), np.array([[0, 255]], np.uint8))
+    ranges = input_ranges(load_plan(path))
+    np.testing.assert_allclose(ranges["image"], expected, atol=1e-6)
+    np.testing.assert_allclose(
+        read_inputs([image.spec], [str(picture)], ranges=ranges)["image"].ravel(), expected, atol=1e-6
+    )
+    (output,) = answer(capsys, "run", path, "--input", picture, "--backend", "cpu")["outputs"]
+    assert output["values"] == [[[[-128], [127]]]]

@@ -17,6 +17,7 @@ from edgetpu_driver.cli.session import chosen, opened, parse, part
 from edgetpu_driver.cli.tensor_files import read_inputs, write_outputs
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
 from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.whole_model.input_ranges import input_ranges
 from edgetpu_driver.whole_model.model import Model
 from edgetpu_driver.whole_model.plan import Step, engine_name
 from edgetpu_driver.whole_model.recurrence import feedback_of, likely_feedback, zeros
@@ -30,7 +31,7 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG
     parsed = parse(backend, options.model)
     subject = _Subject(parsed, options.part)
     states = _states(options.feedback, subject)
-    given = read_inputs(subject.inputs, options.input, states)
+    given = read_inputs(subject.inputs, options.input, states, input_ranges(parsed.plan))
     zero = {spec.name: zeros(spec) for spec in subject.inputs if spec.name not in given}
     with opened(backend):
         engine = subject.attach(backend)

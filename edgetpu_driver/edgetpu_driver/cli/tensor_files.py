@@ -21,11 +21,15 @@ _ROUNDING_ERROR = np.float32(2e-5)
 
 
 def read_inputs(
-    specs: Sequence[TensorSpec], arguments: Sequence[str], states: Collection[str] = ()
+    specs: Sequence[TensorSpec],
+    arguments: Sequence[str],
+    states: Collection[str] = (),
+    ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Inputs of a model from arguments of the form FILE or NAME=FILE; InputError if they do not fit.
 
-    states: inputs that need not be given. A file without a name is for the only other input.
+    states: inputs that need not be given. A file without a name is for the only other input. ranges: what the
+    grey levels 0..255 of an image become in float32 inputs, by name; 0..1 by default.
     """
     own = [spec for spec in specs if spec.name not in states]
     only = own[0].name if len(own) == 1 else None
@@ -39,7 +43,7 @@ def read_inputs(
             found = {key: fitted(_spec(by_name, key), array) for key, array in _load(path).items()}
         else:
             spec = _spec(by_name, name if named else only)
-            found = {spec.name: _read(spec, path)}
+            found = {spec.name: _read(spec, path, (ranges or {}).get(spec.name, (0.0, 1.0)))}
         if twice := sorted(inputs.keys() & found.keys()):
             raise InputError(f"expected each input once; got {', '.join(twice)} again from {path}")
         inputs |= found
@@ -57,11 +61,11 @@ def _spec(by_name: Mapping[str, TensorSpec], name: str | None) -> TensorSpec:
     return by_name[name]
 
 
-def _read(spec: TensorSpec, path: Path) -> NDArray[Any]:
+def _read(spec: TensorSpec, path: Path, levels: tuple[float, float]) -> NDArray[Any]:
     if path.suffix == ".npy":
         return fitted(spec, _load(path))
     if path.suffix.lower() in _IMAGES:
-        return _image(spec, path)
+        return _image(spec, path, levels)
     data = _bytes(path)
     expected = int(np.prod(spec.shape)) * spec.dtype.itemsize
     if len(data) != expected:
@@ -84,8 +88,10 @@ def fitted(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(spec.dtype)
 
 
-def _image(spec: TensorSpec, path: Path) -> NDArray[Any]:
+def _image(spec: TensorSpec, path: Path, limits: tuple[float, float]) -> NDArray[Any]:
     """An image stretched to the input; for int8 inputs 128 is subtracted.
+
+    limits: what the grey levels 0 and 255 become in a float32 input.
 
     Interpolated grey levels are rounded down: the vendor's reference poses were made so, and rounding to the
     nearest moves the scores of uncertain keypoints by up to 0.05.
@@ -98,7 +104,7 @@ def _image(spec: TensorSpec, path: Path) -> NDArray[Any]:
         ) from None
     extents = (*spec.shape, 1) if len(spec.shape) == 3 else spec.shape
     plain = len(extents) == 4 and extents[0] == 1 and extents[3] in (1, 3)
-    if not plain or spec.dtype.name not in ("uint8", "int8"):
+    if not plain or spec.dtype.name not in ("uint8", "int8", "float32"):
         raise InputError(f"{spec} is not an image; give it a .npy file")
     _, height, width, channels = extents
     decoded = cv2.imdecode(
@@ -112,6 +118,9 @@ def _image(spec: TensorSpec, path: Path) -> NDArray[Any]:
         pixels = cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
     if spec.dtype.name == "int8":
         pixels = (pixels.astype(np.int16) - _INT8_OFFSET).astype(np.int8)
+    if spec.dtype.name == "float32":
+        real = limits[0] + pixels.astype(np.float32) * np.float32((limits[1] - limits[0]) / 255)
+        return np.asarray(real, np.float32).reshape(spec.shape)
     return np.asarray(pixels).reshape(spec.shape)
 
 
