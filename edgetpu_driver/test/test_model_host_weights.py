@@ -223,34 +223,23 @@ def test_weights_for_a_model_that_is_unloaded_meanwhile_are_refused(
     unloading.join()
 
 
-def test_an_inference_after_a_failed_swap_has_the_old_weights(
+def test_an_inference_during_a_swap_does_not_wait_for_its_end(
     host: ModelHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.set_weights("dense", corner(0.5))
-    answers: list[Any] = []
+    before = effective(host.invoke("dense", ONES))
+    answers: list[InferenceResult] = []
 
-    def ask() -> None:
-        try:
-            answers.append(effective(host.invoke("dense", ONES)))
-        except UnavailableError as error:
-            answers.append(error)
-
-    asking = threading.Thread(target=ask)
-
-    def lose_the_device(prepare: Prepare) -> Callable[[], WeightResult]:
+    def ask_meanwhile(prepare: Prepare) -> Callable[[], WeightResult]:
         commit = prepare()
-        asking.start()
-        while not host.status().waiting:
-            pass
-        host.reset()
-        host.refresh()  # waits for the thread of the device
+        answers.append(host.invoke("dense", ONES))
         return commit
 
-    around_prepare_weights(monkeypatch, lose_the_device)
-    with pytest.raises(UnavailableError):
-        host.set_weights("dense", corner(-0.5))
-    asking.join()
-    assert [type(answer) for answer in answers] == [UnavailableError]
+    around_prepare_weights(monkeypatch, ask_meanwhile)
+    assert host.set_weights("dense", corner(-0.5)).version == 2
+    assert [(effective(answer), answer.weights_version) for answer in answers] == [(before, 1)]
+    after = host.invoke("dense", ONES)
+    assert (effective(after), after.weights_version) == (-before, 2)
 
 
 def test_every_result_belongs_to_the_weights_it_tells_while_they_are_swapped(host: ModelHost) -> None:

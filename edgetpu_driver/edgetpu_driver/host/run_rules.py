@@ -13,18 +13,21 @@ from edgetpu_driver.host.stick_slot import StickSlot
 def can_run(slot: StickSlot, lane: Lane) -> bool:
     """Whether a stick can run the requests of a lane as soon as it is free.
 
-    Weights change while nothing else of the model is under way on the stick, and it runs a model only with
-    the weights in effect. While a swap waits, no product joins one that is under way.
+    A stick runs a model only with the weights in effect. While a swap is under way that begins there, it runs
+    inferences with the previous weights, which the last piece of the swap replaces, but no products, whose
+    weights are replaced tile by tile. While a swap waits, no product joins one that is under way.
     """
     if lane.begun or lane.stick not in (None, slot.number):
         return lane.stick == slot.number
     model = lane.model
     replica = model.replicas.get(slot.number)
-    if replica is None or replica.engine is None or not slot.serving or replica.writing:
+    if replica is None or replica.engine is None or not slot.serving:
         return False
     if lane.kind is Kind.UPDATE:
-        return not replica.reading
+        return not (replica.reading or replica.writing)
     if replica.version != model.weights_version:
+        return False
+    if lane.kind is not Kind.INVOKE and replica.writing:
         return False
     if lane.kind is Kind.SWAP:
         return not replica.reading and not model.swapping

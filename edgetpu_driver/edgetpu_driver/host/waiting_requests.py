@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from edgetpu_driver.host.admission import Admission, Backlog
-from edgetpu_driver.host.request import Request
+from edgetpu_driver.host.request import Kind, Request
 from edgetpu_driver.host.request_queue import RequestQueue, Staying
 from edgetpu_driver.host.request_terms import Priority
 from edgetpu_driver.host.weight_access import WeightAccess
@@ -42,8 +42,8 @@ class WaitingRequests:
         swap = self._weights.swap_of(request.model)
         self._weights.enqueue(request)
         self._queue.push(request)
-        if swap is not None and request.priority < swap.priority:
-            # A swap is as urgent as what waits for its end.
+        if swap is not None and request.kind is not Kind.INVOKE and request.priority < swap.priority:
+            # A swap is as urgent as what waits for its end; inferences need not wait for it.
             waiting = self._queue.remove(lambda each: each is swap)
             swap.priority = request.priority
             for each in waiting:
