@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from edgetpu_vision import Detection, Detector, LabelsError, ModelDescription
 from edgetpu_vision.detection.yolo_grids import Grids
 from edgetpu_vision.detection.yolo_raw import YOLOV5_ANCHORS
 from testdata.fixed_outputs import FixedOutputs
+from testdata.yolo_graph import yolo_graph
 
 SIZE = 160
 IMAGE = np.zeros((SIZE, SIZE, 3), np.uint8)
@@ -297,3 +299,15 @@ def test_too_few_labels_are_refused() -> None:
 def test_a_head_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ModelUnsupportedError, match="the head 'yolov5', for an input of 160x160 px; got"):
         detected({"output": decoded(objectness=False, normalised=True)[None]}, head="yolov5")
+
+
+def test_a_model_file_finds_its_objects(tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    boxes = [(1, 0.9, (0.5, 0.25, 0.2, 0.3)), (0, 0.5, (0.75, 0.75, 0.5, 0.4))]
+    (tmp_path / "yolo.tflite").write_bytes(yolo_graph(boxes, classes=3))
+    detector = Detector(tmp_path / "yolo.tflite", labels=["cat", "dog", "cow"], fit="stretch")
+    first, second = detector.update(np.zeros((100, 200, 3), np.uint8)).detections
+    assert (first.label, second.label) == ("dog", "cat")
+    assert first.score == pytest.approx(0.9, abs=0.002)
+    assert (*first.center, first.width, first.height) == pytest.approx((100, 25, 40, 30), abs=0.5)
+    assert (second.x_min, second.x_max) == pytest.approx((100, 200), abs=0.5)
