@@ -92,6 +92,13 @@ class CompiledModel:
         return cls.of_operator(data, graph, _only_part(graph), name)
 
     @classmethod
+    def load_parts(cls, path: str | Path) -> tuple[CompiledModel, ...]:
+        """Read and parse all parts for the Edge TPU in a file; raises as `load` and `parse_parts`."""
+        path = Path(path)
+        parts = cls.parse_parts(read_model_file(path), path.stem.removesuffix("_edgetpu"))
+        return tuple(replace(part, path=path) for part in parts)
+
+    @classmethod
     def parse_parts(cls, data: bytes, name: str = "") -> tuple[CompiledModel, ...]:
         """All parts for the Edge TPU in the bytes of a .tflite file, in order; raises as `parse`."""
         graph = parse_model(data).subgraphs[0]

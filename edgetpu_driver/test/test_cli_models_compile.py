@@ -24,6 +24,7 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.toolchain.edgetpu_compiler import compile_graphs, find_compiler, parse_report
 from edgetpu_driver.toolchain.model_files import ModelFiles
+from testdata.compiled_graphs import compiled_graph
 
 # Options, text and files as of the real compiler; it copies models from the folder `compiled` next to it.
 FAKE = """#!{python}
@@ -162,6 +163,17 @@ def test_the_driver_finds_compiled_models(
     answer(capsys, models / "dense_64.tflite")
     path = ModelFiles([models], compiled=True, uncompiled=False).find("dense_64")
     assert make_backend("usb").parse(path, path.read_bytes()).unsupported_reason == ""
+
+
+def test_a_model_of_several_parts_is_installed(
+    models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = make_compiler(PARTLY).parent / "compiled" / "dense_64_edgetpu.tflite"
+    made.write_bytes(compiled_graph(2))
+    code, value = answer(capsys, models / "dense_64.tflite")
+    (row,) = value["models"]
+    assert (code, row["obstacle"], row["cpu_operators"]) == (0, None, ["QUANTIZE"] * 4)
+    assert (models / "dense_64_edgetpu.tflite").read_bytes() == compiled_graph(2)
 
 
 def test_unmapped_operators_are_named_with_the_reason(

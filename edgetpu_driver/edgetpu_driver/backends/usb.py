@@ -110,7 +110,10 @@ class StickBackend:
         path = copy_path(source.path, number) if source.path is not None else None
         if path is None or not path.is_file():
             return None
-        copy = CompiledModel.load(path)
+        copies = [copy for copy in CompiledModel.load_parts(path) if copy.operator == source.operator]
+        if not copies:
+            return None
+        copy = copies[0]
         same = [
             (each.compiler, each.parameter_caching_token, each.inputs, each.outputs)
             for each in (source, copy)

@@ -91,21 +91,24 @@ def _compile(
 def _taken_over(made: Compilation, source: bytes, output: Path | None) -> _Row:
     """Install a compiled model if it is usable; returns the result row of its graph."""
     try:
-        model = _load(made)
+        parts = _load(made)
     except EdgeTpuError as error:
         return _failed(made.graph, error)
-    row = _row(made.graph, model, output) | _reported(made)
-    return row | _write(made.graph, source, model.file, output, made.log)
+    row = _row(made.graph, parts, output) | _reported(made)
+    return row | _write(made.graph, source, parts[0].file, output, made.log)
 
 
-def _load(made: Compilation) -> CompiledModel:
-    """The model the compiler wrote; CompilerError if it is missing or nothing in it runs on the Edge TPU."""
+def _load(made: Compilation) -> tuple[CompiledModel, ...]:
+    """The parts of the model that the compiler wrote.
+
+    CompilerError if it is missing or nothing in it runs on the Edge TPU.
+    """
     if not made.compiled.is_file():
         raise CompilerError(f"{PROGRAM} wrote no model for {made.graph.name}: {made.last_words}")
     if not any(operator.mapped for operator in made.report.operators) and made.report.operators:
         reasons = "; ".join(f"{each.name}: {each.status}" for each in made.report.operators)
         raise CompilerError(f"{PROGRAM} mapped no operator of {made.graph.name}: {reasons}")
-    return CompiledModel.load(made.compiled)
+    return CompiledModel.load_parts(made.compiled)
 
 
 def _pack(group: Sequence[Path], graphs: Mapping[Path, bytes], options: argparse.Namespace) -> list[_Row]:
@@ -123,7 +126,7 @@ def _packed(path: Path, sources: Mapping[str, bytes], together: bool, output: Pa
         return _failed(path, error)
     model = CompiledModel.parse(packed[path.stem], path.stem)
     operators = {each.custom_code or each.name for each in parse_model(source).subgraphs[0].operators}
-    row = _row(path, model, output) | {
+    row = _row(path, (model,), output) | {
         "cached_bytes": len(model.caching.parameters) if model.caching else 0,
         "streamed_bytes": len(model.execution.parameters),
         "unlisted_operators": sorted(operators - SUPPORTED_OPERATORS),
@@ -133,7 +136,7 @@ def _packed(path: Path, sources: Mapping[str, bytes], together: bool, output: Pa
 
 def _keep_compiled(path: Path) -> None:
     """Refuse to replace a model of the vendor's compiler."""
-    if path.is_file() and CompiledModel.load(path).compiler != VIRTUAL_COMPILER:
+    if path.is_file() and CompiledModel.load_parts(path)[0].compiler != VIRTUAL_COMPILER:
         raise ModelUnsupportedError(
             f"{path} was made by {PROGRAM} and is kept; give --output to pack for the virtual stick elsewhere"
         )
@@ -143,17 +146,19 @@ def _destination(graph: Path, output: Path | None) -> Path:
     return (output or graph.parent) / f"{graph.stem}{COMPILED_SUFFIX}.tflite"
 
 
-def _row(graph: Path, model: CompiledModel, output: Path | None) -> _Row:
+def _row(graph: Path, parts: Sequence[CompiledModel], output: Path | None) -> _Row:
+    """parts: those for the Edge TPU, of one file."""
     try:
-        model.check_runnable()
+        for part in parts:
+            part.check_runnable()
         obstacle = None
     except ModelUnsupportedError as error:
         obstacle = str(error)
     return {
         "graph": graph,
         "compiled": _destination(graph, output),
-        "cpu_operators": model.cpu_operators,
-        "caching_token": f"{model.parameter_caching_token:#018x}",
+        "cpu_operators": [each for each in parts[0].cpu_operators if each != CUSTOM_OP],
+        "caching_token": f"{parts[0].parameter_caching_token:#018x}",
         "obstacle": obstacle,
     }
 

@@ -7,7 +7,6 @@ import errno
 import threading
 from array import array
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn
@@ -17,7 +16,6 @@ from usb.core import USBError, USBTimeoutError
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.files import read_file
-from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.usb.fault_diagnosis import Interrupt
 from edgetpu_driver.usb.framing import Tag
 from edgetpu_driver.virtual import usb_descriptors as descriptors
@@ -391,6 +389,4 @@ def _parts(compiled: CompiledModel | str | Path | bytes) -> tuple[CompiledModel,
         return (compiled,)
     if isinstance(compiled, bytes):
         return CompiledModel.parse_parts(compiled)
-    path = Path(compiled)
-    parts = CompiledModel.parse_parts(read_model_file(path), path.stem.removesuffix("_edgetpu"))
-    return tuple(replace(part, path=path) for part in parts)
+    return CompiledModel.load_parts(compiled)
