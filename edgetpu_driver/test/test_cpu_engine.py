@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata import ModelFolder
 
 pytest.importorskip("ai_edge_litert", reason="the CPU engine needs ai-edge-litert")
@@ -167,3 +169,22 @@ def test_only_litert_s_own_log_line_is_suppressed(tmp_path: Path) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stderr.splitlines() == ["another line", "to the end"]
+
+
+def test_prepared_weights_are_in_effect_when_they_are_committed_and_need_nothing_else_then(
+    make_dense: Callable[[int], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgetpu_driver.engines import graph_runner
+
+    engine, twin = CpuEngine(make_dense(1)), CpuEngine(make_dense(1))
+    x = {"x": np.arange(16, dtype=np.uint8).reshape(1, 16) * 9}
+    weights = np.full((8, 16), 0.5, np.float32)
+    before = engine.run(x)["y"]
+    commit = engine.prepare_weights(WeightRequest(weights))
+    np.testing.assert_array_equal(engine.run(x)["y"], before)
+    twin.set_weights(weights)
+    monkeypatch.delattr(graph_runner, "make_interpreter")
+    assert commit().version == 1
+    after = engine.run(x)["y"]
+    np.testing.assert_array_equal(after, twin.run(x)["y"])
+    assert not np.array_equal(after, before)

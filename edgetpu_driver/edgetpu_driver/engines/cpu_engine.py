@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +109,7 @@ class CpuEngine:
 
         Raises as the constructor; the previous graph then stays in effect.
         """
-        self._runner.load(data)
-        self._data = data
+        self._replacing(data)()
 
     def close(self) -> None:
         """End the process of an isolated graph; harmless when called again."""
@@ -129,26 +127,41 @@ class CpuEngine:
         if not isinstance(request, WeightRequest):
             request = WeightRequest(request)
         with self._swap_lock:
-            tensor = self.weight_tensor(request.tensor)
-            operator = self._rescalable_user(tensor) if request.rescale_rows else None
-            quantiser = self._quantiser(tensor)
-            result = quantiser.quantise(request)
-            data = replace_tensor(self._data, tensor.name, quantiser.values)
-            if tensor.has_row_scales:  # also without rescaling: an earlier request may have rescaled
-                scales = tensor.scales.copy()
-                if request.rescale_rows:
-                    scales = rescaled_rows(tensor, result, request.row_gains)
-                if operator is not None:
-                    np.minimum(scales, self._saturating_scale(operator), out=scales)
-                data = replace_scales(data, tensor.name, scales)
-                refuse_fatal_scales(self._name, check_graph(data).subgraphs[0])
-            self.replace_graph(data)
+            return self.prepare_weights(request)()
+
+    def prepare_weights(self, request: WeightRequest) -> Callable[[], WeightResult]:
+        """Quantise weights and make the graph that has them; what is returned runs it. See AttachedEngine."""
+        tensor = self.weight_tensor(request.tensor)
+        operator = self._rescalable_user(tensor) if request.rescale_rows else None
+        quantiser = self._quantiser(tensor)
+        result = quantiser.quantise(request)
+        data = replace_tensor(self._data, tensor.name, quantiser.values)
+        if tensor.has_row_scales:  # also without rescaling: an earlier request may have rescaled
+            scales = tensor.scales.copy()
+            if request.rescale_rows:
+                scales = rescaled_rows(tensor, result, request.row_gains)
+            if operator is not None:
+                np.minimum(scales, self._saturating_scale(operator), out=scales)
+            data = replace_scales(data, tensor.name, scales)
+            refuse_fatal_scales(self._name, check_graph(data).subgraphs[0])
+        replacing = self._replacing(data)
+
+        def commit() -> WeightResult:
+            replacing()
             self._version += 1
             return replace(result, version=self._version)
 
-    def prepare_weights(self, request: WeightRequest) -> Callable[[], WeightResult]:
-        """See AttachedEngine; nothing is prepared, as inferences go on while weights are replaced."""
-        return partial(self.set_weights, request)
+        return commit
+
+    def _replacing(self, data: bytes) -> Callable[[], None]:
+        """Prepare to run another file of the same graph; what is returned does so from then on."""
+        use = self._runner.prepare(data)
+
+        def replace_it() -> None:
+            use()
+            self._data = data
+
+        return replace_it
 
     def _quantiser(self, tensor: WeightTensor) -> WeightQuantiser:
         if tensor.name not in self._quantisers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -42,6 +42,10 @@ class GraphRunner(Protocol):
         """
         ...
 
+    def prepare(self, data: bytes) -> Callable[[], None]:
+        """Do the part of `load` during which the previous file can be run; what is returned does the rest."""
+        ...
+
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Run the graph on checked inputs; the arrays returned belong to the caller."""
         ...
@@ -64,10 +68,18 @@ class GraphInThisProcess:
         self._lock = threading.Lock()
 
     def load(self, data: bytes) -> None:
-        """See GraphRunner. Meanwhile the previous graph can be run."""
+        """See GraphRunner."""
+        self.prepare(data)()
+
+    def prepare(self, data: bytes) -> Callable[[], None]:
+        """See GraphRunner."""
         interpreter = make_interpreter(self._name, data, self._xnnpack)
-        with self._lock:
-            self._interpreter = interpreter
+
+        def use() -> None:
+            with self._lock:
+                self._interpreter = interpreter
+
+        return use
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """See GraphRunner."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -60,6 +61,10 @@ class IsolatedGraph:
                 self._note_death(error)
                 raise
             self._data = data
+
+    def prepare(self, data: bytes) -> Callable[[], None]:
+        """See GraphRunner; nothing is prepared, as the process holds one graph at a time."""
+        return partial(self.load, data)
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """See GraphRunner. GraphProcessError if the process dies, takes too long or is not started yet."""
