@@ -15,6 +15,7 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.whole_model.model import Model
+from edgetpu_driver.whole_model.recurrence import likely_feedback
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.labels.label_sources import LabelSource, LabelTable
 from edgetpu_vision.labels.labels import Labels
@@ -49,7 +50,7 @@ class RunnableModel(Protocol):
 
 
 ModelLike = RunnableModel | str | Path | Sequence[str | Path]
-"""A model ready to run; or the file of a plain graph, which then runs on the CPU."""
+"""A model ready to run; or the file of a plain graph, or several segments of one, which run on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
         self._preprocessor: Preprocessor | None = None
         self._model: RunnableModel | None = None
         if model is not None:
-            runnable = Model.load(model) if isinstance(model, str | Path | Sequence) else model
+            runnable = _loaded(model) if isinstance(model, str | Path | Sequence) else model
             if description is None and isinstance(runnable, Model):
                 self.description = describe(runnable.plan.files)
             self.bind(runnable.inputs, runnable.outputs)
@@ -205,6 +206,13 @@ class VisionAlgorithm(ABC, Generic[Result]):
         if of_metadata is not None and covers(image, of_metadata):
             return of_metadata
         return self.description.quantised_inputs.get(image.name)
+
+
+def _loaded(files: str | Path | Sequence[str | Path]) -> Model:
+    """The model of these files, on the CPU; states of a recurrent one are fed back to it."""
+    model = Model.load(files)
+    feedback = likely_feedback(model.inputs, model.outputs) if len(model.inputs) > 1 else {}
+    return Model.load(files, feedback=feedback) if feedback else model
 
 
 def output(outputs: Outputs, name: str) -> NDArray[Any]:

@@ -289,12 +289,7 @@ def test_a_recurrent_model_with_a_feature_pyramid_finds_cars() -> None:
     pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
     import cv2
 
-    from edgetpu_driver import Model
-
-    states = {f"raw_outputs/lstm_{each}": f"raw_inputs/init_lstm_{each}" for each in "ch"}
-    detector = Detector(
-        Model.load(GOLDEN.path("vision/traffic_model.tflite"), feedback=states), min_confidence=0.35
-    )
+    detector = Detector(GOLDEN.path("vision/traffic_model.tflite"), min_confidence=0.35)
     image = cv2.cvtColor(cv2.imread(str(GOLDEN.path("vision/pictures/0001.bmp"))), cv2.COLOR_BGR2RGB)
     found = detector.update(image, 0.0).detections
     assert [each.class_id for each in found] == [1, 0]
