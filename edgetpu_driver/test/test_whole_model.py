@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from edgetpu_driver import CpuEngine, EdgeTpu, Model, VirtualEdgeTpu
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.whole_model.recurrence import likely_feedback
 from testdata import GOLDEN, ModelFolder
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
@@ -175,6 +177,26 @@ def test_a_stamp_that_is_no_number_is_refused(recurrent: Path) -> None:
 def test_a_likely_feedback_is_found_by_shape_and_name(recurrent: Path) -> None:
     model = Model.load(recurrent)
     assert likely_feedback(model.inputs, model.outputs) == FEEDBACK
+
+
+def test_an_image_to_image_model_is_not_taken_for_a_recurrent_one() -> None:
+    image, result = (
+        TensorSpec(name, (1, 8, 8, 3), np.dtype(np.uint8), 1.0, 0) for name in ("image", "image_out")
+    )
+    mask = TensorSpec("mask", (1, 8, 8, 1), np.dtype(np.uint8), 1.0, 0)
+    assert likely_feedback([image], [result]) == {}
+    assert likely_feedback([image, mask], [result]) == {"image_out": "image"}
+
+
+def test_a_plain_graph_may_be_a_segment(tmp_path: Path) -> None:
+    whole, parts = segments(2)
+    first, second = tmp_path / "first_edgetpu.tflite", tmp_path / "second.tflite"
+    first.write_bytes(parts[0])
+    second.write_bytes(extract(whole, ["x1"], ["x2"]))
+    x = np.arange(-4, 4, dtype=np.int8).reshape(1, 8)
+    with EdgeTpu.open(usb_backend=VirtualEdgeTpu().register_model(first, whole)) as tpu:
+        outputs = Model.load([first, second], tpu).run({"x0": x})
+    assert outputs["x2"].tolist() == CpuEngine(whole).run({"x0": x})["x2"].tolist()
 
 
 @pytest.mark.parametrize("name", ["deeplabv3_mnv2_pascal_quant"])

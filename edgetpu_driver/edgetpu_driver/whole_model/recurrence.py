@@ -111,7 +111,7 @@ def likely_feedback(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec])
     """Outputs and the inputs they probably feed: of the same shape and dtype, and of matching names.
 
     Names match that differ only in words such as "init", "inputs" and "outputs":
-    "raw_outputs/lstm_c" and "raw_inputs/init_lstm_c".
+    "raw_outputs/lstm_c" and "raw_inputs/init_lstm_c". None if no other input would be left.
     """
     found: dict[str, str] = {}
     for source in outputs:
@@ -123,7 +123,7 @@ def likely_feedback(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec])
         ]
         if len(targets) == 1 and targets[0] not in found.values():
             found[source.name] = targets[0]
-    return found
+    return found if len(found) < len(inputs) else {}
 
 
 def _stem(name: str) -> tuple[str, ...]:
