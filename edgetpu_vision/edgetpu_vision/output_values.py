@@ -70,14 +70,14 @@ def sigmoid(values: NDArray[np.float32]) -> NDArray[np.float32]:
 def single_output(
     outputs: Sequence[TensorSpec], name: str, fits: Callable[[TensorSpec], bool], expected: str
 ) -> TensorSpec:
-    """The output of that name, or if it is "" the only one that fits.
+    """The output of that name, or if it is "" the model's only one.
 
-    expected: what a fitting one is, for the message of ModelUnsupportedError.
+    fits, expected: whether an output is what is expected, and what that is, for ModelUnsupportedError.
     """
-    fitting = [spec for spec in outputs if fits(spec) and (not name or spec.name == name)]
-    if len(fitting) == 1:
-        return fitting[0]
+    chosen = [spec for spec in outputs if not name or spec.name == name]
+    if len(chosen) == 1 and fits(chosen[0]):
+        return chosen[0]
     came = ", ".join(map(str, outputs)) or "none"
     wanted = f"an output '{name}', {expected}" if name else f"one output that is {expected}"
-    hint = "; name one of them" if fitting else ""
+    hint = "; name the one to take" if len(chosen) > 1 and any(map(fits, outputs)) else ""
     raise ModelUnsupportedError(f"expected {wanted}; got {came}{hint}")

@@ -116,7 +116,7 @@ def test_one_of_several_outputs_is_named() -> None:
     outputs = {
         spec(name, (1, 2)): np.array([[value, 0]], np.float32) for name, value in (("a", 0.5), ("b", 0.75))
     }
-    with pytest.raises(ModelUnsupportedError, match=r"name one of them"):
+    with pytest.raises(ModelUnsupportedError, match=r"name the one to take"):
         Classifier(fixed(outputs))
     assert Classifier(fixed(outputs), output="b").update(IMAGE).confidence == 0.75
 
@@ -157,3 +157,12 @@ def test_a_published_model_names_a_picture(picture: str, label: str) -> None:
     classifier = Classifier(GOLDEN.path("vision/mobilenet_v1_0.25_128_quant.tflite"))
     image = cv2.cvtColor(cv2.imread(str(GOLDEN.path(f"vision/pictures/{picture}.bmp"))), cv2.COLOR_BGR2RGB)
     assert classifier.update(image).classes[0].label == label
+
+
+def test_a_model_of_poses_is_no_classifier() -> None:
+    outputs = {
+        spec("poses", (1, 20, 17, 2)): np.zeros((1, 20, 17, 2)),
+        spec("scores", (1, 20)): np.zeros((1, 20)),
+    }
+    with pytest.raises(ModelUnsupportedError, match="one output that is a value for each class; got 'poses'"):
+        Classifier(fixed(outputs))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
 from edgetpu_vision import Embedder
 from testdata.fixed_outputs import IMAGE, fixed, spec
 
@@ -37,6 +38,16 @@ def test_a_vector_without_direction_is_not_valid(value: float) -> None:
 
 def test_several_outputs_need_a_name() -> None:
     outputs = {spec(name, (1, 2)): np.ones((1, 2), np.float32) for name in ("a", "b")}
-    with pytest.raises(ModelUnsupportedError, match=r"that is a feature vector; got 'a'.*name one"):
+    with pytest.raises(ModelUnsupportedError, match=r"that is a feature vector; got 'a'.*name the one"):
         Embedder(fixed(outputs))
     assert Embedder(fixed(outputs), output="a").size == 2
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [spec("labels", (1, 8, 8), np.int64), spec("rows", (1, 84, 2100)), spec("x", ()), spec("y", (1, 1))],
+    ids=str,
+)
+def test_other_outputs_are_no_features(tensor: TensorSpec) -> None:
+    with pytest.raises(ModelUnsupportedError, match="one output that is a feature vector; got"):
+        Embedder(fixed({tensor: np.zeros(tensor.shape, tensor.dtype)}))

@@ -42,7 +42,8 @@ class Classifier(VisionAlgorithm[Classifications]):
     ) -> None:
         """Prepare for a model; see VisionAlgorithm for the options and what is raised.
 
-        classes: labels or numbers of those to choose from, all by default. output: its name if several fit.
+        classes: labels or numbers of those to choose from, all by default. output: its name if the
+        model has several.
         """
         self.max_results = max_results
         self._wanted = classes

@@ -10,7 +10,12 @@ import numpy as np
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, output
 from edgetpu_vision.embedding.embedding import Embedding
-from edgetpu_vision.output_values import real_values, single_output
+from edgetpu_vision.output_values import is_quantised, real_values, single_output
+
+_FEWEST_VALUES = 2
+"""A vector of one value has no direction."""
+_FEWEST_CHANNELS = 8
+"""Maps with fewer are no features, but coordinates or classes. Uncritical: feature maps have 16 and more."""
 
 
 class Embedder(VisionAlgorithm[Embedding]):
@@ -28,7 +33,7 @@ class Embedder(VisionAlgorithm[Embedding]):
 
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
         del image
-        self._spec = single_output(outputs, self._output_name, _has_channels, "a feature vector")
+        self._spec = single_output(outputs, self._output_name, _has_features, "a feature vector")
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Embedding:
         """The vector of the model in unit length; OutputsError if the output is missing."""
@@ -40,5 +45,10 @@ class Embedder(VisionAlgorithm[Embedding]):
         return Embedding(frame.stamp, (vector / length).astype(np.float32), valid=True)
 
 
-def _has_channels(spec: TensorSpec) -> bool:
-    return len(spec.shape) > 1 and spec.shape[0] == 1 and spec.shape[-1] > 1
+def _has_features(spec: TensorSpec) -> bool:
+    """Whether it is a vector, or a map [1, rows, columns, n], of real values."""
+    shape = spec.shape
+    real = spec.dtype.kind == "f" or is_quantised(spec)
+    if bool(shape) and int(np.prod(shape)) == shape[-1]:
+        return real and shape[-1] >= _FEWEST_VALUES
+    return real and len(shape) == 4 and shape[0] == 1 and shape[-1] >= _FEWEST_CHANNELS

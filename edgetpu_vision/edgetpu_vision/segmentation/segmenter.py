@@ -29,7 +29,7 @@ class Segmenter(VisionAlgorithm[Segmentation]):
     """
 
     def __init__(self, model: ModelLike | None = None, *, output: str = "", **options: Any) -> None:
-        """Prepare for a model; see VisionAlgorithm. output: its name if several fit."""
+        """Prepare for a model; see VisionAlgorithm. output: its name if the model has several."""
         self._output_name = output
         super().__init__(model, **options)
 
