@@ -161,8 +161,8 @@ def test_a_published_model_names_a_picture(picture: str, label: str) -> None:
 
 def test_a_model_of_poses_is_no_classifier() -> None:
     outputs = {
-        spec("poses", (1, 20, 17, 2)): np.zeros((1, 20, 17, 2)),
-        spec("scores", (1, 20)): np.zeros((1, 20)),
+        spec("poses", (1, 20, 17, 2)): np.zeros((1, 20, 17, 2), np.float32),
+        spec("scores", (1, 20)): np.zeros((1, 20), np.float32),
     }
     with pytest.raises(ModelUnsupportedError, match="one output that is a value for each class; got 'poses'"):
         Classifier(fixed(outputs))

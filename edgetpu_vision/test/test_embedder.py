@@ -25,9 +25,10 @@ def test_quantised_features_are_counted_from_their_zero_point() -> None:
 
 
 def test_a_map_of_features_is_averaged() -> None:
-    values = np.array([[[[1, 0], [5, 8]]]], np.float32)
-    result = Embedder(fixed({spec("map", (1, 1, 2, 2)): values})).update(IMAGE)
-    np.testing.assert_allclose(result.vector, [0.6, 0.8], rtol=1e-6)
+    values = np.zeros((1, 1, 2, 8), np.float32)
+    values[0, 0, :, :2] = [[1, 0], [5, 8]]
+    result = Embedder(fixed({spec("map", (1, 1, 2, 8)): values})).update(IMAGE)
+    np.testing.assert_allclose(result.vector, [0.6, 0.8, *[0] * 6], rtol=1e-6)
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
@@ -45,7 +46,13 @@ def test_several_outputs_need_a_name() -> None:
 
 @pytest.mark.parametrize(
     "tensor",
-    [spec("labels", (1, 8, 8), np.int64), spec("rows", (1, 84, 2100)), spec("x", ()), spec("y", (1, 1))],
+    [
+        spec("labels", (1, 8, 8), np.int64),
+        spec("rows", (1, 84, 2100)),
+        spec("x", ()),
+        spec("y", (1, 1)),
+        spec("k", (1, 1, 17, 3)),
+    ],
     ids=str,
 )
 def test_other_outputs_are_no_features(tensor: TensorSpec) -> None:
