@@ -31,9 +31,12 @@ class Backlog:
     @classmethod
     def of(cls, queues: Sequence[RequestQueue[Any]], client: str, sticks: int) -> Backlog:
         """Of a queue and those beside it; the sticks share the work in the first one."""
-        waiting = sum(map(len, queues))
-        of_client = sum(queue.waiting_of(client) for queue in queues)
-        return cls(waiting, queues[0].cost, of_client, sticks)
+        first, *beside = queues
+        waiting, of_client = len(first), first.waiting_of(client)
+        for queue in beside:
+            waiting += len(queue)
+            of_client += queue.waiting_of(client)
+        return cls(waiting, first.cost, of_client, sticks)
 
 
 class Admission:

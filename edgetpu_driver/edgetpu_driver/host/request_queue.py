@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -191,20 +191,7 @@ class _PriorityClass(Generic[_Entry]):
         if not heads:
             return None
         served = self._served
-        limit = min(served[client] for (client, _), _ in heads) + LEAD
-
-        def first_of(below: float, wanted: Callable[[Hashable], bool]) -> _Head[_Entry] | None:
-            among = [head for head in heads if served[head[0][0]] < below and wanted(head[0][1])]
-            return min(among, key=lambda head: (head[1][0], served[head[0][0]], head[1][1]), default=None)
-
-        chosen = first_of(limit, lambda _: True)
-        assert chosen is not None
-        if staying is not None and len(heads) > 1 and not staying.is_resident(chosen[0][1]):
-            waits = chosen[1][2]
-            waits.passed_over = min(waits.passed_over, staying.now)
-            if staying.now < min(waits.passed_over + seconds, waits.due - seconds):
-                chosen = first_of(limit + seconds, staying.is_resident) or chosen
-        client, lane = chosen[0]
+        client, lane = heads[0][0] if len(heads) == 1 else self._chosen(heads, staying, seconds)
         bucket = self.buckets[client, lane]
         entry = heappop(bucket)[2]
         if not bucket:
@@ -212,6 +199,26 @@ class _PriorityClass(Generic[_Entry]):
         self._level = max(self._level, served[client])
         served[client] += entry.cost
         return entry
+
+    def _chosen(
+        self, heads: Sequence[_Head[_Entry]], staying: Staying | None, seconds: float
+    ) -> tuple[str, Hashable]:
+        """The bucket of the request that goes next, of those that are first in theirs."""
+        served = self._served
+
+        def order(head: _Head[_Entry]) -> tuple[float, float, int]:
+            return head[1][0], served[head[0][0]], head[1][1]
+
+        limit = min(served[client] for (client, _), _ in heads) + LEAD
+        key, (_, _, entry) = min((head for head in heads if served[head[0][0]] < limit), key=order)
+        if staying is None or staying.is_resident(key[1]):
+            return key
+        entry.passed_over = min(entry.passed_over, staying.now)
+        if staying.now >= min(entry.passed_over + seconds, entry.due - seconds):
+            return key
+        limit += seconds
+        resident = [each for each in heads if served[each[0][0]] < limit and staying.is_resident(each[0][1])]
+        return min(resident, key=order)[0] if resident else key
 
     def charge(self, client: str, seconds: float) -> None:
         if client not in self._served:
