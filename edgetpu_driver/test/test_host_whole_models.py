@@ -328,12 +328,13 @@ class TestFaults:
         assert [stick.is_plugged for stick in sticks] == [False, True]
 
     def test_without_a_stick_requests_are_refused_before_anything_runs(
-        self, host: ModelHost, sticks: list[VirtualEdgeTpu]
+        self, host: ModelHost, sticks: list[VirtualEdgeTpu], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         host.load("parts_edgetpu")
         sticks[0].unplug()
         with pytest.raises(DeviceLostError):
             host.invoke("parts", IMAGE)
+        monkeypatch.setattr(CpuStepEngine, "run", None)
         with pytest.raises(UnavailableError, match="no device"):
             host.invoke("parts", IMAGE)
 

@@ -68,7 +68,7 @@ class Scheduler:
         model = request.model
         with self.lock:
             # An unloaded model still runs what was submitted before; it is released after that.
-            error = model.gone() if model.unloaded else self._refusal(model)
+            error = model.gone() if model.unloaded else self.refusal_of(model)
             if error is not None:
                 self.dropped += 1
                 raise error
@@ -335,7 +335,7 @@ class Scheduler:
             for request in sorted(begun, key=lambda each: each.sequence):
                 self._weights.end(request)
                 request.restart()
-                gone = self._refusal(request.model)
+                gone = self.refusal_of(request.model)
                 if request.kind is Kind.UPDATE:
                     self._settle(request)
                 elif gone is None and request.failures <= HANDED_ON:
@@ -359,14 +359,14 @@ class Scheduler:
 
     def _refuse(self) -> Answers:
         models = {request.model for request in self._queue}
-        errors = {model: error for model in models if (error := self._refusal(model)) is not None}
+        errors = {model: error for model in models if (error := self.refusal_of(model)) is not None}
         refused = self._queue.remove(lambda each: not each.lane.begun and each.model in errors)
         for request in [*refused, *self._queue.remove(is_pointless)]:
             self._settle(request)
         self.dropped += len(refused)
         return [(request, errors[request.model]) for request in refused]
 
-    def _refusal(self, model: HostedModel) -> EdgeTpuError | None:
+    def refusal_of(self, model: HostedModel) -> EdgeTpuError | None:
         return refusal(model, self.slots, self._unavailable_reason)
 
 

@@ -61,6 +61,13 @@ class WholeModels:
         self._check(model, inputs)
         run = WholeRun(model, inputs, request, self._place, lambda answer: self._finish(run, request, answer))
         with self._sticks.lock:
+            if model.unloaded:
+                raise model.gone()
+            errors = (self._sticks.refusal_of(part) for part in model.device_parts)
+            error = next((each for each in errors if each is not None), None)
+            if error is not None:
+                self._sticks.dropped += 1
+                raise error
             model.pending += 1
         try:
             run.start()
