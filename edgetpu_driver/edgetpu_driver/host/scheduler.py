@@ -367,6 +367,7 @@ class Scheduler:
         return [(request, errors[request.model]) for request in refused]
 
     def refusal_of(self, model: HostedModel) -> EdgeTpuError | None:
+        """Why requests for a model cannot be run; see `refusal`. To be called with the lock held."""
         return refusal(model, self.slots, self._unavailable_reason)
 
 
