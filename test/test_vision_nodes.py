@@ -70,31 +70,38 @@ def message(second: int, image: np.ndarray) -> Image:
 class Nodes:
     """The vision nodes and their driver in one process, shown one image after the other."""
 
-    def __init__(self, graph: Any, start_node: Callable[..., Any]) -> None:
-        self.graph = graph
-        folders = sorted({str(model(node).parent) for node in MODELS})
+    def __init__(
+        self,
+        graph: Any,
+        start_node: Callable[..., Any],
+        backend: str = "cpu",
+        models: dict[str, str] = MODELS,
+    ) -> None:
+        self.graph, self.models = graph, models
+        # In this order: a compiled model without its graph may lie among the others.
+        folders = sorted({str(model(node).parent) for node in models}, reverse=True)
         self.process = start_node(
             "edgetpu_perception",
             "single_process",
-            *("-r", "image:=/vision_camera", "--", "--nodes", ",".join(MODELS)),
-            **{"edgetpu:backend": "cpu", "edgetpu:model_dirs": folders, "qos_reliability": "reliable"},
-            **{f"{node}:model": name for node, name in MODELS.items()},
+            *("-r", f"image:=/{backend}_camera", "--", "--nodes", ",".join(models)),
+            **{"edgetpu:backend": backend, "edgetpu:model_dirs": folders, "qos_reliability": "reliable"},
+            **{f"{node}:model": name for node, name in models.items()},
             **{"classifier:labels": labels_file(), "segmenter:labels": "pascal_voc"},
             **{"object_detector:min_confidence": 0.35},
         )
         self.results = {
-            node: graph.collect(kind, f"/{node}/{topic}") for node, (kind, topic) in RESULTS.items()
+            node: graph.collect(RESULTS[node][0], f"/{node}/{RESULTS[node][1]}") for node in models
         }
-        self.debug = {node: graph.collect(Image, f"/{node}/debug_image") for node in MODELS}
+        self.debug = {node: graph.collect(Image, f"/{node}/debug_image") for node in models}
         self.labels = {
             node: graph.collect(LabelInfo, f"/{node}/labels", LATCHED)
             for node in ("classifier", "segmenter", "object_detector")
         }
         self.diagnostics = graph.collect(DiagnosticArray, "/diagnostics")
-        self._images = graph.node.create_publisher(Image, "/vision_camera", 10)
+        self._images = graph.node.create_publisher(Image, f"/{backend}_camera", 10)
         self._second = 0
         graph.spin_until(lambda: self._images.get_subscription_count() == 1)
-        for node in MODELS:
+        for node in models:
             graph.meet(f"/{node}")
 
     def jump(self) -> None:
@@ -110,12 +117,12 @@ class Nodes:
         def answers() -> dict[str, Any]:
             return {
                 node: result
-                for node in nodes or MODELS
+                for node in nodes or self.models
                 for result in self.results[node]
                 if result.header == shown.header
             }
 
-        self.graph.spin_until(lambda: len(answers()) == len(nodes or MODELS))
+        self.graph.spin_until(lambda: len(answers()) == len(nodes or self.models))
         return answers()
 
     def set(self, node: str, name: str, value: ParameterValue) -> Any:
@@ -302,5 +309,59 @@ def test_another_model_is_loaded_while_the_node_runs(nodes: Nodes) -> None:
     assert nodes.show(picture("cat"), "classifier")["classifier"].results
 
 
+@pytest.mark.parametrize(
+    ("node", "parameters", "reason"),
+    [
+        ("classifier", {"labels": "/nowhere/labels.txt"}, "expected a file of labels"),
+        ("object_detector", {"feedback": "[state]"}, "parameter 'feedback': expected pairs output=input"),
+        ("segmenter", {"model": "[a, '']"}, "parameter 'model': expected the name of a model"),
+    ],
+)
+def test_a_node_that_cannot_start_says_why_in_one_line(
+    start_node: Callable[..., Any], node: str, parameters: dict[str, Any], reason: str
+) -> None:
+    process = start_node("edgetpu_vision", node, **parameters)
+    assert process.wait() == 1
+    lines = process.output.strip().splitlines()
+    assert len(lines) == 1
+    assert reason in lines[0]
+
+
 def test_nodes_end_without_a_complaint(nodes: Nodes) -> None:
     nodes.process.stop()
+
+
+@pytest.fixture(scope="module")
+def on_virtual_stick(graph: Any, start_node: Callable[..., Any]) -> Nodes:
+    models = MODELS | {"pose_estimator": "posenet_mobilenet_v1_075_353_481_16_quant_decoder"}
+    del models["object_detector"]  # there is no compiled file of it
+    return Nodes(graph, start_node, "virtual", models)
+
+
+@pytest.mark.parametrize(
+    ("node", "name"),
+    [("classifier", "cat"), ("segmenter", "bird_segmentation"), ("embedder", "bird")],
+)
+def test_compiled_models_give_what_their_graphs_give(on_virtual_stick: Nodes, node: str, name: str) -> None:
+    image = picture(name)
+    result = on_virtual_stick.show(image, node)[node]
+    if node == "classifier":
+        classes = Classifier(model(node), labels=labels_file(), min_confidence=0.1).update(image).classes
+        assert [each.class_id for each in result.results] == [str(each.class_id) for each in classes]
+    elif node == "segmenter":
+        labels = np.frombuffer(result.data, np.uint8).reshape(image.shape[:2])
+        expected = Segmenter(model(node)).update(image).labels
+        assert np.mean(labels == expected) > 0.99
+    else:
+        np.testing.assert_allclose(result.vector, Embedder(model(node)).update(image).vector, atol=1e-3)
+
+
+def test_poses_are_decoded_beside_the_stick(on_virtual_stick: Nodes) -> None:
+    image = picture("test_image")
+    result = on_virtual_stick.show(image, "pose_estimator")["pose_estimator"]
+    graph = GOLDEN.path(f"models/{on_virtual_stick.models['pose_estimator']}.tflite")
+    expected = PoseEstimator(graph).update(image).poses
+    assert [person.score for person in result.people] == [
+        pytest.approx(each.score, abs=0.02) for each in expected
+    ]
+    assert expected
