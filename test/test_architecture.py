@@ -49,14 +49,14 @@ DRIVER_ROOMS: dict[str, set[str]] = {
     "matrix": {*_MODEL, "darwinn", "engines", "toolchain"},
     "cpu_operators": {*_BASE, "tflite"},
     "whole_model": {*_MODEL, "cpu_operators", "stick", "engines"},
-    "virtual": {*_MODEL, "darwinn", "usb", "engines"},
+    "virtual": {*_MODEL, "darwinn", "usb", "engines", "toolchain"},
     "backends": {*_MODEL, "cpu_operators", "usb", "stick", "engines", "toolchain", "whole_model", "virtual"},
     "host": {*_MODEL, "whole_model", "usb", "engines", "toolchain", "matrix", "backends"},
     "images": {"errors"},
     "node_kit": {*_MODEL, "images", "matrix", "host"},
     "nodes": {*_MODEL, "whole_model", "engines", "toolchain", "backends", "host", "node_kit"},
     "cli": {*_MODEL, "whole_model", "darwinn", "usb", "engines", "toolchain", "backends"},
-    "__init__": {*_MODEL, "whole_model", "stick", "engines", "matrix", "virtual"},
+    "__init__": {*_MODEL, "whole_model", "stick", "engines", "toolchain", "matrix", "virtual"},
 }
 
 LARGEST_MODULE = 400

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.matrix.matmul import MatMul
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
     from edgetpu_driver.tensor import TensorSpec
+    from edgetpu_driver.toolchain.dense_compiler import dense_model
     from edgetpu_driver.virtual.virtual_edge_tpu import VirtualEdgeTpu
     from edgetpu_driver.weights.weight_request import WeightRequest
     from edgetpu_driver.whole_model.model import Model
@@ -30,6 +31,7 @@ __all__ = [
     "TensorSpec",
     "VirtualEdgeTpu",
     "WeightRequest",
+    "dense_model",
 ]
 
 _HOME = {
@@ -43,6 +45,7 @@ _HOME = {
     "TensorSpec": "tensor",
     "VirtualEdgeTpu": "virtual.virtual_edge_tpu",
     "WeightRequest": "weights.weight_request",
+    "dense_model": "toolchain.dense_compiler",
 }
 
 

@@ -28,6 +28,9 @@ FURTHER_PACKAGES_KEY = "7"
 VIRTUAL_COMPILER = "edgetpu_driver.virtual"
 """The compiler named by models that were packed for the virtual stick."""
 
+DENSE_COMPILER = "edgetpu_driver.dense"
+"""The compiler named by models whose program was written by toolchain.dense_compiler."""
+
 _CHIP = "beagle"
 _SEVERAL_CHIPS = -1
 
@@ -74,6 +77,8 @@ class CompiledModel:
     """Index of the operator in the graph."""
     compiler: str = ""
     """The compiler and its version, as stated in the file."""
+    remark: str = ""
+    """What the compiler says about the file; only ours says anything."""
 
     @classmethod
     def load(cls, path: str | Path) -> CompiledModel:
@@ -138,6 +143,7 @@ class CompiledModel:
             file=data,
             operator=operator,
             compiler=package.compiler_version,
+            remark=package.model_identifier,
         )
 
     @cached_property

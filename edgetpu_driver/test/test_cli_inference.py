@@ -68,9 +68,12 @@ def test_files_that_hold_no_numbers_are_refused(tmp_path: Path, name: str, conte
 
 
 def test_run_refuses_a_plain_graph_on_a_stick_before_it_looks_for_one(
-    graph: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["run", str(graph), "--input", "x.raw"]) == 1
+    builder = GraphBuilder("softmax")
+    builder.output(builder.softmax(builder.input("x", (1, 4), np.int8, scale=1.0, zero_point=0)))
+    (tmp_path / "softmax.tflite").write_bytes(builder.build())
+    assert main(["run", str(tmp_path / "softmax.tflite"), "--input", "x.raw"]) == 1
     assert "run edgetpu_compiler on it" in capsys.readouterr().err
 
 

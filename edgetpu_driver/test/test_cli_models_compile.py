@@ -361,9 +361,15 @@ def test_without_a_compiler_graphs_are_packed_and_it_is_said(
     models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert find_compiler() is None
-    assert main(["models", "compile", str(models / "dense_64.tflite")]) == 0
-    assert "no edgetpu_compiler in PATH: packed for the virtual stick only" in capsys.readouterr().out
-    path = models / "dense_64_edgetpu.tflite"
+    graph = GraphBuilder("softmax")
+    x = graph.input("x", (1, 64), np.int8, scale=1.0, zero_point=0)
+    graph.output(graph.softmax(x))
+    (models / "softmax.tflite").write_bytes(graph.build())
+    assert main(["models", "compile", str(models / "softmax.tflite")]) == 0
+    text = capsys.readouterr().out
+    assert "no edgetpu_compiler in PATH: packed for the virtual stick only" in text
+    assert "no program for a real stick was written: a program can be written here for one FULLY_" in text
+    path = models / "softmax_edgetpu.tflite"
     assert CompiledModel.load(path).compiler == VIRTUAL_COMPILER
     assert make_backend("virtual").parse(path, path.read_bytes()).unsupported_reason == ""
     assert "a real one cannot run it" in make_backend("usb").parse(path, path.read_bytes()).unsupported_reason
@@ -430,7 +436,11 @@ def test_only_plain_graphs_are_taken(
 def test_output_gets_the_graph_as_well(models: Path, tmp_path: Path) -> None:
     output = tmp_path / "new" / "place"
     assert main(["models", "compile", str(models / "dense_64.tflite"), "--output", str(output)]) == 0
-    assert sorted(path.name for path in output.iterdir()) == ["dense_64.tflite", "dense_64_edgetpu.tflite"]
+    assert sorted(path.name for path in output.iterdir()) == [
+        "dense_64.tflite",
+        "dense_64_edgetpu.json",
+        "dense_64_edgetpu.tflite",
+    ]
 
 
 def test_older_versions_call_the_memory_available() -> None:

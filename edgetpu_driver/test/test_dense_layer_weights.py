@@ -210,8 +210,10 @@ def test_any_weights_change_only_their_bytes_and_give_what_litert_gives(
             assert np.abs(run(on_cpu, x) - expected_outputs).max() <= 1
 
 
-@pytest.mark.parametrize(("change", "name"), [(1.0 + 1.2e-7, "tfl.pseudo_qconst"), (1.001, "weights")])
-def test_multipliers_that_differ_in_their_last_bit_are_still_those_of_the_graph(
+@pytest.mark.parametrize(
+    ("change", "name"), [(1.0, "tfl.pseudo_qconst"), (1.0 + 1.2e-7, "weights"), (1.001, "weights")]
+)
+def test_multipliers_are_those_of_the_graph_to_the_last_bit(
     golden: ModelFolder, change: float, name: str
 ) -> None:
     """Otherwise only the headers define the scales, and the matrix has no name."""

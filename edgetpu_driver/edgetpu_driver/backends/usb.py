@@ -13,7 +13,9 @@ from edgetpu_driver.backends.model_copies import ModelCopies
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import DeviceLostError, EdgeTpuError, ModelUnsupportedError
-from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX, plain_stem
+from edgetpu_driver.toolchain.dense_compiler import compile_dense, is_dense
+from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX, is_compiled, plain_stem
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
 if TYPE_CHECKING:
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
@@ -38,8 +40,11 @@ class StickBackend:
         self._last = Readings()
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
-        """Read a compiled model."""
-        return self.parse_part(replace(CompiledModel.parse(data, plain_stem(path)), path=path))
+        """Read a compiled model, or write the program of a graph that is only a matrix."""
+        if is_compiled(path) or not is_dense(data):
+            return self.parse_part(replace(CompiledModel.parse(data, plain_stem(path)), path=path))
+        written = CompiledModel.parse(compile_dense(data, plain_stem(path)).file, plain_stem(path))
+        return replace(self.parse_part(replace(written, path=path)), sidecars=SidecarFiles(data))
 
     def parse_part(self, model: CompiledModel) -> ParsedModel:
         """Take a part for the Edge TPU of a compiled model."""

@@ -11,6 +11,7 @@ from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import EdgeTpuError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.toolchain.dense_compiler import is_dense
 from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem, whole_graph
 from edgetpu_driver.whole_model.model import LONGEST_GAP, Model
 from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Step
@@ -66,16 +67,16 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
     """Read a whole model for a backend: one file, or the segments of a pipeline, each with its path.
 
     A backend that runs both kinds packs what LiteRT would run of plain graphs, as far as its device can take
-    it; the rest stays on the CPU. One without an accelerator runs the graph beside a compiled model. Raises
-    ModelNotFoundError, ModelFormatError, and ModelUnsupportedError for a compiled model whose graph is needed
-    and not there.
+    it; the rest stays on the CPU. One that runs compiled models also takes a graph that is only a matrix. One
+    without an accelerator runs the graph beside a compiled model. Raises ModelNotFoundError,
+    ModelFormatError, and ModelUnsupportedError for a compiled model whose graph is needed and not there.
     """
     if not backend.compiled:
         return _on_cpu(files, backend)
     plan = plan_segments([(plain_stem(path), data, path) for path, data in files])
     if plan.edge_tpu_steps:
         return ParsedPlan(plan, {step: backend.parse_part(step.model) for step in plan.edge_tpu_steps})
-    if not backend.uncompiled:
+    if not backend.uncompiled and not (len(files) == 1 and is_dense(files[0][1])):
         path = files[0][0]
         raise ModelFormatError(
             f"{path.name} is not compiled for the Edge TPU: run edgetpu_compiler on it, or use the backend "

@@ -11,7 +11,7 @@ from typing import Any
 from edgetpu_driver.backends.usable_backends import usable_backends
 from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
-from edgetpu_driver.compiled_model import CUSTOM_OP, CompiledModel
+from edgetpu_driver.compiled_model import CUSTOM_OP, DENSE_COMPILER, CompiledModel
 from edgetpu_driver.darwinn.executable import (
     Executable,
     FenceHint,
@@ -74,6 +74,7 @@ def _compiled(plan: ModelPlan) -> dict[str, Any]:
     return {
         "compiled": True,
         "compiler": first.compiler,
+        "remark": first.remark or None,
         "cpu_operators": [each for each in first.cpu_operators if each != CUSTOM_OP],
         "parameters": "cached" if first.is_cached else "streamed",
         "parameter_bytes": sum(model.parameter_bytes for model in models),
@@ -186,6 +187,8 @@ def _text(value: dict[str, Any]) -> str:
     if value["compiled"]:
         head["parameters"] = f"{value['parameter_bytes']} bytes, {value['parameters']}"
         head["caching_token"] = value["caching_token"]
+        if value["compiler"] == DENSE_COMPILER:
+            head["program"] = f"written here: {value['remark']}"
     else:
         head["parameters"] = f"{value['parameter_bytes']} bytes"
     for backend, obstacle in value["obstacles"].items():

@@ -54,7 +54,8 @@ def _add_compile(commands: _Commands[argparse.ArgumentParser]) -> None:
         "compile",
         "compile graphs for the Edge TPU",
         "Runs Google's edgetpu_compiler and reports which operators it mapped and the memory used. Without "
-        "one, graphs are packed for the virtual stick, which says nothing of what the compiler would do.",
+        "one, the program of a matrix (dense_<size> up to 1024) is written here, for a real stick; other "
+        "graphs are packed for the virtual stick, which says nothing of what the compiler would do.",
     )
     command.add_argument("files", type=Path, nargs="+", metavar="FILE", help="plain .tflite graphs")
     command.add_argument("--compiler", metavar="PATH", help="default: edgetpu_compiler in PATH, if any")

@@ -1,4 +1,4 @@
-"""`edgetpu models compile`: runs edgetpu_compiler if it is there, else packs for the virtual stick."""
+"""`edgetpu models compile`: runs edgetpu_compiler; without it, writes programs here or packs graphs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress
-from edgetpu_driver.compiled_model import CUSTOM_OP, VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.compiled_model import CUSTOM_OP, DENSE_COMPILER, VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.errors import CompilerError, EdgeTpuError, InputError, ModelUnsupportedError
 from edgetpu_driver.files import write_file
 from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.toolchain.dense_compiler import WrittenModel, compile_dense
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM, Compilation, compile_graphs, find_compiler
 from edgetpu_driver.toolchain.mappable_operators import SUPPORTED_OPERATORS
 from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX
@@ -23,6 +24,8 @@ from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX
 _PACKED = (
     f"There is no {PROGRAM} in PATH: packed for the virtual stick only. A real stick cannot run these files."
 )
+_OWN_COMPILERS = (VIRTUAL_COMPILER, DENSE_COMPILER)
+"""Whose files may be replaced."""
 
 _Row = dict[str, Any]
 
@@ -41,12 +44,18 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
             advance()
     failed = any("error" in row for row in rows)
     value = {
-        "target": "edgetpu" if compiler else "virtual",
+        "target": _target(rows, compiler),
         "compiler": compiler,
         "models": rows,
         "resident_together": _resident_together(rows) if together else None,
     }
     return Answer(value, _text(value), 1 if failed else 0)
+
+
+def _target(rows: Sequence[_Row], compiler: str | None) -> str:
+    """What the files are for: the Edge TPU, or the virtual stick as soon as one is for it alone."""
+    packed = not compiler and any(row.get("written_by") != DENSE_COMPILER for row in rows)
+    return "virtual" if packed else "edgetpu"
 
 
 def _read_graph(path: Path) -> bytes:
@@ -71,7 +80,7 @@ def _rows(
     try:
         if compiler:
             return _compile(group, graphs, compiler, options)
-        return _pack(group, graphs, options)
+        return _make_here(group, graphs, options)
     except EdgeTpuError as error:
         return [_failed(path, error) for path in group]
 
@@ -111,34 +120,58 @@ def _load(made: Compilation) -> tuple[CompiledModel, ...]:
     return CompiledModel.load_parts(made.compiled)
 
 
-def _pack(group: Sequence[Path], graphs: Mapping[Path, bytes], options: argparse.Namespace) -> list[_Row]:
+def _make_here(
+    group: Sequence[Path], graphs: Mapping[Path, bytes], options: argparse.Namespace
+) -> list[_Row]:
     sources = {path.stem: graphs[path] for path in group}
-    return [_packed(path, sources, options.co_compile, options.output) for path in group]
+    return [_made_here(path, sources, options.co_compile, options.output) for path in group]
 
 
-def _packed(path: Path, sources: Mapping[str, bytes], together: bool, output: Path | None) -> _Row:
-    """Pack a graph for co-residence with all sources; returns its result row."""
+def _made_here(path: Path, sources: Mapping[str, bytes], together: bool, output: Path | None) -> _Row:
+    """Write the program of a graph or, where that is not possible, pack it; returns its result row.
+
+    together: pack it in any case, for co-residence with all sources.
+    """
     source = sources[path.stem]
+    more: _Row = {}
     try:
         _keep_compiled(_destination(path, output))
-        packed = pack_for_virtual_stick({path.stem: source}, together=together, beside=sources)
+        written, reason = (None, "") if together else _written(source, path.stem)
+        if written is not None:
+            file, sidecar = written.file, written.sidecar
+            more["remark"] = written.remark
+        else:
+            packed = pack_for_virtual_stick({path.stem: source}, together=together, beside=sources)
+            file, sidecar = packed[path.stem], None
+            more["not_written"] = reason or None
     except EdgeTpuError as error:
         return _failed(path, error)
-    model = CompiledModel.parse(packed[path.stem], path.stem)
+    model = CompiledModel.parse(file, path.stem)
     operators = {each.custom_code or each.name for each in parse_model(source).subgraphs[0].operators}
     row = _row(path, (model,), output) | {
+        "written_by": model.compiler,
         "cached_bytes": len(model.caching.parameters) if model.caching else 0,
         "streamed_bytes": len(model.execution.parameters),
         "unlisted_operators": sorted(operators - SUPPORTED_OPERATORS),
     }
-    return row | _write(path, source, model.file, output, None)
+    if sidecar is not None:
+        write_file(_destination(path, output).with_suffix(".json"), sidecar)
+    return row | more | _write(path, source, model.file, output, None)
+
+
+def _written(source: bytes, name: str) -> tuple[WrittenModel | None, str]:
+    """The graph with a program written here, or None and the reason."""
+    try:
+        return compile_dense(source, name), ""
+    except ModelUnsupportedError as error:
+        return None, str(error)
 
 
 def _keep_compiled(path: Path) -> None:
     """Refuse to replace a model of the vendor's compiler."""
-    if path.is_file() and CompiledModel.load_parts(path)[0].compiler != VIRTUAL_COMPILER:
+    if path.is_file() and CompiledModel.load_parts(path)[0].compiler not in _OWN_COMPILERS:
         raise ModelUnsupportedError(
-            f"{path} was made by {PROGRAM} and is kept; give --output to pack for the virtual stick elsewhere"
+            f"{path} was made by {PROGRAM} and is kept; give --output to write elsewhere what is made here"
         )
 
 
@@ -186,7 +219,7 @@ def _resident_together(rows: Sequence[_Row]) -> bool:
 
 
 def _text(value: Mapping[str, Any]) -> str:
-    lines = [] if value["compiler"] else [_PACKED]
+    lines = [_PACKED] if value["target"] == "virtual" else []
     # A failed run has one error for all its graphs.
     causes: dict[str, list[str]] = {}
     for row in value["models"]:
@@ -220,6 +253,10 @@ def _row_lines(row: _Row) -> list[str]:
     if row.get("unlisted_operators"):
         lines.append(f"  {PROGRAM} would not map {', '.join(row['unlisted_operators'])}")
     lines.append(f"  parameters: {memory}")
+    if row.get("remark"):
+        lines.append(f"  written here: {row['remark']}")
+    elif row.get("not_written"):
+        lines.append(f"  no program for a real stick was written: {row['not_written']}")
     if row["obstacle"]:
         lines.append(f"  {row['obstacle']}")
     return lines

@@ -1,1 +1,1 @@
-"""From graphs to compiled models: graphs by name, the vendor's compiler, recognising compiled files."""
+"""From graphs to compiled models: graphs by name, programs written here, the vendor's compiler."""

@@ -8,7 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgetpu_driver.errors import ModelNotFoundError, ModelUnsupportedError, PathRefusedError
+from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError, PathRefusedError
+from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.toolchain.dense_compiler import is_dense
 
 COMPILED_SUFFIX = "_edgetpu"
 """Suffix that edgetpu_compiler appends to the stem of the graph."""
@@ -89,11 +91,24 @@ def is_compiled(path: Path) -> bool:
     return path.stem.endswith(COMPILED_SUFFIX)
 
 
+def _compiled_path(graph: Path) -> Path:
+    return graph.with_name(f"{graph.stem}{COMPILED_SUFFIX}.tflite")
+
+
+def _is_dense_file(path: Path) -> bool:
+    """Whether a file is a graph whose program can be written here."""
+    try:
+        return is_dense(read_model_file(path))
+    except EdgeTpuError:
+        return False
+
+
 class ModelFiles:
     """The .tflite files in a list of directories that one backend can run.
 
     compiled: compiled models (x_edgetpu.tflite) are looked for; uncompiled: graphs (x.tflite) are. With
-    both, a compiled model is preferred to its graph.
+    both, a compiled model is preferred to its graph. Without `uncompiled`, of graphs that are not compiled
+    only those count whose program can be written here, see `dense_compiler`.
     """
 
     def __init__(self, directories: Sequence[str | Path], *, compiled: bool, uncompiled: bool) -> None:
@@ -125,10 +140,13 @@ class ModelFiles:
             path
             for directory in self.directories
             for path in sorted(directory.glob("*.tflite"))
-            if (self._compiled if is_compiled(path) else self._uncompiled)
-            and _is_text(path.name)
-            and _is_file(path)
+            if _is_text(path.name) and _is_file(path) and self._is_usable(path)
         ]
+
+    def _is_usable(self, path: Path) -> bool:
+        if is_compiled(path):
+            return self._compiled
+        return self._uncompiled or (not _is_file(_compiled_path(path)) and _is_dense_file(path))
 
     def _find(self, model: str) -> Path:
         if Path(model).is_absolute():
@@ -142,6 +160,10 @@ class ModelFiles:
                 path = self._inside(directory / name)
                 if path.is_file():
                     return path
+        for directory in self.directories:
+            path = self._inside(directory / f"{model}.tflite")
+            if path.is_file() and _is_dense_file(path):
+                return path
         raise self._not_found(model, names)
 
     def _file_names(self, stem: str) -> tuple[str, ...]:

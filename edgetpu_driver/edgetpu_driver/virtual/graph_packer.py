@@ -16,8 +16,6 @@ import numpy as np
 
 from edgetpu_driver.compiled_model import (
     CUSTOM_OP,
-    FURTHER_PACKAGES_KEY,
-    PACKAGE_KEY,
     PARAMETER_MEMORY_BYTES,
     VIRTUAL_COMPILER,
     Parameters,
@@ -34,26 +32,21 @@ from edgetpu_driver.darwinn.executable import (
     InstructionHint,
     InterruptHint,
     Layer,
-    Package,
 )
 from edgetpu_driver.darwinn.instructions.parameter_region import (
     BYTES_OF_ALL_TILES,
     fill_all_tiles,
     rows_for,
 )
-from edgetpu_driver.darwinn.package_writer import write_package
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite import flexbuffer
-from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import Subgraph, parse_model
+from edgetpu_driver.toolchain.compiled_file import write_compiled_file
 from edgetpu_driver.virtual.packed_program import bitstream
 from edgetpu_driver.virtual.tile_layout import output_layout, padded_elements, round_up
 from edgetpu_driver.weights.compiler_layout import encode_parameters
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
 
-_MIN_RUNTIME_VERSION = 14
-_CHIP_ID = 18  # what edgetpu_compiler writes for the chip "beagle"
 _WIRE_WORD_BYTES = 8
 _CACHING_INSTRUCTIONS = 67  # as in real parameter caching programs of small models
 _BASE_INSTRUCTIONS, _INSTRUCTIONS_PER_OPERATOR = 180, 64
@@ -83,26 +76,9 @@ def pack(graph: bytes, *, name: str, token: int | None = None, first_row: int = 
     subgraph = parse_model(graph).subgraphs[0]
     _check(subgraph)
     inputs, outputs = subgraph.input_specs, subgraph.output_specs
-    package = Package(
-        executables=_executables(graph, subgraph, name, token, first_row),
-        min_runtime_version=_MIN_RUNTIME_VERSION,
-        compiler_version=VIRTUAL_COMPILER,
-    )
-    options: dict[str, flexbuffer.Value] = {
-        "1": 0,
-        PACKAGE_KEY: write_package(package),
-        "5": -1,
-        "6": [_CHIP_ID],
-        FURTHER_PACKAGES_KEY: [],
-    }
-    builder = GraphBuilder(f"{name}, packed for the virtual Edge TPU")
-    operands = [
-        builder.input(spec.name, spec.shape, spec.dtype, scale=spec.scale, zero_point=spec.zero_point)
-        for spec in inputs
-    ]
-    for result in builder.custom(CUSTOM_OP, operands, outputs, flexbuffer.encode(options)):
-        builder.output(result)
-    return builder.build()
+    executables = _executables(graph, subgraph, name, token, first_row)
+    title = f"{name}, packed for the virtual Edge TPU"
+    return write_compiled_file(title, inputs, outputs, executables, compiler=VIRTUAL_COMPILER)
 
 
 def pack_together(graphs: Mapping[str, bytes], beside: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.virtual.simulated_timing import compute_cycles
-from edgetpu_driver.weights.compiler_layout import parameter_layout
+from edgetpu_driver.weights.compiler_layout import layout_in
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
 from edgetpu_driver.weights.parameter_layout import ParameterLayout
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
@@ -64,7 +64,7 @@ class ReferenceModel:
         self._cpu_engine: CpuEngine | None = None
         self._own = _parameters(compiled)
         self._packed = parameters_of(source) == b"".join(self._own)
-        self._layout = None if self._packed else self._known_layout()
+        self._layout = None if self._packed else self._known_layout(compiled)
         unknown = not self._packed and self._layout is None
         self._locations = self._listed_locations(compiled) if unknown else ()
         self._specs = inputs, outputs
@@ -168,10 +168,10 @@ class ReferenceModel:
             return ()
         return (replace(location, tensor=tensor),) if tensor.shape == location.tensor.shape else ()
 
-    def _known_layout(self) -> ParameterLayout | None:
+    def _known_layout(self, compiled: CompiledModel) -> ParameterLayout | None:
         """The layout of the parameters, if it is known and matches the file's own."""
         try:
-            layout = parameter_layout(self._model)
+            layout = layout_in(compiled, self._model)
             layout.decode(Parameters(*self._own))
         except EdgeTpuError:
             return None

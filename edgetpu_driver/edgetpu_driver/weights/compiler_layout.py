@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.compiled_model import Parameters
+from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel, Parameters
 from edgetpu_driver.darwinn.parameters.channelwise import DepthwiseLayout, RoutingLayout
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
 from edgetpu_driver.darwinn.parameters.section_codec import Section
@@ -19,6 +19,7 @@ from edgetpu_driver.darwinn.parameters.single_output import convolution_layout, 
 from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
+from edgetpu_driver.weights.dense_program import plan_dense_program
 from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout, Part
 
 _GRAPH_INPUT = -1
@@ -38,6 +39,16 @@ def parameter_layout(model: Model) -> ParameterLayout:
         names = ", ".join(operator.name for operator in graph.operators)
         raise ModelUnsupportedError(f"the parameter layout of a graph of {names or 'nothing'} is not known")
     return recognised(graph)
+
+
+def layout_in(compiled: CompiledModel, graph: Model) -> ParameterLayout:
+    """The layout of a compiled model's parameters, with the weights of the graph it was compiled from.
+
+    Raises ModelUnsupportedError as `parameter_layout`.
+    """
+    if compiled.compiler == DENSE_COMPILER:
+        return plan_dense_program(graph).layout
+    return parameter_layout(graph)
 
 
 def encode_parameters(model: Model) -> Parameters:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout
+from edgetpu_driver.darwinn.parameters.dense import DenseLayout, PaddedDenseLayout
+from edgetpu_driver.darwinn.programs.dense import SIZES
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, NO_ACTIVATION, Operator, Subgraph
 
@@ -35,12 +36,21 @@ def dense_layout(model: CompiledModel) -> DenseLayout | None:
         return None
     blob = np.frombuffer(model.parameters.cached, np.uint8)
     try:
-        layout = DenseLayout(prod(model.outputs[0].shape), prod(model.inputs[0].shape))
+        layout = _layout(prod(model.outputs[0].shape), prod(model.inputs[0].shape), blob)
         layout.decode(blob)
         positive = np.all(layout.decode_multipliers(blob) > 0)
     except EdgeTpuError:
         return None
     return layout if positive else None
+
+
+def _layout(rows: int, columns: int, blob: NDArray[np.uint8]) -> DenseLayout:
+    """The layout of a matrix, or of one in a corner of a larger one; EdgeTpuError if it is neither."""
+    size = next((size for size in SIZES if DenseLayout.bytes_of(size, size) == blob.size), 0)
+    if max(rows, columns) > size or (rows, columns) == (size, size):
+        return DenseLayout(rows, columns)
+    beside = DenseLayout(size).decode(blob)[:rows, columns:]
+    return PaddedDenseLayout(rows, columns, size, beside)
 
 
 def dense_parameters(model: CompiledModel, weights: NDArray[Any]) -> bytes:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.parameters.channelwise import RoutingLayout
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout
+from edgetpu_driver.darwinn.parameters.dense import DenseLayout, PaddedDenseLayout
 from edgetpu_driver.darwinn.parameters.scattered import ScatteredLayout
 from edgetpu_driver.darwinn.parameters.section_codec import Section
 from edgetpu_driver.darwinn.parameters.single_output import convolution_layout
@@ -29,7 +29,7 @@ from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
-from edgetpu_driver.weights.compiler_layout import parameter_layout
+from edgetpu_driver.weights.compiler_layout import layout_in
 from edgetpu_driver.weights.dense_layer import dense_layout
 from edgetpu_driver.weights.packed_layout import parameters_of, weight_offsets
 from edgetpu_driver.weights.parameter_layout import ParameterLayout
@@ -88,7 +88,7 @@ def _from_graph(model: CompiledModel, data: bytes) -> tuple[WeightLocation, ...]
     tensors = {tensor.name: tensor for tensor in weight_tensors(graph)}
     if not _corresponds(model, graph.subgraphs[0]):
         return ()
-    layout = _compiler_layout(graph)
+    layout = _layout_in(model, graph)
     if layout is not None:
         same = layout.encode() == model.parameters
         return _layers(layout, graph.subgraphs[0], tensors) if same else ()
@@ -117,9 +117,9 @@ def _corresponds(model: CompiledModel, graph: Subgraph) -> bool:
     return same_inputs and forms(model.outputs) == forms(graph.output_specs)
 
 
-def _compiler_layout(graph: Model) -> ParameterLayout | None:
+def _layout_in(model: CompiledModel, graph: Model) -> ParameterLayout | None:
     try:
-        return parameter_layout(graph)
+        return layout_in(model, graph)
     except ModelUnsupportedError:
         return None
 
@@ -134,7 +134,7 @@ def _layers(
         if tensor is None:
             continue
         requantisation = None
-        if layer.multipliers is not None:
+        if layer.multipliers is not None and not _has_bias_columns(layer.section):
             operator = users[layer.tensor]
             source, result = (
                 graph.tensors[index].spec.scale for index in (operator.inputs[0], operator.outputs[0])
@@ -142,6 +142,11 @@ def _layers(
             requantisation = source, result
         locations.append(WeightLocation(tensor, layer.section, offset, streamed, requantisation))
     return tuple(locations)
+
+
+def _has_bias_columns(section: Section) -> bool:
+    """Whether a matrix has a bias in the unit of its rows, which other scales would change."""
+    return isinstance(section, PaddedDenseLayout) and section.has_bias
 
 
 def _dense(model: CompiledModel) -> tuple[WeightLocation, ...]:
@@ -154,8 +159,10 @@ def _dense(model: CompiledModel) -> tuple[WeightLocation, ...]:
         return ()
     of_rows = layout.decode_multipliers(np.frombuffer(model.parameters.cached, np.uint8))
     scales = (of_rows * (result.scale / source.scale)).astype(np.float32)
-    tensor = WeightTensor("weights", "FULLY_CONNECTED", layout.shape, scales, is_pure_matmul=True)
-    return (WeightLocation(tensor, layout, 0, requantisation=(source.scale, result.scale)),)
+    biased = _has_bias_columns(layout)
+    tensor = WeightTensor("weights", "FULLY_CONNECTED", layout.shape, scales, is_pure_matmul=not biased)
+    requantisation = None if biased else (source.scale, result.scale)
+    return (WeightLocation(tensor, layout, 0, requantisation=requantisation),)
 
 
 def _from_sidecar(model: CompiledModel, sidecar: Mapping[str, Any]) -> tuple[WeightLocation, ...]:

@@ -147,3 +147,59 @@ class DenseLayout:
     def _zero_points(self) -> NDArray[np.int32]:
         present = np.arange(self._groups * GROUP_ROWS) < self.rows
         return np.where(present, np.int32(ZERO_WEIGHT), np.int32(0)).reshape(self._groups, GROUP_ROWS)
+
+
+class PaddedDenseLayout(DenseLayout):
+    """A matrix in the upper left corner of the square matrix that a program is for.
+
+    The other weights are part of the layout: columns that hold a bias, and zeros.
+    """
+
+    def __init__(self, rows: int, columns: int, size: int, bias: NDArray[np.int8] | None = None) -> None:
+        """size: rows and columns of the whole. bias: int8[rows, n], the columns from `columns` on.
+
+        InputError if that does not fit.
+        """
+        super().__init__(size)
+        width = 0 if bias is None else bias.shape[1]
+        if not (0 < rows <= size and 0 < columns <= size - width):
+            raise InputError(
+                f"a matrix of {rows} x {columns} and {width} columns of a bias exceed {size} x {size}"
+            )
+        self._whole = DenseLayout(size)
+        self._filler = np.zeros((size, size), np.int8)
+        if bias is not None:
+            self._filler[:rows, columns : columns + width] = bias
+        self.rows, self.columns, self.shape = rows, columns, (rows, columns)
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether other columns than those of the matrix have weights."""
+        return bool(self._filler.any())
+
+    def encode(self, weights: NDArray[np.int8], out: NDArray[np.uint8]) -> None:
+        """Write int8[rows, columns] and all else into a blob, leaving its headers as they are."""
+        check_weights(weights, self.shape)
+        whole = self._filler.copy()
+        whole[: self.rows, : self.columns] = weights
+        self._whole.encode(whole, out)
+
+    def decode(self, blob: NDArray[np.uint8]) -> NDArray[np.int8]:
+        """int8[rows, columns] from uint8[size]; ModelFormatError if anything else is not of this layout."""
+        whole = self._whole.decode(blob)
+        weights = whole[: self.rows, : self.columns].copy()
+        whole[: self.rows, : self.columns] = 0
+        check_filler(whole, self._filler, "the padding of a matrix")
+        return weights
+
+    def encode_multipliers(self, multipliers: NDArray[Any], out: NDArray[np.uint8]) -> None:
+        """Write the headers: multipliers, [rows] of any float type, 1 for other rows, and zero points."""
+        padded = np.full(self._whole.rows, _ABSENT_MULTIPLIER, np.result_type(multipliers, np.float32))
+        if multipliers.shape != (self.rows,):
+            raise InputError(f"expected {self.rows} finite multipliers; got {multipliers}")
+        padded[: self.rows] = multipliers
+        self._whole.encode_multipliers(padded, out)
+
+    def decode_multipliers(self, blob: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """float32[rows] from the headers of uint8[size]."""
+        return self._whole.decode_multipliers(blob)[: self.rows]

@@ -1,0 +1,1 @@
+"""Programs for the chip that are written here, operation by operation."""

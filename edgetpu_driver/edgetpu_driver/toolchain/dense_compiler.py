@@ -1,0 +1,166 @@
+"""Compiles Dense graphs, a matrix times a vector, for a real Edge TPU without the vendor's compiler.
+
+The program is the one that edgetpu_compiler writes, see darwinn.programs.dense. None has run on a stick.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel, caching_token
+from edgetpu_driver.darwinn.executable import (
+    DataType,
+    Description,
+    Direction,
+    DmaHint,
+    Executable,
+    ExecutableType,
+    InstructionHint,
+    InterruptHint,
+    Layer,
+    OutputLayout,
+)
+from edgetpu_driver.darwinn.programs.dense import ALL_TILES, ROWS_OF_A_TILE
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.toolchain import dense_graph
+from edgetpu_driver.toolchain.compiled_file import write_compiled_file
+from edgetpu_driver.weights.dense_program import DenseProgramPlan, plan_dense_program
+
+_DONE = InterruptHint(0)
+
+
+@dataclass(frozen=True)
+class WrittenModel:
+    """A compiled model whose program was written here."""
+
+    file: bytes
+    """The compiled .tflite file."""
+    remark: str
+    """What there is to know before it runs on a stick: what was padded, and what it was compared with."""
+    sidecar: bytes
+    """The JSON description that goes beside the file."""
+
+
+def is_dense(graph: bytes) -> bool:
+    """Whether a program can be written for a .tflite graph; ModelFormatError if it is malformed."""
+    try:
+        plan_dense_program(parse_model(graph))
+    except ModelUnsupportedError:
+        return False
+    return True
+
+
+def compile_dense(graph: bytes, name: str = "") -> WrittenModel:
+    """Compile a Dense .tflite graph; always the same bytes.
+
+    name: of the model, for the file's description. Raises ModelFormatError for a malformed graph,
+    ModelUnsupportedError, with the reason, for one that is not Dense or larger than 1024 x 1024.
+    """
+    plan = plan_dense_program(parse_model(graph))
+    file = write_compiled_file(
+        f"{name or 'a matrix'}, compiled by edgetpu_driver",
+        [plan.input],
+        [plan.output],
+        _executables(plan, caching_token(graph)),
+        compiler=DENSE_COMPILER,
+        remark=plan.remark,
+    )
+    return WrittenModel(file, plan.remark, _sidecar(plan))
+
+
+def dense_model(size: int) -> CompiledModel:
+    """The suite's own matrix of `size` rows and columns, compiled; to be loaded on a stick for MatMul.
+
+    Raises GraphError for a size that there is no graph for, ModelUnsupportedError above 1024.
+    """
+    name = dense_graph.name(size)
+    return CompiledModel.parse(compile_dense(dense_graph.build(size), name).file, name)
+
+
+def _executables(plan: DenseProgramPlan, token: int) -> tuple[Executable, Executable]:
+    """What runs, then what uploads the parameters: the order of the compiler's files."""
+    program, parameters = plan.program, plan.layout.encode().cached
+    source = _layer(plan.input, program.size, program.requantisation.input_zero_point)
+    result = _layer(
+        plan.output,
+        program.size,
+        program.requantisation.output_zero_point,
+        OutputLayout(
+            y_to_tile=(0,),
+            x_to_tile=(0,),
+            tile_offset=tuple(min(ROWS_OF_A_TILE * tile, program.size) for tile in range(ALL_TILES)),
+            x_to_local_offset=(0,),
+            y_to_local_row=(0,),
+            x_to_local_row_size=(ROWS_OF_A_TILE,),
+        ),
+    )
+    execution = Executable(
+        type=ExecutableType.EXECUTION_ONLY,
+        name="model",
+        parameter_caching_token=token,
+        bitstreams=(program.execution(source.name, result.name),),
+        parameters=b"",
+        hints=(
+            InstructionHint(0),
+            DmaHint(Description.INPUT, Direction.INFEED, source.name, 0, program.size),
+            DmaHint(Description.OUTPUT, Direction.OUTFEED, result.name, 0, program.size),
+            _DONE,
+        ),
+        fully_deterministic=True,
+        inputs=(source,),
+        outputs=(result,),
+        narrow_memory_bytes_per_tile=program.narrow_memory_bytes_per_tile,
+    )
+    caching = Executable(
+        type=ExecutableType.PARAMETER_CACHING,
+        name="Unknown",
+        parameter_caching_token=token,
+        bitstreams=(program.caching(),),
+        parameters=parameters,
+        hints=(
+            InstructionHint(0),
+            DmaHint(Description.PARAMETER, Direction.INFEED, "", 0, len(parameters)),
+            _DONE,
+        ),
+        fully_deterministic=True,
+        inputs=(),
+        outputs=(),
+    )
+    return execution, caching
+
+
+def _layer(spec: TensorSpec, size: int, zero_point: int, layout: OutputLayout | None = None) -> Layer:
+    """The layer of a tensor; more than the tensor's elements cross the wire where it is padded."""
+    signed = spec.dtype.kind == "i"
+    return Layer(
+        name=spec.name,
+        size_bytes=size,
+        shape=(1, 1, spec.shape[-1]),
+        data_type=DataType.SIGNED_FIXED_POINT8 if signed else DataType.FIXED_POINT8,
+        zero_point=zero_point,
+        dequantization_factor=spec.scale,
+        layout=layout,
+    )
+
+
+def _sidecar(plan: DenseProgramPlan) -> bytes:
+    """The description: the keys that templates of others have, and who wrote the program."""
+    (layer,) = plan.layout.layers
+    content: dict[str, Any] = {
+        "matrix_size": plan.columns,
+        "rows": plan.rows,
+        "program_size": plan.program.size,
+        "input_scale": plan.input.scale,
+        "input_zero_point": plan.input.zero_point,
+        "output_scale": plan.output.scale,
+        "output_zero_point": plan.output.zero_point,
+        "use_bias": plan.bias_columns > 0,
+        "param_size": layer.size,
+        "compiler": DENSE_COMPILER,
+        "remark": plan.remark,
+    }
+    return (json.dumps(content, indent=2) + "\n").encode()

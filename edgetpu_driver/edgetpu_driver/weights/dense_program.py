@@ -1,0 +1,266 @@
+"""A FULLY_CONNECTED graph as what a Dense program computes: a matrix, multipliers, zero points and clamps.
+
+Programs exist for matrices of 256, 512, 768 and 1024 rows and columns. A smaller matrix is padded with zeros
+to the next of these. The chip's Dense program has no bias: it rides on inputs that the layer does not have,
+for which the host sends zero bytes, each worth minus the zero point of the input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.darwinn.parameters.dense import DenseLayout, PaddedDenseLayout
+from edgetpu_driver.darwinn.programs.dense import SIZES, DenseProgram
+from edgetpu_driver.darwinn.requantisation import Activation, Requantisation, clamps, multipliers
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
+from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout
+
+_ACTIVATIONS: dict[str, Activation] = {"NONE": "NONE", "RELU": "RELU", "RELU6": "RELU6"}
+_TO_UNSIGNED = 128
+_LARGEST_WEIGHT = 127
+_SAME_SCALE = 1e-6
+"""Relative difference up to which a QUANTIZE counts as one that only changes the sign."""
+_WORST_BIAS_ERROR = 0.5
+"""In output steps; above it a bias is refused."""
+_COMPARED = (256, 512, 1024)
+"""Sizes whose programs were compared with the compiler's, every byte."""
+
+
+@dataclass(frozen=True, eq=False)
+class DenseProgramPlan:
+    """How a graph becomes a Dense program."""
+
+    program: DenseProgram
+    layout: ParameterLayout
+    """The parameters, with the graph's weights."""
+    input: TensorSpec
+    """Of the graph."""
+    output: TensorSpec
+    bias_columns: int
+    """Inputs that hold the bias."""
+    bias_error: float
+    """Largest error of the bias by rounding, in output steps."""
+    evidence: str
+    """What the program was compared with."""
+
+    @property
+    def rows(self) -> int:
+        """Outputs of the graph."""
+        return self.layout.layers[0].section.shape[0]
+
+    @property
+    def columns(self) -> int:
+        """Inputs of the graph."""
+        return self.layout.layers[0].section.shape[1]
+
+    @property
+    def remark(self) -> str:
+        """What there is to know about the program before it runs on a stick."""
+        size, notes = self.program.size, []
+        if (self.rows, self.columns) != (size, size):
+            notes.append(f"{self.rows} x {self.columns} padded to {size} x {size}")
+        if self.bias_columns:
+            notes.append(
+                f"the bias rides on {self.bias_columns} unused inputs, rounded by up to "
+                f"{self.bias_error:.2g} output steps"
+            )
+        return "; ".join([*notes, self.evidence, "never run on a stick"])
+
+
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    """The only layer with weights of a Dense graph. Tensors are int8."""
+
+    operator: Operator
+    weights: NDArray[np.int8]
+    scales: NDArray[np.float32]
+    """[rows]"""
+    bias: NDArray[np.int32]
+    """[rows], in steps of input scale * weight scale."""
+    source: TensorSpec
+    result: TensorSpec
+    activation: Activation
+
+
+def plan_dense_program(model: Model) -> DenseProgramPlan:
+    """Plan the program of a graph; ModelUnsupportedError, with the reason, for one that is not Dense.
+
+    A Dense graph is a FULLY_CONNECTED, int8, without or with RELU or RELU6, between a QUANTIZE from uint8
+    and one to uint8, both optional, which keep the scale.
+    """
+    graph = model.subgraphs[0]
+    layer = _layer(graph)
+    source = _unsigned(graph.tensors[graph.inputs[0]].spec, layer.source, "input")
+    result = _unsigned(graph.tensors[graph.outputs[0]].spec, layer.result, "output")
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        of_rows = multipliers(layer.source.scale, layer.scales, layer.result.scale)
+        limits = clamps(layer.result.scale, result.zero_point, layer.activation)
+    if not (np.isfinite(of_rows).all() and (of_rows > 0).all() and np.isfinite(limits).all()):
+        raise ModelUnsupportedError("expected scales whose quotients float32 holds")
+    size, bias, error = _fitted(layer, source.zero_point, of_rows)
+    section = _section(layer.weights.shape, size, bias)
+    requantisation = Requantisation(1.0, *limits, source.zero_point, 0, result.zero_point)
+    from_uint8, to_uint8 = (
+        graph.tensors[each[0]].dtype == np.uint8 for each in (graph.inputs, graph.outputs)
+    )
+    tensor = layer.operator.inputs[1]
+    own_scales = np.unique(layer.scales).size > 1
+    return DenseProgramPlan(
+        DenseProgram(size, requantisation, converts_output=bool(to_uint8)),
+        ParameterLayout((LayerWeights(section, tensor, layer.weights, of_rows),)),
+        graph.tensors[graph.inputs[0]].spec,
+        graph.tensors[graph.outputs[0]].spec,
+        bias.shape[1],
+        error,
+        _evidence(size, usual=bool(from_uint8) and own_scales, converts_output=bool(to_uint8)),
+    )
+
+
+def _evidence(size: int, *, usual: bool, converts_output: bool) -> str:
+    """What says that the program is right. usual: for a uint8 input, and a scale of its own for each row."""
+    if usual and size in _COMPARED and converts_output:
+        return "the program equals Google's for this size"
+    if usual and size not in _COMPARED and not converts_output:
+        return "the program equals Google's for this size in the bytes that are published"
+    return "the program follows Google's; none for this form of graph was there to compare with"
+
+
+def _layer(graph: Subgraph) -> _Layer:
+    names = [operator.name for operator in graph.operators]
+    core = [operator for operator in graph.operators if operator.name == "FULLY_CONNECTED"]
+    around = [name for name in names if name != "FULLY_CONNECTED"]
+    if len(core) != 1 or set(around) - {"QUANTIZE"} or len(graph.inputs) != 1 or len(graph.outputs) != 1:
+        raise ModelUnsupportedError(
+            "a program can be written here for one FULLY_CONNECTED layer between QUANTIZE operators; "
+            f"got {', '.join(names) or 'no operator'}"
+        )
+    operator = core[0]
+    _check_chain(graph, operator)
+    if operator.activation not in _ACTIVATIONS:
+        raise ModelUnsupportedError(f"expected no activation, RELU or RELU6; got {operator.activation}")
+    weights = graph.tensors[operator.inputs[1]] if len(operator.inputs) > 1 else None
+    source, result = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
+    _check_activations(source, result)
+    if weights is None or weights.dtype != np.int8 or not weights.data or len(weights.shape) != 2:
+        raise ModelUnsupportedError("expected constant int8 weights [rows, columns]")
+    rows, columns = weights.shape
+    scales = weights.quantization.scales
+    if scales.size not in (1, rows) or np.any(weights.quantization.zero_points):
+        raise ModelUnsupportedError("expected weights of zero point 0 with a scale, or one for each row")
+    if scales.size > 1 and weights.quantization.axis != 0:
+        raise ModelUnsupportedError("expected weight scales along the rows")
+    if source.shape != (1, columns) or result.shape != (1, rows):
+        raise ModelUnsupportedError(
+            f"expected an input {[1, columns]} and an output {[1, rows]}; got {list(source.shape)} and "
+            f"{list(result.shape)}"
+        )
+    return _Layer(
+        operator,
+        np.frombuffer(weights.data, np.int8).reshape(weights.shape),
+        np.broadcast_to(scales, rows),
+        _bias(graph, operator, rows),
+        source.spec,
+        result.spec,
+        _ACTIVATIONS[operator.activation],
+    )
+
+
+def _check_chain(graph: Subgraph, core: Operator) -> None:
+    """ModelUnsupportedError unless they are QUANTIZE, the layer and QUANTIZE, one after the other."""
+    position = graph.operators.index(core)
+    tensor = graph.inputs[0]
+    for operator in graph.operators:
+        if operator.inputs[:1] != (tensor,) or len(operator.outputs) != 1:
+            raise ModelUnsupportedError("expected operators that follow each other")
+        tensor = operator.outputs[0]
+    if position > 1 or len(graph.operators) - position > 2 or tensor != graph.outputs[0]:
+        raise ModelUnsupportedError("expected at most one QUANTIZE before the layer, and one after it")
+
+
+def _check_activations(*tensors: Tensor) -> None:
+    for tensor in tensors:
+        if tensor.dtype != np.int8 or tensor.quantization.scales.size != 1 or not tensor.spec.scale > 0:
+            raise ModelUnsupportedError(f"expected quantised int8 around the layer; got {tensor.spec}")
+
+
+def _bias(graph: Subgraph, operator: Operator, rows: int) -> NDArray[np.int32]:
+    index = operator.inputs[2] if len(operator.inputs) > 2 else ABSENT
+    if index == ABSENT:
+        return np.zeros(rows, np.int32)
+    bias = graph.tensors[index]
+    if bias.dtype != np.int32 or bias.shape != (rows,) or not bias.data:
+        raise ModelUnsupportedError(f"expected a constant bias int32[{rows}]; got {bias.spec}")
+    return np.frombuffer(bias.data, np.int32)
+
+
+def _unsigned(outer: TensorSpec, inner: TensorSpec, kind: str) -> TensorSpec:
+    """The int8 tensor next to the layer as the chip sees it; the graph's own must be the same numbers."""
+    unsigned = replace(inner, dtype=np.dtype(np.uint8), zero_point=inner.zero_point + _TO_UNSIGNED)
+    shift = 0 if outer.dtype == np.uint8 else _TO_UNSIGNED
+    same_scale = abs(outer.scale - inner.scale) <= _SAME_SCALE * inner.scale
+    if outer.dtype not in (np.uint8, np.int8) or not same_scale:
+        raise ModelUnsupportedError(f"expected the {kind} {outer} to have the scale of the layer, {inner}")
+    if outer.zero_point + shift != unsigned.zero_point:
+        raise ModelUnsupportedError(
+            f"expected the {kind} {outer} to have the zero point of the layer, {inner}"
+        )
+    return unsigned
+
+
+def _fitted(
+    layer: _Layer, zero_point: int, of_rows: NDArray[np.float32]
+) -> tuple[int, NDArray[np.int8], float]:
+    """The size of the program, the columns of the bias, int8[rows, n], and the largest error of the bias."""
+    rows, columns = layer.weights.shape
+    bias, error = _bias_columns(layer.bias, zero_point, of_rows)
+    needed = max(rows, columns + bias.shape[1])
+    size = next((size for size in SIZES if size >= needed), 0)
+    if size:
+        return size, bias, error
+    if max(rows, columns) <= SIZES[-1]:
+        raise ModelUnsupportedError(
+            f"{columns} inputs leave no room for the bias, which needs {bias.shape[1]} of {SIZES[-1]}; "
+            "add it on the host"
+        )
+    raise ModelUnsupportedError(
+        f"programs are written here for matrices of up to {SIZES[-1]} x {SIZES[-1]}; got {rows} x {columns}. "
+        f"MatMul cuts larger ones into tiles of dense_{SIZES[-1]}"
+    )
+
+
+def _bias_columns(
+    bias: NDArray[np.int32], zero_point: int, of_rows: NDArray[np.float32]
+) -> tuple[NDArray[np.int8], float]:
+    """Weights for inputs of value -zero_point whose products sum up to the bias; and the largest error."""
+    if not bias.any():
+        return np.zeros((len(bias), 0), np.int8), 0.0
+    if not zero_point:
+        raise ModelUnsupportedError(
+            "a bias needs an input whose zero point is not the smallest value: zero bytes stand for it; "
+            "add it on the host"
+        )
+    steps = np.rint(bias.astype(np.float64) / -zero_point).astype(np.int64)
+    error = float(np.max(np.abs(bias + zero_point * steps) * of_rows.astype(np.float64)))
+    if error > _WORST_BIAS_ERROR:
+        raise ModelUnsupportedError(
+            f"a bias on unused inputs would be off by {error:.2g} output steps; add it on the host"
+        )
+    columns: list[NDArray[np.int8]] = []
+    while steps.any():
+        if len(columns) == SIZES[-1]:
+            raise ModelUnsupportedError("the bias is too large for unused inputs; add it on the host")
+        part = np.clip(steps, -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
+        columns.append(part.astype(np.int8))
+        steps -= part
+    return np.stack(columns, axis=1) if columns else np.zeros((len(bias), 0), np.int8), error
+
+
+def _section(shape: tuple[int, ...], size: int, bias: NDArray[np.int8]) -> DenseLayout:
+    if shape == (size, size):
+        return DenseLayout(size)
+    return PaddedDenseLayout(shape[0], shape[1], size, bias)
