@@ -49,7 +49,7 @@ class ScriptedDriver:
     def submit_load(self, model: str, name: str, done: Any, *, client: str, shared: bool) -> None:
         self.loads.append((model, name, client, shared))
         named = {"name": name or model, "inputs": (SPEC,), "outputs": (SPEC,)}
-        done(SimpleNamespace(**named, unsupported_reason="", sha256="file"))
+        done(SimpleNamespace(**named, unsupported_reason="", sha256="file", paths=()))
 
     def submit_invoke(self, _name: str, _inputs: Any, done: Any, terms: RequestTerms) -> None:
         self.terms.append(terms)
