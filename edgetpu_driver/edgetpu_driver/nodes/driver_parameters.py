@@ -50,7 +50,8 @@ SETTINGS = (
         "spreading",
         Spreading.REPLICATED.value,
         "How models are assigned to several sticks: replicated (each stick has all, but segments of a "
-        "pipeline are spread) or spread (each model is on one stick; those compiled together are on the same).",
+        "pipeline are spread) or spread (each model is on one stick; those compiled together are on the "
+        "same).",
         choices=tuple(each.value for each in Spreading),
     ),
     Setting(
