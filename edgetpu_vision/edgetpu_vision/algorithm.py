@@ -133,6 +133,8 @@ class VisionAlgorithm(ABC, Generic[Result]):
         self._fit: Fit = check_fit(fit) if fit is not None else self.default_fit
         self._normalisation = normalisation
         self._preprocessor: Preprocessor | None = None
+        self._placed_for: tuple[Region, int, int, Preprocessor] | None = None
+        self._placement: Placement
         self._model: RunnableModel | None = None
         if model is not None:
             runnable = _loaded(model) if isinstance(model, str | Path | Sequence) else model
@@ -190,7 +192,11 @@ class VisionAlgorithm(ABC, Generic[Result]):
         preprocessor = self.preprocessor
         camera_image = image if isinstance(image, CameraImage) else CameraImage(image)
         width, height = camera_image.width, camera_image.height
-        placement = preprocessor.place(self.region.within(width, height))
+        placed = self.region, width, height, preprocessor
+        if placed != self._placed_for:  # images and region are the same for most frames
+            self._placement = preprocessor.place(self.region.within(width, height))
+            self._placed_for = placed
+        placement = self._placement
         filled = preprocessor.fill(camera_image, placement)
         return Frame(stamp, width, height, placement, {preprocessor.spec.name: filled})
 

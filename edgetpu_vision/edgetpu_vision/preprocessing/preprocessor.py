@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,10 @@ PADDING = 114
 
 _ROUNDING_ERROR = np.float32(2e-5)
 """Grey levels by which interpolation in float32 may miss a whole level; its steps there are 1.5e-5."""
+
+
+_KINDS: dict[Hashable, int] = {}
+"""A number for each kind of input, by which images keep those made of them."""
 
 
 class Preprocessor:
@@ -47,7 +51,8 @@ class Preprocessor:
         self._truncates = truncates
         _, self.height, self.width, self.channels = self.spec.shape
         self._scaling = PixelScaling(self.spec, normalisation)
-        self._key = (replace(spec, name=""), fit, normalisation, truncates)
+        kind = replace(spec, name=""), fit, normalisation, truncates
+        self._key = _KINDS.setdefault(kind, len(_KINDS))
 
     def place(self, region: Region) -> Placement:
         """Where a region, as `Region.within` returns it, lies in the input."""
