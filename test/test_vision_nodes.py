@@ -27,7 +27,9 @@ from vision_msgs.msg import Classification, Detection2DArray, LabelInfo
 from edgetpu_driver import Model
 from edgetpu_msgs.msg import Embedding, PersonPoses
 from edgetpu_vision import Classifier, Detector, Embedder, PoseEstimator, Segmenter
+from edgetpu_vision.pose_estimation.poses import PART_NAMES
 from testdata import GOLDEN
+from testdata.body_pix_graph import body_pix_file
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 MODELS = {
@@ -76,10 +78,12 @@ class Nodes:
         start_node: Callable[..., Any],
         backend: str = "cpu",
         models: dict[str, str] = MODELS,
+        folder: Path | None = None,
     ) -> None:
         self.graph, self.models = graph, models
         # In this order: a compiled model without its graph may lie among the others.
         folders = sorted({str(model(node).parent) for node in models}, reverse=True)
+        folders += [str(folder)] if folder else []
         self.process = start_node(
             "edgetpu_perception",
             "single_process",
@@ -95,7 +99,7 @@ class Nodes:
         self.debug = {node: graph.collect(Image, f"/{node}/debug_image") for node in models}
         self.labels = {
             node: graph.collect(LabelInfo, f"/{node}/labels", LATCHED)
-            for node in ("classifier", "segmenter", "object_detector")
+            for node in ("classifier", "segmenter", "object_detector", "pose_estimator")
         }
         self.diagnostics = graph.collect(DiagnosticArray, "/diagnostics")
         self._images = graph.node.create_publisher(Image, f"/{backend}_camera", 10)
@@ -151,8 +155,10 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def nodes(graph: Any, start_node: Callable[..., Any]) -> Nodes:
-    return Nodes(graph, start_node)
+def nodes(graph: Any, start_node: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Nodes:
+    folder = tmp_path_factory.mktemp("own_models")
+    (folder / "body_pix.tflite").write_bytes(body_pix_file())
+    return Nodes(graph, start_node, folder=folder)
 
 
 def test_the_classifier_publishes_the_classes_of_the_picture(nodes: Nodes) -> None:
@@ -307,6 +313,25 @@ def test_another_model_is_loaded_while_the_node_runs(nodes: Nodes) -> None:
     nodes.graph.spin_until(lambda: "no_such_model" in nodes.problem("classifier"))
     assert nodes.set_text("classifier", "model", MODELS["classifier"]).successful
     assert nodes.show(picture("cat"), "classifier")["classifier"].results
+
+
+def test_body_pix_gives_masks_of_people_and_of_the_parts_of_their_bodies(nodes: Nodes) -> None:
+    masks = {each: nodes.graph.collect(Image, f"/pose_estimator/{each}") for each in ("people", "parts")}
+    nodes.graph.meet("/pose_estimator")
+    assert nodes.set_text("pose_estimator", "model", "body_pix").successful
+    image = np.zeros((305, 481, 3), np.uint8)
+    image[:, :240] = 255
+    nodes.show(image, "pose_estimator")
+    nodes.graph.spin_until(lambda: all(masks.values()))
+    people, parts = (
+        np.frombuffer(masks[each][-1].data, np.uint8).reshape(image.shape[:2]) for each in ("people", "parts")
+    )
+    assert (people[150, 50], people[150, 400]) == (255, 0)
+    assert (parts[150, 50], parts[150, 400]) == (7, 0)
+    nodes.graph.spin_until(lambda: bool(nodes.labels["pose_estimator"][-1].class_map))
+    names = {each.class_id: each.class_name for each in nodes.labels["pose_estimator"][-1].class_map}
+    assert names[7] == PART_NAMES[7]
+    assert nodes.set_text("pose_estimator", "model", MODELS["pose_estimator"]).successful
 
 
 @pytest.mark.parametrize(

@@ -9,42 +9,8 @@ import pytest
 
 from edgetpu_driver import Model
 from edgetpu_driver.errors import DependencyMissingError
-from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.tflite import flexbuffer
-from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_vision import BodyPix
-
-HEIGHT, WIDTH, STRIDE = 305, 481, 16
-CHANNELS = {"heatmaps": 17, "short_offsets": 34, "mid_offsets": 64, "long_offsets": 34, "segments": 1}
-MOST = 3
-
-
-def body_pix_file() -> bytes:
-    """A graph that takes bright pixels for people, and finds no keypoints."""
-    graph = GraphBuilder("body_pix")
-    image = graph.input("image", (1, HEIGHT, WIDTH, 3), np.uint8, scale=1.0, zero_point=0)
-    grey = graph.quantize(image, np.int8, scale=1.0, zero_point=-128)
-    heads = {}
-    for name, channels in (*CHANNELS.items(), ("parts", 24)):
-        weights = np.zeros((channels, 1, 1, 3), np.int8)
-        bias = np.zeros(channels, np.int32)
-        if name == "segments":
-            weights[:], bias[:] = 1, -3 * 128
-        if name == "parts":
-            bias[6] = 100
-        heads[name] = graph.conv_2d(
-            grey, weights, 1.0, scale=4.0, zero_point=0, bias=bias, stride=STRIDE, name=name
-        )
-    options = {"max_detections": MOST, "score_threshold": 0.2, "stride": STRIDE, "nms_radius": 10.0}
-    outputs = [
-        TensorSpec(f"poses:{index}", (), np.dtype(np.float32), 0.0, 0) for index in range(len(CHANNELS))
-    ]
-    results = graph.custom(
-        "PosenetDecoderOp", [heads[name] for name in CHANNELS], outputs, flexbuffer.encode(options)
-    )
-    for result in (*results, heads["segments"], heads["parts"]):
-        graph.output(result)
-    return graph.build()
+from testdata.body_pix_graph import HEIGHT, MOST, WIDTH, body_pix_file
 
 
 @pytest.fixture(scope="module")

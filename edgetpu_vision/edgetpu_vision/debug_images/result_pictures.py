@@ -13,7 +13,7 @@ from edgetpu_driver.images.encodings import Pixels
 from edgetpu_vision.classification.classifications import Classifications
 from edgetpu_vision.detection.detections import Detection, Detections
 from edgetpu_vision.embedding.embedding import Embedding
-from edgetpu_vision.pose_estimation.poses import SKELETON, Poses
+from edgetpu_vision.pose_estimation.poses import SKELETON, BodySegmentation, Poses
 from edgetpu_vision.segmentation.segmentation import Segmentation
 
 OVERLAY = 0.5
@@ -71,18 +71,18 @@ def segmentation_picture(image: Pixels, result: Segmentation) -> Pixels:
     """Each pixel tinted with the colour of its class, and their names; class 0 is left as it is."""
     picture = drawing.canvas(image)
     labels = result.labels
-    colors = PALETTE[np.where(labels > 0, 1 + labels % 255, 0)]
-    mixed = cv2.addWeighted(picture, 1 - OVERLAY, colors, OVERLAY, 0.0)
+    picture = _tinted(picture, labels)
     present = np.flatnonzero(np.bincount(labels.ravel())).tolist()
-    picture = np.where((labels > 0)[:, :, None], mixed, picture)
     names = [_class_name(result, label) for label in present if label > 0]
     drawing.caption(picture, ", ".join(names) or "background only", drawing.FOUND)
     return picture
 
 
-def poses_picture(image: Pixels, result: Poses) -> Pixels:
-    """The skeleton of each person; keypoints of low score are left out."""
+def poses_picture(image: Pixels, result: Poses | BodySegmentation) -> Pixels:
+    """The skeleton of each person; keypoints of low score are left out. People with masks are tinted."""
     picture = drawing.canvas(image)
+    if isinstance(result, BodySegmentation):
+        picture = _tinted(picture, np.where(result.parts > 0, result.parts, result.people.astype(np.uint8)))
     for index, pose in enumerate(result.poses):
         color = color_of(index)
         points = [(round(each.x), round(each.y)) for each in pose.keypoints]
@@ -113,6 +113,13 @@ def embedding_picture(image: Pixels, result: Embedding) -> Pixels:
     )
     drawing.caption(picture, text, color)
     return picture
+
+
+def _tinted(picture: Pixels, labels: NDArray[np.uint8] | NDArray[np.uint16]) -> Pixels:
+    """The pixels mixed with the colour of their label, those of label 0 as they are."""
+    colors = PALETTE[np.where(labels > 0, 1 + labels % 255, 0)]
+    mixed = cv2.addWeighted(picture, 1 - OVERLAY, colors, OVERLAY, 0.0)
+    return np.where((labels > 0)[:, :, None], mixed, picture)
 
 
 def _name(detection: Detection) -> str:

@@ -39,13 +39,15 @@ class ClassifierNode(VisionNode):
             self._classification = self.create_publisher(Classification, "~/classification", QOS_RESULTS)
         self.start_vision()
 
-    def make_algorithm(self, values: Mapping[str, Any], **common: Any) -> Classifier:
+    def make_algorithms(self, values: Mapping[str, Any], **common: Any) -> tuple[Classifier]:
         """Make the classifier for these values of the parameters."""
-        return Classifier(
-            labels=values["labels"] or None,
-            classes=values["classes"],
-            max_results=values["max_results"],
-            **common,
+        return (
+            Classifier(
+                labels=values["labels"] or None,
+                classes=values["classes"],
+                max_results=values["max_results"],
+                **common,
+            ),
         )
 
     def publish(self, header: Header, result: Classifications) -> None:

@@ -31,9 +31,9 @@ class EmbedderNode(VisionNode):
             self._embedding = self.create_publisher(EmbeddingMessage, "~/embedding", QOS_RESULTS)
         self.start_vision()
 
-    def make_algorithm(self, values: Mapping[str, Any], **common: Any) -> Embedder:  # noqa: ARG002
+    def make_algorithms(self, values: Mapping[str, Any], **common: Any) -> tuple[Embedder]:  # noqa: ARG002
         """Make the embedder."""
-        return Embedder(**common)
+        return (Embedder(**common),)
 
     def publish(self, header: Header, result: Embedding) -> None:
         """Publish the result on ~/embedding."""

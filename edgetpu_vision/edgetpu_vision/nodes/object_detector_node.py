@@ -80,14 +80,16 @@ class ObjectDetectorNode(VisionNode):
                 raise FatalError(f"parameter 'track': {error}") from None
         self.start_vision()
 
-    def make_algorithm(self, values: Mapping[str, Any], **common: Any) -> Detector:
+    def make_algorithms(self, values: Mapping[str, Any], **common: Any) -> tuple[Detector]:
         """Make the detector for these values of the parameters."""
-        return Detector(
-            labels=values["labels"] or None,
-            classes=values["classes"],
-            max_results=values["max_results"],
-            iou_threshold=values["nms_threshold"] or None,
-            **common,
+        return (
+            Detector(
+                labels=values["labels"] or None,
+                classes=values["classes"],
+                max_results=values["max_results"],
+                iou_threshold=values["nms_threshold"] or None,
+                **common,
+            ),
         )
 
     def refuse_parameter(self, name: str, value: Any) -> str | None:

@@ -1,23 +1,29 @@
-"""The pose estimator as a node: subscribes image, publishes ~/poses."""
+"""The pose estimator as a node: subscribes image, publishes ~/poses, and masks with BodyPix."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS
+from edgetpu_driver.node_kit.image_messages import message_from_labels
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Keypoint, PersonPose, PersonPoses
-from edgetpu_vision.algorithm import VisionAlgorithm
 from edgetpu_vision.debug_images.result_pictures import poses_picture
 from edgetpu_vision.nodes.result_rows import poses_row
 from edgetpu_vision.nodes.vision_node import VisionNode
 from edgetpu_vision.nodes.vision_parameters import max_results, vision_settings
+from edgetpu_vision.pose_estimation.body_pix import BodyPix
 from edgetpu_vision.pose_estimation.pose_estimator import PoseEstimator
-from edgetpu_vision.pose_estimation.poses import Poses
+from edgetpu_vision.pose_estimation.poses import PART_NAMES, BodySegmentation, Poses
+
+SOMEBODY = 255
+"""In ~/people, a pixel of a person whom the model does not tell from the others."""
 
 
 class PoseEstimatorNode(VisionNode):
@@ -37,20 +43,33 @@ class PoseEstimatorNode(VisionNode):
         row=poses_row,
     )
     rebuilt_by = ("fit", "feedback", "max_results")
-    has_labels = False
 
     def __init__(self, **options: Any) -> None:
         super().__init__("pose_estimator", **options)
         with self.destroyed_on_error():
             self._poses = self.create_publisher(PersonPoses, "~/poses", QOS_RESULTS)
+            self._people = self.create_publisher(Image, "~/people", QOS_RESULTS)
+            self._parts = self.create_publisher(Image, "~/parts", QOS_RESULTS)
         self.start_vision()
 
-    def make_algorithm(self, values: Mapping[str, Any], **common: Any) -> VisionAlgorithm[Any]:
-        """Make the pose estimator for these values of the parameters."""
-        return PoseEstimator(max_poses=values["max_results"], **common)
+    def make_algorithms(self, values: Mapping[str, Any], **common: Any) -> tuple[BodyPix, PoseEstimator]:
+        """Make the algorithms for these values of the parameters: one with masks, and one without."""
+        common |= {"max_poses": values["max_results"]}
+        return BodyPix(**common), PoseEstimator(**common)
 
-    def publish(self, header: Header, result: Poses) -> None:
-        """Publish the poses on ~/poses."""
+    def class_names(self) -> Sequence[str]:
+        """Return the names of the parts of bodies if the model tells them apart."""
+        return PART_NAMES if isinstance(self.algorithm, BodyPix) else ()
+
+    def publish(self, header: Header, result: Poses | BodySegmentation) -> None:
+        """Publish the poses on ~/poses, and the masks on ~/people and ~/parts while somebody subscribes."""
+        if isinstance(result, BodySegmentation):
+            if self._people.get_subscription_count():
+                unattributed = result.people & (result.instances == 0)
+                people = np.where(unattributed, np.uint8(SOMEBODY), result.instances)
+                self._people.publish(message_from_labels(header, people))
+            if self._parts.get_subscription_count():
+                self._parts.publish(message_from_labels(header, result.parts))
         self._poses.publish(
             PersonPoses(
                 header=header,
@@ -71,6 +90,6 @@ class PoseEstimatorNode(VisionNode):
             )
         )
 
-    def draw(self, image: Pixels, result: Poses) -> Pixels:
-        """Draw the skeletons."""
+    def draw(self, image: Pixels, result: Poses | BodySegmentation) -> Pixels:
+        """Draw the skeletons, on people tinted by their parts if the model tells these."""
         return poses_picture(image, result)

@@ -38,9 +38,9 @@ class SegmenterNode(VisionNode):
             self._segmentation = self.create_publisher(Image, "~/segmentation", QOS_RESULTS)
         self.start_vision()
 
-    def make_algorithm(self, values: Mapping[str, Any], **common: Any) -> Segmenter:
+    def make_algorithms(self, values: Mapping[str, Any], **common: Any) -> tuple[Segmenter]:
         """Make the segmenter for these values of the parameters."""
-        return Segmenter(labels=values["labels"] or None, **common)
+        return (Segmenter(labels=values["labels"] or None, **common),)
 
     def publish(self, header: Header, result: Segmentation) -> None:
         """Publish the labels of all pixels on ~/segmentation."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 from vision_msgs.msg import LabelInfo, VisionClass
 
-from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.files import read_file
 from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED
@@ -36,7 +37,7 @@ _MOST_LABELS = 2**16 - 1
 class VisionNode(ImageNode):
     """One kind of vision model as a node; see ImageNode for what a subclass does.
 
-    It makes its algorithm in `make_algorithm`, anew for every model and whenever one of the parameters of
+    It makes its algorithm in `make_algorithms`, anew for every model and whenever one of the parameters of
     `rebuilt_by` changes, and calls `start_vision` instead of `start`.
     """
 
@@ -60,17 +61,21 @@ class VisionNode(ImageNode):
             )
 
     @abstractmethod
-    def make_algorithm(self, values: Mapping[str, Any], **common: Any) -> VisionAlgorithm[Any]:
-        """Make the algorithm for these values of the parameters; `common` goes to its constructor.
+    def make_algorithms(self, values: Mapping[str, Any], **common: Any) -> Sequence[VisionAlgorithm[Any]]:
+        """Make the algorithms for these values of the parameters; the first that suits the model runs.
 
-        Raises EdgeTpuError for values that cannot be.
+        common: for their constructors. Raises EdgeTpuError for values that cannot be.
         """
+
+    def class_names(self) -> Sequence[str]:
+        """Return the names of the classes by number, for ~/labels; empty if they are unknown."""
+        return self.algorithm.labels.names if self.algorithm.labels else ()
 
     def start_vision(self) -> None:
         """Make the algorithm, load its model on the driver and subscribe to the images."""
         with self.destroyed_on_error():
             try:
-                algorithm = self._made(self.values)
+                algorithm = self._made(self.values)[0]
             except EdgeTpuError as error:
                 raise FatalError(one_line(error)) from None
             self.start(algorithm)
@@ -114,19 +119,17 @@ class VisionNode(ImageNode):
             return reason
         try:
             values = {**self.values, name: value}
-            algorithm = self._made(values)
-            if self._bound is not None:
-                inputs, outputs = self._bound
-                state = self._state_of(values, inputs, outputs)
-                algorithm.bind(_without(inputs, state), outputs)
+            if self._bound is None:
+                self._made(values)
+            else:
+                self._fitting(values, *self._bound)
         except EdgeTpuError as error:
             return one_line(error)
         return None
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
         """Set the model of the algorithm, which does not see the inputs that outputs are fed back to."""
-        state = self._state_of(self.values, inputs, outputs)
-        self.algorithm.bind(_without(inputs, state), outputs)
+        self.algorithm, state = self._fitting(self.values, inputs, outputs)
         self._state = state
         for each in state.feedback:
             self.get_logger().info(
@@ -142,28 +145,36 @@ class VisionNode(ImageNode):
             pairs = likely_feedback(inputs, outputs)
         return State(feedback_of(pairs, inputs, outputs), LONGEST_GAP)
 
-    def _made(self, values: Mapping[str, Any]) -> VisionAlgorithm[Any]:
-        """An algorithm for these values, not bound to a model yet."""
-        algorithm = self.make_algorithm(
+    def _fitting(
+        self, values: Mapping[str, Any], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> tuple[VisionAlgorithm[Any], State]:
+        """The first algorithm that suits a model, bound to it, and the state of the model."""
+        state = self._state_of(values, inputs, outputs)
+        *others, last = self._made(values)
+        for algorithm in others:
+            with contextlib.suppress(ModelUnsupportedError):
+                algorithm.bind(_without(inputs, state), outputs)
+                return algorithm, state
+        last.bind(_without(inputs, state), outputs)
+        return last, state
+
+    def _made(self, values: Mapping[str, Any]) -> Sequence[VisionAlgorithm[Any]]:
+        """The algorithms for these values, not bound to a model yet."""
+        algorithms = self.make_algorithms(
             values,
             fit=values["fit"] or None,
             min_confidence=values["min_confidence"],
             description=self._description,
         )
-        algorithm.region = Region(*values["roi"])
-        return algorithm
+        for algorithm in algorithms:
+            algorithm.region = Region(*values["roi"])
+        return algorithms
 
     def _on_model(self) -> None:
         """Bind a new algorithm to the model that was loaded, and publish the names of its classes."""
         assert self._client is not None
-        if self._describe() or self._bound is None:
+        if self._describe():
             self._bound = None
-            try:
-                self.algorithm = self._made(self.values)
-            except EdgeTpuError as error:
-                self._problem = one_line(error)
-                self.get_logger().error(self._problem)
-                return
         # The base class resumes with the image that waits.
         super()._on_model()
         self._publish_labels()
@@ -190,8 +201,7 @@ class VisionNode(ImageNode):
     def _publish_labels(self) -> None:
         if self._labels is None or self._bound is None:
             return
-        labels = self.algorithm.labels
-        names = labels.names[:_MOST_LABELS] if labels else ()
+        names = self.class_names()[:_MOST_LABELS]
         self._labels.publish(
             LabelInfo(
                 header=Header(stamp=self.get_clock().now().to_msg()),
