@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from edgetpu_driver.backends.backend import ParsedModel
 from edgetpu_driver.backends.usb import StickBackend, error_text
-from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem, source_graph, source_graphs
@@ -46,7 +46,10 @@ class VirtualStickBackend(StickBackend):
         super().open(on_phase)
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
-        """Read a compiled model, which computes what the graph beside it does, or pack a plain graph."""
+        """Read a compiled model, which computes what the graph beside it does, or pack a plain graph.
+
+        Programs of matrices that were written here run from their bytes; the graph is not needed.
+        """
         if not is_compiled(path):
             packed = CompiledModel.parse(self._pack(data, name=plain_stem(path)), plain_stem(path))
             self._register(packed, data)
@@ -89,7 +92,11 @@ class VirtualStickBackend(StickBackend):
         return replace(copy, path=source.path)
 
     def _register_from(self, path: Path, model: CompiledModel) -> None:
+        from edgetpu_driver.virtual.dense_execution import runs_from_bytes
+
         graph = source_graph(path)
+        if model.compiler == DENSE_COMPILER or (graph is None and runs_from_bytes(model)):
+            return
         if graph is None:
             places = ", nor ".join(str(each) for each in source_graphs(path))
             raise ModelUnsupportedError(

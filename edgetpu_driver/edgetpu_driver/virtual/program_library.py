@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import numpy as np
 
@@ -21,11 +22,25 @@ from edgetpu_driver.darwinn.instructions.address_fields import write_field
 from edgetpu_driver.darwinn.instructions.parameter_region import Region, region_of
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.virtual.dense_execution import dense_executable
 from edgetpu_driver.virtual.reference_model import ReferenceModel
 
 Step = InstructionHint | DmaHint | InterruptHint
 _Fields = tuple[int, ...]
 _MAX_REMEMBERED = 64
+
+
+class Computation(Protocol):
+    """What a program computes."""
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the chip's main clock for one inference."""
+
+    def evaluate(
+        self, inputs: Mapping[str, bytearray], cached: bytes, streamed: bytes
+    ) -> dict[str, bytes] | None:
+        """Output layers as sent, from input layers as received; None for parameters of another model."""
 
 
 class Program:
@@ -41,7 +56,7 @@ class Program:
         caches = executable.type is ExecutableType.PARAMETER_CACHING
         self.region: Region = region_of(executable) if caches else 0
         """The rows of the memory that it fills, if it is a caching program."""
-        self.models: list[ReferenceModel] = []
+        self.models: list[Computation] = []
         """Models of these instructions; they may differ in their parameters."""
 
     @property
@@ -98,7 +113,13 @@ class ProgramLibrary:
         if caching is not None:
             self._add(caching, b"")
         program = self._add(compiled.execution, _digest(caching) if caching is not None else b"")
-        program.models = [model, *(each for each in program.models if not each.computes_as(model))]
+        self._found.clear()  # some of them may have been told from their bytes
+        others = [
+            each
+            for each in program.models
+            if isinstance(each, ReferenceModel) and not each.computes_as(model)
+        ]
+        program.models = [model, *others]
 
     def find(self, instructions: bytes) -> Program | None:
         """The program with this first bitstream, ignoring addresses inserted by the host."""
@@ -116,7 +137,18 @@ class ProgramLibrary:
             program = self._programs.get(hashlib.sha256(_normal(instructions, fields)).digest())
             if program is not None:
                 return program
-        return None
+        return self._dense(instructions)
+
+    def _dense(self, instructions: bytes) -> Program | None:
+        """A program that is understood from its bytes; a model that is registered later may define it."""
+        found = dense_executable(instructions)
+        if found is None:
+            return None
+        executable, caching, computation = found
+        program = Program(executable, _digest(caching) if caching is not None else b"")
+        if computation is not None:
+            program.models = [computation]
+        return program
 
     def _add(self, executable: Executable, cached_parameters: bytes) -> Program:
         program = Program(executable, cached_parameters)

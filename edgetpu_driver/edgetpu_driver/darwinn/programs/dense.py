@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
 from edgetpu_driver.darwinn.executable import Description, FieldOffset, InstructionBitstream, Position
-from edgetpu_driver.darwinn.instructions.instruction_fields import LENGTH, WORD_BITS
-from edgetpu_driver.darwinn.instructions.operations import Operation, join
+from edgetpu_driver.darwinn.instructions.address_fields import write_field
+from edgetpu_driver.darwinn.instructions.instruction_fields import LENGTH, WORD_BITS, WORD_BYTES
+from edgetpu_driver.darwinn.instructions.operations import Operation, cut, join
 from edgetpu_driver.darwinn.instructions.tensor_operation import (
     read_requantisation,
     requantises,
@@ -38,6 +40,7 @@ _HEADER_UNITS = 8
 _ADDRESS_BIT = 70
 _COLUMNS = 4
 """Of the grid of tiles."""
+_EXECUTION_WORDS, _EXECUTION_WORDS_OF_A_TILE, _CONVERSION_WORDS = 144, 30, 7
 _LOOP = 1024
 """Units that one loop counts at most; another loop around it counts these."""
 _MOST_UNITS = 2048
@@ -82,6 +85,12 @@ class DenseProgram:
     def narrow_memory_bytes_per_tile(self) -> int:
         """Memory that the execution takes besides the parameters."""
         return self.size + 576
+
+    @property
+    def execution_bytes(self) -> int:
+        """Bytes of the program that multiplies."""
+        fixed = _EXECUTION_WORDS if self.converts_output else _EXECUTION_WORDS - _CONVERSION_WORDS
+        return WORD_BYTES * (fixed + _EXECUTION_WORDS_OF_A_TILE * self.tiles)
 
     @property
     def _units_of_a_tile(self) -> int:
@@ -282,6 +291,56 @@ def _template() -> dict[str, dict[str, Operation]]:
     return parts
 
 
-def template_requantisation() -> Requantisation:
-    """What the operation in the template holds; programs replace all of it."""
-    return read_requantisation(_template()["EXECUTION_ONLY"]["post-6"])
+def recognise_caching(instructions: bytes) -> int | None:
+    """The size of the matrix whose parameters a program uploads; None for any other program.
+
+    Every bit is compared but for the addresses that the host may have inserted.
+    """
+    return next((size for size in SIZES if _is(_caching(size), instructions)), None)
+
+
+def recognise_execution(instructions: bytes) -> DenseProgram | None:
+    """The program that multiplies by a matrix, with its zero points and clamps; None for any other program.
+
+    Every other bit is compared but for the addresses that the host may have inserted.
+    """
+    requantisation = _only_requantisation(instructions)
+    if requantisation is None or (requantisation.multiplier, requantisation.weight_zero_point) != (1.0, 0):
+        return None
+    programs = (
+        DenseProgram(size, requantisation, converts_output)
+        for size in SIZES
+        for converts_output in (True, False)
+    )
+    return next(
+        (
+            program
+            for program in programs
+            if program.execution_bytes == len(instructions) and _is(program.execution("", ""), instructions)
+        ),
+        None,
+    )
+
+
+@cache
+def _caching(size: int) -> InstructionBitstream:
+    return DenseProgram(size, _NOTHING).caching()
+
+
+_NOTHING = Requantisation(1.0, 0.0, 0.0, 0, 0, 0)
+
+
+def _only_requantisation(instructions: bytes) -> Requantisation | None:
+    (chunk,) = cut([instructions])
+    found = [read_requantisation(each) for each in chunk.operations if requantises(each)]
+    return found[0] if len(found) == 1 and isfinite(found[0].minimum + found[0].maximum) else None
+
+
+def _is(program: InstructionBitstream, instructions: bytes) -> bool:
+    """Whether instructions are those of a program, whatever addresses were inserted."""
+    if len(instructions) != len(program.data):
+        return False
+    plain = bytearray(instructions)
+    for field in program.field_offsets:
+        write_field(plain, field.bit, 0)
+    return plain == program.data
