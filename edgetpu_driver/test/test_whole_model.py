@@ -14,6 +14,8 @@ from edgetpu_driver import CpuEngine, EdgeTpu, Model, VirtualEdgeTpu
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import Tensor
+from edgetpu_driver.tflite.model_writer import OperatorRecord, write_model
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.whole_model.recurrence import likely_feedback
 from testdata import GOLDEN, ModelFolder
@@ -137,6 +139,34 @@ def test_a_jump_in_time_resets_the_state(recurrent: Path) -> None:
     model = Model.load(recurrent, feedback=FEEDBACK, longest_gap=0.5)
     stamps = [10.0, 10.5, 11.0, 11.6, 11.7, 11.6]
     assert [int(model.run(one(), stamp)["outputs/sum"][0, 0]) for stamp in stamps] == [1, 2, 3, 1, 2, 1]
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_state_that_litert_keeps_is_reset_too(tmp_path: Path, isolated: bool) -> None:
+    """A layer of one cell whose output is its input and its last output."""
+
+    def tensor(name: str, shape: tuple[int, ...], value: float | None = None, state: bool = False) -> Tensor:
+        data = b"" if value is None else np.full(shape, value, np.float32).tobytes()
+        return Tensor(name, shape, np.dtype(np.float32), data=data, is_variable=state)
+
+    tensors = [
+        tensor("x", (1, 1)),
+        tensor("weights", (1, 1), 1.0),
+        tensor("recurrent_weights", (1, 1), 1.0),
+        tensor("bias", (1,), 0.0),
+        tensor("state", (1, 1), state=True),
+        tensor("y", (1, 1)),
+    ]
+    path = tmp_path / "cell.tflite"
+    layer = OperatorRecord("RNN", 1, (0, 1, 2, 3, 4), (5,))
+    path.write_bytes(write_model("cell", tensors, [layer], [0], [5]))
+    x = {"x": np.ones((1, 1), np.float32)}
+    with Model.load(path, isolated=isolated) as model:
+        assert model.is_recurrent
+        assert [float(model.run(x)["y"][0, 0]) for _ in range(3)] == [1.0, 2.0, 3.0]
+        model.reset()
+        stamps = [10.0, 10.5, 9.0]
+        assert [float(model.run(x, stamp)["y"][0, 0]) for stamp in stamps] == [1.0, 2.0, 1.0]
 
 
 def test_without_a_feedback_the_state_is_an_input(recurrent: Path) -> None:

@@ -123,6 +123,8 @@ def _write_tensor(builder: flatbuffers.Builder, tensor: Tensor, buffer: int) -> 
     schema.TensorAddName(builder, name)
     if quantization is not None:
         schema.TensorAddQuantization(builder, quantization)
+    if tensor.is_variable:
+        schema.TensorAddIsVariable(builder, True)
     return int(schema.TensorEnd(builder))
 
 

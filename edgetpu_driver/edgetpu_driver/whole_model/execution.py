@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec, check_inputs
@@ -85,6 +86,17 @@ class PlanExecution:
             values.store(index, results)
         return values.outputs()
 
+    @property
+    def keeps_state(self) -> bool:
+        """Whether a part for LiteRT keeps values from run to run."""
+        return any(isinstance(step, LiteRtStep) and step.keeps_state for step in self.plan.steps)
+
+    def reset(self) -> None:
+        """Forget what parts for LiteRT keep from run to run. Raises what CpuEngine raises."""
+        for step, engine in zip(self.plan.steps, self._engines, strict=True):
+            if isinstance(step, LiteRtStep) and step.keeps_state and isinstance(engine, CpuEngine):
+                engine.replace_graph(step.graph)  # another interpreter, whose variables are zero
+
     def close(self) -> None:
         """Release what the engines hold; harmless when called again."""
         for engine in self._engines:
@@ -100,8 +112,6 @@ def cpu_engine(step: Step, isolated: bool | None = False, limits: ProcessLimits 
         return _OperatorEngine(step)
     if not isinstance(step, LiteRtStep):
         raise TypeError(f"expected a step for the CPU; got {type(step).__name__}")
-    from edgetpu_driver.engines.cpu_engine import CpuEngine
-
     return CpuEngine(step.graph, isolated=isolated, limits=limits, name=step.name)
 
 

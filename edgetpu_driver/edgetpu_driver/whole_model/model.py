@@ -109,17 +109,28 @@ class Model:
         ModelUnsupportedError.
         """
         check_inputs(self.inputs, inputs)
-        if not self._state.feedback:
+        if not self.is_recurrent:
             return self._execution.run(inputs, on_step)
         with self._lock:
-            outputs = self._execution.run({**inputs, **self._state.inputs(stamp)}, on_step)
+            if stamp is not None and self._state.jumps(stamp):
+                self._reset()
+            outputs = self._execution.run({**inputs, **self._state.inputs()}, on_step)
             self._state.keep(outputs)
             return outputs
 
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether a run depends on those before it: outputs are fed back, or LiteRT keeps a state."""
+        return bool(self._state.feedback) or self._execution.keeps_state
+
     def reset(self) -> None:
-        """Forget the state of a recurrent model; its next run starts from zero."""
+        """Forget the state of a recurrent model, fed back or kept by LiteRT; the next run starts at zero."""
         with self._lock:
-            self._state.reset()
+            self._reset()
+
+    def _reset(self) -> None:
+        self._state.reset()
+        self._execution.reset()
 
     def close(self) -> None:
         """Release what its engines hold; the Edge TPU stays open. Harmless when called again."""

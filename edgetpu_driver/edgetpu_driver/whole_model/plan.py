@@ -57,6 +57,8 @@ class LiteRtStep(Step):
 
     graph: bytes = field(repr=False)
     """A .tflite file with the step's inputs and outputs, in their order."""
+    keeps_state: bool = False
+    """Whether operators of it keep values from run to run, as LSTM layers do."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,19 +61,20 @@ class State:
         self.reset()
 
     def reset(self) -> None:
-        """Go back to zero: real 0 in every input of the state."""
-        self._stamp = math.nan
+        """Go back to zero: real 0 in every input of the state. The last stamp is kept."""
         self._arrays = {each.input.name: zeros(each.input) for each in self.feedback}
 
-    def inputs(self, stamp: float | None) -> dict[str, NDArray[Any]]:
-        """The inputs of the state by name, reset if time has jumped since the last run."""
-        if stamp is not None:
-            if not math.isfinite(stamp):
-                raise InputError(f"expected a stamp in seconds; got {stamp}")
-            gap = stamp - self._stamp
-            if gap < 0 or gap > self._longest_gap:  # false while there is no stamp yet
-                self.reset()
-            self._stamp = stamp
+    def jumps(self, stamp: float) -> bool:
+        """Note the stamp of the next run; whether time has jumped since the last one. Raises InputError."""
+        if not math.isfinite(stamp):
+            raise InputError(f"expected a stamp in seconds; got {stamp}")
+        gap, self._stamp = stamp - self._stamp, stamp
+        return gap < 0 or gap > self._longest_gap  # false for the first stamp
+
+    def inputs(self, stamp: float | None = None) -> dict[str, NDArray[Any]]:
+        """The inputs of the state by name, reset if time has jumped since the last stamp."""
+        if stamp is not None and self.jumps(stamp):
+            self.reset()
         return dict(self._arrays)
 
     def keep(self, outputs: Mapping[str, NDArray[Any]]) -> None:

@@ -53,7 +53,9 @@ class GraphSteps:
         if all(_is_for_litert(operator) for operator in graph.operators):
             names = tuple(map(_code, graph.operators))
             operands = self._operands(graph.inputs), self._operands(graph.outputs)
-            self.steps = (LiteRtStep(name, *operands, names, segment, data),)
+            self.steps = (
+                LiteRtStep(name, *operands, names, segment, data, self._keeps_state(graph.operators)),
+            )
         else:
             self.steps = tuple(self._cut())
         self.inputs = self._operands(graph.inputs)
@@ -109,7 +111,14 @@ class GraphSteps:
         name = f"{self._name} ({', '.join(dict.fromkeys(map(_code, operators)))})"
         part = cut(self._data, batch, inputs, outputs)
         operands = self._operands(inputs), self._operands(outputs)
-        return LiteRtStep(name, *operands, tuple(map(_code, operators)), self._segment, part)
+        names, keeps_state = tuple(map(_code, operators)), self._keeps_state(operators)
+        return LiteRtStep(name, *operands, names, self._segment, part, keeps_state)
+
+    def _keeps_state(self, operators: Sequence[Operator]) -> bool:
+        tensors = self._graph.tensors
+        return any(
+            index != ABSENT and tensors[index].is_variable for each in operators for index in each.inputs
+        )
 
     def _edge_tpu_step(self, index: int) -> Step:
         operator = self._graph.operators[index]
