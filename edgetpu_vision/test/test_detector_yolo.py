@@ -281,6 +281,12 @@ def test_the_overlap_that_is_allowed_is_a_parameter() -> None:
     assert len(detected({"output": rows}, iou_threshold=0.4)) == 2
 
 
+def test_a_box_that_is_no_number_does_not_harm_others() -> None:
+    rows = decoded(objectness=False, normalised=True)
+    rows[200] = [np.nan, np.inf, 0.1, 0.1, 0.99, *[0] * (CLASSES - 1)]
+    check(detected({"output": rows[None]}))
+
+
 def test_a_frame_full_of_boxes_is_limited() -> None:
     rows = np.zeros((1, GRIDS.cells, 4 + CLASSES), np.float32)
     rows[0, :, :2] = (GRIDS.corners() + 0.5) * GRIDS.cell_strides()[:, None] / SIZE

@@ -10,6 +10,7 @@ from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_vision import Classifier, Normalisation, describe
+from edgetpu_vision.preprocessing.pixel_scaling import PixelScaling
 from testdata import GOLDEN
 from testdata.fixed_outputs import fixed, spec
 from testdata.metadata_files import model_with_metadata, with_files
@@ -101,6 +102,17 @@ def test_a_float_input_that_is_quantised_at_once_has_the_range_of_that() -> None
     builder.output(inside)
     data = builder.build()
     assert describe([data]).quantised_inputs == {}  # a custom operator may do anything
+
+
+def test_a_float_input_has_the_range_of_the_quantisation_behind_it() -> None:
+    builder = GraphBuilder("float input")
+    image = builder.input("image", (1, 8, 8, 3), np.float32)
+    inside = TensorSpec("inside", image.shape, np.dtype(np.int8), 1 / 127.5, 0)
+    builder.output(builder._apply("QUANTIZE", [image], inside))  # the builder's own begins with 8 bits
+    (normalisation,) = describe([builder.build()]).quantised_inputs.values()
+    scaling = PixelScaling(image, normalisation)
+    levels = np.array([[[0, 128, 255]]], np.uint8)
+    np.testing.assert_allclose(scaling.apply(levels), [[[-1.004, 0.0, 0.996]]], atol=0.005)
 
 
 def test_options_of_the_post_processing_are_read() -> None:

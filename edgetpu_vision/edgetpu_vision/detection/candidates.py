@@ -33,6 +33,11 @@ class Candidates:
         """Some of the boxes, in the order of their indices."""
         return Candidates(self.boxes[indices], self.classes[indices], self.scores[indices])
 
+    def finite(self) -> Candidates:
+        """Those whose coordinates are finite numbers, which float models may fail to give."""
+        usable = np.isfinite(self.boxes.sum(axis=1))
+        return self if usable.all() else self.take(np.flatnonzero(usable))
+
     def highest(self, count: int) -> Candidates:
         """At most so many boxes, the highest score first."""
         return self.take(np.argsort(-self.scores, kind="stable")[:count])

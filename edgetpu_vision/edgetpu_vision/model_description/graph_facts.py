@@ -69,7 +69,7 @@ def graph_facts(graph: Subgraph) -> GraphFacts:
             continue
         if source.name in _PROBABILITIES:
             probabilities.add(name)
-        if source.name == "ARG_MAX" and (shape := graph.tensors[source.inputs[0]].shape):
+        if source.name == "ARG_MAX" and source.inputs and (shape := graph.tensors[source.inputs[0]].shape):
             counts[name] = shape[-1]
     return GraphFacts(
         _post_process(graph, output_names), counts, frozenset(probabilities), _quantised_inputs(graph)
@@ -92,7 +92,7 @@ def _quantised_inputs(graph: Subgraph) -> dict[str, Normalisation]:
     found = {}
     for index, spec in zip(graph.inputs, graph.input_specs, strict=True):
         users = [operator for operator in graph.operators if index in operator.inputs]
-        if spec.dtype != np.float32 or len(users) != 1 or users[0].name != "QUANTIZE":
+        if spec.dtype != np.float32 or [user.name for user in users] != ["QUANTIZE"] or not users[0].outputs:
             continue
         inner = graph.tensors[users[0].outputs[0]].spec
         if inner.scale > 0 and inner.dtype in (np.uint8, np.int8):
