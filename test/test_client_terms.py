@@ -104,8 +104,14 @@ class TestTerms:
         give(client, graph)
         assert driver.terms == [
             RequestTerms("/tester", Priority.REAL_TIME, 0.2),
-            RequestTerms("/tester", Priority.BULK, 0.0),
+            RequestTerms("/tester", Priority.BULK, 1.6),
         ]
+
+    def test_a_request_without_a_deadline_gets_one_that_leaves_time_for_the_answer(
+        self, graph: Any, driver: ScriptedDriver, make_client: Any
+    ) -> None:
+        ask(make_client(request_timeout=5.0), graph)
+        assert driver.terms == [RequestTerms("/tester", Priority.NORMAL, 4.0)]
 
     @pytest.mark.parametrize(("name", "shared"), [("", True), ("mine", False)])
     def test_only_a_model_without_a_name_of_its_own_is_shared(
@@ -120,7 +126,7 @@ class TestFullQueues:
     def test_a_request_that_was_not_run_is_sent_again(
         self, graph: Any, driver: ScriptedDriver, make_client: Any, refusal: EdgeTpuError
     ) -> None:
-        client = make_client()
+        client = make_client(deadline=0.2)
         driver.answers = [refusal, refusal]
         assert ask(client, graph).error is None
         assert len(driver.terms) == 3
@@ -141,6 +147,14 @@ class TestFullQueues:
         client = make_client(request_timeout=2.0)
         driver.answers = [BusyError("full", 60.0)]
         assert isinstance(ask(client, graph).error, BusyError)
+        assert client.ready
+
+    def test_one_that_expires_when_its_time_is_nearly_over_fails(
+        self, graph: Any, driver: ScriptedDriver, make_client: Any
+    ) -> None:
+        client = make_client(deadline=5.0, request_timeout=2.0)
+        driver.answers = [ExpiredError("late")]
+        assert isinstance(ask(client, graph).error, ExpiredError)
         assert client.ready
 
 

@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from edgetpu_driver.host.request_queue import LEAD, STAY, RequestQueue, Staying
+from edgetpu_driver.host.request_queue import LEAD, LONGEST_NEGLECT, STAY, RequestQueue, Staying
 
 _numbers = count()
 
@@ -211,3 +211,44 @@ class TestStaying:
             *(Entry("2", lane="B", name="B", cost=cost) for _ in range(5)),
         )
         assert self.names(queue) == "BBBaBB"
+
+
+class TestNeglect:
+    """A class that more urgent ones keep from the engines gets a turn once in a while."""
+
+    @staticmethod
+    def classes_at(queue: RequestQueue[Entry], *times: float) -> list[int]:
+        """The classes of the requests that are taken out at these times."""
+        taken = [queue.pop(lambda _lane: True, now=now) for now in times]
+        return [entry.priority for entry in taken if entry is not None]
+
+    def test_it_gets_one_turn_each_time_it_has_waited_too_long(self, queue: RequestQueue[Entry]) -> None:
+        push(queue, *(Entry(priority=priority) for priority in 9 * [1] + 9 * [3]))
+        step = 0.4 * LONGEST_NEGLECT
+        assert self.classes_at(queue, *(step * number for number in range(9))) == [1, 1, 1, 3, 1, 1, 3, 1, 1]
+
+    def test_its_wait_begins_with_its_first_request(self, queue: RequestQueue[Entry]) -> None:
+        push(queue, *(Entry(priority=1) for _ in range(4)))
+        assert self.classes_at(queue, 0.0) == [1]
+        push(queue, Entry(priority=2))
+        assert self.classes_at(queue, 10.0, 10.0 + 0.9 * LONGEST_NEGLECT, 10.0 + 1.1 * LONGEST_NEGLECT) == [
+            1,
+            1,
+            2,
+        ]
+
+    def test_a_turn_of_its_own_counts(self, queue: RequestQueue[Entry]) -> None:
+        push(queue, Entry(priority=2), Entry(priority=2))
+        assert self.classes_at(queue, 0.0) == [2]
+        push(queue, Entry(priority=1), Entry(priority=1))
+        assert self.classes_at(queue, 0.9 * LONGEST_NEGLECT, 1.1 * LONGEST_NEGLECT) == [1, 2]
+
+    def test_requests_that_cannot_be_run_get_none(self, queue: RequestQueue[Entry]) -> None:
+        push(
+            queue,
+            Entry(priority=1, lane="free"),
+            Entry(priority=1, lane="free"),
+            Entry(priority=2, lane="held"),
+        )
+        taken = [queue.pop(lambda lane: lane == "free", now=now) for now in (0.0, 2 * LONGEST_NEGLECT)]
+        assert [entry.priority for entry in taken if entry is not None] == [1, 1]

@@ -16,6 +16,11 @@ A client that comes back after a pause is ahead of the others by as much.
 """
 STAY: Mapping[int, float] = {Priority.REAL_TIME: 0.002, Priority.NORMAL: 0.05, Priority.BULK: 0.05}
 """Seconds for which a request of a class may be passed over by those whose parameters are in memory."""
+LONGEST_NEGLECT = 0.05
+"""Seconds after which a class that has requests gets a turn, however busy more urgent ones keep the engines.
+
+A turn lasts for one piece of work, so that it delays a request of a more urgent class by as much.
+"""
 _ACCOUNTS_KEPT = 1000
 
 
@@ -80,7 +85,8 @@ class RequestQueue(Generic[_Entry]):
     Of those that can be run, a request of the most urgent class goes first. Within a class, the earliest
     deadline does, among the clients that have had at most LEAD more engine time than the one that has had
     least; without deadlines, the client that has had least. A request that needs its parameters uploaded is
-    passed over for a while by those that do not, unless its deadline is near.
+    passed over for a while by those that do not, unless its deadline is near. A class that has had nothing
+    for LONGEST_NEGLECT seconds gets a turn.
     """
 
     def __init__(self) -> None:
@@ -115,11 +121,17 @@ class RequestQueue(Generic[_Entry]):
         self._class(entry.priority).push(entry)
         self._count(entry, 1)
 
-    def pop(self, may_run: MayRun, staying: Staying | None = None) -> _Entry | None:
-        """Take out the request that is to be run next; None if none can be run."""
-        for priority, each in self._classes.items():
-            entry = each.pop(may_run, staying, STAY[priority])
+    def pop(self, may_run: MayRun, staying: Staying | None = None, now: float | None = None) -> _Entry | None:
+        """Take out the request that is to be run next; None if none can be run.
+
+        now: the time, s; None: no class gets a turn before its time.
+        """
+        classes = self._classes
+        neglected = [] if now is None else [key for key in classes if classes[key].is_neglected(now)]
+        for priority in (*neglected, *classes):
+            entry = classes[priority].pop(may_run, staying, STAY[priority])
             if entry is not None:
+                classes[priority].neglected_since = now
                 self._count(entry, -1)
                 return entry
         return None
@@ -175,12 +187,24 @@ class _PriorityClass(Generic[_Entry]):
     def __init__(self) -> None:
         self.buckets: dict[tuple[str, Hashable], list[tuple[float, int, _Entry]]] = {}
         """Heaps by client and lane."""
+        self.neglected_since: float | None = None
+        """When it had its last turn, or was first seen with requests after it had none."""
         self._served: dict[str, float] = {}
         self._level = 0.0
         """Engine time that the clients served last had had."""
 
+    def is_neglected(self, now: float) -> bool:
+        """Whether requests have waited for a turn of this class for too long."""
+        if not self.buckets:
+            return False
+        if self.neglected_since is None:
+            self.neglected_since = now
+        return now - self.neglected_since > LONGEST_NEGLECT
+
     def push(self, entry: _Entry) -> None:
         client = entry.client
+        if not self.buckets:
+            self.neglected_since = None
         if all(waiting != client for waiting, _ in self.buckets):
             self._open_account(client)
         bucket = self.buckets.setdefault((client, entry.lane), [])

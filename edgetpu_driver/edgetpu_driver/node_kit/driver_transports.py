@@ -16,7 +16,7 @@ from rclpy.task import Future
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.request_terms import Priority, RequestTerms
+from edgetpu_driver.host.request_terms import RequestTerms
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.error_codes import answer_error
@@ -93,8 +93,8 @@ class DirectTransport:
     The driver's threads call back; the executor of the calling node runs what they say.
     """
 
-    def __init__(self, node: Node, driver: str, terms: RequestTerms) -> None:
-        self._driver, self._terms = driver, terms
+    def __init__(self, node: Node, driver: str, terms: RequestTerms, swap_terms: RequestTerms) -> None:
+        self._driver, self._terms, self._swap_terms = driver, terms, swap_terms
         self._calls = executor_calls(node)
         self._number = 0
         """Of the request under way; answers to others are ignored."""
@@ -151,7 +151,7 @@ class DirectTransport:
         """Hand the request to the driver and return; `done` is called by the node's executor."""
         answered = self._answer_to(done)
         try:
-            self._find().active_host().submit_set_weights(model, request, answered, swap_terms(self._terms))
+            self._find().active_host().submit_set_weights(model, request, answered, self._swap_terms)
         except EdgeTpuError as error:
             answered(error)
 
@@ -187,8 +187,16 @@ class ServiceTransport:
     Without `sets_weights` there is no client of ~/set_weights, which a node then needs no permission for.
     """
 
-    def __init__(self, node: Node, driver: str, terms: RequestTerms, *, sets_weights: bool = True) -> None:
-        self._node, self._terms = node, terms
+    def __init__(
+        self,
+        node: Node,
+        driver: str,
+        terms: RequestTerms,
+        swap_terms: RequestTerms,
+        *,
+        sets_weights: bool = True,
+    ) -> None:
+        self._node, self._terms, self._swap_terms = node, terms, swap_terms
 
         def client_of(kind: Any, name: str) -> Client:
             return node.create_client(kind, f"{driver}/{name}", qos_profile=QOS_SERVICE)
@@ -250,8 +258,8 @@ class ServiceTransport:
 
         assert self._set_weights is not None, "made without sets_weights"
         message = set_weights_request(model, request)
-        terms = swap_terms(self._terms)
-        message.client, message.priority = terms.client, int(terms.priority)
+        terms = self._swap_terms
+        message.client, message.priority, message.deadline = terms.client, int(terms.priority), terms.deadline
         self._send(self._set_weights, message, answered)
 
     def cancel(self) -> None:
@@ -288,11 +296,6 @@ class ServiceTransport:
 
 def _throw(error: Exception) -> None:
     raise error
-
-
-def swap_terms(terms: RequestTerms) -> RequestTerms:
-    """The terms of a client's swaps of weights, which are as useful late as in time."""
-    return RequestTerms(terms.client, Priority.BULK)
 
 
 def _load_result(answer: LoadModel.Response) -> LoadResult:

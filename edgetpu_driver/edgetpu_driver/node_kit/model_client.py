@@ -39,6 +39,9 @@ STEP_PERIOD = 0.1
 RETRY_PERIOD = 1.0
 """Seconds between two attempts to load a model that the driver refused."""
 
+DEADLINE_SHARE = 0.8
+"""Of the time that a request may take: when the driver has not begun by then it answers EXPIRED, in time."""
+
 START_UP = 5.0
 """Seconds in which a driver without its device is usual: nodes of one launch start together."""
 
@@ -70,7 +73,7 @@ class ModelClient:
     it. Empty: chosen by the driver, and shared.
     driver: the driver node's name, absolute or relative to the node's namespace. Several, in a list or
     separated by commas: the first that is ready is used; see DriverChoice.
-    priority, deadline: of its inferences; the deadline in seconds, 0: none.
+    priority, deadline: of its inferences; the deadline in seconds, 0: as late as leaves time for an answer.
     on_ready: called each time the model has been loaded; `inputs` and `outputs` are known then.
     request_timeout: seconds after which an unanswered request counts as lost.
     sets_weights: False for a node that never does, which then needs no permission for ~/set_weights.
@@ -96,7 +99,9 @@ class ModelClient:
         self._name = name
         self._choice = driver_choice(node, driver)
         self._driver = self._choice.name
-        self._terms = RequestTerms(node.get_fully_qualified_name(), priority, deadline)
+        client, latest = node.get_fully_qualified_name(), DEADLINE_SHARE * request_timeout
+        self._terms = RequestTerms(client, priority, deadline or latest)
+        self._swap_terms = RequestTerms(client, Priority.BULK, latest)
         self._on_ready = on_ready
         self._request_timeout = request_timeout
         self._sets_weights = sets_weights
@@ -185,7 +190,7 @@ class ModelClient:
             transport.invoke(loaded.name, loaded.inputs, inputs, finish)
 
         def finish(result: InferenceResult) -> None:
-            if self._tries_again(result.error, still_wanted, send):
+            if self._tries_again(result.error, self._terms, still_wanted, send):
                 return
             if result.error is None and (foreign := self._foreign(result)):
                 self._next_load = time.monotonic() + RETRY_PERIOD
@@ -215,7 +220,7 @@ class ModelClient:
 
         def finish(result: WeightResult | EdgeTpuError) -> None:
             error = result if isinstance(result, EdgeTpuError) else None
-            if self._tries_again(error, lambda: True, send):
+            if self._tries_again(error, self._swap_terms, lambda: True, send):
                 return
             if not isinstance(result, EdgeTpuError):
                 self._weights_version = result.version
@@ -241,20 +246,21 @@ class ModelClient:
         return self._transport
 
     def _tries_again(
-        self, error: EdgeTpuError | None, still_wanted: Callable[[], bool], send: Callable[[], None]
+        self,
+        error: EdgeTpuError | None,
+        terms: RequestTerms,
+        still_wanted: Callable[[], bool],
+        send: Callable[[], None],
     ) -> bool:
         """Whether a request that the driver has not run is sent again, at once or later."""
-        if not isinstance(error, (BusyError, ExpiredError)) or not still_wanted():
-            return False
-        pause = error.retry_after if isinstance(error, BusyError) else 0.0
-        at = time.monotonic() + pause
-        if at > self._deadline:
-            return False
-        if isinstance(error, ExpiredError):
+        now, end = time.monotonic(), self._deadline
+        if isinstance(error, ExpiredError) and now + terms.deadline <= end and still_wanted():
             send()
-        else:
-            self._again = at, send
-        return True
+            return True
+        if isinstance(error, BusyError) and now + error.retry_after <= end and still_wanted():
+            self._again = now + error.retry_after, send
+            return True
+        return False
 
     def _foreign(self, result: InferenceResult) -> str:
         """Why a result is not of the model that was loaded with the weights that were set; else empty."""
@@ -325,9 +331,11 @@ class ModelClient:
             if driver != self._driver:
                 self._driver, self._next_load = driver, 0.0
             self._transport = (
-                DirectTransport(self._node, driver, self._terms)
+                DirectTransport(self._node, driver, self._terms, self._swap_terms)
                 if local
-                else ServiceTransport(self._node, driver, self._terms, sets_weights=self._sets_weights)
+                else ServiceTransport(
+                    self._node, driver, self._terms, self._swap_terms, sets_weights=self._sets_weights
+                )
             )
         return self._transport
 
