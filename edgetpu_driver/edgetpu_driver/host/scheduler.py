@@ -108,7 +108,7 @@ class Scheduler:
             if len(self._queue):
                 answers = self._expire(now)
                 staying = Staying(slot.has_parameters_of, now)
-                request = self._queue.pop(partial(self._may_run, slot, now), staying, now)
+                request = self._queue.pop(partial(self._may_run, slot, now), staying)
             if request is None:
                 slot.idle = True
             else:

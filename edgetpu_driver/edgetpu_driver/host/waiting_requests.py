@@ -52,7 +52,7 @@ class WaitingRequests:
     def pop(self, may_run: Callable[[Hashable], bool], staying: Staying) -> Request | None:
         """Take out the request that is to be run next; None if none can be run."""
         self._promote(staying.now)
-        request = self._queue.pop(may_run, staying)
+        request = self._queue.pop(may_run, staying, staying.now)
         if request is not None:
             self._weights.dequeue(request)
         return request
