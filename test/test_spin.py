@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -114,3 +115,24 @@ def test_memory_is_limited_before_anything_is_imported(value: str, limit: int) -
     environment = os.environ | {"EDGETPU_MEMORY_LIMIT": value}
     output = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
     assert int(output) == limit
+
+
+def test_large_blocks_stay_out_of_the_heap_after_one_was_freed() -> None:
+    program = (
+        "import ctypes\n"
+        "from edgetpu_driver.node_kit.process_entry import _prepare\n"
+        "_prepare()\n"
+        "libc = ctypes.CDLL(None)\n"
+        "libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]\n"
+        "class Info(ctypes.Structure):\n"
+        "    _fields_ = [(name, ctypes.c_size_t) for name in 'a o s hblks h u f t d k'.split()]\n"
+        "libc.mallinfo2.restype = Info\n"
+        "libc.free(libc.malloc(1 << 20))\n"
+        "before = libc.mallinfo2().hblks\n"
+        "libc.malloc(300_000)\n"
+        "print(libc.mallinfo2().hblks - before)\n"
+    )
+    if not hasattr(ctypes.CDLL(None), "mallinfo2"):
+        pytest.skip("needs glibc 2.33")
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "1\n"

@@ -6,6 +6,7 @@ a traceback. `edgetpu_driver.node_kit.spin` replaces them once the node is up.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import resource
@@ -36,6 +37,14 @@ DEFAULT_MEMORY = 2048
 Fast DDS allocates what a damaged request claims to hold, up to 8 GiB: its check of sequences against the
 bytes that came (Cdr::jump) enlarges the buffer of a request instead of failing. With a limit it fails.
 """
+
+
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
+"""Parameters of glibc's mallopt (malloc.h)."""
+_MAPPED_BYTES = 128 << 10
+"""Blocks from this size on are returned to the system when they are freed. It is glibc's default, which glibc
+raises to the size of an image as soon as one is freed. Images then share the heap with small blocks, and what
+lies between them is lost: five nodes grew by 15 MiB in 5,000 images, and do not with a fixed size."""
 
 
 def main() -> int:
@@ -74,6 +83,7 @@ def _prepare() -> None:
         os.environ.setdefault(name, value)
     sys.setswitchinterval(SWITCH_INTERVAL)
     _limit_memory(os.environ.get(MEMORY_VARIABLE, ""))
+    _limit_fragmentation()
 
 
 def _limit_memory(value: str) -> None:
@@ -83,6 +93,14 @@ def _limit_memory(value: str) -> None:
     present = [each for each in (soft, hard) if each != resource.RLIM_INFINITY]
     if limit and limit < min(present, default=limit + 1):
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def _limit_fragmentation() -> None:
+    """Keep large blocks out of the heap, and threads in one heap; without effect where libc is not glibc."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, _MAPPED_BYTES)
+        mallopt(_ARENA_MAX, 1)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
