@@ -572,7 +572,10 @@ class TestLifecycle:
         assert invoke() == (False, "/managed is unconfigured; expected it to be active")
         assert change(Transition.TRANSITION_CONFIGURE)
         assert invoke() == (False, "/managed is inactive; expected it to be active")
+        states = graph.collect(DeviceStatus, "/managed/status", LATCHED)
+        graph.spin_until(lambda: bool(states) and states[-1].state == DeviceStatus.INACTIVE)
         assert change(Transition.TRANSITION_ACTIVATE)
+        graph.spin_until(lambda: states[-1].state == DeviceStatus.READY)
         assert not change(Transition.TRANSITION_CONFIGURE)  # not valid now; nothing changes
         assert not change(99)
         graph.spin_until(lambda: invoke() == (True, ""))

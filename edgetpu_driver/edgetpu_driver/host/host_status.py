@@ -20,6 +20,8 @@ class State(IntEnum):
     RECOVERING = 4
     FAILED = 5
     CLOSED = 6
+    INACTIVE = 7
+    """The device may be ready, but the driver node takes no requests."""
 
 
 @dataclass(frozen=True)

@@ -177,8 +177,7 @@ class ModelHost:
             self._finder.stop()
         if self._wait is not None:
             self._wait.cancel()
-        for worker in self._pool.workers:
-            worker.stop(timeout)
+        self._pool.stop(timeout)
         self._whole.cpu.close(timeout)
 
     def refresh(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -111,6 +112,13 @@ class StickPool:
 
         for worker in workers:
             worker.post(partial(read, worker))
+
+    def stop(self, timeout: float | None) -> None:
+        """Close all devices after the work under way, and wait for them, at most `timeout` seconds in all."""
+        waits = [worker.begin_stop() for worker in self.workers]
+        end = None if timeout is None else time.monotonic() + timeout
+        for wait in waits:
+            wait(None if end is None else max(end - time.monotonic(), 0.0))
 
     def reach_all(self) -> None:
         """Wait until every stick that is ready has done what it was told before."""

@@ -112,13 +112,21 @@ class StickWorker:
 
     def stop(self, timeout: float | None = None) -> None:
         """Close the device and end the thread, after the work under way; wait at most `timeout` seconds."""
+        self.begin_stop()(timeout)
+
+    def begin_stop(self) -> Callable[[float | None], None]:
+        """Do what `stop` does without waiting; what is returned waits, at most so many seconds."""
         with self._thread_lock:
             if self._thread is None:
-                return
+                return _ignore
         closed = self.ask(self._close)
-        if self._thread is not threading.current_thread():
-            with suppress(Empty):
-                closed.get(timeout=timeout)
+
+        def wait(timeout: float | None) -> None:
+            if self._thread is not threading.current_thread():
+                with suppress(Empty):
+                    closed.get(timeout=timeout)
+
+        return wait
 
     def status(self) -> StickStatus:
         """The present state, the figures of the last period, and the counters; never waits."""
@@ -371,5 +379,5 @@ class StickWorker:
         return scheduler.finish(slot, request, time.perf_counter() - start, answer, resident)
 
 
-def _ignore(_open: bool) -> None:
-    """Nobody wants to know."""
+def _ignore(_value: object) -> None:
+    """Do nothing."""

@@ -25,6 +25,7 @@ _LEVELS = {
     State.RECOVERING: DiagnosticStatus.WARN,
     State.FAILED: DiagnosticStatus.ERROR,
     State.CLOSED: DiagnosticStatus.STALE,
+    State.INACTIVE: DiagnosticStatus.STALE,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -33,6 +34,9 @@ from edgetpu_driver.nodes.device_status_messages import (
 from edgetpu_driver.nodes.driver_parameters import SETTINGS, default_firmware, host_limits
 from edgetpu_driver.nodes.driver_services import DriverServices
 from edgetpu_msgs.msg import DeviceStatus
+
+CLOSE_SECONDS = 10.0
+"""Time that devices have to end their work when the node is cleaned up; a USB transfer may take 6 s."""
 
 Transition = Callable[["DriverNode", LifecycleState], TransitionCallbackReturn]
 
@@ -152,12 +156,14 @@ class DriverNode(BaseNode, LifecycleNode):
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Start to answer requests."""
         self._lifecycle = "active"
+        self.publish_status()
         return super().on_activate(state)
 
     @_reported
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Refuse requests from now on."""
         self._lifecycle = "inactive"
+        self.publish_status()
         return super().on_deactivate(state)
 
     @_reported
@@ -187,7 +193,12 @@ class DriverNode(BaseNode, LifecycleNode):
         self._lifecycle = lifecycle
         host, self._host = self._host, None
         if host is not None:
-            host.close()
+            host.close(CLOSE_SECONDS)
+            if not all(stick.state is State.CLOSED for stick in host.status().sticks):
+                self.get_logger().warning(
+                    f"a device is still at work {CLOSE_SECONDS:g} s after it was told to close; it is closed "
+                    "when that ends"
+                )
             self.publish_status()
 
     def submit_load(
@@ -266,7 +277,12 @@ class DriverNode(BaseNode, LifecycleNode):
 
     def status(self) -> DeviceStatus:
         """Make the message of ~/status."""
-        status = UNCONFIGURED if self._host is None else self._host.status()
+        host = self._host
+        status = UNCONFIGURED if host is None else host.status()
+        if self._lifecycle == "inactive" and status.state is State.READY:
+            # Clients with a list of drivers use the first that is ready.
+            message = f"{self.full_name} is inactive: activate it to have requests answered"
+            status = replace(status, state=State.INACTIVE, status_message=message)
         return device_status(status, self.values["backend"], self.get_clock().now().to_msg())
 
     def publish_status(self) -> None:
