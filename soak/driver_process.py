@@ -9,7 +9,6 @@ import hashlib
 import json
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -26,7 +25,6 @@ from edgetpu_driver.virtual.fault_injection import Fault, FaultScript, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
 
 _BUS = 2
-_TICK = 0.2
 _FIRMWARE = b"firmware of a virtual stick, which takes any"
 
 
@@ -64,13 +62,6 @@ class StickEvent:
                 stick.plug()
 
 
-def let_time_pass(sticks: Sequence[VirtualEdgeTpu], seconds: float) -> None:
-    """Advance the clocks of sticks that enumerate slowly; only transfers do that otherwise."""
-    for stick in sticks:
-        if stick.is_plugged and not any(True for _ in stick.enumerate_devices()):
-            stick.clock.sleep(seconds)
-
-
 class SoakDriverNode(DriverNode):
     """The driver node with a backend for each of these sticks."""
 
@@ -102,17 +93,10 @@ def _listen(sticks: Sequence[VirtualEdgeTpu]) -> None:
         StickEvent(**json.loads(line)).happen(sticks)
 
 
-def _pass_time(sticks: Sequence[VirtualEdgeTpu]) -> None:
-    while True:
-        time.sleep(_TICK)
-        let_time_pass(sticks, _TICK)
-
-
 def main() -> int:
     """Run the driver until SIGINT or SIGTERM; ROS arguments follow the number of sticks."""
     sticks = make_sticks(int(sys.argv[1]))
-    for work in (_listen, _pass_time):
-        threading.Thread(target=work, args=[sticks], daemon=True).start()
+    threading.Thread(target=_listen, args=[sticks], daemon=True).start()
     return run(partial(_nodes, sticks))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import usb.core
 
 from edgetpu_driver.usb.registers import Register
-from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual import VirtualEdgeTpu, usb_port
 from edgetpu_driver.virtual.bus import VirtualBus
 from edgetpu_driver.virtual.fault_injection import Fault, FaultScript, Transfer
 from edgetpu_driver.virtual.register_file import RegisterFile
@@ -94,3 +96,16 @@ def test_a_fault_strikes_after_the_transfers_let_pass_and_as_often_as_told() -> 
 def test_a_wrong_event_cannot_strike_a_write() -> None:
     with pytest.raises(ValueError, match="WRONG_EVENT cannot strike BULK_OUT transfers"):
         FaultScript().add(Fault.WRONG_EVENT, Transfer.BULK_OUT)
+
+
+def test_a_slow_stick_appears_though_nothing_moves_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(usb_port, "time", SimpleNamespace(monotonic=lambda: now))
+    stick = VirtualEdgeTpu()
+    stick.unplug()
+    stick.plug(after=1.5)
+    assert list(stick.enumerate_devices()) == []
+    now += 1.4
+    assert list(stick.enumerate_devices()) == []
+    now += 0.2
+    assert len(list(stick.enumerate_devices())) == 1

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import time
 from typing import Any
 
 from usb.core import USBError
+
+from edgetpu_driver.virtual.simulated_clock import SimulatedClock
 
 
 class Handle:
@@ -25,6 +28,8 @@ class Port:
         self.enumeration = 1
         self._there_since: float | None = 0.0
         self._claimed_by: Handle | None = None
+        self._looked: float | None = None
+        """When somebody looked last for a stick that was about to appear, in real time."""
 
     @property
     def address(self) -> int:
@@ -50,6 +55,20 @@ class Port:
     def is_there(self, now: float) -> bool:
         """Whether the stick is enumerated on the bus."""
         return self._there_since is not None and now >= self._there_since
+
+    def look(self, clock: SimulatedClock) -> bool:
+        """Whether the stick is enumerated on the bus.
+
+        While it is about to appear, its clock advances between two looks by the time that really passes:
+        nothing else may move it.
+        """
+        looked, self._looked = self._looked, None
+        if self._there_since is None or self.is_there(clock.monotonic()):
+            return self.is_plugged
+        self._looked = time.monotonic()
+        if looked is not None:
+            clock.sleep(self._looked - looked)
+        return self.is_there(clock.monotonic())
 
     def check(self, handle: Handle, now: float) -> None:
         """Raise ENODEV if the stick is absent or the handle is stale."""

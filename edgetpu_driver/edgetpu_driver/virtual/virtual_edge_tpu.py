@@ -133,7 +133,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
 
     def enumerate_devices(self) -> Iterator[Handle]:
         """The stick, if it is plugged in."""
-        there = self._port.is_there(self.clock.monotonic())
+        there = self._port.look(self.clock)
         return iter((Handle(self, self._port.enumeration),) if there else ())
 
     def get_parent(self, dev: Handle) -> None:
