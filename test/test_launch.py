@@ -121,6 +121,28 @@ def test_matrix_nodes_in_a_single_process(node: Node) -> None:
     assert loaded_models(node, "/edgetpu/list_models")
 
 
+@launch_pytest.fixture
+def places_from_pictures() -> LaunchDescription:
+    return bringup(
+        backend="cpu",
+        nodes="embedder,place_recognition,object_detector",
+        single_process="true",
+        namespace="robot",
+    )
+
+
+@pytest.mark.launch(fixture=places_from_pictures)
+def test_the_embedder_feeds_place_recognition(node: Node) -> None:
+    for name in ("embedder", "place_recognition", "object_detector"):
+        wait_for_node(node, name, "/robot")
+    topic = "/robot/embedder/embedding"
+    deadline = time.monotonic() + 20.0
+    while "place_recognition" not in {each.node_name for each in node.get_subscriptions_info_by_topic(topic)}:
+        assert time.monotonic() < deadline, f"place_recognition does not subscribe to {topic}"
+        time.sleep(0.1)
+    assert {each.node_name for each in node.get_publishers_info_by_topic(topic)} == {"embedder"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

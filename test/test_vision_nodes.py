@@ -252,10 +252,10 @@ def test_the_embedder_publishes_a_vector_of_unit_length(nodes: Nodes) -> None:
     assert np.linalg.norm(result.vector) == pytest.approx(1.0, abs=1e-5)
 
 
-def test_a_grey_image_of_another_size_gives_results_too(nodes: Nodes) -> None:
-    image = picture("cat")[:100, :41]
-    results = nodes.show(image)
-    assert (results["segmenter"].width, results["segmenter"].height) == (41, 100)
+@pytest.mark.parametrize(("height", "width"), [(100, 41), (1, 1), (1, 2000), (1500, 3)])
+def test_an_image_of_any_size_gives_results(nodes: Nodes, height: int, width: int) -> None:
+    results = nodes.show(np.full((height, width, 3), 90, np.uint8))
+    assert (results["segmenter"].width, results["segmenter"].height) == (width, height)
 
 
 @pytest.mark.parametrize("node", MODELS)

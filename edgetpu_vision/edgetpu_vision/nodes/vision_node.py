@@ -187,7 +187,7 @@ class VisionNode(ImageNode):
             return False
         self._described = identity
         try:
-            contents = [read_file(Path(file), _LARGEST_MODEL) for file in self._client.files]
+            contents = [_read(Path(file)) for file in self._client.files]
             self._description = describe(contents) if contents else UNKNOWN
         except (OSError, ValueError, EdgeTpuError) as error:
             # A driver on another computer has its files there.
@@ -217,3 +217,10 @@ def _without(inputs: Sequence[TensorSpec], state: State) -> list[TensorSpec]:
     """The inputs that are not part of the state."""
     names = {each.input.name for each in state.feedback}
     return [spec for spec in inputs if spec.name not in names]
+
+
+def _read(path: Path) -> bytes:
+    """The content of a model's file, which a message names; ValueError for a file of another kind."""
+    if path.suffix != ".tflite":
+        raise ValueError(f"expected a .tflite file; got '{path}'")
+    return read_file(path, _LARGEST_MODEL)
