@@ -285,6 +285,21 @@ class TestUploads:
         assert host.status().uploads == {"one": 1, "two": 1}
         host.close()
 
+    def test_models_in_turns_settle_on_sticks_of_their_own(self, tmp_path: Path) -> None:
+        for name in ("one", "two"):
+            (tmp_path / f"{name}.tflite").write_bytes(chain(1))
+            (tmp_path / f"{name}_edgetpu.tflite").write_bytes(
+                pack(chain(1), name=name, token=1 + (name == "two"))
+            )
+        _, host = make_host(tmp_path, 2)
+        models = [host.load(name) for name in ("one", "two")]
+        for _ in range(10):
+            for model in models:
+                host.invoke(model.name, vectors(1)[0])
+        assert [model.uploads for model in models] == [1, 1]
+        assert [stick.inferences for stick in host.status().sticks] == [10, 10]
+        host.close()
+
     @pytest.mark.usefixtures("patient")
     def test_priority_goes_before_memory(self, tmp_path: Path) -> None:
         host = self.two_models(tmp_path)

@@ -21,7 +21,7 @@ from edgetpu_driver.host.request import Kind, Lane, Request
 from edgetpu_driver.host.request_queue import Staying
 from edgetpu_driver.host.request_terms import Priority
 from edgetpu_driver.host.run_rules import can_run, is_pointless, refusal
-from edgetpu_driver.host.stick_slot import StickSlot, best_of, may_take
+from edgetpu_driver.host.stick_slot import Queued, StickSlot, best_of, may_take
 from edgetpu_driver.host.waiting_requests import WaitingRequests
 from edgetpu_driver.host.weight_access import WeightAccess, record
 
@@ -90,10 +90,9 @@ class Scheduler:
         idle = [slot for slot in self.slots if slot.idle and can_run(slot, lane)]
         if len(self.slots) == 1 or not idle:
             return idle[0] if idle else None
-        candidates, now = self._candidates(lane), time.monotonic()
-        idle = [slot for slot in idle if may_take(slot, candidates, len(self._queue) + 1, now)]
-        replicas = request.model.replicas
-        return best_of(idle, lambda slot: replicas[slot.number].resident) if idle else None
+        candidates, queued = self._candidates(lane), Queued(len(self._queue) + 1, time.monotonic())
+        idle = [slot for slot in idle if may_take(slot, lane.model, candidates, queued)]
+        return best_of(idle, lane.model) if idle else None
 
     # Workers take them.
 
@@ -160,7 +159,7 @@ class Scheduler:
             return False
         if len(self.slots) == 1 or lane.stick is not None:
             return True
-        return may_take(slot, self._candidates(lane), len(self._queue), now)
+        return may_take(slot, lane.model, self._candidates(lane), Queued(len(self._queue), now))
 
     def _candidates(self, lane: Lane) -> list[StickSlot]:
         return [slot for slot in self.slots if can_run(slot, lane)]

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+from edgetpu_driver.backends.backend import Placement
 from edgetpu_driver.host.inference_statistics import InferenceStatistics
 
 if TYPE_CHECKING:
+    from edgetpu_driver.host.hosted_model import HostedModel
     from edgetpu_driver.host.request import Lane, Request
 
 STUCK_SECONDS = 0.05
 """Real time after which nobody waits any more for a stick that is simulated to be free earlier."""
+
+UPLOAD_SECONDS = 0.0002
+UPLOAD_RATE = 210e6
+"""Time of an upload's transfers, s, and their rate on USB 3, bytes/s; on USB 2 it takes longer."""
+
+
+class Queued(NamedTuple):
+    """What waits while a stick is chosen."""
+
+    requests: int
+    """Their number, the one in question included."""
+    now: float
 
 
 @dataclass(eq=False)
@@ -61,33 +75,50 @@ class StickSlot:
         now = self.simulated_time()
         return max(now, self.expected if self.running is not None else now) - self.origin
 
+    def upload_seconds(self, model: HostedModel) -> float:
+        """Time that an upload of the model's parameters takes; 0 if they are in the stick's memory."""
+        replica = model.replicas.get(self.number)
+        if model.placement is not Placement.CACHED or replica is None or replica.resident:
+            return 0.0
+        return UPLOAD_SECONDS + model.parameter_bytes / UPLOAD_RATE
+
+    def remaining(self, now: float) -> float:
+        """Expected time until its present work is done."""
+        return 0.0 if self.running is None else max(0.0, self.began + self.running.model.seconds - now)
+
     def is_stuck(self, now: float) -> bool:
         """Whether its present work takes longer than others should wait for."""
         return self.running is not None and now - self.began > STUCK_SECONDS
 
 
-def may_take(slot: StickSlot, candidates: Sequence[StickSlot], waiting: int, now: float) -> bool:
-    """Whether a stick that is free is the one to take a request, of `waiting` ones.
+def may_take(slot: StickSlot, model: HostedModel, candidates: Sequence[StickSlot], queued: Queued) -> bool:
+    """Whether a stick that is free is the one to take a request for a model.
 
     candidates: all sticks that can run it once they are free. A stick that is hot leaves it to cooler ones
-    unless there are more requests than those can begin with; a simulated one leaves it to those that are free
-    earlier by their own clocks.
+    unless there are more requests than those can begin with. One that would have to upload the parameters
+    leaves it to a busy one that has them if that is done earlier; a simulated stick leaves it to those that
+    are done earlier by their own clocks.
     """
+    upload = slot.upload_seconds(model)
     for other in candidates:
-        if other is slot or other.is_stuck(now):
+        if other is slot or other.is_stuck(queued.now):
             continue
         if slot.throttled != other.throttled:
-            if slot.throttled and (other.idle or waiting <= len(candidates) - 1):
+            if slot.throttled and (other.idle or queued.requests <= len(candidates) - 1):
                 return False
-        elif slot.simulated_time is not None and other.load() < slot.load():
-            return False
+        elif slot.simulated_time is not None:
+            if other.load() + other.upload_seconds(model) < slot.load() + upload:
+                return False
+        elif upload and other.running is not None and not other.upload_seconds(model):
+            wait = other.remaining(queued.now) + (queued.requests - 1) * model.seconds
+            if wait < upload:
+                return False
     return True
 
 
-def best_of(idle: Sequence[StickSlot], is_resident: Callable[[StickSlot], bool]) -> StickSlot:
-    """The idle stick that is to run a request.
+def best_of(idle: Sequence[StickSlot], model: HostedModel) -> StickSlot:
+    """The idle stick that is to run a request for a model.
 
-    It is a cool one if there is one, the one that was free earliest, or one that has the parameters in its
-    memory.
+    It is a cool one if there is one, and the one that is done first, an upload included.
     """
-    return min(idle, key=lambda slot: (slot.throttled, slot.load(), not is_resident(slot), slot.number))
+    return min(idle, key=lambda slot: (slot.throttled, slot.load() + slot.upload_seconds(model), slot.number))
