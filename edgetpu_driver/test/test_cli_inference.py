@@ -365,3 +365,10 @@ def test_a_picture_covers_the_range_that_a_float_input_is_quantised_to(
     )
     (output,) = answer(capsys, "run", path, "--input", picture, "--backend", "cpu")["outputs"]
     assert output["values"] == [[[[-128], [127]]]]
+
+
+def test_selftest_compares_outputs_whose_shapes_the_file_does_not_state(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = GOLDEN.path("vision/traffic_model.tflite")
+    assert answer(capsys, "selftest", "--model", path, "--backend", "cpu", "--runs", 1)["passed"] is True

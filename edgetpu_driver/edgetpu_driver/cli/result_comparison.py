@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperand
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Step
+from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Operand, Step
 
 _FACTOR = 1.5
 """Of the mean difference between LiteRT's kernels, up to which a device's may be. Of five common networks,
@@ -104,8 +105,7 @@ class _Reference:
         self._own_kernels.load(part)
         self._step = step
         for ours, theirs in ((step.inputs, self._engine.inputs), (step.outputs, self._engine.outputs)):
-            sizes = [(each.spec.dtype, int(np.prod(each.spec.shape))) for each in ours]
-            if sizes != [(spec.dtype, int(np.prod(spec.shape))) for spec in theirs]:
+            if len(ours) != len(theirs) or not all(map(_fits, ours, theirs)):
                 raise ModelUnsupportedError(
                     f"'{step.name}' has {', '.join(str(each.spec) for each in ours)}; its graph has "
                     f"{', '.join(map(str, theirs))}"
@@ -121,6 +121,12 @@ class _Reference:
         for operand, output in zip(self._step.outputs, self.outputs, strict=True):
             name = output.spec.name
             output.add(outputs[operand.spec.name], wanted[name], other[name])
+
+
+def _fits(operand: Operand, spec: TensorSpec) -> bool:
+    """Whether the tensors are as large; the shape [] in a file means that it is not known there."""
+    unknown = spec.shape == ()
+    return operand.spec.dtype == spec.dtype and (unknown or prod(operand.spec.shape) == prod(spec.shape))
 
 
 class Comparison:
