@@ -333,6 +333,19 @@ class TestClosing:
 
         stage.run(work)
 
+    def test_the_time_limit_is_for_all_sticks_together(self, stage: Stage) -> None:
+        def work() -> None:
+            host = stage.make_host(2)
+            for worker, stick in zip(host._pool.workers, stage.sticks, strict=True):
+                stick.delay = 60.0
+                worker.post(worker.refresh)
+            stage.controller.sleep(0.1)
+            begin = stage.controller.now
+            host.close(timeout=2.0)
+            assert stage.controller.now - begin < 2.1
+
+        stage.run(work)
+
     def test_a_stick_that_is_found_too_late_is_not_opened(self, stage: Stage) -> None:
         looking: list[bool] = []
 

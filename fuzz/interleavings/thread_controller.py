@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import gc
 import random
 import sys
 import threading
@@ -133,6 +134,8 @@ class ThreadController:
                 self.failed = error
             sys.settrace(None)
             thread.finished = True
+            # What is released when this thread ends may call primitives, and no longer takes turns.
+            del self._by_ident[thread.ident]
             if not self._abandoned:
                 self._hand_over(self._chosen())
 
@@ -145,12 +148,14 @@ class ThreadController:
 
     def run(self, work: Callable[[], None]) -> None:
         """Do something as the first thread; end all others if it fails."""
+        gc.disable()  # a finaliser of an earlier run must not switch threads in the middle of this one
         try:
             self._trace_lines()
             work()
         finally:
             sys.settrace(None)
             self._abandon()
+            gc.enable()
 
     def unfinished(self) -> list[str]:
         """Names of the threads that have not ended."""
