@@ -253,6 +253,8 @@ class Scheduler:
         replica = model.replicas.get(slot.number)
         if replica is None or replica.engine is None or replica.version == model.weights_version:
             return
+        if model not in self.models:
+            return  # it was released while the stick attached it
         if any(each.kind is Kind.UPDATE and each.lane[::2] == (model, slot.number) for each in self._queue):
             return
         request = Request(
