@@ -12,15 +12,19 @@ import cv2
 import numpy as np
 
 from edgetpu_driver.compiled_model import CompiledModel, Parameters
+from edgetpu_driver.darwinn.instructions import operation_text
 from edgetpu_driver.darwinn.instructions.assembly_text import from_text, to_text
 from edgetpu_driver.darwinn.instructions.field_statistics import field_statistics
 from edgetpu_driver.darwinn.instructions.instruction_word import disassemble
+from edgetpu_driver.darwinn.instructions.operations import cut, join
 from edgetpu_driver.darwinn.instructions.requested_transfers import transfers
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.images.encodings import ImageError, decode_compressed
 from edgetpu_driver.tflite.flexbuffer import decode
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.toolchain.dense_compiler import compile_dense
 from edgetpu_driver.weights.compiler_layout import decode_parameters, encode_parameters
 from edgetpu_driver.whole_model.planning import plan_model
 from edgetpu_matrix.errors import ArchiveError
@@ -70,6 +74,9 @@ def targets() -> list[Target]:
         Target("flexbuffer.decode", corpus.options(compiled), decode, 0.1),
         Target("disassemble", bitstreams, _instructions, 0.05, _WORDS),
         Target("from_text", _texts(bitstreams), _from_text, 0.05, _WORDS),
+        Target("cut", bitstreams, _operations, 0.05, _WORDS),
+        Target("operations from text", _operation_texts(bitstreams), _operations_from_text, 0.05, _WORDS),
+        Target("compile_dense", [dense_sample()], compile_dense, 0.05),
         Target("decode_parameters", [Sample("dense", encoded)], _parameters(graph), 0.05),
         isolated_graphs(models),
         Target("place files", [places_sample()], _places, 0.05, refusals=(ArchiveError,)),
@@ -159,6 +166,35 @@ def _instructions(data: bytes) -> None:
 
 def _from_text(data: bytes) -> None:
     from_text(data.decode("latin-1"))
+
+
+def dense_sample() -> Sample:
+    """A small matrix with a bias, for which a program can be written."""
+    graph = GraphBuilder("dense")
+    x = graph.input("x", (1, 8), np.uint8, scale=0.1, zero_point=128)
+    inner = graph.quantize(x, np.int8, scale=0.1, zero_point=0)
+    weights, bias = np.arange(32).reshape(4, 8), np.full(4, 1000)
+    y = graph.fully_connected(inner, weights, np.full(4, 0.01), bias=bias, scale=0.1, zero_point=0)
+    graph.output(graph.quantize(y, np.uint8, scale=0.1, zero_point=128))
+    return Sample("matrix", graph.build())
+
+
+def _operation_texts(bitstreams: Sequence[Sample]) -> list[Sample]:
+    shortest = sorted(bitstreams, key=lambda each: len(each.data))[:4]
+    return [
+        Sample(each.name, operation_text.to_text(cut([each.data])[0].operations).encode())
+        for each in shortest
+    ]
+
+
+def _operations(data: bytes) -> None:
+    (chunk,) = cut([data])
+    assert join(chunk.operations) + chunk.rest == data
+    operation_text.to_text(chunk.operations)
+
+
+def _operations_from_text(data: bytes) -> None:
+    operation_text.from_text(data.decode("latin-1"))
 
 
 def _parameters(graph: bytes) -> Callable[[bytes], object]:

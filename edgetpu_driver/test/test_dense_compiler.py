@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgetpu_driver import EdgeTpu, VirtualEdgeTpu, WeightRequest
 from edgetpu_driver.backends.factory import make_backend
+from edgetpu_driver.backends.usb import StickBackend
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel
 from edgetpu_driver.darwinn.executable import DataType, Description
@@ -21,6 +23,8 @@ from edgetpu_driver.darwinn.parameters.dense import DenseLayout, PaddedDenseLayo
 from edgetpu_driver.darwinn.programs.dense import SIZES, DenseProgram
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.toolchain.dense_compiler import compile_dense, dense_model, is_dense
@@ -263,7 +267,7 @@ def rescaling() -> bytes:
         (matrix_graph(4, 1025), "up to 1024 x 1024; got 4 x 1025. MatMul cuts larger ones into tiles"),
         (matrix_graph(4, 1024, bias=np.ones(4, np.int32) * 1000), "leave no room for the bias"),
         (matrix_graph(4, 4, bias=np.ones(4, np.int32) * 1000, input_zero_point=-128), "add it on the host"),
-        (matrix_graph(4, 4, bias=np.full(4, 2**30, np.int32)), "too large for unused inputs"),
+        (matrix_graph(4, 4, bias=np.full(4, 2**30, np.int32)), "leave no room for the bias"),
     ],
     ids=["two layers", "rescaling", "too large", "bias without room", "bias without value", "large bias"],
 )
@@ -334,6 +338,21 @@ def test_usb_prefers_the_compiled_file(models: Path) -> None:
     files = ModelFiles([models], compiled=True, uncompiled=False)
     assert files.find("dense_256") == compiled_path
     assert files.available() == [compiled_path]
+
+
+@pytest.mark.parametrize("shape", [(100, 50), (300, 400)])
+def test_a_driver_on_usb_multiplies_without_a_compiled_file(models: Path, shape: tuple[int, int]) -> None:
+    """The backend `usb` on a stick that behaves like one on the bus; it was told of no graph."""
+    host = ModelHost([StickBackend(lambda _: EdgeTpu.open(VirtualEdgeTpu()))], [models])
+    host.connect()
+    host.load("dense_256")
+    matrix = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
+    vector = np.linspace(-1, 1, shape[1], dtype=np.float32)
+    host.set_weights("dense_256", WeightRequest(matrix))
+    result = host.multiply("dense_256", ProductRequest(vector))
+    exact = matrix @ vector
+    assert np.linalg.norm(result.outputs[: shape[0]] - exact) / np.linalg.norm(exact) < 0.03
+    host.close()
 
 
 def test_the_command_writes_the_program_and_says_so(models: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,9 @@ COMPILED_SUFFIX = "_edgetpu"
 _SEGMENT = re.compile(r"_segment_(\d+)_of_(\d+)$")
 _COCOMPILED = re.compile(r"_cocompiled_with_.*$")
 
+_LARGEST_DENSE_FILE = 4 << 20
+"""Bytes; larger files are not looked into. A matrix of 1024 x 1024 with all that goes with it has 1.1 MB."""
+
 FIRMWARE_FILE = "apex_latest_single_ep.bin"
 """The vendor's image for a stick in boot mode."""
 
@@ -98,8 +101,10 @@ def _compiled_path(graph: Path) -> Path:
 def _is_dense_file(path: Path) -> bool:
     """Whether a file is a graph whose program can be written here."""
     try:
+        if path.stat().st_size > _LARGEST_DENSE_FILE:
+            return False
         return is_dense(read_model_file(path))
-    except EdgeTpuError:
+    except (EdgeTpuError, OSError):
         return False
 
 

@@ -95,6 +95,8 @@ def plan_dense_program(model: Model) -> DenseProgramPlan:
     """
     graph = model.subgraphs[0]
     layer = _layer(graph)
+    if graph.tensors[graph.inputs[0]].name == graph.tensors[graph.outputs[0]].name:
+        raise ModelUnsupportedError("expected an input and an output of different names")
     source = _unsigned(graph.tensors[graph.inputs[0]].spec, layer.source, "input")
     result = _unsigned(graph.tensors[graph.outputs[0]].spec, layer.result, "output")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -217,28 +219,32 @@ def _fitted(
 ) -> tuple[int, NDArray[np.int8], float]:
     """The size of the program, the columns of the bias, int8[rows, n], and the largest error of the bias."""
     rows, columns = layer.weights.shape
-    bias, error = _bias_columns(layer.bias, zero_point, of_rows)
-    needed = max(rows, columns + bias.shape[1])
-    size = next((size for size in SIZES if size >= needed), 0)
-    if size:
-        return size, bias, error
-    if max(rows, columns) <= SIZES[-1]:
+    largest = SIZES[-1]
+    if max(rows, columns) > largest:
         raise ModelUnsupportedError(
-            f"{columns} inputs leave no room for the bias, which needs {bias.shape[1]} of {SIZES[-1]}; "
+            f"programs are written here for matrices of up to {largest} x {largest}; got {rows} x {columns}. "
+            f"MatMul cuts larger ones into tiles of dense_{largest}"
+        )
+    steps, error = _bias_steps(layer.bias, zero_point, of_rows)
+    width = -(-int(np.abs(steps).max()) // _LARGEST_WEIGHT)
+    if columns + width > largest:
+        raise ModelUnsupportedError(
+            f"{columns} inputs leave no room for the bias, which needs {width} of {largest}; "
             "add it on the host"
         )
-    raise ModelUnsupportedError(
-        f"programs are written here for matrices of up to {SIZES[-1]} x {SIZES[-1]}; got {rows} x {columns}. "
-        f"MatMul cuts larger ones into tiles of dense_{SIZES[-1]}"
-    )
+    # Column i has what is left of the steps after i columns of the largest weight.
+    left = np.abs(steps)[:, np.newaxis] - _LARGEST_WEIGHT * np.arange(width)
+    bias = np.sign(steps)[:, np.newaxis] * np.clip(left, 0, _LARGEST_WEIGHT)
+    size = next(size for size in SIZES if size >= max(rows, columns + width))
+    return size, bias.astype(np.int8), error
 
 
-def _bias_columns(
+def _bias_steps(
     bias: NDArray[np.int32], zero_point: int, of_rows: NDArray[np.float32]
-) -> tuple[NDArray[np.int8], float]:
-    """Weights for inputs of value -zero_point whose products sum up to the bias; and the largest error."""
+) -> tuple[NDArray[np.int64], float]:
+    """The bias as weights of one input of value -zero_point, int64[rows]; and the largest error."""
     if not bias.any():
-        return np.zeros((len(bias), 0), np.int8), 0.0
+        return np.zeros(len(bias), np.int64), 0.0
     if not zero_point:
         raise ModelUnsupportedError(
             "a bias needs an input whose zero point is not the smallest value: zero bytes stand for it; "
@@ -250,14 +256,7 @@ def _bias_columns(
         raise ModelUnsupportedError(
             f"a bias on unused inputs would be off by {error:.2g} output steps; add it on the host"
         )
-    columns: list[NDArray[np.int8]] = []
-    while steps.any():
-        if len(columns) == SIZES[-1]:
-            raise ModelUnsupportedError("the bias is too large for unused inputs; add it on the host")
-        part = np.clip(steps, -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
-        columns.append(part.astype(np.int8))
-        steps -= part
-    return np.stack(columns, axis=1) if columns else np.zeros((len(bias), 0), np.int8), error
+    return steps, error
 
 
 def _section(shape: tuple[int, ...], size: int, bias: NDArray[np.int8]) -> DenseLayout:
