@@ -30,6 +30,7 @@ from edgetpu_vision import Classifier, Detector, Embedder, PoseEstimator, Segmen
 from edgetpu_vision.pose_estimation.poses import PART_NAMES
 from testdata import GOLDEN
 from testdata.body_pix_graph import body_pix_file
+from testdata.pipelines import compile_pipeline
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 MODELS = {
@@ -357,10 +358,17 @@ def test_nodes_end_without_a_complaint(nodes: Nodes) -> None:
 
 
 @pytest.fixture(scope="module")
-def on_virtual_stick(graph: Any, start_node: Callable[..., Any]) -> Nodes:
+def on_virtual_stick(
+    graph: Any, start_node: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Nodes:
     models = MODELS | {"pose_estimator": "posenet_mobilenet_v1_075_353_481_16_quant_decoder"}
     del models["object_detector"]  # there is no compiled file of it
-    return Nodes(graph, start_node, "virtual", models)
+    folder = tmp_path_factory.mktemp("pipeline")
+    whole = model("classifier").read_bytes()
+    (folder / "chain.tflite").write_bytes(whole)
+    for name, data in compile_pipeline(whole, 3, "chain").items():
+        (folder / name).write_bytes(data)
+    return Nodes(graph, start_node, "virtual", models, folder)
 
 
 @pytest.mark.parametrize(
@@ -390,3 +398,13 @@ def test_poses_are_decoded_beside_the_stick(on_virtual_stick: Nodes) -> None:
         pytest.approx(each.score, abs=0.02) for each in expected
     ]
     assert expected
+
+
+def test_the_segments_of_a_pipeline_are_one_model(on_virtual_stick: Nodes) -> None:
+    image = picture("cat")
+    whole = on_virtual_stick.show(image, "classifier")["classifier"]
+    segments = ",".join(f"chain_segment_{number}_of_3" for number in range(3))
+    assert on_virtual_stick.set_text("classifier", "model", segments).successful
+    result = on_virtual_stick.show(image, "classifier")["classifier"]
+    assert [each.class_id for each in result.results] == [each.class_id for each in whole.results]
+    on_virtual_stick.graph.spin_until(lambda: "chain" not in on_virtual_stick.problem("classifier"))
