@@ -93,6 +93,13 @@ def test_a_senseless_count_is_limited(count: float) -> None:
     assert len(detected(FixedOutputs(300, 300, outputs))) == (0 if count < 0 else 2)
 
 
+def test_what_is_no_number_is_left_out() -> None:
+    boxes, classes = BOXES.copy(), CLASSES.copy()
+    boxes[0, 0, 0], classes[0, 1] = np.nan, np.nan
+    outputs = dict(zip(NAMES, (boxes, classes, SCORES), strict=False))
+    assert [each.class_id for each in detected(FixedOutputs(300, 300, outputs), min_confidence=0.1)] == [5]
+
+
 def test_boxes_are_placed_in_the_region_and_cut_at_its_edges() -> None:
     detector = Detector(FixedOutputs(300, 300, {"b": BOXES, "c": CLASSES, "s": SCORES}), fit="stretch")
     detector.region = Region(100, 50, 40, 20)

@@ -47,6 +47,11 @@ def test_labels_are_resized_as_opencv_does(size: tuple[int, int], dtype: Any) ->
     np.testing.assert_array_equal(resized_labels(labels, *size), expected)
 
 
+def test_labels_may_have_the_scale_of_integers() -> None:
+    result = segmented(QUARTERS[None], spec("labels", (1, 8, 8), np.uint8, 1.0, 0))
+    np.testing.assert_array_equal(result.labels, enlarged(QUARTERS, 2))
+
+
 def test_the_greatest_value_is_the_label() -> None:
     values = np.eye(4)[QUARTERS][None] - 0.5
     np.testing.assert_array_equal(segmented(values, spec("v", (1, 8, 8, 4))).labels, enlarged(QUARTERS, 2))

@@ -33,9 +33,9 @@ class Candidates:
         """Some of the boxes, in the order of their indices."""
         return Candidates(self.boxes[indices], self.classes[indices], self.scores[indices])
 
-    def finite(self) -> Candidates:
-        """Those whose coordinates are finite numbers, which float models may fail to give."""
-        usable = np.isfinite(self.boxes.sum(axis=1))
+    def usable(self) -> Candidates:
+        """Those whose class and coordinates are finite numbers, which float models may fail to give."""
+        usable = np.isfinite(self.boxes.sum(axis=1)) & (self.classes >= 0)
         return self if usable.all() else self.take(np.flatnonzero(usable))
 
     def highest(self, count: int) -> Candidates:

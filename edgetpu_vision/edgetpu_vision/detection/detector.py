@@ -75,7 +75,8 @@ class Detector(VisionAlgorithm[Detections]):
         Raises OutputsError if the outputs have other names or shapes, LabelsError for a class without label.
         """
         head = self._head
-        found = head.candidates(outputs, self.min_confidence).finite()
+        with np.errstate(invalid="ignore", over="ignore"):
+            found = head.candidates(outputs, self.min_confidence).usable()
         if self._chosen is not None:
             found = found.take(np.flatnonzero(np.isin(found.classes, self._chosen)))
         if not head.suppressed:

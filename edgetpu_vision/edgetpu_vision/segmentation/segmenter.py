@@ -111,6 +111,6 @@ def _is_map(spec: TensorSpec) -> bool:
 
 
 def _has_labels(spec: TensorSpec) -> bool:
-    """Whether its values are labels themselves."""
-    integers = spec.dtype.kind in "iu" and not is_quantised(spec)
-    return integers and (len(spec.shape) == 3 or spec.shape[3:] == (1,))
+    """Whether its values are labels themselves: integers without a scale, or with the scale of integers."""
+    plain = not is_quantised(spec) or (spec.scale, spec.zero_point) == (1.0, 0)
+    return spec.dtype.kind in "iu" and plain and (len(spec.shape) == 3 or spec.shape[3:] == (1,))
