@@ -296,6 +296,27 @@ class TestTerms:
         (right,) = [each for each in got if not isinstance(each, Exception)]
         check_same(right.outputs, by_litert(source_graph(2), IMAGE))
 
+    def test_a_model_that_is_loaded_while_a_request_arrives_runs_it(
+        self, host: ModelHost, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        gate, loaded = threading.Event(), threading.Event()
+        parse, submit = VirtualStickBackend.parse, host._scheduler.submit
+
+        def slow_parse(backend: VirtualStickBackend, path: Path, data: bytes) -> Any:
+            assert gate.wait(30)
+            return parse(backend, path, data)
+
+        def late_submit(request: Any) -> None:
+            gate.set()
+            assert loaded.wait(30)
+            monkeypatch.undo()
+            submit(request)
+
+        monkeypatch.setattr(VirtualStickBackend, "parse", slow_parse)
+        monkeypatch.setattr(host._scheduler, "submit", late_submit)
+        host.submit_load("parts_edgetpu", done=lambda _: loaded.set())
+        check_same(host.invoke("parts", IMAGE).outputs, by_litert(source_graph(2), IMAGE))
+
 
 class TestFaults:
     @pytest.mark.parametrize("gone", [0, 1])

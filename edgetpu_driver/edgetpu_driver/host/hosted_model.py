@@ -75,7 +75,6 @@ class HostedModel:
 
     def set_read(self, sha256: str, file_bytes: int, read: ReadModel) -> None:
         """Take what was read from the files."""
-        self._set_parsed(sha256, file_bytes, read.whole)
         several = sum(part.on_device for part in read.parts) > 1
         parts: list[HostedModel] = []
         for each in read.parts:
@@ -88,6 +87,7 @@ class HostedModel:
             part._set_parsed(sha256, 0, each.parsed)
             parts.append(part)
         self.plan, self.parts = read.plan, tuple(parts)
+        self._set_parsed(sha256, file_bytes, read.whole)
 
     def _set_parsed(self, sha256: str, file_bytes: int, parsed: ParsedModel) -> None:
         self.sha256, self.file_bytes, self.parsed = sha256, file_bytes, parsed

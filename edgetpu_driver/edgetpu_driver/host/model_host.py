@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend, RegisterValue
 from edgetpu_driver.engines.process_limits import ProcessLimits
-from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.cpu_worker import CpuWorker
 from edgetpu_driver.host.deadline_watch import DeadlineWatch
@@ -367,7 +367,13 @@ class ModelHost:
     ) -> None:
         request = Request.of(terms, model, kind, begin, done, inferences)
         request.inputs = inputs
-        (self._whole if model.parts else self._scheduler).submit(request)
+        in_steps = bool(model.parts)
+        try:
+            (self._whole if in_steps else self._scheduler).submit(request)
+        except UnavailableError:
+            if in_steps or not model.parts:
+                raise
+            self._whole.take_over(model, [request])  # it was loaded meanwhile
         if terms.deadline > 0:
             self._watch.arm()
 
