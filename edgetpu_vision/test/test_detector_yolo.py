@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_vision import Detection, Detector, LabelsError, ModelDescription
+from edgetpu_vision import Detection, Detector, LabelsError, ModelDescription, OutputsError
 from edgetpu_vision.detection.yolo_grids import Grids
 from edgetpu_vision.detection.yolo_raw import YOLOV5_ANCHORS
 from testdata.fixed_outputs import FixedOutputs
@@ -279,6 +279,27 @@ def test_the_overlap_that_is_allowed_is_a_parameter() -> None:
     rows[0, 3:5, 4] = 0.9, 0.8
     assert len(detected({"output": rows}, iou_threshold=0.3)) == 1
     assert len(detected({"output": rows}, iou_threshold=0.4)) == 2
+
+
+def test_values_that_are_no_probabilities_are_an_error() -> None:
+    output = np.concatenate(distributions(), axis=1)[
+        None
+    ]  # in float nothing tells it from boxes and 67 classes
+    with pytest.raises(
+        OutputsError, match=r"expected probabilities in 'output'; got [\d.]+: give the model's labels"
+    ):
+        detected({"output": np.abs(output)})
+
+
+def test_the_number_of_labels_tells_distributions_and_logits_in_one_output() -> None:
+    output = np.concatenate(distributions(), axis=1)[None]
+    check(detected({"output": output}, labels=[f"label {number}" for number in range(CLASSES)]), px=0.2)
+
+
+def test_a_score_is_at_most_1() -> None:
+    rows = np.zeros((1, GRIDS.cells, 4 + CLASSES), np.float32)
+    rows[0, 3, :5] = (0.5, 0.5, 0.2, 0.2, 1.02)
+    assert [each.score for each in detected({"output": rows})] == [1.0]
 
 
 def test_a_box_that_is_no_number_does_not_harm_others() -> None:

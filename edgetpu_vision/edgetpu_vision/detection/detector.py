@@ -63,6 +63,7 @@ class Detector(VisionAlgorithm[Detections]):
             name=self._head_name,
             anchors=self._anchors,
             classes=len(names) if isinstance(names, dict | list) else None,
+            labels=self._label_table.count,
         )
         self.use_labels(head.classes)
         if self.labels is not None:  # objects are never background

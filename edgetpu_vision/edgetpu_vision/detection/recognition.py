@@ -45,11 +45,13 @@ def recognise_head(
     name: HeadName = "",
     anchors: NDArray[np.float32] | None = None,
     classes: int | None = None,
+    labels: int | None = None,
 ) -> Head:
     """The head for a detector's outputs.
 
     size: height and width of its input, px. name: its kind if it is told. anchors: those of an SSD or a
-    YOLOv5 if its files do not have them. classes: how many it has, if that is known.
+    YOLOv5 if its files do not have them. classes: how many it has, if that is known. labels: how
+    many the user gave, if any.
 
     Raises ModelUnsupportedError if the outputs are not those of such a detector.
     """
@@ -58,7 +60,7 @@ def recognise_head(
         head = PostProcessHead.of(outputs, description, size)
         head = head or _ssd_head(outputs, size, description, anchors, named=name == "ssd")
     if head is None and name != "ssd":
-        head = yolo_head(outputs, size, YoloHints(name, classes, anchors))
+        head = yolo_head(outputs, size, YoloHints(name, classes, labels, anchors))
     if head is None:
         came = ", ".join(map(str, outputs)) or "none"
         kind = f"a detector with the head '{name}'" if name else "a detector: an SSD or a YOLO"

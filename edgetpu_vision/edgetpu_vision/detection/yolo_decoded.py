@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.detection.candidates import NONE, Candidates
 from edgetpu_vision.detection.head import Head, Table, reaching
+from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import real_range
 
 _LARGEST_NORMALISED = 2.0
 """Coordinates above are px: boxes as parts of the image end at 1, and hardly beyond."""
+
+_LARGEST_PROBABILITY = 1.5
+"""Greater values are no probabilities: the range of a quantised output may exceed 1, as boxes do."""
 
 
 class DecodedHead(Head):
@@ -59,6 +63,12 @@ class DecodedHead(Head):
         scores = np.take_along_axis(probabilities, classes[:, None], axis=1)[:, 0]
         if self._objectness is not None:
             scores = scores * rows[:, self._objectness]
+        if scores.max() > _LARGEST_PROBABILITY:
+            raise OutputsError(
+                f"expected probabilities in '{self._scores.spec.name}'; got {scores.max():.3g}: give the "
+                "model's labels, whose number tells its kind"
+            )
+        scores = np.minimum(scores, np.float32(1))
         kept = np.flatnonzero(scores >= min_score)
         boxes = self._boxes.real(self._boxes.of(outputs)[anchors[kept], :4])
         return Candidates(self._corners(boxes), classes[kept], scores[kept])

@@ -38,6 +38,8 @@ class YoloHints:
     """"yolov5" with anchors and objectness, "yolov8" without; "" if unknown."""
     classes: int | None = None
     """Number of classes; None if unknown."""
+    labels: int | None = None
+    """Number of labels that the user gave, right or wrong; None for none."""
     anchors: NDArray[np.float32] | None = None
     """float32[grids, anchors of a cell, 2], width and height in px; None: those of the published models."""
 
@@ -111,6 +113,8 @@ def _is_raw(table: Table, hints: YoloHints) -> bool:
         return False
     if hints.classes is not None:
         return classes == hints.classes
+    if hints.labels is not None and hints.labels in (classes, table.channels - _BOX):
+        return classes == hints.labels
     limits = real_range(table.spec)
     # Logits of what is absent are far below 0; boxes and probabilities hardly.
     return classes == _COCO or (limits is not None and -limits[0] > limits[1] / 4)
@@ -140,7 +144,7 @@ def _distribution_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloH
         tables = [tables[0] for tables in maps]
         classes = tables[0].channels - _DISTRIBUTIONS
         alike = {table.channels for table in tables} == {tables[0].channels}
-        if not alike or classes < 1 or not (hints.family or classes == (hints.classes or _COCO)):
+        if not alike or classes < 1 or not (hints.family or classes in (hints.classes, hints.labels, _COCO)):
             return None
         return DistributionHead(tables, tables, grids, _DISTRIBUTIONS, classes, _BINS)
     if count == 2:

@@ -27,6 +27,11 @@ class LabelTable:
         self._known = KNOWN_SETS.get(source) if isinstance(source, str) else None
         self._own = None if source is None or self._known else _read(source)
 
+    @property
+    def count(self) -> int | None:
+        """How many labels there are; None if none are named, or as many as the model has classes."""
+        return len(self._own.names) if self._own is not None else None
+
     def labels(self, count: int | None, of_model: Labels | None) -> Labels | None:
         """The labels for a model.
 
