@@ -296,6 +296,14 @@ def test_the_number_of_labels_tells_distributions_and_logits_in_one_output() -> 
     check(detected({"output": output}, labels=[f"label {number}" for number in range(CLASSES)]), px=0.2)
 
 
+def test_sixty_four_classes_are_no_distributions() -> None:
+    scores = np.full((1, GRIDS.cells, 64), -128, np.int8)
+    scores[0, 3, 40] = 127
+    boxes = np.full((1, GRIDS.cells, 4), 0.25, np.float32)
+    (found,) = detected({"scores": (scores, 1 / 256, -128), "boxes": boxes})
+    assert (found.class_id, found.width) == (40, pytest.approx(40))
+
+
 def test_a_score_is_at_most_1() -> None:
     rows = np.zeros((1, GRIDS.cells, 4 + CLASSES), np.float32)
     rows[0, 3, :5] = (0.5, 0.5, 0.2, 0.2, 1.02)

@@ -14,7 +14,7 @@ from edgetpu_vision.detection.head import Head, Table
 from edgetpu_vision.detection.yolo_decoded import DecodedHead, EndToEndHead
 from edgetpu_vision.detection.yolo_grids import Grids, possible_grids
 from edgetpu_vision.detection.yolo_raw import YOLOV5_ANCHORS, AnchorMap, AnchorMapsHead, DistributionHead
-from edgetpu_vision.output_values import real_range
+from edgetpu_vision.output_values import always_probabilities, real_range
 
 _BOX = 4
 _BINS = 16
@@ -126,7 +126,8 @@ def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids) -> Head | None:
     if len(tables) != 2:
         return None
     for boxes, scores in (tables, tables[::-1]):
-        if boxes.channels == _DISTRIBUTIONS:
+        four_classes = scores.channels == _BOX and not always_probabilities(boxes.spec)
+        if boxes.channels == _DISTRIBUTIONS and (scores.channels != _BOX or four_classes):
             return DistributionHead([boxes], [scores], grids, 0, scores.channels, _BINS)
         if boxes.channels == _BOX:
             size = grids.input_height, grids.input_width
