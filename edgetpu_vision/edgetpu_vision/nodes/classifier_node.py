@@ -16,14 +16,14 @@ from edgetpu_vision.classification.classifier import Classifier
 from edgetpu_vision.debug_images.result_pictures import classification_picture
 from edgetpu_vision.nodes.result_rows import classification_row
 from edgetpu_vision.nodes.vision_node import VisionNode
-from edgetpu_vision.nodes.vision_parameters import CLASSES, LABELS, max_results, vision_settings
+from edgetpu_vision.nodes.vision_parameters import CLASSES, LABELS, OUTPUT, max_results, vision_settings
 
 
 class ClassifierNode(VisionNode):
     """Publishes what the image most probably shows."""
 
     settings = vision_settings(
-        "mobilenet_v2_1.0_224_quant", 0.1, LABELS, CLASSES, max_results(5, "classes in a message")
+        "mobilenet_v2_1.0_224_quant", 0.1, LABELS, OUTPUT, CLASSES, max_results(5, "classes in a message")
     )
     results = ResultTopic(
         "classification",
@@ -31,7 +31,7 @@ class ClassifierNode(VisionNode):
         (ResultValue("class_id", "number of the most probable class"),),
         row=classification_row,
     )
-    rebuilt_by = ("fit", "feedback", "labels", "classes", "max_results")
+    rebuilt_by = ("fit", "feedback", "labels", "output", "classes", "max_results")
 
     def __init__(self, **options: Any) -> None:
         super().__init__("classifier", **options)
@@ -44,6 +44,7 @@ class ClassifierNode(VisionNode):
         return (
             Classifier(
                 labels=values["labels"] or None,
+                output=values["output"],
                 classes=values["classes"],
                 max_results=values["max_results"],
                 **common,

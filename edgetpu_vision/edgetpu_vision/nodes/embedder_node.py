@@ -15,14 +15,15 @@ from edgetpu_vision.debug_images.result_pictures import embedding_picture
 from edgetpu_vision.embedding.embedder import Embedder
 from edgetpu_vision.embedding.embedding import Embedding
 from edgetpu_vision.nodes.vision_node import VisionNode
-from edgetpu_vision.nodes.vision_parameters import vision_settings
+from edgetpu_vision.nodes.vision_parameters import OUTPUT, vision_settings
 
 
 class EmbedderNode(VisionNode):
     """Publishes the image as a vector, for place_recognition for example."""
 
-    settings = vision_settings("mobilenet_v1_1.0_224_quant_embedding_extractor", 0.0)
+    settings = vision_settings("mobilenet_v1_1.0_224_quant_embedding_extractor", 0.0, OUTPUT)
     results = ResultTopic("embedding", EmbeddingMessage, ())
+    rebuilt_by = ("fit", "feedback", "output")
     has_labels = False
 
     def __init__(self, **options: Any) -> None:
@@ -31,9 +32,9 @@ class EmbedderNode(VisionNode):
             self._embedding = self.create_publisher(EmbeddingMessage, "~/embedding", QOS_RESULTS)
         self.start_vision()
 
-    def make_algorithms(self, values: Mapping[str, Any], **common: Any) -> tuple[Embedder]:  # noqa: ARG002
-        """Make the embedder."""
-        return (Embedder(**common),)
+    def make_algorithms(self, values: Mapping[str, Any], **common: Any) -> tuple[Embedder]:
+        """Make the embedder for these values of the parameters."""
+        return (Embedder(output=values["output"], **common),)
 
     def publish(self, header: Header, result: Embedding) -> None:
         """Publish the result on ~/embedding."""

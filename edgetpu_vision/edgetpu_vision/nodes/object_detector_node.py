@@ -25,6 +25,7 @@ from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_vision.debug_images.result_pictures import detections_picture
 from edgetpu_vision.detection.detections import Detection, Detections
 from edgetpu_vision.detection.detector import Detector
+from edgetpu_vision.detection.recognition import HEAD_NAMES
 from edgetpu_vision.nodes.result_rows import detections_row
 from edgetpu_vision.nodes.vision_node import VisionNode
 from edgetpu_vision.nodes.vision_parameters import CLASSES, LABELS, max_results, vision_settings
@@ -50,6 +51,13 @@ class ObjectDetectorNode(VisionNode):
             read_only=False,
         ),
         Setting(
+            "head",
+            "",
+            "Kind of the model's outputs where they are ambiguous. Empty: it is recognised.",
+            choices=HEAD_NAMES,
+            read_only=False,
+        ),
+        Setting(
             "track",
             False,
             "Give each object an id that lasts from image to image. Needs the package edgefirst-tracker.",
@@ -66,7 +74,7 @@ class ObjectDetectorNode(VisionNode):
         ),
         row=detections_row,
     )
-    rebuilt_by = ("fit", "feedback", "labels", "classes", "max_results", "nms_threshold")
+    rebuilt_by = ("fit", "feedback", "labels", "classes", "max_results", "nms_threshold", "head")
 
     def __init__(self, **options: Any) -> None:
         super().__init__("object_detector", **options)
@@ -88,6 +96,7 @@ class ObjectDetectorNode(VisionNode):
                 classes=values["classes"],
                 max_results=values["max_results"],
                 iou_threshold=values["nms_threshold"] or None,
+                head=values["head"],
                 **common,
             ),
         )

@@ -15,7 +15,7 @@ from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_vision.debug_images.result_pictures import segmentation_picture
 from edgetpu_vision.nodes.result_rows import segmentation_row
 from edgetpu_vision.nodes.vision_node import VisionNode
-from edgetpu_vision.nodes.vision_parameters import LABELS, vision_settings
+from edgetpu_vision.nodes.vision_parameters import LABELS, OUTPUT, vision_settings
 from edgetpu_vision.segmentation.segmentation import Segmentation
 from edgetpu_vision.segmentation.segmenter import Segmenter
 
@@ -23,14 +23,14 @@ from edgetpu_vision.segmentation.segmenter import Segmenter
 class SegmenterNode(VisionNode):
     """Publishes which class each pixel of the image belongs to."""
 
-    settings = vision_settings("deeplabv3_mnv2_pascal_quant", 0.0, LABELS)
+    settings = vision_settings("deeplabv3_mnv2_pascal_quant", 0.0, LABELS, OUTPUT)
     results = ResultTopic(
         "segmentation",
         Image,
         (ResultValue("classes", "number of classes in view"), ResultValue("largest", "its number")),
         row=segmentation_row,
     )
-    rebuilt_by = ("fit", "feedback", "labels")
+    rebuilt_by = ("fit", "feedback", "labels", "output")
 
     def __init__(self, **options: Any) -> None:
         super().__init__("segmenter", **options)
@@ -40,7 +40,7 @@ class SegmenterNode(VisionNode):
 
     def make_algorithms(self, values: Mapping[str, Any], **common: Any) -> tuple[Segmenter]:
         """Make the segmenter for these values of the parameters."""
-        return (Segmenter(labels=values["labels"] or None, **common),)
+        return (Segmenter(labels=values["labels"] or None, output=values["output"], **common),)
 
     def publish(self, header: Header, result: Segmentation) -> None:
         """Publish the labels of all pixels on ~/segmentation."""

@@ -45,6 +45,13 @@ LABELS = Setting(
     read_only=False,
 )
 
+OUTPUT = Setting(
+    "output",
+    "",
+    "Name of the model's output to read, if several could be meant. Empty: the only one.",
+    read_only=False,
+)
+
 CLASSES = Setting(
     "classes",
     [],
