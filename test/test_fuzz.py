@@ -27,6 +27,8 @@ def by_name() -> dict[str, Target]:
         "flexbuffer.decode",
         "disassemble",
         "from_text",
+        "operations from text",
+        "compile_dense",
         "decode_parameters",
         "encode_parameters",
         "place files",
@@ -46,6 +48,8 @@ def test_valid_inputs_are_accepted(by_name: dict[str, Target]) -> None:
         "parse_package",
         "flexbuffer.decode",
         "from_text",
+        "operations from text",
+        "compile_dense",
         "decode_parameters",
         "place files",
     ):

@@ -127,8 +127,9 @@ def _evidence(size: int, *, usual: bool, converts_output: bool) -> str:
     """What says that the program is right. usual: for a uint8 input, and a scale of its own for each row."""
     if usual and size in _COMPARED and converts_output:
         return "the program equals Google's for this size"
-    if usual and size not in _COMPARED and not converts_output:
-        return "the program equals Google's for this size in the bytes that are published"
+    if usual and size not in _COMPARED:
+        lacking = ", which lack the last QUANTIZE" if converts_output else ""
+        return f"the program equals Google's for this size in the bytes that are published{lacking}"
     return "the program follows Google's; none for this form of graph was there to compare with"
 
 
