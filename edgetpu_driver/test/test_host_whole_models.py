@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -29,7 +30,9 @@ from edgetpu_driver.errors import (
     UnavailableError,
 )
 from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.hosted_model import ModelState
+from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.request_terms import RequestTerms
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
@@ -42,6 +45,7 @@ from testdata.compiled_graphs import compiled_graph, segments, source_graph
 
 RNG = np.random.default_rng(13)
 IMAGE = {"image": RNG.integers(0, 256, (1, 8), np.uint8)}
+CHAOS_REQUESTS = 400
 SEGMENTS = [f"chain_segment_{number}_of_3" for number in range(3)]
 
 
@@ -358,6 +362,51 @@ class TestFaults:
         monkeypatch.setattr(CpuStepEngine, "run", None)
         with pytest.raises(UnavailableError, match="no device"):
             host.invoke("parts", IMAGE)
+
+    def test_sticks_pulled_and_plugged_at_random_lose_nothing_and_give_nothing_wrong(
+        self, models: Path
+    ) -> None:
+        sticks = [VirtualEdgeTpu(ports=(number + 1,)) for number in range(3)]
+        host = ModelHost([backend_of(stick) for stick in sticks], [models])
+        host.connect()
+        host.load("parts_edgetpu")
+        host.load(SEGMENTS)
+        host.start(refresh_period=0.02, retry_period=0.002)
+        random, free = np.random.default_rng(4), threading.Semaphore(16)
+        answers: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+        requests: list[tuple[str, dict[str, NDArray[Any]]]] = []
+        pulled = 0
+
+        def disturb() -> int:
+            chosen = int(random.integers(len(sticks)))
+            ready = [stick.state is State.READY for stick in host.status().sticks]
+            others = sum(ready[:chosen] + ready[chosen + 1 :])
+            plugged = all(stick.is_plugged for stick, is_ready in zip(sticks, ready, strict=True) if is_ready)
+            if not sticks[chosen].is_plugged:
+                sticks[chosen].plug()
+            elif others and plugged:
+                sticks[chosen].unplug()
+                return 1
+            return 0
+
+        def done(number: int, answer: Any) -> None:
+            free.release()
+            answers.put((number, answer))
+
+        for number in range(CHAOS_REQUESTS):
+            assert free.acquire(timeout=30)
+            pulled += disturb() if number % 20 == 10 else 0
+            name, source = ("parts", "image") if random.random() < 0.5 else ("chain", "x0")
+            dtype = np.uint8 if name == "parts" else np.int8
+            requests.append((name, {source: random.integers(0, 256, (1, 8), np.uint8).view(dtype)}))
+            host.submit_invoke(*requests[-1], partial(done, number))
+        got = dict(answers.get(timeout=30) for _ in requests)
+        host.close()
+        engines = {"parts": CpuEngine(source_graph(2)), "chain": CpuEngine(segments(3)[0])}
+        for number, (name, inputs) in enumerate(requests):
+            assert isinstance(got[number], InferenceResult), got[number]
+            check_same(got[number].outputs, engines[name].run(inputs))
+        assert pulled > 3
 
     def test_a_process_of_litert_that_dies_costs_one_request(
         self, host: ModelHost, monkeypatch: pytest.MonkeyPatch
