@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.whole_models import ParsedPlan
-from edgetpu_driver.cli.session import chosen, opened, parse, part
+from edgetpu_driver.cli.session import PATIENT, chosen, opened, parse, part
 from edgetpu_driver.cli.tensor_files import read_inputs, write_outputs
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
 from edgetpu_driver.tensor import TensorSpec
@@ -75,7 +75,7 @@ class _Subject:
         """Make it ready to run on the open device. clock: told of every step of a whole model."""
         if self._part is not None:
             return backend.attach(self._parsed.parts[self._part])
-        model = self._parsed.attach(backend)
+        model = self._parsed.attach(backend, limits=PATIENT)
         return model if clock is None else _Timed(model, clock)
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.whole_models import ParsedPlan, parse_whole
 from edgetpu_driver.cli.result_comparison import Comparison, scene_inputs
-from edgetpu_driver.cli.session import chosen, opened, read_model
+from edgetpu_driver.cli.session import PATIENT, chosen, opened, read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import DependencyMissingError, DeviceError, ModelNotFoundError
 from edgetpu_driver.toolchain.model_files import is_compiled, source_graph, source_graphs
@@ -146,7 +146,7 @@ class _Model:
             return [Check("results", "failed", str(error))]
 
     def _compare(self, parsed: ParsedPlan, runs: int, progress: Progress) -> list[Check]:
-        model = parsed.attach(self._backend)
+        model = parsed.attach(self._backend, limits=PATIENT)
         comparison = Comparison(parsed.plan, self._graph)
         rng = np.random.default_rng(0)
         with progress.counting("comparing with LiteRT", runs) as advance:
