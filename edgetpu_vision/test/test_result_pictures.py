@@ -1,0 +1,61 @@
+"""The debug images: what is drawn where, and what is left as it is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgetpu_vision.debug_images.result_pictures import (
+    PALETTE,
+    color_of,
+    detections_picture,
+    poses_picture,
+    segmentation_picture,
+)
+from edgetpu_vision.detection.detections import Detection, Detections
+from edgetpu_vision.pose_estimation.poses import KEYPOINT_NAMES, Keypoint, Pose, Poses
+from edgetpu_vision.segmentation.segmentation import Segmentation
+
+GREY = np.full((120, 160, 3), 100, np.uint8)
+
+
+def test_a_box_is_drawn_in_the_colour_of_its_class() -> None:
+    found = Detection(7, "cat", 0.9, 40.0, 50.0, 100.0, 90.0)
+    picture = detections_picture(GREY, Detections(0.0, 160, 120, (found,)))
+    assert picture[70, 40].tolist() == picture[90, 70].tolist() == list(color_of(7))
+    assert picture[70, 70].tolist() == [100, 100, 100]
+
+
+def test_the_image_itself_is_not_drawn_on() -> None:
+    detections_picture(GREY, Detections(0.0, 160, 120, (Detection(0, "", 0.5, 0.0, 0.0, 9.0, 9.0),)))
+    assert (GREY == 100).all()
+
+
+def test_pixels_are_mixed_with_the_colour_of_their_class() -> None:
+    labels = np.zeros((120, 160), np.uint8)
+    labels[:, 80:] = 3
+    picture = segmentation_picture(GREY, Segmentation(0.0, labels, ("background", "a", "b", "c")))
+    assert picture[10, 10].tolist() == [100, 100, 100]
+    assert np.abs(picture[10, 100].astype(float) - (100 + PALETTE[4].astype(float)) / 2).max() <= 0.5
+
+
+def test_labels_of_sixteen_bits_are_drawn_too() -> None:
+    labels = np.full((120, 160), 300, np.uint16)
+    picture = segmentation_picture(GREY, Segmentation(0.0, labels, ()))
+    assert picture[10, 10].tolist() != [100, 100, 100]
+
+
+def test_a_grey_image_becomes_a_coloured_picture() -> None:
+    assert detections_picture(GREY[:, :, 0], Detections(0.0, 160, 120, ())).shape == (120, 160, 3)
+
+
+def test_only_keypoints_that_are_seen_are_drawn() -> None:
+    keypoints = [Keypoint(name, 20.0, 20.0, 0.0) for name in KEYPOINT_NAMES]
+    keypoints[0] = Keypoint("nose", 80.0, 60.0, 0.9)
+    picture = poses_picture(GREY, Poses(0.0, 160, 120, (Pose(0.5, tuple(keypoints)),)))
+    assert picture[60, 80].tolist() != [100, 100, 100]
+    assert picture[20, 20].tolist() == [100, 100, 100]
+
+
+def test_colours_of_neighbouring_classes_differ() -> None:
+    colors = np.array([color_of(number) for number in range(255)], float)
+    assert np.abs(np.diff(colors, axis=0)).max(axis=1).min() > 60
