@@ -302,6 +302,14 @@ def test_rows_with_a_bias_on_inputs_keep_their_scales() -> None:
         assert not location.tensor.is_pure_matmul
 
 
+@pytest.mark.parametrize(("activation", "pure"), [("NONE", True), ("RELU", False), ("RELU6", False)])
+def test_a_program_with_an_activation_is_no_pure_product(activation: str, pure: bool) -> None:
+    """Without the graph the clamps in the program tell."""
+    model = compiled(matrix_graph(256, 256, activation=activation))
+    (location,) = weight_locations(model, SidecarFiles())
+    assert location.tensor.is_pure_matmul == pure
+
+
 def test_padding_keeps_its_bias_and_refuses_other_bytes() -> None:
     layout = PaddedDenseLayout(3, 5, 256, np.full((3, 2), 7, np.int8))
     blob = layout.new_blob(np.ones(3, np.float32))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.darwinn.instructions.operations import cut
+from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout, PaddedDenseLayout
 from edgetpu_driver.darwinn.programs.dense import SIZES
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
@@ -15,6 +17,9 @@ from edgetpu_driver.tflite.model_reader import ABSENT, NO_ACTIVATION, Operator, 
 
 if TYPE_CHECKING:
     from edgetpu_driver.compiled_model import CompiledModel
+
+_LARGEST_OUTPUT = 255
+_ONE_STEP = 1.0
 
 
 def is_pure_matmul(graph: Subgraph, operator: Operator) -> bool:
@@ -42,6 +47,17 @@ def dense_layout(model: CompiledModel) -> DenseLayout | None:
     except EdgeTpuError:
         return None
     return layout if positive else None
+
+
+def clamps_outputs(model: CompiledModel) -> bool:
+    """Whether the program of a Dense model cuts outputs off before the ends of their range: an activation."""
+    for chunk in cut(bitstream.data for bitstream in model.execution.bitstreams):
+        for operation in filter(requantises, chunk.operations):
+            read = read_requantisation(operation)
+            lowest, highest = -read.output_zero_point, _LARGEST_OUTPUT - read.output_zero_point
+            if read.minimum > lowest + _ONE_STEP or read.maximum < highest - _ONE_STEP:
+                return True
+    return False
 
 
 def _layout(rows: int, columns: int, blob: NDArray[np.uint8]) -> DenseLayout:

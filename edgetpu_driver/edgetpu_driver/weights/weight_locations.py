@@ -30,7 +30,7 @@ from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupported
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
 from edgetpu_driver.weights.compiler_layout import layout_in
-from edgetpu_driver.weights.dense_layer import dense_layout
+from edgetpu_driver.weights.dense_layer import clamps_outputs, dense_layout
 from edgetpu_driver.weights.packed_layout import parameters_of, weight_offsets
 from edgetpu_driver.weights.parameter_layout import ParameterLayout
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
@@ -160,7 +160,8 @@ def _dense(model: CompiledModel) -> tuple[WeightLocation, ...]:
     of_rows = layout.decode_multipliers(np.frombuffer(model.parameters.cached, np.uint8))
     scales = (of_rows * (result.scale / source.scale)).astype(np.float32)
     biased = _has_bias_columns(layout)
-    tensor = WeightTensor("weights", "FULLY_CONNECTED", layout.shape, scales, is_pure_matmul=not biased)
+    pure = not biased and not clamps_outputs(model)
+    tensor = WeightTensor("weights", "FULLY_CONNECTED", layout.shape, scales, is_pure_matmul=pure)
     requantisation = None if biased else (source.scale, result.scale)
     return (WeightLocation(tensor, layout, 0, requantisation=requantisation),)
 
