@@ -378,6 +378,12 @@ def test_the_command_writes_the_program_and_says_so(models: Path, capsys: pytest
     assert "written here: the program equals Google's" in capsys.readouterr().out
 
 
+def test_info_says_that_usb_runs_the_graph_itself(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(models / "dense_256.tflite")]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "on usb yes: its program is written here: the program equals Google's for this size" in text
+
+
 def test_compiling_again_replaces_what_was_written_here(models: Path) -> None:
     graph = str(models / "dense_256.tflite")
     assert main(["models", "compile", graph]) == 0

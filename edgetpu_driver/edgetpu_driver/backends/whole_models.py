@@ -93,7 +93,9 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
     if not parts:
         reason = refusals[0] if refusals else "it has no operators for it"
         return ParsedPlan(plan, parts, f"nothing of {plan.name} runs on the {backend.name} stick: {reason}")
-    return ParsedPlan(replace(plan, steps=tuple(steps)), parts)
+    written = [part.source.remark for part in parts.values() if part.source.remark]
+    remark = f"its program is written here: {written[0]}" if written else ""
+    return ParsedPlan(replace(plan, steps=tuple(steps)), parts, remark)
 
 
 def _on_cpu(files: Sequence[tuple[Path, bytes]], backend: Backend) -> ParsedPlan:

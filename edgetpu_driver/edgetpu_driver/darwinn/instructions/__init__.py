@@ -2,6 +2,7 @@
 
 Google has not documented them. Field names, bit positions and scalar operations are those of the published
 decoding (edgetpuxray's, as the project's hardware notes give it). Each module says what the programs of
-edgetpu_compiler 16 ("compiled programs" below) confirm or correct. Vector and DMA instructions span several
-words and are not understood: the fields of a word are meaningful only in the first word of an instruction.
+edgetpu_compiler 16 ("compiled programs" below) confirm or correct. They hold for words of the scalar core.
+Everything else is an operation of 1 to 17 words (`operations`), of whose bits only some have a known meaning
+(`operation_fields`, `tensor_operation`).
 """
