@@ -13,6 +13,7 @@ from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_vision import PoseEstimator, Poses
 from edgetpu_vision.errors import OutputsError
+from edgetpu_vision.pose_estimation.posenet import stride_of
 from testdata.fixed_outputs import FixedOutputs
 from testdata.posenet_maps import maps, person, quantised
 
@@ -69,6 +70,25 @@ def test_only_as_many_poses_count_as_the_model_says() -> None:
 
 def test_a_count_that_is_too_large_counts_all_rows() -> None:
     assert len(estimate(decoder_outputs(count=99), min_confidence=0.0).poses) == 4
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "rows", "columns", "stride"),
+    [
+        (481, 641, 31, 41, 16),
+        (721, 1281, 46, 81, 16),
+        (480, 640, 30, 40, 16),  # of BodyPix; the maps of these do not end at the edges of the input
+        (352, 480, 22, 30, 16),
+        (480, 640, 15, 20, 32),
+        (301, 401, 21, 28, 15),
+    ],
+)
+def test_the_stride_follows_from_the_sizes_of_input_and_maps(
+    height: int, width: int, rows: int, columns: int, stride: float
+) -> None:
+    image = TensorSpec("image", (1, height, width, 3), np.dtype(np.uint8), 0.0, 0)
+    heatmaps = TensorSpec("heatmaps", (1, rows, columns, 17), np.dtype(np.float32), 0.0, 0)
+    assert stride_of(image, heatmaps) == stride
 
 
 def test_a_single_pose_is_the_one_with_the_highest_score() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 import numpy as np
 
@@ -28,6 +29,8 @@ FLOAT_RANGE = (-1.0, 1.0)
 """What a model whose input is not quantised takes for black and white."""
 _LEAST_SCORE = 0.01
 """Of a root; without a limit every cell would be one."""
+_STRIDES = (2, 4, 8, 16, 32, 64)
+"""Px of the input between cells after one to six layers that halve the size."""
 
 
 class DecodedPoseOutputs:
@@ -112,8 +115,14 @@ class PoseMaps:
 
 
 def stride_of(image: TensorSpec, field: TensorSpec) -> float:
-    """Distance of a map's cells, px of the model's input; the first and last ones lie at its edges."""
-    return float(round(image.shape[1] / max(field.shape[1] - 1, 1)))
+    """Distance of a map's cells, px of the model's input.
+
+    Networks halve the size several times and round up: 481 px give 31 cells of 16 px, 480 px give 30. A map
+    of another size is taken for one whose first and last cells lie at the edges of the input.
+    """
+    size, cells = image.shape[1:3], field.shape[1:3]
+    halved = (stride for stride in _STRIDES if tuple(ceil(each / stride) for each in size) == cells)
+    return float(next(halved, round(size[0] / max(cells[0] - 1, 1))))
 
 
 def short_and_long(outputs: Sequence[TensorSpec]) -> list[TensorSpec]:
