@@ -1,4 +1,4 @@
-"""The classes that a user wants to have, by names or numbers."""
+"""What a user wants of a result: classes by names or numbers, and how many."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.errors import InputError
 from edgetpu_vision.errors import LabelsError
 from edgetpu_vision.labels.labels import Labels
 
 _SHOWN = 8
 """Labels that a message lists."""
+
+
+def check_max_results(count: int) -> None:
+    """Raise InputError unless at least one result is wanted."""
+    if count < 1:
+        raise InputError(f"max_results: expected 1 or more; got {count}")
 
 
 def selected_classes(

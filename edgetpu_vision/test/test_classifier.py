@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.images.encodings import ImageError
 from edgetpu_vision import Classifier, LabelsError, OutputsError
 from edgetpu_vision.classification.greatest import GreatestValues
@@ -52,6 +52,21 @@ def test_nan_is_never_among_the_greatest() -> None:
     values = np.array([np.nan, 1, np.nan, 2], np.float32)
     assert GreatestValues(4).of(values, 2) == [3, 1]
     assert GreatestValues(4).of(values, 9) == [3, 1]
+
+
+def test_numbers_are_found_among_many_nan() -> None:
+    values = np.array([1, np.nan, 2, np.nan, np.nan, np.nan], np.float32)
+    assert GreatestValues(6).of(values, 3) == [2, 0]
+
+
+def test_the_least_integer_of_16_bits_is_not_the_greatest() -> None:
+    assert GreatestValues(4).of(np.array([-32768, 5, 3, 1], np.int16), 2) == [1, 2]
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_at_least_one_result_is_to_be_wanted(count: int) -> None:
+    with pytest.raises(InputError, match="max_results: expected 1 or more; got"):
+        Classifier(max_results=count)
 
 
 def test_logits_become_probabilities() -> None:

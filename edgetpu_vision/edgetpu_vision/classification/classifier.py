@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, output
-from edgetpu_vision.class_selection import selected_classes
+from edgetpu_vision.class_selection import check_max_results, selected_classes
 from edgetpu_vision.classification.classifications import Classification, Classifications
 from edgetpu_vision.classification.greatest import GreatestValues
 from edgetpu_vision.output_values import (
@@ -43,8 +43,9 @@ class Classifier(VisionAlgorithm[Classifications]):
         """Prepare for a model; see VisionAlgorithm for the options and what is raised.
 
         classes: labels or numbers of those to choose from, all by default. output: its name if the
-        model has several.
+        model has several. InputError unless max_results is 1 or more.
         """
+        check_max_results(max_results)
         self.max_results = max_results
         self._wanted = classes
         self._output_name = output

@@ -32,8 +32,11 @@ class GreatestValues:
 
 
 def _greatest(values: NDArray[Any], count: int) -> list[int]:
-    if count >= values.size:
-        chosen: NDArray[np.intp] = np.flatnonzero(values == values)  # not NaN
+    if values.dtype.kind != "f":
+        values = values.astype(np.float64)  # the least integer has no negative
+    numbers = np.flatnonzero(values == values)  # not NaN
+    if count >= numbers.size:
+        chosen: NDArray[np.intp] = numbers
     else:
         least = np.partition(-values, count - 1)[count - 1]
         above = np.flatnonzero(-values < least)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm
-from edgetpu_vision.class_selection import selected_classes
+from edgetpu_vision.class_selection import check_max_results, selected_classes
 from edgetpu_vision.detection.candidates import Candidates
 from edgetpu_vision.detection.detections import Detection, Detections
 from edgetpu_vision.detection.recognition import check_head_name, recognise_head
@@ -45,8 +45,10 @@ class Detector(VisionAlgorithm[Detections]):
         classes: labels or numbers of those to find, all by default. head: the kind of the outputs, see
         HeadName; "" to recognise it. anchors: those of an SSD, float32[n, 4]: y, x, height and width as
         parts of the image; or of a YOLOv5, float32[grids, anchors of a cell, 2]: width and height in px of
-        the input; None for those that the files give, or that the published models have.
+        the input; None for those that the files give, or that the published models have. InputError unless
+        max_results is 1 or more.
         """
+        check_max_results(max_results)
         self.max_results = max_results
         self.iou_threshold = iou_threshold
         self._wanted = classes
