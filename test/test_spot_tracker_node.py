@@ -581,7 +581,8 @@ def test_one_process_gives_the_same_values(
 def test_an_unknown_node_is_refused(start_node: Callable[..., Any]) -> None:
     process = start_node(PERCEPTION, "single_process", "--", "--nodes", "nose")
     assert process.wait() == 2
-    assert "spot_tracker, visual_compass; got 'nose'" in process.output
+    assert "spot_tracker, visual_compass, " in process.output
+    assert "; got 'nose'" in process.output
 
 
 def test_results_resume_when_the_driver_is_back(
