@@ -13,6 +13,11 @@ LARGEST_MODEL = 2**28
 """Largest model file, bytes. The largest of Google's models for the Edge TPU has 50 MB."""
 
 
+def user_path(path: str | os.PathLike[str]) -> Path:
+    """Expand a leading ~ or ~user, which stays where no such home directory is known."""
+    return Path(os.path.expanduser(path))
+
+
 def read_file(path: str | os.PathLike[str], largest: int = LARGEST_MODEL) -> bytes:
     """Read a regular file of at most `largest` bytes.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.files import user_path
 
 BACKENDS = ("usb", "virtual", "cpu")
 """The names of the backends."""
@@ -87,7 +87,7 @@ def make_backend(
     opened = partial(
         EdgeTpu.open,
         serial=serial or None,
-        firmware=Path(firmware).expanduser() if firmware else None,
+        firmware=user_path(firmware) if firmware else None,
         bus_path=bus_path or None,
         preset=ClockPreset(preset),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.factory import BACKENDS
+from edgetpu_driver.files import user_path
 from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.placement import Spreading
 from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
@@ -19,11 +20,11 @@ _LIMITS = HostLimits()
 def default_firmware() -> str:
     """Give the image to load unless `firmware` names one; empty when it does not exist."""
     path = model_files.firmware_path()
-    return str(path) if path.is_file() else ""
+    return str(path) if os.path.isfile(path) else ""
 
 
 def _missing_file(path: str) -> str | None:
-    return f"expected a file; there is no {path}" if path and not Path(path).expanduser().is_file() else None
+    return f"expected a file; there is no {path}" if path and not os.path.isfile(user_path(path)) else None
 
 
 SETTINGS = (

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError, PathRefusedError
+from edgetpu_driver.files import user_path
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.toolchain.dense_compiler import is_dense
 
@@ -27,7 +28,7 @@ FIRMWARE_FILE = "apex_latest_single_ep.bin"
 
 def edgetpu_home() -> Path:
     """The directory of models and firmware: edgetpu in $ROS_HOME or ~/.ros."""
-    return Path(os.environ.get("ROS_HOME") or "~/.ros").expanduser() / "edgetpu"
+    return user_path(os.environ.get("ROS_HOME") or "~/.ros") / "edgetpu"
 
 
 def firmware_path() -> Path:
@@ -59,6 +60,19 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:
         return False
+
+
+def _real(path: Path) -> Path:
+    """The path without symbolic links, as far as they can be followed."""
+    return Path(os.path.realpath(path))
+
+
+def _model_files(directory: Path) -> list[Path]:
+    """The files of a directory that are called .tflite, sorted; none if it cannot be read."""
+    try:
+        return sorted(directory.glob("*.tflite"))
+    except OSError:
+        return []
 
 
 def source_graphs(path: Path) -> tuple[Path, ...]:
@@ -117,7 +131,7 @@ class ModelFiles:
     """
 
     def __init__(self, directories: Sequence[str | Path], *, compiled: bool, uncompiled: bool) -> None:
-        self.directories = tuple(Path(os.path.expandvars(d)).expanduser().resolve() for d in directories)
+        self.directories = tuple(_real(user_path(os.path.expandvars(d))) for d in directories)
         self._compiled = compiled
         self._uncompiled = uncompiled
 
@@ -144,7 +158,7 @@ class ModelFiles:
         return [
             path
             for directory in self.directories
-            for path in sorted(directory.glob("*.tflite"))
+            for path in _model_files(directory)
             if _is_text(path.name) and _is_file(path) and self._is_usable(path)
         ]
 
@@ -162,12 +176,12 @@ class ModelFiles:
             names = self._file_names(model)
         for directory in self.directories:
             for name in names:
-                path = self._inside(directory / name)
-                if path.is_file():
+                path = self._file_inside(directory / name)
+                if path is not None:
                     return path
         for directory in self.directories:
-            path = self._inside(directory / f"{model}.tflite")
-            if path.is_file() and _is_dense_file(path):
+            path = self._file_inside(directory / f"{model}.tflite")
+            if path is not None and _is_dense_file(path):
                 return path
         raise self._not_found(model, names)
 
@@ -185,6 +199,14 @@ class ModelFiles:
             raise PathRefusedError(f"expected a model inside {self._described()}; got {path}")
         return resolved
 
+    def _file_inside(self, path: Path) -> Path | None:
+        """The file of that path; None if it is not there, or links in a circle lead to it."""
+        try:
+            resolved = self._inside(path)
+        except (OSError, RuntimeError):
+            return None
+        return resolved if _is_file(resolved) else None
+
     def _existing(self, path: Path) -> Path:
         if not path.is_file():
             raise ModelNotFoundError(f"no such model file: {path}")
@@ -192,7 +214,7 @@ class ModelFiles:
 
     def _not_found(self, model: str, names: Sequence[str]) -> ModelNotFoundError | ModelUnsupportedError:
         graph = next(
-            (d / f"{model}.tflite" for d in self.directories if (d / f"{model}.tflite").is_file()), None
+            (d / f"{model}.tflite" for d in self.directories if _is_file(d / f"{model}.tflite")), None
         )
         if graph is not None:
             return ModelUnsupportedError(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.files import write_file
+from edgetpu_driver.files import user_path, write_file
 from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
@@ -72,7 +73,7 @@ def directory_setting(what: str) -> Setting:
 
 def files_directory(value: str, what: str) -> Path:
     """Return the directory that a value of that parameter stands for."""
-    return Path(value).expanduser() if value else default_model_dir().parent / what
+    return user_path(value) if value else default_model_dir().parent / what
 
 
 def provide_model(model: str, model_dir: str) -> None:
@@ -80,9 +81,9 @@ def provide_model(model: str, model_dir: str) -> None:
 
     Raises FatalError when it cannot be written.
     """
-    directory = Path(model_dir or default_model_dir()).expanduser()
+    directory = user_path(model_dir or default_model_dir())
     files = (directory / f"{model}.tflite", directory / f"{model}_edgetpu.tflite")
-    if _DENSE.fullmatch(model) is None or any(file.is_file() for file in files):
+    if _DENSE.fullmatch(model) is None or any(map(os.path.isfile, files)):
         return
     try:
         write_file(files[0], build_graph(model, dense.FAMILIES))

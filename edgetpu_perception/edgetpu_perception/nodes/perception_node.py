@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from sensor_msgs.msg import CameraInfo
 
+from edgetpu_driver.files import user_path
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.driver_choice import driver_choice
@@ -110,4 +111,4 @@ class PerceptionNode(ImageNode):
             client.call_async(UnloadModel.Request(name=name, client=self.get_fully_qualified_name()))
 
     def _model_dir(self) -> Path:
-        return Path(self.values["model_dir"] or default_model_dir()).expanduser()
+        return user_path(self.values["model_dir"] or default_model_dir())

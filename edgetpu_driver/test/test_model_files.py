@@ -1,0 +1,49 @@
+"""Directories of models that cannot be used: what does not need them works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgetpu_driver.errors import ModelNotFoundError
+from edgetpu_driver.toolchain import model_files
+from edgetpu_driver.toolchain.model_files import ModelFiles
+
+_UNUSABLE = ["absent", "file", "file/below", "n" * 300, "circle", "~nobody-has-this-name/x"]
+
+
+@pytest.fixture(params=_UNUSABLE, ids=lambda name: name[:12])
+def unusable(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A directory that cannot be read, whoever runs the tests."""
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "circle").symlink_to("circle")
+    name = str(request.param)
+    return name if name.startswith("~") else str(tmp_path / name)
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "sums.tflite").write_bytes(b"graph")
+    return tmp_path / "good"
+
+
+def test_models_of_the_other_directories_are_found_and_listed(unusable: str, good: Path) -> None:
+    files = ModelFiles([unusable, good], compiled=False, uncompiled=True)
+    assert files.find("sums") == good / "sums.tflite"
+    assert files.available() == [good / "sums.tflite"]
+
+
+def test_a_model_that_is_nowhere_is_not_found(unusable: str, good: Path) -> None:
+    files = ModelFiles([unusable, good], compiled=True, uncompiled=True)
+    with pytest.raises(ModelNotFoundError, match="there are sums"):
+        files.find("other")
+
+
+def test_a_home_that_cannot_be_used_has_no_firmware(unusable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgetpu_driver.nodes.driver_parameters import default_firmware
+
+    monkeypatch.setenv("ROS_HOME", unusable)
+    assert default_firmware() == ""
+    assert model_files.default_model_dir().parts[-2:] == ("edgetpu", "models")
