@@ -83,6 +83,12 @@ def test_segments_in_the_wrong_order_are_refused() -> None:
         plan_segments([("0", second, None), ("1", first, None)])
 
 
+def test_a_segment_that_is_there_twice_is_refused() -> None:
+    _, (first, second) = segments(2)
+    with pytest.raises(ModelFormatError, match=r"expected each segment of a model once; got '2' again"):
+        plan_segments([("0", first, None), ("1", second, None), ("2", second, None)])
+
+
 def test_segments_of_different_models_are_refused() -> None:
     _, (first, second) = segments(2)
     scale = parse_model(second).subgraphs[0].tensors[0].quantization.scales_offset
@@ -94,6 +100,11 @@ def test_segments_of_different_models_are_refused() -> None:
 def test_an_empty_list_of_segments_is_refused() -> None:
     with pytest.raises(ModelFormatError, match=r"got none"):
         load_plan([])
+
+
+def test_a_path_with_a_null_character_is_refused() -> None:
+    with pytest.raises(ModelNotFoundError, match=r"cannot read 'x\\x00.tflite': embedded null byte"):
+        load_plan("x\0.tflite")
 
 
 def test_a_file_that_is_not_there_is_named() -> None:

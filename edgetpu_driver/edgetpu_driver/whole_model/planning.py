@@ -69,6 +69,8 @@ class _Join:
 
     def add(self, name: str, data: bytes, path: Path | None) -> None:
         """Add the next segment."""
+        if data in self._files:
+            raise ModelFormatError(f"expected each segment of a model once; got '{name}' again")
         graph = GraphSteps(data, name, path, len(self._names), self._numbers)
         found = [self._input(name, operand) for operand in graph.inputs]
         if self._names and not any(operand.spec.name in self._given for operand in graph.inputs):
