@@ -287,6 +287,20 @@ def test_classes_are_kept_by_their_labels(nodes: Nodes) -> None:
     assert nodes.set("classifier", "classes", kept("")).successful
 
 
+def test_classes_are_kept_by_their_numbers(nodes: Nodes) -> None:
+    numbers = ParameterValue(type=ParameterType.PARAMETER_INTEGER_ARRAY, integer_array_value=[282, 283])
+    assert nodes.set("classifier", "classes", numbers).successful
+    results = nodes.show(picture("cat"), "classifier")["classifier"].results
+    assert {each.class_id for each in results} <= {"282", "283"}
+    assert nodes.set_text("classifier", "classes", "tabby, tabby cat").successful
+    results = nodes.show(picture("cat"), "classifier")["classifier"].results
+    assert {each.class_id for each in results} <= {"282"}
+    real = ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=1.5)
+    refusal = nodes.set("classifier", "classes", real)
+    assert refusal.reason == "classes: expected classes by label or number; got [1.5]"
+    assert nodes.set_text("classifier", "classes", "").successful
+
+
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [

@@ -129,7 +129,11 @@ def _declare(node: Node, setting: Setting) -> Any:
 
 
 def _clean(setting: Setting, value: Any) -> Any:
-    """Drop empty strings from lists; an empty list in a YAML file arrives as no value at all."""
+    """Drop empty strings from lists; an empty list in a YAML file arrives as no value at all.
+
+    A single value, which only a setting of any type is given, is a list of one.
+    """
     if isinstance(setting.default, list):
-        return [item for item in value or () if item != ""] or list(setting.default)
+        items = [value] if isinstance(value, str | int | float) else value or ()
+        return [item for item in items if item != ""] or list(setting.default)
     return value

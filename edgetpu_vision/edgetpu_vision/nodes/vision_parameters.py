@@ -52,11 +52,20 @@ OUTPUT = Setting(
     read_only=False,
 )
 
+
+def _no_classes(values: list[Any]) -> str | None:
+    if all(isinstance(each, str | int) and not isinstance(each, bool) for each in values):
+        return None
+    return f"expected classes by label or number; got {values}"
+
+
 CLASSES = Setting(
     "classes",
     [],
     "Classes to keep, labels or numbers; others are left out. Empty: all.",
     read_only=False,
+    check=_no_classes,
+    any_type=True,
 )
 
 FIT = Setting(
