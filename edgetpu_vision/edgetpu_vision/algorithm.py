@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -227,4 +228,12 @@ def output(outputs: Outputs, name: str) -> NDArray[Any]:
     if found is None:
         given = ", ".join(f"'{each}'" for each in outputs) or "none"
         raise OutputsError(f"expected the output '{name}'; got {given}")
+    return found
+
+
+def whole_output(outputs: Outputs, spec: TensorSpec) -> NDArray[Any]:
+    """One output by its specification; OutputsError if it is missing or has another number of values."""
+    found = output(outputs, spec.name)
+    if found.size != prod(spec.shape):
+        raise OutputsError(f"expected {spec}; got {found.dtype.name}{list(found.shape)}")
     return found

@@ -57,7 +57,8 @@ def log_sum_exp(values: NDArray[Any], spec: TensorSpec) -> float:
         values, counts = np.unique(values, return_counts=True)
     real = real_values(values, spec).astype(np.float64)
     greatest = float(real.max())
-    return greatest + float(np.log(np.sum(counts * np.exp(real - greatest))))
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        return greatest + float(np.log(np.sum(counts * np.exp(real - greatest))))
 
 
 def sigmoid(values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -142,6 +142,17 @@ def test_a_missing_output_is_an_error() -> None:
         classifier.postprocess(classifier.preprocess(IMAGE), {"q": np.zeros((1, 2), np.float32)})
 
 
+def test_an_output_of_another_size_is_an_error() -> None:
+    classifier = Classifier(fixed({spec("p", (1, 2)): np.zeros((1, 2), np.float32)}))
+    for size in (0, 1, 3):
+        with pytest.raises(OutputsError, match=rf"expected 'p' float32\[1, 2\]; got float32\[{size}\]"):
+            classifier.postprocess(classifier.preprocess(IMAGE), {"p": np.zeros(size, np.float32)})
+
+
+def test_infinite_values_are_no_classes() -> None:
+    assert classified([np.inf] * 3, spec("p", (1, 3))) == []
+
+
 def test_an_image_needs_a_model_first() -> None:
     with pytest.raises(ModelUnsupportedError, match=r"expected a model to be bound"):
         Classifier().preprocess(IMAGE)

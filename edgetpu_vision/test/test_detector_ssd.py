@@ -292,6 +292,14 @@ def test_missing_anchors_are_asked_for() -> None:
         Detector(FixedOutputs(300, 300, outputs), head="ssd")
 
 
+def test_a_feature_pyramid_without_its_operator_is_told_to_need_anchors() -> None:
+    outputs = {"boxes": np.zeros((1, 51150, 4), np.float32), "scores": np.zeros((1, 51150, 2), np.float32)}
+    with pytest.raises(
+        ModelUnsupportedError, match=r"; boxes and scores as those of an SSD need its anchors"
+    ):
+        Detector(FixedOutputs(640, 640, outputs))
+
+
 def test_a_recurrent_model_with_a_feature_pyramid_finds_cars() -> None:
     pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
     import cv2

@@ -7,7 +7,7 @@ import pytest
 
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_vision import Embedder
+from edgetpu_vision import Embedder, OutputsError
 from testdata.fixed_outputs import IMAGE, fixed, spec
 
 
@@ -35,6 +35,12 @@ def test_a_map_of_features_is_averaged() -> None:
 def test_a_vector_without_direction_is_not_valid(value: float) -> None:
     result = Embedder(fixed({spec("features", (1, 3)): np.full((1, 3), value, np.float32)})).update(IMAGE)
     assert (result.valid, result.confidence, result.vector.tolist()) == (False, 0.0, [0, 0, 0])
+
+
+def test_an_output_of_another_size_is_an_error() -> None:
+    embedder = Embedder(fixed({spec("features", (1, 3)): np.ones((1, 3), np.float32)}))
+    with pytest.raises(OutputsError, match=r"expected 'features' float32\[1, 3\]; got float32\[7\]"):
+        embedder.postprocess(embedder.preprocess(IMAGE), {"features": np.ones(7, np.float32)})
 
 
 def test_several_outputs_need_a_name() -> None:

@@ -171,6 +171,11 @@ def test_other_inputs_are_refused(shape: tuple[int, ...]) -> None:
         image_input([TensorSpec("image", shape, np.dtype(np.uint8), 0.0, 0)])
 
 
+def test_an_input_of_any_size_is_refused() -> None:
+    with pytest.raises(ModelUnsupportedError, match=r"of a fixed size; got 'image' uint8\[1, 1, 1, 3\]"):
+        image_input([TensorSpec("image", (1, 1, 1, 3), np.dtype(np.uint8), 0.0, 0)])
+
+
 def test_two_inputs_are_refused() -> None:
     with pytest.raises(ModelUnsupportedError, match="expected one input"):
         image_input([spec(8, 8), spec(8, 8)])

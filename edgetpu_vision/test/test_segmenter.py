@@ -47,6 +47,13 @@ def test_labels_are_resized_as_opencv_does(size: tuple[int, int], dtype: Any) ->
     np.testing.assert_array_equal(resized_labels(labels, *size), expected)
 
 
+@pytest.mark.parametrize("tensor", [spec("l", (1, 8, 8), np.int32), spec("v", (1, 8, 8, 4))], ids=str)
+def test_a_map_of_another_size_is_an_error(tensor: Any) -> None:
+    segmenter = Segmenter(fixed({tensor: np.zeros(tensor.shape, tensor.dtype)}))
+    with pytest.raises(OutputsError, match=rf"expected '{tensor.name}' .*; got {tensor.dtype}\[5, 5\]"):
+        segmenter.postprocess(segmenter.preprocess(IMAGE), {tensor.name: np.zeros((5, 5), tensor.dtype)})
+
+
 def test_labels_may_have_the_scale_of_integers() -> None:
     result = segmented(QUARTERS[None], spec("labels", (1, 8, 8), np.uint8, 1.0, 0))
     np.testing.assert_array_equal(result.labels, enlarged(QUARTERS, 2))

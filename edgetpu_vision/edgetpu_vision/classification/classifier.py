@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, output
+from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, whole_output
 from edgetpu_vision.class_selection import check_max_results, selected_classes
 from edgetpu_vision.classification.classifications import Classification, Classifications
 from edgetpu_vision.classification.greatest import GreatestValues
@@ -66,8 +66,8 @@ class Classifier(VisionAlgorithm[Classifications]):
         )
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Classifications:
-        """The most probable classes; OutputsError if the output is missing."""
-        values = output(outputs, self._spec.name).reshape(-1)
+        """The most probable classes; OutputsError if the output is missing or of another size."""
+        values = whole_output(outputs, self._spec).reshape(-1)
         candidates = values if self._chosen is None else values[self._chosen]
         best = self._greatest.of(candidates, self.max_results)
         if self._chosen is not None:

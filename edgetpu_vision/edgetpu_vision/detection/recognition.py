@@ -27,6 +27,10 @@ HEAD_NAMES: tuple[HeadName, ...] = get_args(HeadName)
 _SCALES = (10.0, 10.0, 5.0, 5.0)
 """Of SSD models whose files do not tell."""
 _IOU_THRESHOLD = 0.6
+_ANCHORS_UNKNOWN = (
+    "; boxes and scores as those of an SSD need its anchors, which this file does not have: take a model "
+    "that ends with TFLite_Detection_PostProcess, or give Detector(anchors=..)"
+)
 
 
 def check_head_name(name: str) -> HeadName:
@@ -66,6 +70,7 @@ def recognise_head(
         kind = f"a detector with the head '{name}'" if name else "a detector: an SSD or a YOLO"
         raise ModelUnsupportedError(
             f"expected the outputs of {kind}, for an input of {size[1]}x{size[0]} px; got {came}"
+            + (_ANCHORS_UNKNOWN if any(_box_and_score_lists(outputs)) else "")
         )
     return head
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, output
+from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, whole_output
 from edgetpu_vision.embedding.embedding import Embedding
 from edgetpu_vision.output_values import is_quantised, real_values, single_output
 
@@ -36,8 +36,8 @@ class Embedder(VisionAlgorithm[Embedding]):
         self._spec = single_output(outputs, self._output_name, _has_features, "a feature vector")
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Embedding:
-        """The vector of the model in unit length; OutputsError if the output is missing."""
-        values = real_values(output(outputs, self._spec.name), self._spec)
+        """The vector of the model in unit length; OutputsError if that is missing or of another size."""
+        values = real_values(whole_output(outputs, self._spec), self._spec)
         vector = values.reshape(-1, self.size).mean(axis=0, dtype=np.float64)
         length = float(np.linalg.norm(vector))
         if not (0 < length < np.inf):  # false for NaN

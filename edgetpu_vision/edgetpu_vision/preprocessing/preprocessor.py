@@ -111,7 +111,12 @@ def image_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
     """
     if len(inputs) == 1 and len(inputs[0].shape) == 4:
         batch, height, width, channels = inputs[0].shape
-        if batch == 1 and height > 0 and width > 0 and channels in (1, 3):
+        if batch == 1 and height * width > 1 and channels in (1, 3):
             return inputs[0]
+        if (batch, height, width) == (1, 1, 1):
+            raise ModelUnsupportedError(
+                f"expected an image input of a fixed size; got {inputs[0]}, which stands for images of any "
+                "size: export the model with the size that it is to have"
+            )
     came = ", ".join(map(str, inputs)) or "none"
     raise ModelUnsupportedError(f"expected one input [1, height, width, 1 or 3], an image; got {came}")

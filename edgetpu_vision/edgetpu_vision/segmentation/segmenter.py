@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tensor import TensorSpec
-from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, output
+from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, whole_output
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import is_quantised, single_output
 from edgetpu_vision.preprocessing.placement import Placement
@@ -50,9 +50,9 @@ class Segmenter(VisionAlgorithm[Segmentation]):
         self._input_size = image.shape[1:3]
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Segmentation:
-        """The label of every pixel; OutputsError if the output is missing or its labels are out of range."""
-        values = output(outputs, self._spec.name)
-        shape = self._spec.shape if len(self._spec.shape) == 3 else values.shape
+        """The label of every pixel; OutputsError if that is missing, of another size or out of range."""
+        shape = self._spec.shape
+        values = whole_output(outputs, self._spec).reshape(shape)
         if self._has_labels:
             labels = self._narrow(values.reshape(shape[1:3]))
         else:
