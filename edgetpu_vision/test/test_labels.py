@@ -74,7 +74,9 @@ def test_too_many_labels_are_refused() -> None:
 
 def test_numbered_labels_may_have_gaps_and_end_early() -> None:
     labels = parse_labels(b"0 person\n17 dog", "labels.txt").for_classes(90)
-    assert (labels.names[17], labels.names[5]) == ("dog", "")
+    assert [labels.name(number) for number in (17, 5, 89)] == ["dog", "", ""]
+    with pytest.raises(LabelsError, match="class 90, which the model gives"):
+        labels.name(90)
 
 
 @pytest.mark.parametrize("first", ["background", "???", "__background__"])

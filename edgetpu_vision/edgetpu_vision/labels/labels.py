@@ -57,7 +57,7 @@ class Labels:
         """The labels for a model with that many classes.
 
         A first label for the background is dropped if there is one label too many. Raises LabelsError for
-        another number of labels; with numbers of their own they may have gaps and end early.
+        another number of labels; with numbers of their own they may have gaps and end early (names are "").
         """
         fitting = self.without_background() if len(self.names) == count + 1 else self
         found = len(fitting.names)
@@ -66,4 +66,6 @@ class Labels:
                 f"expected {count} labels, one for each class of the model; got {len(self.names)} from "
                 f"{self.source}"
             )
-        return fitting
+        if found == count:
+            return fitting
+        return Labels(dict(enumerate((*fitting.names, *[""] * (count - found)))), self.source, numbered=True)
