@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from edgetpu_vision.debug_images.result_pictures import (
     PALETTE,
@@ -54,6 +55,14 @@ def test_only_keypoints_that_are_seen_are_drawn() -> None:
     picture = poses_picture(GREY, Poses(0.0, 160, 120, (Pose(0.5, tuple(keypoints)),)))
     assert picture[60, 80].tolist() != [100, 100, 100]
     assert picture[20, 20].tolist() == [100, 100, 100]
+
+
+@pytest.mark.parametrize("far", [1e12, -1e30])
+def test_keypoints_far_outside_the_image_are_no_error(far: float) -> None:
+    keypoints = [Keypoint(name, 80.0, 60.0, 0.9) for name in KEYPOINT_NAMES]
+    keypoints[0] = Keypoint("nose", far, 60.0, 0.9)
+    picture = poses_picture(GREY, Poses(0.0, 160, 120, (Pose(0.5, tuple(keypoints)),)))
+    assert picture[60, 120 if far > 0 else 40].tolist() != [100, 100, 100]
 
 
 def test_colours_of_neighbouring_classes_differ() -> None:

@@ -22,6 +22,9 @@ OVERLAY = 0.5
 SHOWN_SCORE = 0.2
 """Score from which a keypoint is drawn; hidden ones are guesses. A choice of taste."""
 
+FARTHEST = 2**15
+"""Px from the image's corner at which keypoints are drawn at most; OpenCV takes no numbers of any size."""
+
 
 def _palette() -> NDArray[np.uint8]:
     """256 colours that differ from their neighbours, uint8 [256, 3] RGB; the first is black."""
@@ -85,7 +88,8 @@ def poses_picture(image: Pixels, result: Poses | BodySegmentation) -> Pixels:
         picture = _tinted(picture, np.where(result.parts > 0, result.parts, result.people.astype(np.uint8)))
     for index, pose in enumerate(result.poses):
         color = color_of(index)
-        points = [(round(each.x), round(each.y)) for each in pose.keypoints]
+        positions = np.array([(each.x, each.y) for each in pose.keypoints])
+        points = np.rint(np.clip(positions, -FARTHEST, FARTHEST)).astype(int).tolist()
         shown = [each.score >= SHOWN_SCORE for each in pose.keypoints]
         for first, second in SKELETON:
             if shown[first] and shown[second]:
