@@ -52,6 +52,8 @@ def test_usual_formats_are_read(text: str, names: tuple[str, ...]) -> None:
         (b"cat\x00dog", "control character 0"),
         (b'["cat", ', "expected JSON in labels.txt"),
         (b'{"cat": "animal"}', "expected labels by class number"),
+        (b'["cat", null]', "by class number in labels.txt; got null as one"),
+        (b'{"names": {"0": "cat"}}', r'by class number in labels.txt; got {"0": "cat"} as one'),
         (b"item { name: 'cat' }", "expected an id and a name"),
         (b"x" * 2000, "at most 1000 characters"),
         (b"9999999 cat", "expected classes from 0 to 65535; got 9999999"),

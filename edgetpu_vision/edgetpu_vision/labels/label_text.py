@@ -62,9 +62,12 @@ def _json_labels(text: str, source: str) -> Labels:
         value: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise LabelsError(f"expected JSON in {source}, as it begins like it; got {error}") from None
+    parts = value if isinstance(value, list) else [*value.values()]
+    if not all(isinstance(each, str | int) for each in parts):
+        other = next(each for each in parts if not isinstance(each, str | int))
+        raise LabelsError(f"expected labels by class number in {source}; got {json.dumps(other)[:40]} as one")
     if isinstance(value, list):
-        value = dict(enumerate(value))
-        return Labels({number: str(name) for number, name in value.items()}, source)
+        return Labels({number: str(name) for number, name in enumerate(value)}, source)
     try:
         if all(isinstance(name, int) for name in value.values()):  # {"cat": 16}
             value = {number: name for name, number in value.items()}
