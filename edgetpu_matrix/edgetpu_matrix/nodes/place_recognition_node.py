@@ -171,7 +171,11 @@ class PlaceRecognitionNode(MatrixNode):
         product = result.product
         if product is None:
             assert result.error is not None
-            self._end(query, result.error)
+            is_lost = isinstance(result.error, UnavailableError) and not self.client.ready
+            if is_lost and time.monotonic() < query.patient_until:
+                self._queue.put_back()  # `on_ready` or the timer goes on with it
+            else:
+                self._end(query, result.error)
         elif not self._search.is_current:
             # The places have changed in the meantime.
             self._queue.put_back()
