@@ -34,7 +34,8 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
     """Start ROS, spin the nodes in one single-threaded executor until SIGINT or SIGTERM, and clean up.
 
     Returns the exit status: 0 after a signal, 1 if a node could not be made or a callback raised, 2 if the
-    ROS arguments, the parameter file or EDGETPU_EXECUTOR are invalid. Nodes are destroyed in reverse order.
+    ROS arguments, the parameter file, the directory of the log or EDGETPU_EXECUTOR are invalid. Nodes are
+    destroyed in reverse order. A stop that takes longer than STOP_DEADLINE ends the process with status 1.
     An unexpected exception is logged as one line at level fatal, its traceback at level debug.
     """
     stop = _StopSignal()

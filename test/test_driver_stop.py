@@ -1,0 +1,108 @@
+"""How the driver ends when its device hangs or its log has no place: in time, with a reason and a status."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+PROGRAM = """
+import sys, threading
+import numpy as np
+from rclpy.parameter import Parameter
+from edgetpu_driver.backends.cpu import CpuBackend
+from edgetpu_driver.host.host_status import State
+from edgetpu_driver.node_kit import spin
+from edgetpu_driver.nodes.driver_node import DriverNode
+
+spin.STOP_DEADLINE = 0.3
+where, directory = sys.argv[1:3]
+
+def reach(place):
+    if place == where:
+        print("hangs", flush=True)
+        threading.Event().wait()
+
+class Hanging(CpuBackend):
+    def parse(self, path, data):
+        reach("parse")
+        return super().parse(path, data)
+
+    def attach(self, model):
+        reach("attach")
+        engine = super().attach(model)
+        run = engine.run
+        engine.run = lambda inputs: (reach("run"), run(inputs))[1]
+        return engine
+
+class Driver(DriverNode):
+    def make_backends(self):
+        return [Hanging()]
+
+    def ask(self):
+        host = self.active_host()
+        if host.state is State.READY:
+            host.submit_invoke("sums", {"numbers": np.zeros((1, 4), np.int8)}, lambda _: None)
+
+def make():
+    values = {"backend": "cpu", "model_dirs": [directory], "models": ["sums"]}
+    driver = Driver(parameter_overrides=[Parameter(name, value=value) for name, value in values.items()])
+    driver.create_steady_timer(0.01, driver.ask)
+    return [driver]
+
+sys.exit(spin.run(make))
+"""
+
+Start = Callable[[str], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def hanging(ros_domain: int, model_dir: Path) -> Iterator[Start]:  # noqa: ARG001
+    """Start a driver whose device hangs at this place, and wait until it does."""
+    processes = []
+
+    def start(where: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, where, str(model_dir)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "hangs\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("where", ["parse", "attach", "run"])
+def test_a_hanging_load_or_inference_does_not_keep_it(hanging: Start, where: str) -> None:
+    process = hanging(where)
+    process.terminate()
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert errors.splitlines()[-1] == "did not stop in time; leaving without closing the device"
+    assert "Traceback" not in errors
+
+
+def test_without_a_directory_for_its_log_it_ends_with_status_2(start_node: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("ROS_LOG_DIR", raising=False)
+        patch.setenv("ROS_HOME", str(tmp_path / "file"))
+        process = start_node("edgetpu_driver", "edgetpu_node", backend="cpu")
+    assert process.wait() == 2
+    assert process.output.splitlines()[-1].startswith("edgetpu_node: failed to initialize logging: ")
+    assert "Traceback" not in process.output
