@@ -112,6 +112,13 @@ def test_boxes_and_classes_in_outputs_of_their_own(names: tuple[str, str], trans
     check(detected(dict(sorted(outputs.items()))))
 
 
+def test_boxes_and_quantised_logits_of_classes_in_outputs_of_their_own() -> None:
+    rows = decoded(objectness=False, normalised=True)
+    probabilities = np.clip(rows[None, :, 4:], 1e-3, 1 - 1e-3)
+    logits = np.log(probabilities / (1 - probabilities))
+    check(detected({"boxes": quantised(rows[None, :, :4]), "logits": quantised(logits)}), px=0.6)
+
+
 def distributions() -> tuple[Array, Array]:
     """Distances as distributions over 16 bins, and logits of classes, of all cells."""
     boxes = np.random.default_rng(1).normal(0, 1, (GRIDS.cells, 64)).astype(np.float32)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.detection.candidates import NONE, Candidates
-from edgetpu_vision.detection.head import Head, Table, reaching
+from edgetpu_vision.detection.head import Head, Table, logit, reaching
 from edgetpu_vision.errors import OutputsError
-from edgetpu_vision.output_values import real_range
+from edgetpu_vision.output_values import real_range, sigmoid
 
 _LARGEST_NORMALISED = 2.0
 """Coordinates above are px: boxes as parts of the image end at 1, and hardly beyond."""
@@ -33,23 +33,26 @@ class DecodedHead(Head):
         classes: int,
         size: tuple[int, int],
         objectness: int | None = None,
+        are_logits: bool = False,
     ) -> None:
         """Prepare for outputs of these layouts.
 
         boxes: its first four channels are the boxes. scores: `classes` of its channels from `first` on are
         probabilities, and channel `objectness` their common factor. size: input height and width, px.
+        are_logits: whether those of `scores` are logits instead.
         """
         self._boxes = boxes
         self._scores = scores
         self._first = first
         self.classes = classes
         self._objectness = objectness
+        self._are_logits = are_logits
         self._size = np.array((size[1], size[0], size[1], size[0]), np.float32)
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
         """The boxes whose best class has at least this score."""
         table, last = self._scores.of(outputs), self._first + (self.classes or 0)
-        least = self._scores.least(min_score)
+        least = self._scores.least(logit(min_score) if self._are_logits else min_score)
         if self._objectness is not None:  # no score is above it
             anchors = np.flatnonzero(table[:, self._objectness] >= least)
         else:
@@ -58,6 +61,8 @@ class DecodedHead(Head):
         if not anchors.size:
             return NONE
         rows = self._scores.real(table[anchors])
+        if self._are_logits:
+            rows = sigmoid(rows)
         probabilities = rows[:, self._first : last]
         classes = probabilities.argmax(axis=1)
         scores = np.take_along_axis(probabilities, classes[:, None], axis=1)[:, 0]

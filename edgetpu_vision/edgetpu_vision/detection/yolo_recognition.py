@@ -28,6 +28,8 @@ _MASKS = 32
 """Masks that instance segmentation models add up."""
 _MOST_END_TO_END = 1000
 """Largest number of boxes that an end-to-end model gives; exporters use 300."""
+_LEAST_PROBABILITY = -0.5
+"""Where the range of an output of classes alone begins below, it holds logits; 0 and a step are usual."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,9 @@ def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids) -> Head | None:
             return DistributionHead([boxes], [scores], grids, 0, scores.channels, _BINS)
         if boxes.channels == _BOX:
             size = grids.input_height, grids.input_width
-            return DecodedHead(boxes, scores, 0, scores.channels, size)
+            limits = real_range(scores.spec)
+            are_logits = limits is not None and limits[0] < _LEAST_PROBABILITY
+            return DecodedHead(boxes, scores, 0, scores.channels, size, are_logits=are_logits)
     return None
 
 
