@@ -255,7 +255,11 @@ class GraphFuzzer:
             raise TimeoutError(f"{name} did not start: {self._processes[name].ended or 'it answers nothing'}")
 
     def _answers(self, name: str) -> bool:
-        return self._call(ListParameters, f"/{name}/list_parameters", ListParameters.Request()) is not None
+        """Whether a node answers and is known in the graph, which may be told of it a little later."""
+        request = ListParameters.Request()
+        if self._call(ListParameters, f"/{name}/list_parameters", request) is None:
+            return False
+        return (name, "/") in self._node.get_node_names_and_namespaces()
 
     def _activate(self, name: str) -> None:
         for state, transition in (
