@@ -36,6 +36,11 @@ def can_run(slot: StickSlot, lane: Lane) -> bool:
     return True
 
 
+def unsupported(model: HostedModel) -> ModelUnsupportedError:
+    """The answer to requests for a model that has an `unsupported_reason`."""
+    return ModelUnsupportedError(f"model '{model.name}' cannot run here: {model.unsupported_reason}")
+
+
 def refusal(
     model: HostedModel, slots: Sequence[StickSlot], unavailable_reason: Callable[[], str]
 ) -> EdgeTpuError | None:
@@ -43,7 +48,7 @@ def refusal(
     if model.state is ModelState.FAILED:
         return model.failure
     if model.unsupported_reason:
-        return ModelUnsupportedError(f"model '{model.name}' cannot run here: {model.unsupported_reason}")
+        return unsupported(model)
     serving = [slot for slot in slots if slot.serving]
     if model.state is ModelState.LOADED:
         serving = [slot for slot in serving if slot.number in model.replicas]

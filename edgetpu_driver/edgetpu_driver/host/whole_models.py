@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.inference_statistics import InferenceStatistics
 from edgetpu_driver.host.model_reading import ReadModel
 from edgetpu_driver.host.request import Kind, Request
+from edgetpu_driver.host.run_rules import unsupported
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_pool import StickPool
 from edgetpu_driver.host.whole_run import WholeRun
@@ -74,7 +76,7 @@ class WholeModels:
         except BaseException:
             self._settle(model)
             raise
-        if request.deadline < float("inf") and not model.parts[0].on_device:
+        if request.deadline < inf and not model.parts[0].on_device:
             self._cpu_watch.arm()
 
     def take_over(self, model: HostedModel, requests: Sequence[Request]) -> None:
@@ -107,7 +109,7 @@ class WholeModels:
 
     def _check(self, model: HostedModel, inputs: Mapping[str, NDArray[Any]]) -> None:
         if model.unsupported_reason:
-            raise ModelUnsupportedError(f"model '{model.name}' cannot run here: {model.unsupported_reason}")
+            raise unsupported(model)
         check_inputs(model.inputs, inputs)
 
     def _place(self, request: Request) -> None:
