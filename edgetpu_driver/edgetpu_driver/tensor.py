@@ -33,6 +33,13 @@ class TensorSpec:
         limits = np.iinfo(self.dtype)
         return int(max(min(limits.max - self.zero_point, self.zero_point - limits.min), 0))
 
+    @property
+    def real_limits(self) -> tuple[float, float]:
+        """The least and the greatest real value that a quantised tensor can hold, rounded to float32."""
+        limits = np.iinfo(self.dtype)
+        least, greatest = self.dequantise(np.array([limits.min, limits.max], self.dtype)).tolist()
+        return least, greatest
+
     def quantise(self, real: NDArray[Any]) -> NDArray[Any]:
         """Quantise real values to this tensor's dtype: round half to even, clamp to the dtype's range."""
         limits = np.iinfo(self.dtype)

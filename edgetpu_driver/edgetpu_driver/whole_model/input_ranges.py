@@ -27,7 +27,5 @@ def input_ranges(plan: ModelPlan) -> dict[str, tuple[float, float]]:
                 continue
             source, target = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]].spec
             if source.dtype == np.float32 and target.scale > 0 and target.dtype.itemsize == 1:
-                limits = np.iinfo(target.dtype)
-                least, greatest = target.dequantise(np.array([limits.min, limits.max], target.dtype)).tolist()
-                found[name] = least, greatest
+                found[name] = target.real_limits
     return found

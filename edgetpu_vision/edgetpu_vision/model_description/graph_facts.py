@@ -96,9 +96,7 @@ def _quantised_inputs(graph: Subgraph) -> dict[str, Normalisation]:
             continue
         inner = graph.tensors[users[0].outputs[0]].spec
         if inner.scale > 0 and inner.dtype in (np.uint8, np.int8):
-            limits = np.array([np.iinfo(inner.dtype).min, np.iinfo(inner.dtype).max])
-            low, high = inner.dequantise(limits).tolist()
-            found[spec.name] = Normalisation.of_range(low, high)
+            found[spec.name] = Normalisation.of_range(*inner.real_limits)
     return found
 
 
