@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from testdata.waiting_programs import WaitingPrograms
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
@@ -67,24 +68,9 @@ Start = Callable[[str], "subprocess.Popen[str]"]
 @pytest.fixture
 def hanging(ros_domain: int, model_dir: Path) -> Iterator[Start]:  # noqa: ARG001
     """Start a driver whose device hangs at this place, and wait until it does."""
-    processes = []
-
-    def start(where: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, where, str(model_dir)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        processes.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "hangs\n"
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+    programs = WaitingPrograms()
+    yield lambda where: programs.start(PROGRAM, where, str(model_dir), first_line="hangs")
+    programs.close()
 
 
 @pytest.mark.parametrize("where", ["parse", "attach", "run"])

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from testdata.waiting_programs import WaitingPrograms
+
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
@@ -41,24 +43,9 @@ sys.exit(run(lambda: [Tick()]))
 @pytest.fixture
 def ticking(ros_domain: int) -> Any:  # noqa: ARG001
     """Start a node whose timer runs the given line, and wait for its first tick."""
-    processes = []
-
-    def start(tick: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM.format(tick=tick)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        processes.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "tick\n"
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+    programs = WaitingPrograms()
+    yield lambda tick: programs.start(PROGRAM.format(tick=tick), first_line="tick")
+    programs.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
