@@ -115,6 +115,7 @@ class _StopSignal:
         self.requested = False
         self._executor: Executor | None = None
         self._lock = threading.Lock()
+        self._gives_up = threading.Lock()
         self._receiver, self._sender = socket.socketpair()
         self._sender.setblocking(False)
         signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
@@ -158,8 +159,8 @@ class _StopSignal:
     def _ignore(_number: int, _frame: FrameType | None) -> None:
         """Do nothing: the wake-up socket has been written."""
 
-    @staticmethod
-    def _give_up() -> None:
+    def _give_up(self) -> None:
+        self._gives_up.acquire()  # two limits may pass at once: one tells of it and ends the process
         print("did not stop in time; leaving without closing the device", file=sys.stderr, flush=True)
         os._exit(EXIT_FAILURE)
 
