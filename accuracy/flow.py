@@ -15,7 +15,7 @@ from accuracy import flow_scenes as scenes
 from accuracy.engines import open_engine
 from accuracy.flow_scenes import POOLED, Pair
 from accuracy.photographs import DEVELOPMENT
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
 from measured_figures.row import Row

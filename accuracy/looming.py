@@ -17,7 +17,7 @@ from accuracy.engines import open_engine
 from accuracy.looming_scenes import Clip, Course
 from accuracy.photographs import DEVELOPMENT, grey_photograph, held_out
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 from measured_figures.row import Row

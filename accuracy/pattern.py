@@ -16,7 +16,7 @@ from accuracy.engines import open_engine
 from accuracy.pattern_scenes import NOTHING, Change, Scene, scenes
 from accuracy.photographs import DEVELOPMENT, held_out
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker

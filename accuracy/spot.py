@@ -17,7 +17,7 @@ from accuracy import photographs
 from accuracy import spot_scenes as scenes
 from accuracy.engines import open_engine
 from accuracy.spot_scenes import SIDE, Scene
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception import SpotResult, SpotTracker
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_evidence as graph

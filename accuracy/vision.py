@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from accuracy.photographs import color_photograph
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, Model, VirtualEdgeTpu
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.subgraph_extraction import extract
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision import Classifier, Detections, Detector, Embedder, Segmenter, describe
 from measured_figures.row import Row
 from testdata import GOLDEN

@@ -24,13 +24,13 @@ AREAS = (
     "perception",
     "pose",
     "vision",
-    "graph",
+    "five_nodes",
     "fairness",
     "weights",
     "sticks",
     "pipelines",
 )
-LONG_AREAS = ("graph", "fairness", "sticks")
+LONG_AREAS = ("five_nodes", "fairness", "sticks")
 """Those whose `rows` has an argument `quick`."""
 
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "bench" / "results.json"

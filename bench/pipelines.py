@@ -22,8 +22,8 @@ from edgetpu_driver.backends.virtual import VirtualStickBackend, pack_for_virtua
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_perception.graphs.families import build
 from measured_figures.row import Row

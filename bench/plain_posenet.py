@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.cpu_operators.posenet_decoder import EDGES, KEYPOINTS, Field
+from edgetpu_driver.engines.cpu_operators.posenet_decoder import EDGES, KEYPOINTS, Field
 
 _REFINEMENTS = 5
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bench import plain_posenet
 from bench.timing import compare
-from edgetpu_driver.cpu_operators.posenet_decoder import Field, decode_poses
+from edgetpu_driver.engines.cpu_operators.posenet_decoder import Field, decode_poses
 from edgetpu_driver.engines.litert_interpreter import make_interpreter
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bench import plain_vision
 from bench.timing import compare
 from edgetpu_driver.images.conversion_cache import CameraImage
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision import Classifier, Detector, ModelDescription, Segmenter
 from edgetpu_vision.detection.ssd_anchors import ssd_anchors
 from measured_figures.row import Row

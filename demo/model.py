@@ -7,7 +7,7 @@ from pathlib import Path
 
 from demo.errors import UsageError
 from demo.nodes import PerceptionNode
-from edgetpu_driver.toolchain.model_files import default_model_dir
+from edgetpu_driver.files.default_paths import default_model_dir
 
 Parameters = tuple[tuple[str, str], ...]
 

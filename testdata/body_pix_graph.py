@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 HEIGHT, WIDTH, STRIDE = 305, 481, 16
 CHANNELS = {"heatmaps": 17, "short_offsets": 34, "mid_offsets": 64, "long_offsets": 34, "segments": 1}

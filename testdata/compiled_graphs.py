@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import EDGETPU_CUSTOM_OP, parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.virtual.graph_packer import pack
 
 SCALE = 0.5

@@ -117,7 +117,7 @@ def _files_in(folders: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
-    """Make a hard link, since ModelFiles resolves symbolic links, or a copy on another file system."""
+    """Make a hard link, since ModelDirectories resolves symbolic links, or a copy on another file system."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(OSError):
         os.link(source.resolve(), target)

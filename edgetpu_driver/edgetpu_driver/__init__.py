@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edgetpu_driver.compiled_model import CompiledModel
     from edgetpu_driver.engines.cpu_engine import CpuEngine
+    from edgetpu_driver.engines.whole_model.model import Model
     from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
     from edgetpu_driver.matrix.matmul import MatMul
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
-    from edgetpu_driver.tensor import TensorSpec
+    from edgetpu_driver.tflite.tensor import TensorSpec
     from edgetpu_driver.toolchain.dense_compiler import dense_model
     from edgetpu_driver.virtual.virtual_edge_tpu import VirtualEdgeTpu
     from edgetpu_driver.weights.weight_request import WeightRequest
-    from edgetpu_driver.whole_model.model import Model
 
 __all__ = [
     "CompiledModel",
@@ -40,9 +40,9 @@ _HOME = {
     "EdgeTpu": "stick.edge_tpu",
     "EdgeTpuError": "errors",
     "MatMul": "matrix.matmul",
-    "Model": "whole_model.model",
+    "Model": "engines.whole_model.model",
     "ModelFormatError": "errors",
-    "TensorSpec": "tensor",
+    "TensorSpec": "tflite.tensor",
     "VirtualEdgeTpu": "virtual.virtual_edge_tpu",
     "WeightRequest": "weights.weight_request",
     "dense_model": "toolchain.dense_compiler",

@@ -15,6 +15,7 @@ from edgetpu_driver.backends.backend import SRAM_BYTES, Placement
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.backends.factory import make_backend, make_backends
 from edgetpu_driver.backends.virtual import VirtualStickBackend
+from edgetpu_driver.engines.whole_model.planning import load_plan
 from edgetpu_driver.errors import DeviceLostError, InputError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
@@ -24,7 +25,6 @@ from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.whole_model.planning import load_plan
 from testdata import ModelFolder
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())

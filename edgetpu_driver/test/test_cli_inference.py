@@ -12,13 +12,13 @@ import pytest
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.cli.tensor_files import fitted, read_inputs, write_outputs
 from edgetpu_driver.engines.stick_engine import StickEngine
+from edgetpu_driver.engines.whole_model.input_ranges import input_ranges
+from edgetpu_driver.engines.whole_model.planning import load_plan
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import Tensor, per_tensor
 from edgetpu_driver.tflite.model_writer import OperatorRecord, write_model
-from edgetpu_driver.whole_model.input_ranges import input_ranges
-from edgetpu_driver.whole_model.planning import load_plan
+from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import GOLDEN, ModelFolder
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
 

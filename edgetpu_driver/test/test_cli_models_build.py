@@ -10,7 +10,7 @@ import pytest
 
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.toolchain import dense_graph as dense
-from edgetpu_driver.toolchain.model_files import ModelFiles
+from edgetpu_driver.toolchain.model_directories import ModelDirectories
 
 
 def test_a_graph_is_written_with_its_sidecar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,7 +35,7 @@ def test_the_driver_finds_it_where_it_looks_anyway(
     monkeypatch.setenv("ROS_HOME", str(tmp_path))
     assert main(["models", "build", "dense_64"]) == 0
     assert "dense_64.tflite" in capsys.readouterr().out
-    files = ModelFiles([tmp_path / "edgetpu" / "models"], compiled=False, uncompiled=True)
+    files = ModelDirectories([tmp_path / "edgetpu" / "models"], compiled=False, uncompiled=True)
     assert files.find("dense_64").read_bytes() == dense.build(64)
 
 

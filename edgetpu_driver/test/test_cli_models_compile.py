@@ -23,7 +23,7 @@ from edgetpu_driver.errors import CompilerError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.toolchain.edgetpu_compiler import compile_graphs, find_compiler, parse_report
-from edgetpu_driver.toolchain.model_files import ModelFiles
+from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from testdata.compiled_graphs import compiled_graph
 
 # Options, text and files as of the real compiler; it copies models from the folder `compiled` next to it.
@@ -161,7 +161,7 @@ def test_the_driver_finds_compiled_models(
 ) -> None:
     make_compiler()
     answer(capsys, models / "dense_64.tflite")
-    path = ModelFiles([models], compiled=True, uncompiled=False).find("dense_64")
+    path = ModelDirectories([models], compiled=True, uncompiled=False).find("dense_64")
     assert make_backend("usb").parse(path, path.read_bytes()).unsupported_reason == ""
 
 

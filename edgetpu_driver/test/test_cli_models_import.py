@@ -16,7 +16,7 @@ from edgetpu_driver.compiled_model import VIRTUAL_COMPILER
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.toolchain.graph_catalogue import Catalogue
 from edgetpu_driver.toolchain.graph_family import GraphFamily
-from edgetpu_driver.toolchain.model_files import ModelFiles
+from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from testdata import ModelFolder
 
 DENSE_64: dict[str, Any] = {
@@ -58,7 +58,7 @@ def test_a_model_is_copied_with_its_graph_and_sidecar(
     assert models["dense_64"]["backends"] == ["usb", "virtual", "cpu"]
     copied = sorted(path.name for path in (tmp_path / "models").iterdir())
     assert copied == ["dense_64.tflite", "dense_64_edgetpu.json", "dense_64_edgetpu.tflite"]
-    files = ModelFiles([tmp_path / "models"], compiled=True, uncompiled=False)
+    files = ModelDirectories([tmp_path / "models"], compiled=True, uncompiled=False)
     assert files.find("dense_64").read_bytes() == (source / "dense_64_edgetpu.tflite").read_bytes()
 
 

@@ -25,11 +25,11 @@ from edgetpu_driver.darwinn.executable import (
 )
 from edgetpu_driver.darwinn.package_writer import write_package
 from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.virtual.graph_packer import pack
 from testdata import ModelFolder
 from testdata.compiled_graphs import compiled_graph, source_graph

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import Model, parse_model
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.compiler_layout import decode_parameters, encode_parameters
 from testdata import ModelFolder
 

@@ -20,8 +20,8 @@ from edgetpu_driver.errors import (
     ModelNotFoundError,
     ModelUnsupportedError,
 )
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata import ModelFolder
 

@@ -28,7 +28,7 @@ from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.toolchain.dense_compiler import compile_dense, dense_model, is_dense
-from edgetpu_driver.toolchain.model_files import ModelFiles
+from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import weight_locations
 from testdata import ModelFolder
@@ -333,7 +333,7 @@ def models(tmp_path: Path) -> Path:
 
 
 def test_usb_needs_no_compiled_file_for_a_matrix(models: Path) -> None:
-    files = ModelFiles([models], compiled=True, uncompiled=False)
+    files = ModelDirectories([models], compiled=True, uncompiled=False)
     path = files.find("dense_256")
     assert files.available() == [path] == [models / "dense_256.tflite"]
     parsed = make_backend("usb").parse(path, path.read_bytes())
@@ -348,7 +348,7 @@ def test_usb_needs_no_compiled_file_for_a_matrix(models: Path) -> None:
 def test_usb_prefers_the_compiled_file(models: Path) -> None:
     compiled_path = models / "dense_256_edgetpu.tflite"
     compiled_path.write_bytes(dense_model(256).file)
-    files = ModelFiles([models], compiled=True, uncompiled=False)
+    files = ModelDirectories([models], compiled=True, uncompiled=False)
     assert files.find("dense_256") == compiled_path
     assert files.available() == [compiled_path]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetpu_driver.files import read_file, write_file
+from edgetpu_driver.files.file_access import read_file, write_file
 
 
 def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from edgetpu_driver.darwinn.executable import (
 )
 from edgetpu_driver.darwinn.output_tiles import TileGather
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.virtual import graph_packer as packer
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.packed_program import bitstream

@@ -14,9 +14,9 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.engines.whole_model.model import Model
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.whole_model.model import Model
+from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import GOLDEN
 
 PATIENT = ProcessLimits(load_seconds=60.0, run_seconds=60.0)

@@ -23,8 +23,8 @@ from edgetpu_driver.engines.graph_runner import GraphOperands
 from edgetpu_driver.engines.isolated_graph import IsolatedGraph
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import DependencyMissingError, GraphProcessError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.weights.weight_request import WeightRequest
 

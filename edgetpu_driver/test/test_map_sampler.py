@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgetpu_driver.cpu_operators.map_sampler import MapSampler
+from edgetpu_driver.engines.cpu_operators.map_sampler import MapSampler
 
 VALUES = np.random.default_rng(0).integers(0, 256, (5, 7, 6), dtype=np.uint8)
 SCALE, ZERO = 0.01, 128

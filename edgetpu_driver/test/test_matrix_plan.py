@@ -16,7 +16,7 @@ from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, make_plan
 from edgetpu_driver.matrix.products import RealProduct
 from edgetpu_driver.matrix.scaling import ALWAYS, OUTPUT_HEADROOM, RowGains
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 

@@ -34,7 +34,7 @@ from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
-from edgetpu_driver.tensor import TensorSpec, check_inputs
+from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 from edgetpu_driver.weights.weight_request import WeightRequest
 
 INPUT = TensorSpec("input", (1, 4), np.dtype(np.uint8), 0.5, 3)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, parse_model
 from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.schema import tflite_generated as schema
+from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import ModelFolder
 
 SPOT_OPERATORS = "RESHAPE SOFTMAX FULLY_CONNECTED FULLY_CONNECTED CONCATENATION"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_driver.cpu_operators.posenet_decoder import EDGES, DecodedPoses, Field, decode_poses
+from edgetpu_driver.engines.cpu_operators.posenet_decoder import EDGES, DecodedPoses, Field, decode_poses
 from edgetpu_driver.errors import InputError
 from testdata.posenet_maps import STRIDE, maps, person, quantised
 

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_driver.cpu_operators.pose_masks import MaskFields, instance_masks
-from edgetpu_driver.cpu_operators.posenet_decoder import Field
-from edgetpu_driver.cpu_operators.posenet_operator import (
+from edgetpu_driver.engines.cpu_operators.pose_masks import MaskFields, instance_masks
+from edgetpu_driver.engines.cpu_operators.posenet_decoder import Field
+from edgetpu_driver.engines.cpu_operators.posenet_operator import (
     CUSTOM_CODE,
     PosenetOperator,
     PosenetOptions,
 )
 from edgetpu_driver.errors import InputError, ModelFormatError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import ModelFolder
 from testdata.posenet_maps import STRIDE, maps, person, quantised
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_driver.cpu_operators.posenet_decoder import Field, decode_poses
+from edgetpu_driver.engines.cpu_operators.posenet_decoder import Field, decode_poses
 from edgetpu_driver.engines.litert_interpreter import make_interpreter
 from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.tflite.model_reader import parse_model

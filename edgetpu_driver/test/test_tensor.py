@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.tensor import TensorSpec, check_inputs
+from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 
 
 @pytest.mark.parametrize(

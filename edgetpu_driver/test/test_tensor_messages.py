@@ -15,7 +15,7 @@ from edgetpu_driver.node_kit.tensor_messages import (
     spec_to_message,
     to_message,
 )
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_msgs.msg import Tensor
 
 SPEC = TensorSpec("in", (2, 3), np.dtype(np.int16), 0.25, -7)

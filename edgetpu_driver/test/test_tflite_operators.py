@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 pytest.importorskip("ai_edge_litert", reason="the CPU engine needs ai-edge-litert")
 

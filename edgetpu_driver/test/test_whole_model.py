@@ -11,13 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver import CpuEngine, EdgeTpu, Model, VirtualEdgeTpu
+from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import Tensor
 from edgetpu_driver.tflite.model_writer import OperatorRecord, write_model
 from edgetpu_driver.tflite.subgraph_extraction import extract
-from edgetpu_driver.whole_model.recurrence import likely_feedback
+from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import GOLDEN, ModelFolder
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
 

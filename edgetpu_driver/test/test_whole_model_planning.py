@@ -7,10 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from edgetpu_driver.engines.whole_model.plan import (
+    EdgeTpuStep,
+    LiteRtStep,
+    ModelPlan,
+    StepValues,
+    step_operators,
+)
+from edgetpu_driver.engines.whole_model.planning import load_plan, plan_model, plan_segments
 from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, StepValues, step_operators
-from edgetpu_driver.whole_model.planning import load_plan, plan_model, plan_segments
 from testdata import ModelFolder
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
 

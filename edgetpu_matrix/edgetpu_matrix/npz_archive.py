@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.files import read_file, write_file
+from edgetpu_driver.files.file_access import read_file, write_file
 from edgetpu_matrix.errors import ArchiveError
 
 KIND = "kind"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.images.pinhole import Pinhole
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 
 class SharedEngine:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult

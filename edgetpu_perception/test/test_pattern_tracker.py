@@ -16,8 +16,8 @@ from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import DeviceLostError, GraphError, ModelUnsupportedError
 from edgetpu_driver.images.encodings import ImageError
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.sidecar_files import SidecarFiles

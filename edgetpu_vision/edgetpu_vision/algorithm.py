@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.engines.whole_model.model import Model
+from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
-from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.whole_model.model import Model
-from edgetpu_driver.whole_model.recurrence import likely_feedback
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.labels.label_sources import LabelSource, LabelTable
 from edgetpu_vision.labels.labels import Labels

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 _SLACK = 0.02
 """How far the range of a quantised probability may exceed 0..1: the last step of 8 bits, and rounding."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision import Embedder, OutputsError
 from testdata.fixed_outputs import IMAGE, fixed, spec
 

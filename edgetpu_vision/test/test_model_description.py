@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision import Classifier, Normalisation, describe
 from edgetpu_vision.preprocessing.pixel_scaling import PixelScaling
 from testdata import GOLDEN

@@ -19,7 +19,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     TransferError,
 )
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.quantisation import WeightQuantiser
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgetpu_driver.engines.protocol import AttachedEngine
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 
 if TYPE_CHECKING:

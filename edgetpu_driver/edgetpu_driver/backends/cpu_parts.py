@@ -14,12 +14,12 @@ from edgetpu_driver.backends.host_processor import HostProcessor
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
+from edgetpu_driver.engines.whole_model.execution import StepEngine, cpu_engine
+from edgetpu_driver.engines.whole_model.plan import LiteRtStep, Step
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor
-from edgetpu_driver.whole_model.execution import StepEngine, cpu_engine
-from edgetpu_driver.whole_model.plan import LiteRtStep, Step
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, InputError
-from edgetpu_driver.files import user_path
+from edgetpu_driver.files.file_access import user_path
 
 BACKENDS = ("usb", "virtual", "cpu")
 """The names of the backends."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from edgetpu_driver.backends.backend import Backend, ParsedModel
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
+from edgetpu_driver.engines.whole_model.model import LONGEST_GAP, Model
+from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Step
+from edgetpu_driver.engines.whole_model.planning import plan_segments
 from edgetpu_driver.errors import EdgeTpuError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.toolchain.compiled_file_names import is_compiled, plain_stem, whole_graph
 from edgetpu_driver.toolchain.dense_compiler import is_dense
-from edgetpu_driver.toolchain.model_files import is_compiled, plain_stem, whole_graph
-from edgetpu_driver.whole_model.model import LONGEST_GAP, Model
-from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Step
-from edgetpu_driver.whole_model.planning import plan_segments
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,13 +21,13 @@ from edgetpu_driver.darwinn.executable import (
     Layer,
 )
 from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.engines.whole_model.plan import ModelPlan, engine_name, step_operators
+from edgetpu_driver.engines.whole_model.planning import plan_model
+from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
+from edgetpu_driver.engines.whole_model.work import work_of
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
-from edgetpu_driver.toolchain.model_files import plain_stem, source_graph
-from edgetpu_driver.whole_model.plan import ModelPlan, engine_name, step_operators
-from edgetpu_driver.whole_model.planning import plan_model
-from edgetpu_driver.whole_model.recurrence import likely_feedback
-from edgetpu_driver.whole_model.work import work_of
+from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_driver.toolchain.compiled_file_names import plain_stem, source_graph
 
 
 def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001

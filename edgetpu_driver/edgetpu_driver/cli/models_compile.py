@@ -14,12 +14,12 @@ from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CUSTOM_OP, DENSE_COMPILER, VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.errors import CompilerError, EdgeTpuError, InputError, ModelUnsupportedError
-from edgetpu_driver.files import write_file
+from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.dense_compiler import WrittenModel, compile_dense
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM, Compilation, compile_graphs, find_compiler
 from edgetpu_driver.toolchain.mappable_operators import SUPPORTED_OPERATORS
-from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX
 
 _PACKED = (
     f"There is no {PROGRAM} in PATH: packed for the virtual stick only. A real stick cannot run these files."

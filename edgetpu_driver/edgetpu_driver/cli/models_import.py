@@ -13,6 +13,8 @@ from edgetpu_driver.backends.usable_backends import usable_backends
 from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, ModelPlan
+from edgetpu_driver.engines.whole_model.planning import plan_model
 from edgetpu_driver.errors import (
     EdgeTpuError,
     ModelFormatError,
@@ -20,13 +22,12 @@ from edgetpu_driver.errors import (
     ModelNotFoundError,
     ModelUnsupportedError,
 )
-from edgetpu_driver.files import write_file
+from edgetpu_driver.files.default_paths import default_model_dir
+from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX, plain_stem
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
-from edgetpu_driver.toolchain.model_files import COMPILED_SUFFIX, default_model_dir, plain_stem
 from edgetpu_driver.toolchain.model_recognition import OTHER, Kind, parse_sidecar, recognise
-from edgetpu_driver.whole_model.plan import EdgeTpuStep, ModelPlan
-from edgetpu_driver.whole_model.planning import plan_model
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperands
+from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Operand, Step
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, Operand, Step
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 _FACTOR = 1.5
 """Of the mean difference between LiteRT's kernels, up to which a device's may be. Of five common networks,

@@ -16,11 +16,11 @@ from edgetpu_driver.backends.whole_models import ParsedPlan
 from edgetpu_driver.cli.session import PATIENT, chosen, opened, parse, part
 from edgetpu_driver.cli.tensor_files import read_inputs, write_outputs
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
-from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.whole_model.input_ranges import input_ranges
-from edgetpu_driver.whole_model.model import Model
-from edgetpu_driver.whole_model.plan import Step, engine_name
-from edgetpu_driver.whole_model.recurrence import feedback_of, likely_feedback, zeros
+from edgetpu_driver.engines.whole_model.input_ranges import input_ranges
+from edgetpu_driver.engines.whole_model.model import Model
+from edgetpu_driver.engines.whole_model.plan import Step, engine_name
+from edgetpu_driver.engines.whole_model.recurrence import feedback_of, likely_feedback, zeros
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 _SHOWN_VALUES = 8
 

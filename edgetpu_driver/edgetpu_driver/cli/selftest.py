@@ -16,7 +16,7 @@ from edgetpu_driver.cli.result_comparison import Comparison, scene_inputs
 from edgetpu_driver.cli.session import PATIENT, chosen, opened, read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import DependencyMissingError, DeviceError, ModelNotFoundError
-from edgetpu_driver.toolchain.model_files import is_compiled, source_graph, source_graphs
+from edgetpu_driver.toolchain.compiled_file_names import is_compiled, source_graph, source_graphs
 
 _EXIT_FAILED = 1
 _SUPER_SPEED = 5000.0

@@ -11,10 +11,10 @@ from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.backends.factory import make_backend
 from edgetpu_driver.backends.whole_models import ParsedPlan, parse_whole
 from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep
 from edgetpu_driver.errors import InputError, ModelNotFoundError
-from edgetpu_driver.files import read_file
-from edgetpu_driver.toolchain.model_files import firmware_path
-from edgetpu_driver.whole_model.plan import EdgeTpuStep
+from edgetpu_driver.files.default_paths import firmware_path
+from edgetpu_driver.files.file_access import read_file
 
 PATIENT = ProcessLimits(load_seconds=120.0, run_seconds=120.0)
 """Limits of the processes that run foreign graphs: somebody waits for one result, and may interrupt."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgetpu_driver.toolchain.model_files import firmware_path
+from edgetpu_driver.files.default_paths import firmware_path
 
 RULE_FILE = "60-edgetpu.rules"
 GROUP = "plugdev"

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import DependencyMissingError, InputError
-from edgetpu_driver.files import read_file
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.files.file_access import read_file
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
 _INT8_OFFSET = 128

@@ -30,7 +30,7 @@ from edgetpu_driver.darwinn.executable import (
 )
 from edgetpu_driver.darwinn.executable_checks import check_executable
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.flatbuffer import Fields, Table, nested_root, read_root, table_fields
+from edgetpu_driver.files.flatbuffer import Fields, Table, nested_root, read_root, table_fields
 
 FILE_IDENTIFIER = b"DWN1"
 MAX_EXECUTABLES = 3  # parameter caching, execution only, stand-alone

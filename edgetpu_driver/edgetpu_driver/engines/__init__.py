@@ -1,1 +1,1 @@
-"""Engines run one model each, on the CPU or on a stick: named arrays in, named arrays out."""
+"""Engines run a graph on the CPU or on a stick, or a whole model on both: named arrays in and out."""

@@ -17,7 +17,6 @@ from edgetpu_driver.engines.isolated_graph import IsolatedGraph
 from edgetpu_driver.engines.litert_interpreter import LARGEST_SCALE, refuse_fatal_scales
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec, check_inputs
 from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensor
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.tflite.graph_checks import check_graph
@@ -27,6 +26,7 @@ from edgetpu_driver.tflite.model_reader import (
     Model,
     Operator,
 )
+from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 from edgetpu_driver.toolchain.catalogue_graphs import is_of_catalogue
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult

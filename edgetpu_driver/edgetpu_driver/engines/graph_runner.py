@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.litert_interpreter import first_line, make_interpreter
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import Subgraph
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 
 @dataclass(frozen=True)

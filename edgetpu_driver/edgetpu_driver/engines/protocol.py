@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 

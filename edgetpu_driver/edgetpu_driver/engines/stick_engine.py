@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocation, weight_locations

@@ -7,12 +7,12 @@ from enum import IntEnum
 from pathlib import Path
 
 from edgetpu_driver.backends.backend import ParsedModel, Placement
+from edgetpu_driver.engines.whole_model.plan import ModelPlan
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError
 from edgetpu_driver.host.model_reading import ReadModel
 from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.host.weight_history import WeightHistory
-from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.whole_model.plan import ModelPlan
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 _FIRST_ESTIMATE = 0.001
 _NEW_SHARE = 0.2  # of the last measurement in an estimate

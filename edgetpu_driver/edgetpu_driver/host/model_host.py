@@ -35,8 +35,8 @@ from edgetpu_driver.host.stick_worker import StickWorker
 from edgetpu_driver.host.whole_models import WholeModels, device_part, numbered, only_device_part
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
-from edgetpu_driver.tensor import check_inputs
-from edgetpu_driver.toolchain.model_files import ModelFiles
+from edgetpu_driver.tflite.tensor import check_inputs
+from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 _Answer = TypeVar("_Answer")
@@ -82,7 +82,7 @@ class ModelHost:
         the processes in which LiteRT runs parts of models.
         """
         each: Sequence[Backend] = backends if isinstance(backends, Sequence) else (backends,)
-        self.files = ModelFiles(model_dirs, compiled=each[0].compiled, uncompiled=each[0].uncompiled)
+        self.files = ModelDirectories(model_dirs, compiled=each[0].compiled, uncompiled=each[0].uncompiled)
         self._on_change = on_change or _nothing
         self._self_check_period = self_check_period
         self._admission = Admission(limits)
@@ -225,7 +225,7 @@ class ModelHost:
         """Begin to load a model, and return it at once, perhaps in the state QUEUED; see `load`.
 
         Requests for a model that is queued wait. Raises what can be refused at once: InputError for an
-        invalid name, what ModelFiles.find raises, OwnershipError, BusyError beyond the limits.
+        invalid name, what ModelDirectories.find raises, OwnershipError, BusyError beyond the limits.
         """
         return self._table.load(model, name, done or _nothing, client, shared)
 
@@ -234,13 +234,13 @@ class ModelHost:
     ) -> HostedModel:
         """Load a model from the model directories; do nothing if the same file is already loaded as `name`.
 
-        model: file stem, file name or path (see ModelFiles.find); of a pipeline, those of its segments in
-        their order. name: what `invoke` calls it, by default
-        the stem without "_edgetpu"; a different file under a name in use replaces the previous one. A model
-        that can be read but not run here is loaded too, with an `unsupported_reason`. client: its owner, who
-        alone may set its weights, replace and unload it, unless it is `shared`. Raises what ModelFiles.find
-        raises, ModelFormatError and ModelUnsupportedError for a file that cannot be read, InputError for an
-        invalid name, OwnershipError for the name of another client's model, BusyError beyond the limits.
+        model: file stem, file name or path (see ModelDirectories.find); of a pipeline, those of its segments
+        in their order. name: what `invoke` calls it, by default the stem without "_edgetpu"; a different file
+        under a name in use replaces the previous one. A model that can be read but not run here is loaded
+        too, with an `unsupported_reason`. client: its owner, who alone may set its weights, replace and
+        unload it, unless it is `shared`. Raises what ModelDirectories.find raises, ModelFormatError and
+        ModelUnsupportedError for a file that cannot be read, InputError for an invalid name, OwnershipError
+        for the name of another client's model, BusyError beyond the limits.
         """
         loaded: HostedModel = _waited(
             lambda done: self.submit_load(model, name, done, client=client, shared=shared)

@@ -11,8 +11,8 @@ from edgetpu_driver.backends.cpu_parts import CpuPartsBackend
 from edgetpu_driver.backends.whole_models import ParsedPlan, parse_whole
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, ModelPlan
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
-from edgetpu_driver.whole_model.plan import EdgeTpuStep, ModelPlan
 
 
 @dataclass(frozen=True)

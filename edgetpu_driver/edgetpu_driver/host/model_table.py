@@ -11,6 +11,7 @@ from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.engines.whole_model.planning import common_name
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelNotFoundError, OwnershipError
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.background_thread import BackgroundThread
@@ -22,8 +23,8 @@ from edgetpu_driver.host.stick_pool import StickPool
 from edgetpu_driver.host.stick_worker import StickWorker
 from edgetpu_driver.host.whole_models import WholeModels
 from edgetpu_driver.tflite.file_checks import read_model_file
-from edgetpu_driver.toolchain.model_files import ModelFiles, plain_stem
-from edgetpu_driver.whole_model.planning import common_name
+from edgetpu_driver.toolchain.compiled_file_names import plain_stem
+from edgetpu_driver.toolchain.model_directories import ModelDirectories
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
@@ -37,7 +38,7 @@ class ModelTable:
 
     def __init__(
         self,
-        files: ModelFiles,
+        files: ModelDirectories,
         backends: Sequence[Backend],
         admission: Admission,
         scheduler: Scheduler,

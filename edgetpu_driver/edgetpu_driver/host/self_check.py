@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.host.model_replica import ModelReplica
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
 
 Outputs = Mapping[str, NDArray[Any]]

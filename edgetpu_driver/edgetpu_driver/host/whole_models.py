@@ -23,7 +23,7 @@ from edgetpu_driver.host.run_rules import unsupported
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_pool import StickPool
 from edgetpu_driver.host.whole_run import WholeRun
-from edgetpu_driver.tensor import check_inputs
+from edgetpu_driver.tflite.tensor import check_inputs
 
 
 class WholeModels:

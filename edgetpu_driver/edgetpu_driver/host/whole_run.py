@@ -11,11 +11,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from edgetpu_driver.engines.whole_model.plan import StepValues
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.request import Kind, Request
-from edgetpu_driver.whole_model.plan import StepValues
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 FEWEST_STEPS = 32

@@ -23,7 +23,7 @@ from edgetpu_driver.node_kit.error_codes import answer_error
 from edgetpu_driver.node_kit.executor_calls import executor_calls
 from edgetpu_driver.node_kit.tensor_messages import from_message, specs_from_messages, to_message
 from edgetpu_driver.node_kit.weight_messages import set_weights_request, weight_result
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.srv import Invoke, LoadModel, SetWeights
 

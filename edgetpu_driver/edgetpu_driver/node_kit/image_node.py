@@ -28,7 +28,7 @@ from edgetpu_driver.node_kit.image_watch import ImageWatch
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import NewestFrame
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 _DRIVER_GONE = (ModelNotFoundError, UnavailableError)
 _TOO_LATE = (BusyError, ExpiredError)

@@ -30,7 +30,7 @@ from edgetpu_driver.node_kit.driver_transports import (
     ServiceTransport,
     Transport,
 )
-from edgetpu_driver.tensor import TensorSpec, check_inputs
+from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 STEP_PERIOD = 0.1

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgetpu_driver.backends.factory import BACKENDS
-from edgetpu_driver.files import user_path
+from edgetpu_driver.files import default_paths
+from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.placement import Spreading
 from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.toolchain import model_files
 
 _LIMITS = HostLimits()
 
 
 def default_firmware() -> str:
     """Give the image to load unless `firmware` names one; empty when it does not exist."""
-    path = model_files.firmware_path()
+    path = default_paths.firmware_path()
     return str(path) if os.path.isfile(path) else ""
 
 
@@ -67,7 +67,7 @@ SETTINGS = (
         "firmware",
         "",
         "Path of the firmware image for a stick in boot mode, the mode it is in after it was plugged in. "
-        f"Empty: edgetpu/{model_files.FIRMWARE_FILE} in $ROS_HOME or ~/.ros, if it exists.",
+        f"Empty: edgetpu/{default_paths.FIRMWARE_FILE} in $ROS_HOME or ~/.ros, if it exists.",
         check=_missing_file,
     ),
     Setting(
@@ -78,7 +78,7 @@ SETTINGS = (
     ),
     Setting(
         "model_dirs",
-        [str(model_files.default_model_dir())],
+        [str(default_paths.default_model_dir())],
         "Directories models may be loaded from, searched in this order; ~ and $VARIABLES are expanded. "
         "Empty: edgetpu/models in $ROS_HOME or ~/.ros.",
         default_text="edgetpu/models in $ROS_HOME or ~/.ros",

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError
-from edgetpu_driver.files import LARGEST_MODEL, read_file
-from edgetpu_driver.flatbuffer import Table, table_fields
+from edgetpu_driver.files.file_access import LARGEST_MODEL, read_file
+from edgetpu_driver.files.flatbuffer import Table, table_fields
 
 LARGEST_FILE = LARGEST_MODEL
 """Bytes."""

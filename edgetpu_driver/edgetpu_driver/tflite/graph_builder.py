@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from edgetpu_driver.errors import GraphError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_draft import Graph, int_array, require
 from edgetpu_driver.tflite.model_reader import Quantization
 from edgetpu_driver.tflite.schema import tflite_generated as schema
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 Padding = Literal["SAME", "VALID"]
 Activation = Literal["NONE", "RELU", "RELU6"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.flatbuffer import read_root
+from edgetpu_driver.files.flatbuffer import read_root
 from edgetpu_driver.tflite.file_checks import MODEL, OPERATOR, SUBGRAPH, check_rest, check_size
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, Tensor, parse_model
 from edgetpu_driver.tflite.operator_checks import OperatorCheck

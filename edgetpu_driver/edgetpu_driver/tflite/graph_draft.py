@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from edgetpu_driver.errors import GraphError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import ABSENT, NOT_QUANTIZED, Quantization, Tensor, per_tensor
 from edgetpu_driver.tflite.model_writer import TENSOR_TYPES, OperatorRecord, write_model
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 _OPERATORS = {
     "ADD": (2, "AddOptions"),

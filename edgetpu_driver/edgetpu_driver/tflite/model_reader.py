@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.flatbuffer import Table, read_root, table_fields
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.files.flatbuffer import Table, read_root, table_fields
 from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 FORMAT_VERSION = 3
 EDGETPU_CUSTOM_OP = "edgetpu-custom-op"

@@ -9,7 +9,7 @@ from typing import NoReturn
 import numpy as np
 
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.flatbuffer import Fields, Table, table_fields
+from edgetpu_driver.files.flatbuffer import Fields, Table, table_fields
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph
 from edgetpu_driver.tflite.option_types import OPTION_TYPES
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from edgetpu_driver.compiled_model import CUSTOM_OP, FURTHER_PACKAGES_KEY, PACKAGE_KEY
 from edgetpu_driver.darwinn.executable import Executable, Package
 from edgetpu_driver.darwinn.package_writer import write_package
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 _MIN_RUNTIME_VERSION = 14
 _CHIP_ID = 18  # what edgetpu_compiler writes for the chip "beagle"

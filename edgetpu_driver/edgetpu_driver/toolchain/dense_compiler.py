@@ -24,8 +24,8 @@ from edgetpu_driver.darwinn.executable import (
 )
 from edgetpu_driver.darwinn.programs.dense import ALL_TILES, ROWS_OF_A_TILE
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.toolchain.compiled_file import write_compiled_file
 from edgetpu_driver.weights.dense_program import DenseProgramPlan, plan_dense_program

@@ -14,8 +14,8 @@ from typing import Any
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.compiler_layout import parameter_layout
 from edgetpu_driver.weights.dense_layer import dense_layout
 

@@ -9,7 +9,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from edgetpu_driver.errors import DeviceError, FirmwareError, TransferError
-from edgetpu_driver.files import read_file
+from edgetpu_driver.files.file_access import read_file
 from edgetpu_driver.usb.link import INTERFACE, UsbLink
 
 SINGLE_ENDPOINT_SHA256 = "3b07311b174b81fd14fd2c887f40d646c0ebf2f140cc5ee5cf8befa0f3e3dc7f"

@@ -16,8 +16,8 @@ from edgetpu_driver.darwinn.parameters.dense import DenseLayout, PaddedDenseLayo
 from edgetpu_driver.darwinn.programs.dense import SIZES, DenseProgram
 from edgetpu_driver.darwinn.requantisation import Activation, Requantisation, clamps, multipliers
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout
 
 _ACTIVATIONS: dict[str, Activation] = {"NONE": "NONE", "RELU": "RELU", "RELU6": "RELU6"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.errors import ModelFormatError
-from edgetpu_driver.files import read_file
+from edgetpu_driver.files.file_access import read_file
 
 
 @dataclass(frozen=True)

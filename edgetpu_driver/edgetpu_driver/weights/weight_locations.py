@@ -27,8 +27,8 @@ from edgetpu_driver.darwinn.parameters.section_codec import Section
 from edgetpu_driver.darwinn.parameters.single_output import convolution_layout
 from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.compiler_layout import layout_in
 from edgetpu_driver.weights.dense_layer import clamps_outputs, dense_layout
 from edgetpu_driver.weights.packed_layout import parameters_of, weight_offsets

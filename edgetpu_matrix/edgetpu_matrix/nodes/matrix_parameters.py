@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.files import user_path, write_file
+from edgetpu_driver.files.default_paths import default_model_dir
+from edgetpu_driver.files.file_access import user_path, write_file
 from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.toolchain.graph_family import build_graph
-from edgetpu_driver.toolchain.model_files import default_model_dir
 
 _DENSE = re.compile(r"dense_\d+")
 

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 BORDER = 6
 """Px on each side of the input without features. Derived: 3 for each of two 7x7 convolutions."""

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 CELLS = 64
 """Images of at least twice this size are smoothed more and sampled at every second px.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgetpu_driver.files import write_file
+from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.graphs import brightness_slopes as looming

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import GraphError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 _Pixel = TypeVar("_Pixel", np.uint8, np.float32, np.float64)
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import GraphError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs.color_weights import WEIGHT_STEPS, color_weights
 
 _ZERO_POINT = -128

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.files import read_file, write_file
+from edgetpu_driver.files.default_paths import edgetpu_home
+from edgetpu_driver.files.file_access import read_file, write_file
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.toolchain.model_files import edgetpu_home
 
 FORMAT = 1
 """Version of the files; others are not read."""

@@ -12,7 +12,7 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError
-from edgetpu_driver.files import read_file, user_path
+from edgetpu_driver.files.file_access import read_file, user_path
 from edgetpu_driver.images.encodings import ImageError, Pixels, decode_compressed
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from sensor_msgs.msg import CameraInfo
 
-from edgetpu_driver.files import user_path
+from edgetpu_driver.files.default_paths import default_model_dir
+from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.driver_choice import driver_choice
@@ -15,7 +16,6 @@ from edgetpu_driver.node_kit.driver_transports import ModelFile
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.toolchain.model_files import default_model_dir
 from edgetpu_msgs.srv import UnloadModel
 from edgetpu_perception.algorithm import Frame, PerceptionAlgorithm
 from edgetpu_perception.graphs import families as models

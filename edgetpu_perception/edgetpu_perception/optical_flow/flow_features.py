@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import ImageInput
 from edgetpu_perception.graphs.band_pass_features import ROUGHNESS, SCALE, FeatureReader, feature_kernel
 from edgetpu_perception.optical_flow.image_noise import ImageNoise

@@ -14,7 +14,7 @@ from edgetpu_driver.engines.protocol import Engine, SwappableEngine
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.encodings import ImageError, ImageFault, Pixels, to_grey
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
 from edgetpu_perception.graphs import pattern_correlation as pattern

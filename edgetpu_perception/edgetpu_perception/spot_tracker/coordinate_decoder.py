@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import background_of, cells_below
 from edgetpu_perception.spot_tracker.evidence_decoder import HARD_EDGE_SIGMA

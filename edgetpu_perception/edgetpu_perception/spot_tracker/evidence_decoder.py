@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import ROUNDING_NOISE, Background, background_of, cells_below
 from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, find_blob, solidity

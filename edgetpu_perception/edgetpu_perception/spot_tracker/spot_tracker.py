@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine, SwappableEngine
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.graphs import spot_evidence as graph

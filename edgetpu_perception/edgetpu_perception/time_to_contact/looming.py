@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.images.pinhole import Pinhole

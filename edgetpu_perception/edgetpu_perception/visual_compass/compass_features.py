@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import ImageInput
 from edgetpu_perception.graphs.band_pass_features import BORDER, FeatureReader
 from edgetpu_perception.optical_flow.flow_features import GaborMaps, flow_features

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, ImageLike, PerceptionAlgorithm, camera_image
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.images.pinhole import CameraError, Pinhole

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.detection.head import Head, Table
 from edgetpu_vision.detection.post_process_head import PostProcessHead
 from edgetpu_vision.detection.ssd_anchors import ssd_anchor_count, ssd_anchors

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs, output
 from edgetpu_vision.detection.candidates import NONE, Candidates, joined
 from edgetpu_vision.detection.head import Head, Table, least_value, logit, reaching

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.detection.head import Head, Table
 from edgetpu_vision.detection.yolo_decoded import DecodedHead, EndToEndHead
 from edgetpu_vision.detection.yolo_grids import Grids, possible_grids

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, whole_output
 from edgetpu_vision.embedding.embedding import Embedding
 from edgetpu_vision.output_values import is_quantised, real_values, single_output

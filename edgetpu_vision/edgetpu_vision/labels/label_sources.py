@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from edgetpu_driver.files import read_file
+from edgetpu_driver.files.file_access import read_file
 from edgetpu_vision.errors import LabelsError
 from edgetpu_vision.labels.known_sets import KNOWN_SETS
 from edgetpu_vision.labels.label_text import parse_labels

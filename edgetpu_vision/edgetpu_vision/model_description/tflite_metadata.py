@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
-from edgetpu_driver.flatbuffer import Table, read_root, table_fields
+from edgetpu_driver.files.flatbuffer import Table, read_root, table_fields
 from edgetpu_driver.tflite.file_checks import MODEL
 from edgetpu_vision.labels.label_text import parse_labels
 from edgetpu_vision.labels.labels import Labels

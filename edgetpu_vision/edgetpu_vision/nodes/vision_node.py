@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 from vision_msgs.msg import LabelInfo, VisionClass
 
+from edgetpu_driver.engines.whole_model.model import LONGEST_GAP
+from edgetpu_driver.engines.whole_model.recurrence import State, feedback_of, likely_feedback
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
-from edgetpu_driver.files import read_file
+from edgetpu_driver.files.file_access import read_file
 from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED
 from edgetpu_driver.node_kit.driver_transports import ModelFile
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode, PreparedFrame
 from edgetpu_driver.node_kit.one_line import one_line
-from edgetpu_driver.tensor import TensorSpec
-from edgetpu_driver.whole_model.model import LONGEST_GAP
-from edgetpu_driver.whole_model.recurrence import State, feedback_of, likely_feedback
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import VisionAlgorithm
 from edgetpu_vision.model_description.description import UNKNOWN, describe
 from edgetpu_vision.nodes.vision_parameters import feedback_pairs, model_files

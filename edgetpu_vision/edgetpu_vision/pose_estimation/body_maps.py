@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.cpu_operators.pose_masks import MaskFields, instance_masks
-from edgetpu_driver.cpu_operators.posenet_decoder import KEYPOINTS, Field
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.engines.cpu_operators.pose_masks import MaskFields, instance_masks
+from edgetpu_driver.engines.cpu_operators.posenet_decoder import KEYPOINTS, Field
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.pose_estimation.model_outputs import maps, of_shape, read, read_real
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, Outputs
 from edgetpu_vision.pose_estimation.body_maps import KNOWN, BodyMaps
 from edgetpu_vision.pose_estimation.pose_estimator import PoseAlgorithm

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.pose_estimation.model_outputs import of_shape, read_real
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays

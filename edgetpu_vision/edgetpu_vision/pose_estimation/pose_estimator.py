@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, Result, VisionAlgorithm
 from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.pose_estimation.movenet import MoveNetOutputs, MultiPoseOutputs
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays

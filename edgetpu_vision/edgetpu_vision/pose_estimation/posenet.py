@@ -7,7 +7,7 @@ from math import ceil
 
 import numpy as np
 
-from edgetpu_driver.cpu_operators.posenet_decoder import (
+from edgetpu_driver.engines.cpu_operators.posenet_decoder import (
     HEATMAP_CHANNELS,
     KEYPOINTS,
     MID_CHANNELS,
@@ -16,7 +16,7 @@ from edgetpu_driver.cpu_operators.posenet_decoder import (
     decode_poses,
 )
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.pose_estimation.model_outputs import maps, of_shape, read, read_real

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 _LEVELS = 256
 _FLIP = np.uint8(0x80)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.images.encodings import to_grey, to_rgb
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, PixelScaling
 from edgetpu_vision.preprocessing.placement import Fit, Placement
 

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.output_values import holds_probabilities, is_quantised
 
 LabelMap = NDArray[np.uint8] | NDArray[np.uint16]

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.cpu_operators.map_sampler import MapSampler, Position
+from edgetpu_driver.engines.cpu_operators.map_sampler import MapSampler, Position
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 KEYPOINTS = 17
 """Nose, then left and right each: eyes, ears, shoulders, elbows, wrists, hips, knees, ankles."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.cpu_operators.posenet_decoder import KEYPOINTS, Field
+from edgetpu_driver.engines.cpu_operators.posenet_decoder import KEYPOINTS, Field
 from edgetpu_driver.errors import InputError
 
 _REFINEMENTS = 2

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.cpu_operators.operator import CpuOperator
+from edgetpu_driver.engines.cpu_operators.operator import CpuOperator
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 
 @dataclass(frozen=True)

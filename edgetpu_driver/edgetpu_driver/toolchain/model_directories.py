@@ -1,49 +1,26 @@
-"""Model files: finding them inside the permitted directories only."""
+"""Finds model files by name, inside the permitted directories only."""
 
 from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError, PathRefusedError
-from edgetpu_driver.files import user_path
+from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.toolchain.compiled_file_names import (
+    COMPILED_SUFFIX,
+    compiled_path,
+    is_compiled,
+    is_file,
+    plain_stem,
+)
 from edgetpu_driver.toolchain.dense_compiler import is_dense
-
-COMPILED_SUFFIX = "_edgetpu"
-"""Suffix that edgetpu_compiler appends to the stem of the graph."""
-
-_SEGMENT = re.compile(r"_segment_(\d+)_of_(\d+)$")
-_COCOMPILED = re.compile(r"_cocompiled_with_.*$")
 
 _LARGEST_DENSE_FILE = 4 << 20
 """Bytes; larger files are not looked into. A matrix of 1024 x 1024 with all that goes with it has 1.1 MB."""
-
-FIRMWARE_FILE = "apex_latest_single_ep.bin"
-"""The vendor's image for a stick in boot mode."""
-
-
-def edgetpu_home() -> Path:
-    """The directory of models and firmware: edgetpu in $ROS_HOME or ~/.ros."""
-    return user_path(os.environ.get("ROS_HOME") or "~/.ros") / "edgetpu"
-
-
-def firmware_path() -> Path:
-    """Give the file that the firmware of a stick is loaded from unless another one is named."""
-    return edgetpu_home() / FIRMWARE_FILE
-
-
-def default_model_dir() -> Path:
-    """The default directory of models, for reading and writing."""
-    return edgetpu_home() / "models"
-
-
-def plain_stem(path: Path) -> str:
-    """The name of a model: the file's stem without "_edgetpu"."""
-    return path.stem.removesuffix(COMPILED_SUFFIX)
 
 
 def _is_text(name: str) -> bool:
@@ -52,14 +29,6 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _is_file(path: Path) -> bool:
-    """Whether it is a regular file; links in a circle and files that cannot be looked at are not."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
 
 
 def _real(path: Path) -> Path:
@@ -75,43 +44,6 @@ def _model_files(directory: Path) -> list[Path]:
         return []
 
 
-def source_graphs(path: Path) -> tuple[Path, ...]:
-    """Where the graph of a compiled model may be, beside it, in order.
-
-    x.tflite for x_edgetpu.tflite, for the segment x_segment_0_of_2_edgetpu.tflite of a pipeline, and for
-    x_cocompiled_with_y_edgetpu.tflite: names that edgetpu_compiler gives. x_y.tflite for x_edgetpu_y.tflite.
-    """
-    stem = plain_stem(path).replace(f"{COMPILED_SUFFIX}_", "_")
-    alone = _COCOMPILED.sub("", stem)
-    stems = (stem, _SEGMENT.sub("", stem), alone, _SEGMENT.sub("", alone))
-    graphs = dict.fromkeys(path.with_name(f"{each}.tflite") for each in stems)
-    return tuple(each for each in graphs if each != path)
-
-
-def source_graph(path: Path) -> Path | None:
-    """The graph of a compiled model beside it; None if it is not there."""
-    return next((each for each in source_graphs(path) if _is_file(each)), None)
-
-
-def whole_graph(paths: Sequence[Path]) -> Path | None:
-    """The graph beside a compiled model, or beside all segments of one; None if it is not there."""
-    graphs = {source_graph(path) for path in paths}
-    numbers = [_SEGMENT.search(plain_stem(path)) for path in paths]
-    segments = [(int(found[1]), int(found[2])) for found in numbers if found]
-    complete = [(number, len(paths)) for number in range(len(paths))] == segments
-    single = len(paths) == 1 and (not segments or source_graphs(paths[0])[0] in graphs)
-    return graphs.pop() if len(graphs) == 1 and (single or complete) else None
-
-
-def is_compiled(path: Path) -> bool:
-    """Whether the file name is one of edgetpu_compiler's outputs."""
-    return path.stem.endswith(COMPILED_SUFFIX)
-
-
-def _compiled_path(graph: Path) -> Path:
-    return graph.with_name(f"{graph.stem}{COMPILED_SUFFIX}.tflite")
-
-
 def _is_dense_file(path: Path) -> bool:
     """Whether a file is a graph whose program can be written here."""
     try:
@@ -122,7 +54,7 @@ def _is_dense_file(path: Path) -> bool:
         return False
 
 
-class ModelFiles:
+class ModelDirectories:
     """The .tflite files in a list of directories that one backend can run.
 
     compiled: compiled models (x_edgetpu.tflite) are looked for; uncompiled: graphs (x.tflite) are. With
@@ -159,13 +91,13 @@ class ModelFiles:
             path
             for directory in self.directories
             for path in _model_files(directory)
-            if _is_text(path.name) and _is_file(path) and self._is_usable(path)
+            if _is_text(path.name) and is_file(path) and self._is_usable(path)
         ]
 
     def _is_usable(self, path: Path) -> bool:
         if is_compiled(path):
             return self._compiled
-        return self._uncompiled or (not _is_file(_compiled_path(path)) and _is_dense_file(path))
+        return self._uncompiled or (not is_file(compiled_path(path)) and _is_dense_file(path))
 
     def _find(self, model: str) -> Path:
         if Path(model).is_absolute():
@@ -205,7 +137,7 @@ class ModelFiles:
             resolved = self._inside(path)
         except (OSError, RuntimeError):
             return None
-        return resolved if _is_file(resolved) else None
+        return resolved if is_file(resolved) else None
 
     def _existing(self, path: Path) -> Path:
         if not path.is_file():
@@ -214,7 +146,7 @@ class ModelFiles:
 
     def _not_found(self, model: str, names: Sequence[str]) -> ModelNotFoundError | ModelUnsupportedError:
         graph = next(
-            (d / f"{model}.tflite" for d in self.directories if _is_file(d / f"{model}.tflite")), None
+            (d / f"{model}.tflite" for d in self.directories if is_file(d / f"{model}.tflite")), None
         )
         if graph is not None:
             return ModelUnsupportedError(

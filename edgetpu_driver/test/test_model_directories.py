@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from edgetpu_driver.errors import ModelNotFoundError
-from edgetpu_driver.toolchain import model_files
-from edgetpu_driver.toolchain.model_files import ModelFiles
+from edgetpu_driver.files import default_paths
+from edgetpu_driver.toolchain.model_directories import ModelDirectories
 
 _UNUSABLE = ["absent", "file", "file/below", "n" * 300, "circle", "~nobody-has-this-name/x"]
 
@@ -30,13 +30,13 @@ def good(tmp_path: Path) -> Path:
 
 
 def test_models_of_the_other_directories_are_found_and_listed(unusable: str, good: Path) -> None:
-    files = ModelFiles([unusable, good], compiled=False, uncompiled=True)
+    files = ModelDirectories([unusable, good], compiled=False, uncompiled=True)
     assert files.find("sums") == good / "sums.tflite"
     assert files.available() == [good / "sums.tflite"]
 
 
 def test_a_model_that_is_nowhere_is_not_found(unusable: str, good: Path) -> None:
-    files = ModelFiles([unusable, good], compiled=True, uncompiled=True)
+    files = ModelDirectories([unusable, good], compiled=True, uncompiled=True)
     with pytest.raises(ModelNotFoundError, match="there are sums"):
         files.find("other")
 
@@ -46,4 +46,4 @@ def test_a_home_that_cannot_be_used_has_no_firmware(unusable: str, monkeypatch: 
 
     monkeypatch.setenv("ROS_HOME", unusable)
     assert default_firmware() == ""
-    assert model_files.default_model_dir().parts[-2:] == ("edgetpu", "models")
+    assert default_paths.default_model_dir().parts[-2:] == ("edgetpu", "models")

@@ -19,7 +19,7 @@ from bench.running_graph import Graph, Session, Turn
 from demo.processes import find_executable, isolate
 from measured_figures.row import Row
 
-AREA = "graph"
+AREA = "five_nodes"
 _SUITE, _PLAIN = "/suite", "/plain"
 _RATES = (30, 45, 60, 75, 90, 100, 110, 120, 135, 150, 165, 180, 200, 220, 240, 260, 280, 300, 330, 360, 400)
 _TURN_SECONDS, _QUICK_TURN_SECONDS = 8.0, 3.0

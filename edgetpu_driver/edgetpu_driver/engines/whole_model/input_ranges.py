@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgetpu_driver.engines.whole_model.plan import LiteRtStep, ModelPlan
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.whole_model.plan import LiteRtStep, ModelPlan
 
 
 def input_ranges(plan: ModelPlan) -> dict[str, tuple[float, float]]:

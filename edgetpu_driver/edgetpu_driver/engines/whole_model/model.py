@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from edgetpu_driver.engines.whole_model.execution import Attach, OnStep, PlanExecution, StepEngine
+from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, ModelPlan
+from edgetpu_driver.engines.whole_model.planning import load_plan
+from edgetpu_driver.engines.whole_model.recurrence import State, feedback_of
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec, check_inputs
-from edgetpu_driver.whole_model.execution import Attach, OnStep, PlanExecution, StepEngine
-from edgetpu_driver.whole_model.plan import EdgeTpuStep, ModelPlan
-from edgetpu_driver.whole_model.planning import load_plan
-from edgetpu_driver.whole_model.recurrence import State, feedback_of
+from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 
 if TYPE_CHECKING:
     from edgetpu_driver.engines.process_limits import ProcessLimits

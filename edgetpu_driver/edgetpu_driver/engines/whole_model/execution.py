@@ -9,9 +9,16 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.engines.whole_model.plan import (
+    EdgeTpuStep,
+    LiteRtStep,
+    ModelPlan,
+    OperatorStep,
+    Step,
+    StepValues,
+)
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tensor import TensorSpec, check_inputs
-from edgetpu_driver.whole_model.plan import EdgeTpuStep, LiteRtStep, ModelPlan, OperatorStep, Step, StepValues
+from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 
 
 class StepEngine(Protocol):

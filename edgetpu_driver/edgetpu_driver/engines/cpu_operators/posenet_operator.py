@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.cpu_operators.pose_masks import MaskFields, instance_masks
-from edgetpu_driver.cpu_operators.posenet_decoder import (
+from edgetpu_driver.engines.cpu_operators.pose_masks import MaskFields, instance_masks
+from edgetpu_driver.engines.cpu_operators.posenet_decoder import (
     HEATMAP_CHANNELS,
     KEYPOINTS,
     MID_CHANNELS,
@@ -19,8 +19,8 @@ from edgetpu_driver.cpu_operators.posenet_decoder import (
     decode_poses,
 )
 from edgetpu_driver.errors import InputError, ModelFormatError
-from edgetpu_driver.tensor import TensorSpec
 from edgetpu_driver.tflite import flexbuffer
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 CUSTOM_CODE = "PosenetDecoderOp"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-from edgetpu_driver.cpu_operators.operator import CpuOperator
-from edgetpu_driver.tensor import TensorSpec
+from edgetpu_driver.engines.cpu_operators.operator import CpuOperator
+from edgetpu_driver.tflite.tensor import TensorSpec
 
 _HOME: dict[str, tuple[str, str]] = {
     "PosenetDecoderOp": ("posenet_operator", "PosenetOperator"),
@@ -28,6 +28,6 @@ def make_operator(
     for options, inputs or a number of outputs that do not fit.
     """
     module, name = _HOME[custom_code]
-    home = importlib.import_module(f"edgetpu_driver.cpu_operators.{module}")
+    home = importlib.import_module(f"edgetpu_driver.engines.cpu_operators.{module}")
     operator: CpuOperator = getattr(home, name)(options, inputs, outputs)
     return operator

@@ -1,0 +1,26 @@
+"""Where models and firmware are unless other paths are named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from edgetpu_driver.files.file_access import user_path
+
+FIRMWARE_FILE = "apex_latest_single_ep.bin"
+"""The vendor's image for a stick in boot mode."""
+
+
+def edgetpu_home() -> Path:
+    """The directory of models and firmware: edgetpu in $ROS_HOME or ~/.ros."""
+    return user_path(os.environ.get("ROS_HOME") or "~/.ros") / "edgetpu"
+
+
+def firmware_path() -> Path:
+    """Give the file that the firmware of a stick is loaded from unless another one is named."""
+    return edgetpu_home() / FIRMWARE_FILE
+
+
+def default_model_dir() -> Path:
+    """The default directory of models, for reading and writing."""
+    return edgetpu_home() / "models"

@@ -1,0 +1,64 @@
+"""The names of compiled files and of their graphs, as edgetpu_compiler gives them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+COMPILED_SUFFIX = "_edgetpu"
+"""Suffix that edgetpu_compiler appends to the stem of the graph."""
+
+_SEGMENT = re.compile(r"_segment_(\d+)_of_(\d+)$")
+_COCOMPILED = re.compile(r"_cocompiled_with_.*$")
+
+
+def plain_stem(path: Path) -> str:
+    """The name of a model: the file's stem without "_edgetpu"."""
+    return path.stem.removesuffix(COMPILED_SUFFIX)
+
+
+def source_graphs(path: Path) -> tuple[Path, ...]:
+    """Where the graph of a compiled model may be, beside it, in order.
+
+    x.tflite for x_edgetpu.tflite, for the segment x_segment_0_of_2_edgetpu.tflite of a pipeline, and for
+    x_cocompiled_with_y_edgetpu.tflite: names that edgetpu_compiler gives. x_y.tflite for x_edgetpu_y.tflite.
+    """
+    stem = plain_stem(path).replace(f"{COMPILED_SUFFIX}_", "_")
+    alone = _COCOMPILED.sub("", stem)
+    stems = (stem, _SEGMENT.sub("", stem), alone, _SEGMENT.sub("", alone))
+    graphs = dict.fromkeys(path.with_name(f"{each}.tflite") for each in stems)
+    return tuple(each for each in graphs if each != path)
+
+
+def source_graph(path: Path) -> Path | None:
+    """The graph of a compiled model beside it; None if it is not there."""
+    return next((each for each in source_graphs(path) if is_file(each)), None)
+
+
+def whole_graph(paths: Sequence[Path]) -> Path | None:
+    """The graph beside a compiled model, or beside all segments of one; None if it is not there."""
+    graphs = {source_graph(path) for path in paths}
+    numbers = [_SEGMENT.search(plain_stem(path)) for path in paths]
+    segments = [(int(found[1]), int(found[2])) for found in numbers if found]
+    complete = [(number, len(paths)) for number in range(len(paths))] == segments
+    single = len(paths) == 1 and (not segments or source_graphs(paths[0])[0] in graphs)
+    return graphs.pop() if len(graphs) == 1 and (single or complete) else None
+
+
+def is_compiled(path: Path) -> bool:
+    """Whether the file name is one of edgetpu_compiler's outputs."""
+    return path.stem.endswith(COMPILED_SUFFIX)
+
+
+def compiled_path(graph: Path) -> Path:
+    """The path that edgetpu_compiler gives to the compiled graph, beside it."""
+    return graph.with_name(f"{graph.stem}{COMPILED_SUFFIX}.tflite")
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a regular file; links in a circle and files that cannot be looked at are not."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
