@@ -1,0 +1,332 @@
+"""The layout of a layer's weights: one rule for matrices, convolutions and depthwise convolutions.
+
+A section consists of groups of output channels. Each group begins with its header rows, of which each holds
+a float32 or int32 for every channel, and continues with rows of cells: the bytes of four inputs for every
+channel. Rows of a group have the same length. Channels up to a multiple of four exist: their weights are
+zero, stored as the zero point of the bytes. Lanes beyond them are empty.
+
+Matrices and convolutions have groups of 64 channels. Depthwise convolutions have groups of four, each with
+its weights on the diagonal of 4 x 4 bytes.
+
+Source: comparison of the graphs of published networks with the output of edgetpu_compiler 16, which this
+gives byte for byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.darwinn.parameters.section_codec import (
+    INPUTS_PER_CELL,
+    ZERO_WEIGHT,
+    aligned,
+    check_blob,
+    check_filler,
+    check_target,
+)
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
+
+CHANNELS_PER_GROUP = 64
+
+_SIGN_BIT = 0x80
+_CHANNELS_PER_CELL = 4
+_DIAGONAL = np.arange(_CHANNELS_PER_CELL)
+
+
+@dataclass(frozen=True)
+class HeaderRows:
+    """Which rows precede the weights of each group, in the order of the fields."""
+
+    multipliers: bool = False
+    """float32: input scale * weight scale / output scale. Present if the channels have different scales."""
+    bias: bool = False
+    """int32, in steps of input scale * weight scale. Present unless all are zero."""
+    zero_points: bool = False
+    """int32: 128. Present if every channel has a scale of its own, even if they are all equal."""
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return self.multipliers + self.bias + self.zero_points
+
+
+class LayerLayout:
+    """The layout of one layer, prepared once. Methods keep no state and are thread-safe.
+
+    Weights are those of the graph, int8 or uint8. Little-endian hosts only, like the rest of the driver.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], header: HeaderRows, lanes: int, groups: int, cells: int, zero_point: int
+    ) -> None:
+        """Use `convolution_layout` and others instead. lanes, cells: of one group, cells of each lane."""
+        self.shape = shape
+        self.header = header
+        self.channels = 0
+        """Output channels; set by subclasses."""
+        self.dtype: np.dtype[Any] = np.dtype(np.int8)
+        self._zero = zero_point
+        self._lanes, self._groups, self._rows = lanes, groups, header.count + cells
+        self._used = groups * self._rows * lanes * INPUTS_PER_CELL
+        self.size = aligned(self._used)
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether the section has a row for the bias."""
+        return self.header.bias
+
+    def encode(self, weights: NDArray[Any], out: NDArray[np.uint8]) -> None:
+        """Write weights of `shape` and `dtype`, and all filler, into uint8[size]; leave the header rows.
+
+        InputError for another shape or dtype.
+        """
+        if weights.dtype != self.dtype or weights.shape != self.shape:
+            raise InputError(
+                f"expected weights {self.dtype.name}{list(self.shape)}; got "
+                f"{weights.dtype.name}{list(weights.shape)}"
+            )
+        check_target(out, self.size)
+        self._encode_cells(weights, self._view(out)[:, self.header.count :])
+        out[self._used :] = 0
+
+    def decode(self, blob: NDArray[np.uint8]) -> NDArray[Any]:
+        """Weights of `shape` and `dtype` from uint8[size]; ModelFormatError if filler is wrong."""
+        check_blob(blob, self.size)
+        if self.header.zero_points:
+            rows = self._header_row(blob, self.header.count - 1)
+            check_filler(rows, self._by_lane(int(ZERO_WEIGHT), int(ZERO_WEIGHT)), "zero points")
+        check_filler(blob[self._used :], 0, "the end of a layer")
+        return self._decode_cells(self._view(blob)[:, self.header.count :])
+
+    def encode_header(
+        self,
+        out: NDArray[np.uint8],
+        *,
+        bias: NDArray[np.int32] | None = None,
+        multipliers: NDArray[Any] | None = None,
+    ) -> None:
+        """Write all header rows into uint8[size].
+
+        bias, multipliers: [channels], of those rows that there are; InputError if one is missing.
+        """
+        check_target(out, self.size)
+        if (bias is None) is self.header.bias or (multipliers is None) is self.header.multipliers:
+            raise InputError(f"expected the values of {self.header}")
+        if bias is not None:
+            self.encode_bias(bias, out)
+        if multipliers is not None:
+            self.encode_multipliers(multipliers, out)
+        elif self.header.zero_points:
+            self._encode_zero_points(out)
+
+    def encode_bias(self, bias: NDArray[np.int32], out: NDArray[np.uint8]) -> None:
+        """Write int32[channels]; ModelUnsupportedError for a layer that was compiled without a bias."""
+        self._check_bias_row()
+        check_target(out, self.size)
+        if bias.dtype != np.int32 or bias.shape != (self.channels,):
+            raise InputError(
+                f"expected a bias int32[{self.channels}]; got {bias.dtype.name}{list(bias.shape)}"
+            )
+        self._header_row(out, int(self.header.multipliers))[...] = self._by_lane(bias, 0)
+
+    def decode_bias(self, blob: NDArray[np.uint8]) -> NDArray[np.int32]:
+        """int32[channels] from uint8[size]; raises as `encode_bias`, and ModelFormatError."""
+        self._check_bias_row()
+        check_blob(blob, self.size)
+        row = self._header_row(blob, int(self.header.multipliers)).reshape(-1)
+        check_filler(row[self.channels :], 0, "the bias of channels past the last")
+        return row[: self.channels].copy()
+
+    def encode_multipliers(self, multipliers: NDArray[Any], out: NDArray[np.uint8]) -> None:
+        """Write [channels] of any float type, and the zero points, which go with them.
+
+        InputError unless all multipliers are finite as float32.
+        """
+        check_target(out, self.size)
+        with np.errstate(over="ignore"):
+            narrow = np.asarray(multipliers).astype(np.float32)
+        if narrow.shape != (self.channels,) or not np.all(np.isfinite(narrow)):
+            raise InputError(f"expected {self.channels} finite multipliers; got {multipliers}")
+        words = self._by_lane(narrow.view(np.int32), int(narrow[:1].view(np.int32)[0]))
+        if self.channels > CHANNELS_PER_GROUP:
+            words.reshape(-1)[self._existing :] = np.float32(1).view(np.int32)
+        self._header_row(out, 0)[...] = words
+        self._encode_zero_points(out)
+
+    def decode_multipliers(self, blob: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """float32[channels] from uint8[size]."""
+        check_blob(blob, self.size)
+        words = np.ascontiguousarray(self._header_row(blob, 0)).reshape(-1)
+        return words.view(np.float32)[: self.channels].copy()
+
+    @property
+    def _existing(self) -> int:
+        """Channels up to the multiple of four."""
+        return -(-self.channels // _CHANNELS_PER_CELL) * _CHANNELS_PER_CELL
+
+    def _encode_zero_points(self, out: NDArray[np.uint8]) -> None:
+        self._header_row(out, self.header.count - 1)[...] = self._by_lane(int(ZERO_WEIGHT), int(ZERO_WEIGHT))
+
+    def _check_bias_row(self) -> None:
+        if not self.header.bias:
+            raise ModelUnsupportedError("the layer was compiled without a bias, and has no room for one")
+
+    def _by_lane(self, values: NDArray[np.int32] | int, missing: int) -> NDArray[np.int32]:
+        """int32[groups, lanes]: the values; `missing` up to the multiple of four; 0."""
+        words = np.zeros(self._groups * self._lanes, np.int32)
+        words[: self._existing] = missing
+        words[: self.channels] = values
+        return words.reshape(self._groups, self._lanes)
+
+    def _view(self, blob: NDArray[np.uint8]) -> NDArray[np.uint32]:
+        """uint32[groups, rows, lanes]."""
+        return blob[: self._used].view(np.uint32).reshape(self._groups, self._rows, self._lanes)
+
+    def _header_row(self, blob: NDArray[np.uint8], row: int) -> NDArray[np.int32]:
+        """int32[groups, lanes]."""
+        return self._view(blob)[:, row].view(np.int32)
+
+    def _encode_cells(self, weights: NDArray[Any], cells: NDArray[np.uint32]) -> None:
+        """Fill [groups, cells, lanes]."""
+        raise NotImplementedError
+
+    def _decode_cells(self, cells: NDArray[np.uint32]) -> NDArray[Any]:
+        raise NotImplementedError
+
+
+class GroupedLayout(LayerLayout):
+    """A layer that adds over its inputs: groups of 64 channels, or one of fewer."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        header: HeaderRows | None = None,
+        *,
+        least_lanes: int,
+        dtype: type[np.int8] | type[np.uint8] = np.int8,
+        zero_point: int = 0,
+        channels_last: bool = False,
+    ) -> None:
+        """shape: [channels, .., inputs], or [1, .., channels] of one input with channels_last.
+
+        least_lanes: of layers of up to four channels. zero_point: of the weights in the graph.
+        """
+        channels, inputs = (shape[-1], 1) if channels_last else (shape[0], shape[-1])
+        if min(shape, default=0) < 1:
+            raise ModelUnsupportedError(f"expected weights of some shape, got {list(shape)}")
+        self._positions = prod(shape) // (channels * inputs)
+        self._inputs = inputs
+        self._cells = -(-inputs // INPUTS_PER_CELL)
+        groups = -(-channels // CHANNELS_PER_GROUP)
+        lanes = CHANNELS_PER_GROUP if groups > 1 else -(-channels // 16) * 16
+        if channels <= _CHANNELS_PER_CELL:
+            lanes = least_lanes
+        cells = self._positions * self._cells
+        super().__init__(shape, header or HeaderRows(), lanes, groups, cells, zero_point)
+        self.channels, self.dtype, self._channels_last = channels, np.dtype(dtype), channels_last
+        sign = _SIGN_BIT if self.dtype == np.int8 else 0
+        self._sign = np.uint32(sign * 0x01010101)
+
+    @property
+    def weight_offsets(self) -> NDArray[np.intp]:
+        """Byte offset of each weight in the section, intp of `shape`."""
+        channel, position, source = np.indices((self.channels, self._positions, self._inputs))
+        group, lane = channel // self._lanes, channel % self._lanes
+        row = self.header.count + position * self._cells + source // INPUTS_PER_CELL
+        lanes = (group * self._rows + row) * self._lanes + lane
+        return self._to_graph(lanes * INPUTS_PER_CELL + source % INPUTS_PER_CELL)
+
+    def _encode_cells(self, weights: NDArray[Any], cells: NDArray[np.uint32]) -> None:
+        source = self._words(weights)
+        full = self._existing // self._lanes
+        split = source[: full * self._lanes].reshape(full, self._lanes, cells.shape[1]).transpose(0, 2, 1)
+        np.bitwise_xor(split, self._sign, out=cells[:full])
+        if full < self._groups:
+            rest = self._existing - full * self._lanes
+            np.bitwise_xor(source[full * self._lanes :].T, self._sign, out=cells[full, :, :rest])
+            cells[full, :, rest:] = 0
+
+    def _decode_cells(self, cells: NDArray[np.uint32]) -> NDArray[Any]:
+        rows = cells.transpose(0, 2, 1).reshape(self._groups * self._lanes, -1)
+        check_filler(rows[self._existing :], 0, "rows past the last")
+        existing = np.ascontiguousarray(rows[: self._existing] ^ self._sign).view(self.dtype)
+        weights = existing.reshape(self._existing, self._positions, -1)
+        check_filler(weights[self.channels :], self._zero, "channels that do not exist")
+        weights = weights[: self.channels]
+        check_filler(weights[..., self._inputs :], self._zero, "columns past the last")
+        return self._to_graph(weights[..., : self._inputs])
+
+    def _words(self, weights: NDArray[Any]) -> NDArray[np.uint32]:
+        """The weights as uint32[channels up to the multiple of four, cells]."""
+        filled = self._inputs == self._cells * INPUTS_PER_CELL and self._existing == self.channels
+        if not filled or self._channels_last or not weights.flags.c_contiguous:
+            size = self._existing, self._positions, self._cells * INPUTS_PER_CELL
+            padded = np.full(size, self._zero, self.dtype)
+            form = self.channels, self._positions, self._inputs
+            by_channel = weights.reshape(-1, self.channels).T if self._channels_last else weights
+            padded[: self.channels, :, : self._inputs] = by_channel.reshape(form)
+            weights = padded
+        return weights.reshape(-1).view(np.uint32).reshape(self._existing, -1)
+
+    def _to_graph(self, values: NDArray[Any]) -> NDArray[Any]:
+        """From [channels, positions, inputs] to the shape of the graph."""
+        by_channel = values.reshape(self.channels, -1)
+        ordered = by_channel.T if self._channels_last else by_channel
+        return np.ascontiguousarray(ordered).reshape(self.shape)
+
+
+class DiagonalLayout(LayerLayout):
+    """A depthwise convolution of several channels with one kernel each: groups of four channels."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        header: HeaderRows | None = None,
+        *,
+        dtype: type[np.int8] | type[np.uint8] = np.int8,
+        zero_point: int = 0,
+    ) -> None:
+        """shape: [1, height, width, channels]. zero_point: of the weights in the graph."""
+        if min(shape, default=0) < 1 or shape[0] != 1:
+            raise ModelUnsupportedError(f"expected weights [1, height, width, channels], got {list(shape)}")
+        self._positions = prod(shape[:-1])
+        groups = -(-shape[-1] // _CHANNELS_PER_CELL)
+        super().__init__(
+            shape, header or HeaderRows(), _CHANNELS_PER_CELL, groups, self._positions, zero_point
+        )
+        self.channels, self.dtype = shape[-1], np.dtype(dtype)
+        self._sign = np.uint8(_SIGN_BIT if self.dtype == np.int8 else 0)
+
+    def _encode_cells(self, weights: NDArray[Any], cells: NDArray[np.uint32]) -> None:
+        padded = np.full((self._positions, self._existing), self._zero, self.dtype)
+        padded[:, : self.channels] = weights.reshape(self._positions, self.channels)
+        stored = padded.view(np.uint8) ^ self._sign
+        cells[...] = self._zero_byte * np.uint32(0x01010101)
+        self._diagonal(cells)[...] = stored.reshape(self._positions, self._groups, -1).transpose(1, 0, 2)
+
+    def _decode_cells(self, cells: NDArray[np.uint32]) -> NDArray[Any]:
+        stored = self._diagonal(cells).transpose(1, 0, 2).reshape(self._positions, self._existing)
+        weights = (stored ^ self._sign).view(self.dtype)
+        check_filler(weights[:, self.channels :], self._zero, "channels that do not exist")
+        weights = np.ascontiguousarray(weights[:, : self.channels]).reshape(self.shape)
+        expected = np.empty(cells.shape, np.uint32)
+        self._encode_cells(weights, expected)
+        check_filler(cells, expected, "products of different channels")
+        return weights
+
+    @property
+    def _zero_byte(self) -> np.uint32:
+        return np.uint32((self._zero ^ int(self._sign)) & 0xFF)
+
+    def _diagonal(self, cells: NDArray[np.uint32]) -> NDArray[np.uint8]:
+        """uint8[groups, positions, 4], a view: byte 5 * i of every row of 16."""
+        strides = (*cells.strides[:2], cells.strides[2] + 1)
+        shape = (*cells.shape[:2], _CHANNELS_PER_CELL)
+        return np.lib.stride_tricks.as_strided(
+            cells.view(np.uint8), shape, strides, writeable=cells.flags.writeable
+        )

@@ -1,0 +1,233 @@
+"""The layers of a graph that edgetpu_compiler gives a section of the parameters, and the bytes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.darwinn.parameters.layer_layout import (
+    DiagonalLayout,
+    GroupedLayout,
+    HeaderRows,
+    LayerLayout,
+)
+from edgetpu_driver.darwinn.parameters.section_codec import ALIGNMENT, ZERO_WEIGHT, aligned
+from edgetpu_driver.darwinn.parameters.softmax import SoftmaxLayout
+from edgetpu_driver.darwinn.requantisation import multipliers
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
+from edgetpu_driver.tflite.tensor import TensorSpec
+
+WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+
+_ELEMENTWISE = ("ADD", "SUB", "MUL")
+_LEAST_CONVOLUTION_LANES, _LEAST_MATRIX_LANES = 4, 16
+_CHANNEL_AXIS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}
+_RANK = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 4, "FULLY_CONNECTED": 2}
+
+
+@dataclass(frozen=True, eq=False)
+class LayerSection:
+    """The section of the parameters that belongs to one operator of a graph, as the compiler writes it."""
+
+    operator: int
+    """Index in the graph."""
+    kind: str
+    """The operator's name."""
+    name: str
+    """Of the weight tensor or constant; of a SOFTMAX, of its output."""
+    layout: LayerLayout | SoftmaxLayout | None
+    """None for a constant that an operator adds or multiplies by."""
+    data: NDArray[np.uint8]
+    """The bytes that the graph's values give."""
+    tensor: int = ABSENT
+    """Index of the weight tensor; -1 for a SOFTMAX or a constant."""
+    bias: int = ABSENT
+    """Index of the bias tensor; -1 if the section holds none."""
+
+    @property
+    def weight_layout(self) -> LayerLayout:
+        """The layout of an operator that has weights."""
+        assert isinstance(self.layout, LayerLayout)
+        return self.layout
+
+
+@dataclass(frozen=True)
+class UnknownLayer:
+    """An operator with weights whose layout is not known."""
+
+    operator: int
+    kind: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkLayers:
+    """What the operators of a graph have in the parameters, in the order of the graph."""
+
+    sections: tuple[LayerSection, ...]
+    unknown: tuple[UnknownLayer, ...]
+    constants: tuple[LayerSection, ...]
+    """Constants of ADD, SUB and MUL with a value for every pixel of one channel."""
+
+
+def encode_network(graph: Subgraph, scales: Mapping[str, TensorSpec] | None = None) -> NetworkLayers:
+    """The section of every CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED and SOFTMAX of a graph.
+
+    scales: tensors, by name, whose scale is to be used instead of the graph's. Sections are complete: header
+    rows, weights, padding; the byte values are those of edgetpu_compiler 16. Their order in a blob is not
+    promised (at branches it differs from the graph's), nor is it known whether a SOFTMAX has a section, or
+    whether the CPU runs an operator: `locate_sections` finds out from a compiled file. Layers without a
+    known layout are in `unknown`, each with the reason; nothing is raised for them. Constants are apart, as
+    most operators of that kind have none in the parameters.
+    """
+    sections: list[LayerSection] = []
+    unknown: list[UnknownLayer] = []
+    for index, operator in enumerate(graph.operators):
+        if operator.name == "SOFTMAX":
+            sections.append(_softmax(graph, index, last_row=True))
+        elif operator.name in WEIGHTED:
+            try:
+                sections.append(_weighted(graph, index, scales or {}))
+            except ModelUnsupportedError as error:
+                unknown.append(UnknownLayer(index, operator.name, _name(graph, operator), str(error)))
+    constants = (_constant(graph, index) for index in range(len(graph.operators)))
+    return NetworkLayers(tuple(sections), tuple(unknown), tuple(each for each in constants if each))
+
+
+def without_last_row(graph: Subgraph, section: LayerSection) -> LayerSection:
+    """The section of a SOFTMAX in its other form."""
+    return _softmax(graph, section.operator, last_row=False)
+
+
+def encode_layer(
+    section: LayerSection,
+    weights: NDArray[Any],
+    bias: NDArray[np.int32] | None,
+    of_channels: NDArray[np.float32] | None,
+) -> NDArray[np.uint8]:
+    """The bytes of a layer with other values.
+
+    weights: of the layout's shape and dtype. bias: int32[channels], and of_channels: the multipliers
+    float32[channels]; None for rows that the layout does not have. InputError for anything else.
+    """
+    layout = section.weight_layout
+    data = np.zeros(layout.size, np.uint8)
+    layout.encode_header(data, bias=bias, multipliers=of_channels)
+    layout.encode(weights, data)
+    return data
+
+
+def _softmax(graph: Subgraph, index: int, *, last_row: bool) -> LayerSection:
+    operator = graph.operators[index]
+    source, result = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
+    layout = SoftmaxLayout(source.shape[-1] if source.shape else 1, last_row=last_row)
+    data = np.zeros(layout.size, np.uint8)
+    layout.encode(source.spec.scale, data)
+    return LayerSection(index, operator.name, result.name, layout, data)
+
+
+def _constant(graph: Subgraph, index: int) -> LayerSection | None:
+    """The section of a constant image that an operator combines with its input; None if it has none."""
+    operator = graph.operators[index]
+    for tensor in operator.inputs if operator.name in _ELEMENTWISE else ():
+        constant = graph.tensors[tensor]
+        one_channel = constant.shape[-1:] == (1,) and len(constant.data) >= ALIGNMENT
+        if one_channel and constant.dtype == np.int8:
+            data = np.zeros(aligned(len(constant.data)), np.uint8)
+            data[: len(constant.data)] = np.frombuffer(constant.data, np.uint8) ^ ZERO_WEIGHT
+            return LayerSection(index, operator.name, constant.name, None, data)
+    return None
+
+
+def _weighted(graph: Subgraph, index: int, scales: Mapping[str, TensorSpec]) -> LayerSection:
+    operator = graph.operators[index]
+    weights = _weights(graph, operator)
+    source, result = (graph.tensors[each].spec for each in (operator.inputs[0], operator.outputs[0]))
+    source, result = scales.get(source.name, source), scales.get(result.name, result)
+    if not (source.scale > 0 and result.scale > 0):
+        raise ModelUnsupportedError("expected a quantised input and output")
+    own = weights.quantization.scales
+    bias = _bias(graph, operator, weights.shape[_CHANNEL_AXIS[operator.name]])
+    has_bias = bias is not None and bool(bias.any())
+    header = HeaderRows(multipliers=bool(np.any(own != own[0])), bias=has_bias, zero_points=own.size > 1)
+    layout = _layout(operator, weights, header, graph.tensors[operator.inputs[0]].shape)
+    section = LayerSection(
+        index,
+        operator.name,
+        weights.name,
+        layout,
+        np.empty(0, np.uint8),
+        operator.inputs[1],
+        operator.inputs[2] if has_bias else ABSENT,
+    )
+    with np.errstate(over="ignore"):
+        of_channels = multipliers(source.scale, own, result.scale) if header.multipliers else None
+    values = np.frombuffer(weights.data, weights.dtype).reshape(weights.shape)
+    data = encode_layer(section, values, bias if has_bias else None, of_channels)
+    return replace(section, data=data)
+
+
+def _layout(operator: Operator, weights: Tensor, header: HeaderRows, source: tuple[int, ...]) -> LayerLayout:
+    dtype: Any = weights.dtype.type
+    zero_point = int(weights.quantization.zero_points[0])
+    inputs = source[-1] if source else 0
+    if operator.name == "DEPTHWISE_CONV_2D" and inputs != 1:
+        if weights.shape[-1] != inputs:
+            raise ModelUnsupportedError(
+                f"the layout of {weights.shape[-1]} outputs of {inputs} inputs is not known; expected as many"
+            )
+        return DiagonalLayout(weights.shape, header, dtype=dtype, zero_point=zero_point)
+    matrix = operator.name == "FULLY_CONNECTED"
+    return GroupedLayout(
+        weights.shape,
+        header,
+        least_lanes=_LEAST_MATRIX_LANES if matrix else _LEAST_CONVOLUTION_LANES,
+        dtype=dtype,
+        zero_point=zero_point,
+        channels_last=operator.name == "DEPTHWISE_CONV_2D",
+    )
+
+
+def _weights(graph: Subgraph, operator: Operator) -> Tensor:
+    """The constant weights of an operator; ModelUnsupportedError for a quantisation that is not known."""
+    if len(operator.inputs) < 2 or operator.inputs[1] == ABSENT:
+        raise ModelUnsupportedError("expected weights")
+    weights = graph.tensors[operator.inputs[1]]
+    quantisation = weights.quantization
+    zero_points, axis = quantisation.zero_points, _CHANNEL_AXIS[operator.name]
+    if weights.dtype not in (np.int8, np.uint8) or not weights.data:
+        raise _other_weights(weights, "constant weights of 8 bits")
+    if len(weights.shape) != _RANK[operator.name]:
+        raise _other_weights(weights, f"weights of {_RANK[operator.name]} dimensions")
+    if quantisation.scales.size not in (1, weights.shape[axis]) or np.any(quantisation.scales <= 0):
+        raise _other_weights(weights, "one scale, or one for every output channel")
+    if quantisation.scales.size > 1 and (quantisation.axis != axis or weights.dtype == np.uint8):
+        raise _other_weights(weights, f"scales along dimension {axis}, of int8")
+    if weights.dtype == np.int8 and np.any(zero_points):
+        raise _other_weights(weights, "int8 weights of zero point 0")
+    return weights
+
+
+def _other_weights(weights: Tensor, expected: str) -> ModelUnsupportedError:
+    return ModelUnsupportedError(f"expected {expected}; got {weights.spec}")
+
+
+def _bias(graph: Subgraph, operator: Operator, channels: int) -> NDArray[np.int32] | None:
+    index = operator.inputs[2] if len(operator.inputs) > 2 else ABSENT
+    if index == ABSENT:
+        return None
+    bias = graph.tensors[index]
+    if bias.dtype != np.int32 or bias.shape != (channels,) or not bias.data:
+        raise ModelUnsupportedError(f"expected a constant bias int32[{channels}]; got {bias.spec}")
+    return np.frombuffer(bias.data, np.int32)
+
+
+def _name(graph: Subgraph, operator: Operator) -> str:
+    index = operator.inputs[1] if len(operator.inputs) > 1 else ABSENT
+    return graph.tensors[operator.outputs[0] if index == ABSENT else index].name

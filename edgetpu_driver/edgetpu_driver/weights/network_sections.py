@@ -1,0 +1,240 @@
+"""Where a compiled file keeps the sections of the layers of its graph: found by their content.
+
+The compiler writes sections one after another, mostly in the order of the graph; at branches the order
+differs, and some sections are sent with every inference instead of being cached. What is between the
+sections found are rows that route values between tiles, or bytes that are not understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout
+from edgetpu_driver.darwinn.parameters.section_codec import ALIGNMENT
+from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, parse_model
+from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_driver.weights.network_layers import (
+    LayerSection,
+    UnknownLayer,
+    encode_network,
+    without_last_row,
+)
+
+_SAME_FACTOR = 1e-5
+"""Relative difference between quotients of multipliers that counts as rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedSection:
+    """A section and where it is."""
+
+    section: LayerSection
+    offset: int
+    """Byte offset in the cached or streamed parameters, a multiple of 64."""
+    streamed: bool
+    """Whether it is in the streamed parameters (EXECUTION_ONLY) instead of the cached ones."""
+    own_scales: bool = False
+    """Whether the file's multipliers differ from the graph's: it was compiled with other scales there."""
+    ambiguous: bool = False
+    """Whether another layer has the same bytes, so that it is not known which of two places is whose."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.section.data.size
+
+    def of(self, parameters: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The view of the cached or streamed parameters that holds the section."""
+        return parameters[self.offset : self.offset + self.size]
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """Bytes of the parameters that belong to no section."""
+
+    offset: int
+    size: int
+    streamed: bool
+    is_routing: bool
+    """Whether they are rows of zeros and ones, which pass values from tile to tile. They depend on no value
+    of the graph."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkSections:
+    """All bytes of a compiled file's parameters, by what they are."""
+
+    graph: Subgraph
+    """The part of the graph that the chip runs."""
+    placed: tuple[PlacedSection, ...]
+    """In the order of the graph."""
+    missing: tuple[UnknownLayer, ...]
+    """Layers with weights that were not found, or have no known layout; each with the reason."""
+    remainders: tuple[Remainder, ...]
+    """In the order of the bytes, cached ones first."""
+
+    def find(self, tensor: str) -> PlacedSection | None:
+        """The section of the weight tensor of that name."""
+        return next((each for each in self.placed if each.section.name == tensor), None)
+
+
+def locate_sections(compiled: CompiledModel, graph: bytes) -> NetworkSections:
+    """Find the section of every layer of a graph in the parameters of a file compiled from it.
+
+    graph: the .tflite file that `compiled` was compiled from, whole; layers outside the part that the chip
+    runs are left out. A section counts as found where all its bytes are equal; next, for layers with a scale
+    for every channel, where all but the multipliers are. Promised: placed sections do not overlap; each is
+    64-aligned and, unless `own_scales`, equal to `section.data` at its place; with `own_scales`,
+    `section.data` has the file's multipliers; placed sections and remainders cover all bytes. Layers that are
+    not found are in `missing`; a SOFTMAX that is not found is left out, as most programs of it have no
+    section. ModelFormatError for a malformed graph.
+    """
+    part = parse_model(compiled.source_part(graph)).subgraphs[0]
+    return _Search(compiled, part).run()
+
+
+class _Search:
+    def __init__(self, compiled: CompiledModel, graph: Subgraph) -> None:
+        self._graph = graph
+        self._blobs = [
+            np.frombuffer(each, np.uint8)
+            for each in (compiled.parameters.cached, compiled.parameters.streamed)
+        ]
+        self._taken = [np.zeros(blob.size // ALIGNMENT, np.bool_) for blob in self._blobs]
+        self._starts = [_starts(blob) for blob in self._blobs]
+        self._scales = _scales_of_outputs(compiled, graph)
+
+    def run(self) -> NetworkSections:
+        layers = encode_network(self._graph, self._scales)
+        found: dict[int, PlacedSection] = {}
+        later = []
+        all_sections = (*layers.sections, *layers.constants)
+        for section in sorted(all_sections, key=lambda each: -each.data.size):
+            placed = self._equal(section)
+            if placed is None:
+                later.append(section)
+            else:
+                found[section.operator] = placed
+        missing = list(layers.unknown)
+        for section in later:
+            placed = self._with_other_multipliers(section)
+            if placed is not None:
+                found[section.operator] = placed
+            elif section.tensor != ABSENT:
+                reason = "the parameters of the file do not hold its weights in this layout"
+                missing.append(UnknownLayer(section.operator, section.kind, section.name, reason))
+        missing.sort(key=lambda each: each.operator)
+        placed_in_order = tuple(found[index] for index in sorted(found))
+        return NetworkSections(
+            self._graph, _marked(placed_in_order), tuple(missing), tuple(self._remainders())
+        )
+
+    def _equal(self, section: LayerSection) -> PlacedSection | None:
+        forms = [section]
+        if section.kind == "SOFTMAX":
+            forms.append(without_last_row(self._graph, section))
+        for form in forms:
+            for streamed in (False, True):
+                for offset in self._starts[streamed].get(form.data[:ALIGNMENT].tobytes(), ()):
+                    data = self._free(streamed, offset, form.data.size)
+                    if data is not None and np.array_equal(data, form.data):
+                        return self._take(PlacedSection(form, offset, bool(streamed)))
+        return None
+
+    def _with_other_multipliers(self, section: LayerSection) -> PlacedSection | None:
+        """Where all but the multipliers is equal; they must be the graph's times one factor."""
+        layout = section.layout
+        if not isinstance(layout, LayerLayout) or not layout.header.multipliers:
+            return None
+        own = layout.decode_multipliers(section.data)
+        probe = _row_without_multipliers(layout, section.data)
+        row = section.data[probe : probe + ALIGNMENT].tobytes()
+        found = []
+        for streamed in (False, True):
+            for offset in (each - probe for each in self._starts[streamed].get(row, ())):
+                data = self._free(streamed, offset, layout.size)
+                if data is None:
+                    continue
+                ratio = layout.decode_multipliers(data) / own
+                same = section.data.copy()
+                if not (np.isfinite(ratio).all() and np.allclose(ratio, ratio[0], rtol=_SAME_FACTOR)):
+                    continue
+                layout.encode_multipliers(layout.decode_multipliers(data), same)
+                if np.array_equal(same, data):
+                    changed = replace(section, data=same)
+                    found.append(PlacedSection(changed, offset, bool(streamed), own_scales=True))
+        return self._take(found[0]) if len(found) == 1 else None
+
+    def _free(self, streamed: int, offset: int, size: int) -> NDArray[np.uint8] | None:
+        """The bytes there, unless they are another section's or past the end."""
+        if offset < 0 or offset + size > self._blobs[streamed].size:
+            return None
+        if self._taken[streamed][offset // ALIGNMENT : (offset + size) // ALIGNMENT].any():
+            return None
+        return self._blobs[streamed][offset : offset + size]
+
+    def _take(self, placed: PlacedSection) -> PlacedSection:
+        start = placed.offset // ALIGNMENT
+        self._taken[placed.streamed][start : start + placed.size // ALIGNMENT] = True
+        return placed
+
+    def _remainders(self) -> Iterator[Remainder]:
+        for streamed, (blob, taken) in enumerate(zip(self._blobs, self._taken, strict=True)):
+            edges = np.flatnonzero(np.diff(np.concatenate([[True], taken, [True]]).astype(np.int8)))
+            for start, end in edges.reshape(-1, 2) * ALIGNMENT:
+                yield from _split(blob[start:end], int(start), bool(streamed))
+            tail = taken.size * ALIGNMENT
+            if tail < blob.size:
+                yield Remainder(tail, blob.size - tail, bool(streamed), is_routing=False)
+
+
+def _starts(blob: NDArray[np.uint8]) -> dict[bytes, list[int]]:
+    """The offsets of all aligned rows of 64 bytes, by their content."""
+    data = blob.tobytes()
+    starts: dict[bytes, list[int]] = {}
+    for offset in range(0, len(data) - ALIGNMENT + 1, ALIGNMENT):
+        starts.setdefault(data[offset : offset + ALIGNMENT], []).append(offset)
+    return starts
+
+
+def _scales_of_outputs(compiled: CompiledModel, graph: Subgraph) -> dict[str, TensorSpec]:
+    """Inputs and outputs as the compiled file has them; it may come of another calibration."""
+    pairs = [*zip(graph.input_specs, compiled.inputs, strict=False)]
+    pairs += zip(graph.output_specs, compiled.outputs, strict=False)
+    return {ours.name: theirs for ours, theirs in pairs if ours.shape == theirs.shape and theirs.scale > 0}
+
+
+def _marked(placed: tuple[PlacedSection, ...]) -> tuple[PlacedSection, ...]:
+    """The sections, with those marked that have the bytes of another."""
+    counts: dict[bytes, int] = {}
+    for each in placed:
+        key = each.section.data.tobytes()
+        counts[key] = counts.get(key, 0) + 1
+    return tuple(
+        replace(each, ambiguous=counts[each.section.data.tobytes()] > 1) if each.section.tensor >= 0 else each
+        for each in placed
+    )
+
+
+def _row_without_multipliers(layout: LayerLayout, data: NDArray[np.uint8]) -> int:
+    """The offset of the first 64 bytes of a section, 64-aligned, that hold no multiplier."""
+    other = data.copy()
+    layout.encode_multipliers(-layout.decode_multipliers(data), other)
+    same = (other == data).reshape(-1, ALIGNMENT).all(axis=1)
+    return int(np.argmax(same)) * ALIGNMENT
+
+
+def _split(data: NDArray[np.uint8], offset: int, streamed: bool) -> Iterator[Remainder]:
+    """Bytes that belong to no section, as runs of routing rows, which hold zeros and ones, and others."""
+    routing = (data.reshape(-1, ALIGNMENT) <= 1).all(axis=1)
+    edges = [0, *(np.flatnonzero(np.diff(routing.astype(np.int8))) + 1).tolist(), routing.size]
+    for start, end in pairwise(edges):
+        rows = slice(start * ALIGNMENT, end * ALIGNMENT)
+        is_routing = bool(data[rows].max() == 1)
+        yield Remainder(offset + rows.start, rows.stop - rows.start, streamed, is_routing)
