@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edgetpu_vision.classification.classifications import Classification, Classifications
     from edgetpu_vision.classification.classifier import Classifier
-    from edgetpu_vision.detection.detections import Detection, Detections
+    from edgetpu_vision.detection.detections import Detection, Detections, OrientedBox
     from edgetpu_vision.detection.detector import Detector
     from edgetpu_vision.embedding.embedder import Embedder
     from edgetpu_vision.embedding.embedding import Embedding
@@ -39,6 +39,7 @@ __all__ = [
     "LabelsError",
     "ModelDescription",
     "Normalisation",
+    "OrientedBox",
     "OutputsError",
     "Pose",
     "PoseEstimator",
@@ -63,6 +64,7 @@ _HOME = {
     "LabelsError": "errors",
     "ModelDescription": "model_description.description",
     "Normalisation": "preprocessing.pixel_scaling",
+    "OrientedBox": "detection.detections",
     "OutputsError": "errors",
     "Pose": "pose_estimation.poses",
     "PoseEstimator": "pose_estimation.pose_estimator",

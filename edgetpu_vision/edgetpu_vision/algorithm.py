@@ -131,7 +131,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
         self.labels: Labels | None = None
         """Names of the model's classes; None if unknown."""
         self._label_table = LabelTable(labels)
-        self._fit: Fit = check_fit(fit) if fit is not None else self.default_fit
+        self._fit: Fit | None = check_fit(fit) if fit is not None else None
         self._normalisation = normalisation
         self._preprocessor: Preprocessor | None = None
         self._placed_for: tuple[Region, int, int, Preprocessor] | None = None
@@ -173,7 +173,8 @@ class VisionAlgorithm(ABC, Generic[Result]):
         image = image_input(inputs)
         self._recognise(image, outputs)
         normalisation = self._normalisation_of(image)
-        self._preprocessor = Preprocessor(image, self._fit, normalisation, truncates=self.truncates)
+        fit = self._fit or self._usual_fit()
+        self._preprocessor = Preprocessor(image, fit, normalisation, truncates=self.truncates)
 
     def update(self, image: ImageLike, stamp: float = 0.0) -> Result:
         """Make a result from an image, uint8 [H, W] or [H, W, 3] RGB, taken at `stamp` seconds.
@@ -204,6 +205,10 @@ class VisionAlgorithm(ABC, Generic[Result]):
     def use_labels(self, classes: int | None) -> None:
         """Set `labels` for a model with that many classes, None if unknown; LabelsError if unfit."""
         self.labels = self._label_table.labels(classes, self.description.labels)
+
+    def _usual_fit(self) -> Fit:
+        """How images get the size of the input by default; asked once the model is recognised."""
+        return self.default_fit
 
     def _normalisation_of(self, image: TensorSpec) -> Normalisation | None:
         """What the user says, else the metadata, else the quantisation of a float input."""

@@ -145,7 +145,9 @@ def test_outputs_of_no_detector_are_refused(shape: tuple[int, ...]) -> None:
 
 
 def test_an_unknown_head_is_refused() -> None:
-    with pytest.raises(InputError, match="expected a head of ssd, yolov5, yolov8, or none; got 'fcos'"):
+    with pytest.raises(
+        InputError, match="a head of ssd, yolov5, yolov8, yolov8_obb, yolov8_pose, or none; got 'fcos'"
+    ):
         Detector(head="fcos")
 
 
@@ -293,7 +295,7 @@ def test_missing_anchors_are_asked_for() -> None:
 
 
 def test_a_feature_pyramid_without_its_operator_is_told_to_need_anchors() -> None:
-    outputs = {"boxes": np.zeros((1, 51150, 4), np.float32), "scores": np.zeros((1, 51150, 2), np.float32)}
+    outputs = {"boxes": np.zeros((1, 76725, 4), np.float32), "scores": np.zeros((1, 76725, 2), np.float32)}
     with pytest.raises(
         ModelUnsupportedError, match=r"; boxes and scores as those of an SSD need its anchors"
     ):

@@ -15,7 +15,7 @@ from edgetpu_vision import PoseEstimator, Poses
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.pose_estimation.posenet import stride_of
 from testdata.fixed_outputs import FixedOutputs
-from testdata.posenet_maps import maps, person, quantised
+from testdata.posenet_maps import STRIDE, maps, person, quantised
 
 HEIGHT, WIDTH = 305, 481
 """Of the input: 20x31 cells at a stride of 16 px."""
@@ -70,6 +70,17 @@ def test_only_as_many_poses_count_as_the_model_says() -> None:
 
 def test_a_count_that_is_too_large_counts_all_rows() -> None:
     assert len(estimate(decoder_outputs(count=99), min_confidence=0.0).poses) == 4
+
+
+@pytest.mark.parametrize(("height", "width"), [(353, 481), (481, 641), (721, 1281), (480, 640)])
+def test_keypoints_are_px_of_the_image_at_every_size_of_the_model(height: int, width: int) -> None:
+    cells = -(-height // STRIDE), -(-width // STRIDE)
+    heat, short, mid = maps(*cells, [ONE, OTHER])
+    outputs = {"a": heat.values[None], "b": short.values[None], "c": mid.values[None]}
+    image = np.zeros((2 * height, 3 * width, 3), np.uint8)
+    poses = PoseEstimator(FixedOutputs(height, width, outputs)).update(image)
+    nearest = sorted(positions(poses), key=lambda pose: float(pose[0, 1]))
+    np.testing.assert_allclose(nearest, np.array([ONE, OTHER]) * (2, 3), atol=1e-2)
 
 
 @pytest.mark.parametrize(

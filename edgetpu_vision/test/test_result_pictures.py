@@ -12,7 +12,7 @@ from edgetpu_vision.debug_images.result_pictures import (
     poses_picture,
     segmentation_picture,
 )
-from edgetpu_vision.detection.detections import Detection, Detections
+from edgetpu_vision.detection.detections import Detection, Detections, OrientedBox
 from edgetpu_vision.pose_estimation.poses import KEYPOINT_NAMES, Keypoint, Pose, Poses
 from edgetpu_vision.segmentation.segmentation import Segmentation
 
@@ -24,6 +24,15 @@ def test_a_box_is_drawn_in_the_colour_of_its_class() -> None:
     picture = detections_picture(GREY, Detections(0.0, 160, 120, (found,)))
     assert picture[70, 40].tolist() == picture[90, 70].tolist() == list(color_of(7))
     assert picture[70, 70].tolist() == [100, 100, 100]
+
+
+@pytest.mark.parametrize("far", [0.0, 1e5])
+def test_an_oriented_box_is_drawn_turned(far: float) -> None:
+    box = OrientedBox(80.0, 60.0, 60.0 + far, 20.0, np.pi / 2)
+    found = Detection(7, "cat", 0.9, 70.0, 30.0, 90.0, 90.0, box)
+    picture = detections_picture(GREY, Detections(0.0, 160, 120, (found,)))
+    assert picture[60, 70].tolist() == picture[60, 90].tolist() == list(color_of(7))
+    assert picture[60, 50].tolist() == [100, 100, 100]
 
 
 def test_the_image_itself_is_not_drawn_on() -> None:

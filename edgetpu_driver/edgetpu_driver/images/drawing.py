@@ -21,6 +21,9 @@ LOST = (230, 60, 60)
 FAINT = (255, 200, 0)
 """Amber, for what is secondary. A choice of taste."""
 
+FARTHEST = 2**15
+"""Px from the image's corner at which something is drawn at most; OpenCV takes no numbers of any size."""
+
 
 def canvas(image: Pixels) -> Pixels:
     """Copy an image, [H, W] or [H, W, 3] RGB, as RGB to draw on."""
@@ -99,12 +102,21 @@ def dial(image: Pixels, yaw: float, color: tuple[int, int, int]) -> None:
 
 
 def box(
-    image: Pixels, center: tuple[float, float], size: tuple[float, float], color: tuple[int, int, int]
+    image: Pixels,
+    center: tuple[float, float],
+    size: tuple[float, float],
+    color: tuple[int, int, int],
+    angle: float = 0.0,
 ) -> None:
-    """Draw a rectangle of a size, width and height, around a centre, px."""
+    """Draw a rectangle of a size, width and height in px, around a centre; angle: from x to y, rad."""
     (u, v), (width, height) = center, size
-    corners = [(round(u + sign * width / 2), round(v + sign * height / 2)) for sign in (-1, 1)]
-    cv2.rectangle(image, corners[0], corners[1], color, 1)
+    if angle:
+        corners = cv2.boxPoints((center, size, math.degrees(angle)))
+        within = np.clip(np.rint(corners), -FARTHEST, FARTHEST).astype(np.int32)
+        cv2.polylines(image, [within], True, color, 1)
+        return
+    ends = [(round(u + sign * width / 2), round(v + sign * height / 2)) for sign in (-1, 1)]
+    cv2.rectangle(image, ends[0], ends[1], color, 1)
 
 
 def caption(image: Pixels, text: str, color: tuple[int, int, int]) -> None:

@@ -22,9 +22,6 @@ OVERLAY = 0.5
 SHOWN_SCORE = 0.2
 """Score from which a keypoint is drawn; hidden ones are guesses. A choice of taste."""
 
-FARTHEST = 2**15
-"""Px from the image's corner at which keypoints are drawn at most; OpenCV takes no numbers of any size."""
-
 
 def _palette() -> NDArray[np.uint8]:
     """256 colours that differ from their neighbours, uint8 [256, 3] RGB; the first is black."""
@@ -51,7 +48,11 @@ def detections_picture(image: Pixels, result: Detections, ids: Sequence[str] = (
     picture = drawing.canvas(image)
     for index, each in enumerate(result.detections):
         color = color_of(each.class_id)
-        drawing.box(picture, each.center, (each.width, each.height), color)
+        if each.oriented is not None:
+            box = each.oriented
+            drawing.box(picture, (box.x, box.y), (box.width, box.height), color, box.angle)
+        else:
+            drawing.box(picture, each.center, (each.width, each.height), color)
         identifier = f" #{ids[index]}" if index < len(ids) and ids[index] else ""
         drawing.tag(picture, each.x_min, each.y_min, f"{_name(each)} {each.score:.2f}{identifier}", color)
     if not result.detections:
@@ -89,7 +90,7 @@ def poses_picture(image: Pixels, result: Poses | BodySegmentation) -> Pixels:
     for index, pose in enumerate(result.poses):
         color = color_of(index)
         positions = np.array([(each.x, each.y) for each in pose.keypoints])
-        points = np.rint(np.clip(positions, -FARTHEST, FARTHEST)).astype(int).tolist()
+        points = np.rint(np.clip(positions, -drawing.FARTHEST, drawing.FARTHEST)).astype(int).tolist()
         shown = [each.score >= SHOWN_SCORE for each in pose.keypoints]
         for first, second in SKELETON:
             if shown[first] and shown[second]:

@@ -24,6 +24,8 @@ class Candidates:
     """[n]: numbers of the classes."""
     scores: NDArray[np.float32]
     """float32[n], 0..1."""
+    angles: NDArray[np.float32] | None = None
+    """float32[n]: rad by which each box is turned about its centre, from x to y; None: none is turned."""
 
     def __len__(self) -> int:
         """How many boxes there are."""
@@ -31,11 +33,14 @@ class Candidates:
 
     def take(self, indices: NDArray[np.intp]) -> Candidates:
         """Some of the boxes, in the order of their indices."""
-        return Candidates(self.boxes[indices], self.classes[indices], self.scores[indices])
+        angles = None if self.angles is None else self.angles[indices]
+        return Candidates(self.boxes[indices], self.classes[indices], self.scores[indices], angles)
 
     def usable(self) -> Candidates:
         """Those whose class and coordinates are finite numbers, which float models may fail to give."""
         usable = np.isfinite(self.boxes.sum(axis=1)) & (self.classes >= 0)
+        if self.angles is not None:
+            usable &= np.isfinite(self.angles)
         return self if usable.all() else self.take(np.flatnonzero(usable))
 
     def highest(self, count: int) -> Candidates:
@@ -56,8 +61,14 @@ class Candidates:
             extent = corners.max() - corners.min() + 1
             corners += (best.classes * extent)[:, None]
         sizes = np.maximum(corners[:, 2:] - corners[:, :2], 0)
-        rectangles = np.hstack((corners[:, :2], sizes)).tolist()
-        kept = cv2.dnn.NMSBoxes(rectangles, best.scores.tolist(), 0.0, iou_threshold)
+        if best.angles is None:
+            rectangles = np.hstack((corners[:, :2], sizes)).tolist()
+            kept = cv2.dnn.NMSBoxes(rectangles, best.scores.tolist(), 0.0, iou_threshold)
+        else:
+            centres = (corners[:, :2] + corners[:, 2:]) / 2
+            degrees = np.rad2deg(best.angles)
+            turned = list(zip(centres.tolist(), sizes.tolist(), degrees.tolist(), strict=True))
+            kept = cv2.dnn.NMSBoxesRotated(turned, best.scores.tolist(), 0.0, iou_threshold)
         return best.take(np.sort(np.asarray(kept, np.intp).ravel()))
 
 

@@ -6,6 +6,22 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class OrientedBox:
+    """A box that may be turned, in px of the image."""
+
+    x: float
+    """Its centre, right positive, px."""
+    y: float
+    """Down positive, px."""
+    width: float
+    """Extent along its own x axis, px."""
+    height: float
+    """Extent along its own y axis, px."""
+    angle: float
+    """By which its x axis is turned from the image's x axis towards the image's y axis, rad."""
+
+
+@dataclass(frozen=True, slots=True)
 class Detection:
     """One object. Its box is in px of the image; (0, 0) is the upper left corner of the first pixel."""
 
@@ -23,6 +39,8 @@ class Detection:
     """Right edge, px."""
     y_max: float
     """Lower edge, px."""
+    oriented: OrientedBox | None = None
+    """The box as a model of oriented boxes gives it; the edges are then those of an upright box around it."""
 
     @property
     def width(self) -> float:

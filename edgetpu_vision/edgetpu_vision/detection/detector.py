@@ -13,6 +13,7 @@ from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm
 from edgetpu_vision.class_selection import check_max_results, selected_classes
 from edgetpu_vision.detection.candidates import Candidates
 from edgetpu_vision.detection.detections import Detection, Detections
+from edgetpu_vision.detection.oriented_boxes import oriented_boxes
 from edgetpu_vision.detection.recognition import check_head_name, recognise_head
 from edgetpu_vision.preprocessing.placement import Fit
 
@@ -37,34 +38,36 @@ class Detector(VisionAlgorithm[Detections]):
         classes: Sequence[str | int] = (),
         iou_threshold: float | None = None,
         head: str = "",
+        boxes_output: str = "",
         anchors: NDArray[np.float32] | None = None,
         **options: Any,
     ) -> None:
         """Prepare for a model; see VisionAlgorithm for the other options and what is raised.
 
         classes: labels or numbers of those to find, all by default. head: the kind of the outputs, see
-        HeadName; "" to recognise it. anchors: those of an SSD, float32[n, 4]: y, x, height and width as
-        parts of the image; or of a YOLOv5, float32[grids, anchors of a cell, 2]: width and height in px of
-        the input; None for those that the files give, or that the published models have. InputError unless
-        max_results is 1 or more.
+        HeadName; "" to recognise it. boxes_output: name of the output with the boxes, where another one is
+        like it; "" to tell by ranges and names. anchors: those of an SSD, float32[n, 4]: y, x, height and
+        width as parts of the image; or of a YOLOv5, float32[grids, anchors of a cell, 2]: width and height in
+        px of the input; None for those that the files give, or that the published models have. InputError
+        unless max_results is 1 or more.
         """
         check_max_results(max_results)
         self.max_results = max_results
         self.iou_threshold = iou_threshold
         self._wanted = classes
         self._head_name = check_head_name(head)
+        self._boxes_output = boxes_output
         self._anchors = anchors
         super().__init__(model, min_confidence=min_confidence, **options)
 
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
-        names = self.description.exporter.get("names")
         self._head = head = recognise_head(
             outputs,
             (image.shape[1], image.shape[2]),
             self.description,
             name=self._head_name,
+            boxes_output=self._boxes_output,
             anchors=self._anchors,
-            classes=len(names) if isinstance(names, dict | list) else None,
             labels=self._label_table.count,
         )
         self.use_labels(head.classes)
@@ -91,18 +94,17 @@ class Detector(VisionAlgorithm[Detections]):
         )
 
     def _in_image(self, found: Candidates, frame: Frame) -> tuple[Detection, ...]:
-        """The boxes in px of the image, cut off at the edges of the region."""
-        placement = frame.placement
-        region, labels = placement.region, self.labels
+        """The boxes in px of the image, upright ones cut off at the edges of the region."""
+        region, labels = frame.placement.region, self.labels
         left, top = region.x_offset, region.y_offset
-        boxes = found.boxes.astype(np.float64)
-        x = np.clip(placement.image_x(boxes[:, 0::2]), left, left + region.width).tolist()
-        y = np.clip(placement.image_y(boxes[:, 1::2]), top, top + region.height).tolist()
+        oriented, around = oriented_boxes(found, frame.placement)
+        x = np.clip(around[:, 0::2], left, left + region.width).tolist()
+        y = np.clip(around[:, 1::2], top, top + region.height).tolist()
         detections = []
-        for class_id, score, (x_min, x_max), (y_min, y_max) in zip(
-            found.classes.tolist(), found.scores.tolist(), x, y, strict=True
+        for class_id, score, (x_min, x_max), (y_min, y_max), box in zip(
+            found.classes.tolist(), found.scores.tolist(), x, y, oriented, strict=True
         ):
             if x_max > x_min and y_max > y_min:
                 label = labels.name(class_id) if labels is not None else ""
-                detections.append(Detection(class_id, label, score, x_min, y_min, x_max, y_max))
+                detections.append(Detection(class_id, label, score, x_min, y_min, x_max, y_max, box))
         return tuple(detections)

@@ -10,23 +10,25 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.detection.box_output import OutputRoles
 from edgetpu_vision.detection.head import Head, Table
 from edgetpu_vision.detection.post_process_head import PostProcessHead
-from edgetpu_vision.detection.ssd_anchors import ssd_anchor_count, ssd_anchors
+from edgetpu_vision.detection.ssd_anchors import published_anchors, ssd_anchors
 from edgetpu_vision.detection.ssd_head import SsdHead
-from edgetpu_vision.detection.yolo_recognition import YoloHints, yolo_head
+from edgetpu_vision.detection.yolo_channels import YoloHints, keypoint_channels
+from edgetpu_vision.detection.yolo_recognition import yolo_head
 from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.model_description.graph_facts import PostProcess
-from edgetpu_vision.output_values import always_probabilities
 
-HeadName = Literal["", "ssd", "yolov5", "yolov8"]
+HeadName = Literal["", "ssd", "yolov5", "yolov8", "yolov8_obb", "yolov8_pose"]
 """Kind of a detector's outputs: an SSD, post-processed or raw; a YOLO with anchors and objectness, as YOLOv5;
-one without, as YOLOv8 and later; "": to be recognised."""
+one without, as YOLOv8 and later, also of oriented boxes or poses; "": to be recognised."""
 HEAD_NAMES: tuple[HeadName, ...] = get_args(HeadName)
 
 _SCALES = (10.0, 10.0, 5.0, 5.0)
 """Of SSD models whose files do not tell."""
 _IOU_THRESHOLD = 0.6
+_BOX = 4
 _ANCHORS_UNKNOWN = (
     "; boxes and scores as those of an SSD need its anchors, which this file does not have: take a model "
     "that ends with TFLite_Detection_PostProcess, or give Detector(anchors=..)"
@@ -47,24 +49,28 @@ def recognise_head(
     description: ModelDescription,
     *,
     name: HeadName = "",
+    boxes_output: str = "",
     anchors: NDArray[np.float32] | None = None,
-    classes: int | None = None,
     labels: int | None = None,
 ) -> Head:
     """The head for a detector's outputs.
 
-    size: height and width of its input, px. name: its kind if it is told. anchors: those of an SSD or a
-    YOLOv5 if its files do not have them. classes: how many it has, if that is known. labels: how
-    many the user gave, if any.
+    size: height and width of its input, px. name: its kind if it is told. boxes_output: name of the output
+    with the boxes if it is told. anchors: those of an SSD or a YOLOv5 if its files do not have them.
+    labels: how many the user gave, if any.
 
     Raises ModelUnsupportedError if the outputs are not those of such a detector.
     """
+    if boxes_output and boxes_output not in {spec.name for spec in outputs}:
+        came = ", ".join(map(str, outputs)) or "none"
+        raise ModelUnsupportedError(f"expected an output '{boxes_output}' with the boxes; got {came}")
+    roles = OutputRoles(boxes_output, description.probabilities, description.output_names)
     head: Head | None = None
     if name in ("", "ssd"):
         head = PostProcessHead.of(outputs, description, size)
-        head = head or _ssd_head(outputs, size, description, anchors, named=name == "ssd")
+        head = head or _ssd_head(outputs, size, description, anchors, roles, named=name == "ssd")
     if head is None and name != "ssd":
-        head = yolo_head(outputs, size, YoloHints(name, classes, labels, anchors))
+        head = yolo_head(outputs, size, _yolo_hints(name, description, labels, anchors), roles)
     if head is None:
         came = ", ".join(map(str, outputs)) or "none"
         kind = f"a detector with the head '{name}'" if name else "a detector: an SSD or a YOLO"
@@ -75,40 +81,62 @@ def recognise_head(
     return head
 
 
+def _yolo_hints(
+    name: HeadName, description: ModelDescription, labels: int | None, anchors: NDArray[np.float32] | None
+) -> YoloHints:
+    exporter = description.exporter
+    family, _, task = name.partition("_")
+    names = exporter.get("names")
+    return YoloHints(
+        family,
+        task or str(exporter.get("task", "")),
+        len(names) if isinstance(names, dict | list) else None,
+        labels,
+        keypoint_channels(exporter.get("kpt_shape")),
+        anchors,
+    )
+
+
 def _ssd_head(
     outputs: Sequence[TensorSpec],
     size: tuple[int, int],
     description: ModelDescription,
     anchors: NDArray[np.float32] | None,
+    roles: OutputRoles,
     named: bool,
 ) -> Head | None:
     """For encoded boxes [1, n, 4] and scores [1, n, classes], in any order."""
     options = description.post_process
-    for encodings, scores in _box_and_score_lists(outputs):
-        count = encodings.anchors
+    for pair in _box_and_score_lists(outputs):
+        count = pair[0].anchors
         if options is None or len(options.anchors) != count:
-            if anchors is None and not named and count != ssd_anchor_count(*size):
+            chosen = published_anchors(*size, count) if anchors is None else np.asarray(anchors, np.float32)
+            if chosen is None and named:
+                chosen = ssd_anchors(*size, count)  # which tells what is missing
+            if chosen is None:
                 continue
-            chosen = ssd_anchors(*size, count) if anchors is None else np.asarray(anchors, np.float32)
             if chosen.shape != (count, 4):
                 raise ModelUnsupportedError(f"expected anchors [{count}, 4]; got {list(chosen.shape)}")
+            encodings, scores = roles.ordered(pair[0], pair[1], encoded=True)
             options = _default_options(chosen, scores.channels - 1)
+        else:
+            encodings, scores = roles.ordered(pair[0], pair[1], encoded=True)
         return SsdHead(encodings, scores, options, *size)
     return None
 
 
 def _box_and_score_lists(outputs: Sequence[TensorSpec]) -> Iterator[tuple[Table, Table]]:
-    """Outputs [1, n, 4] and [1, n, classes] for the same n; boxes are rather not within 0..1."""
+    """Two outputs [1, n, 4] and [1, n, classes] for the same n, in any order."""
     lists = []
     for spec in outputs:
         extents = [extent for extent in spec.shape[1:] if extent > 1]
         if len(spec.shape) in (3, 4) and spec.shape[0] == 1 and len(extents) == 2:
             lists.append(Table(spec, extents[0], extents[1]))
-    lists.sort(key=lambda table: always_probabilities(table.spec) is True)
-    for encodings in lists:
-        others = [each for each in lists if each is not encodings and each.anchors == encodings.anchors]
-        if encodings.channels == 4 and len(others) == 1:
-            yield encodings, others[0]
+    for number, first in enumerate(lists):
+        others = [each for each in lists[number + 1 :] if each.anchors == first.anchors]
+        alike = sum(each.anchors == first.anchors for each in lists)
+        if alike == 2 and others and _BOX in (first.channels, others[0].channels):
+            yield first, others[0]
 
 
 def _default_options(anchors: NDArray[np.float32], classes: int) -> PostProcess:

@@ -18,6 +18,22 @@ _LOWEST_ASPECT_RATIOS = (2.0, 1 / 2)
 _STRIDE = 16
 """Px of the input to a cell of the first feature map; each further map has half as many cells."""
 
+# Those of multiscale_anchor_generator, which the published SSDs with a feature pyramid use (FPN, FPNLite).
+_PYRAMID_STRIDES = (8, 16, 32, 64, 128)
+_PYRAMID_SCALE = 4.0
+"""Size of an anchor, in cells."""
+_OCTAVE = (1.0, sqrt(2.0))
+"""Factors of that size, for each aspect ratio."""
+_PYRAMID_ASPECT_RATIOS = (1.0, 2.0, 1 / 2)
+
+
+def published_anchors(input_height: int, input_width: int, count: int) -> NDArray[np.float32] | None:
+    """The anchors of the published SSDs that have so many of them, see ssd_anchors; None if none has."""
+    if count == ssd_anchor_count(input_height, input_width):
+        return ssd_anchors(input_height, input_width, count)
+    anchors = _pyramid_anchors(input_height, input_width)
+    return anchors if len(anchors) == count else None
+
 
 def ssd_anchors(input_height: int, input_width: int, count: int) -> NDArray[np.float32]:
     """The anchors of an SSD with six feature maps, float32[count, 4]: y, x, height and width, as parts of 1.
@@ -46,6 +62,30 @@ def ssd_anchor_count(input_height: int, input_width: int) -> int:
     """How many anchors an SSD with six feature maps has."""
     cells = [rows * columns for rows, columns in _map_sizes(input_height, input_width)]
     return cells[0] * (len(_LOWEST_ASPECT_RATIOS) + 1) + sum(cells[1:]) * (len(_ASPECT_RATIOS) + 1)
+
+
+def _pyramid_anchors(input_height: int, input_width: int) -> NDArray[np.float32]:
+    """The anchors of an SSD with a feature pyramid, float32[n, 4] as in ssd_anchors.
+
+    The generator centres anchors in their cells where cells divide the input; elsewhere they are at the
+    upper or left edge of their cells.
+    """
+    image = np.array((input_height, input_width), np.float64)
+    shapes = [
+        (factor / sqrt(ratio), factor * sqrt(ratio)) for ratio in _PYRAMID_ASPECT_RATIOS for factor in _OCTAVE
+    ]
+    maps = []
+    for stride in _PYRAMID_STRIDES:
+        offset = np.where(image % stride == 0, stride / 2, 0.0)
+        y, x = (
+            np.arange(ceil(extent / stride)) * stride + start
+            for extent, start in zip(image, offset, strict=True)
+        )
+        centres = np.stack(np.meshgrid(y, x, indexing="ij"), axis=-1).reshape(-1, 1, 2)
+        centres = centres.repeat(len(shapes), axis=1)
+        sizes = np.broadcast_to(np.array(shapes) * _PYRAMID_SCALE * stride, centres.shape)
+        maps.append(np.concatenate((centres / image, sizes / image), axis=2).reshape(-1, 4))
+    return np.concatenate(maps).astype(np.float32)
 
 
 def _map_sizes(input_height: int, input_width: int) -> list[tuple[int, int]]:

@@ -1,10 +1,13 @@
 """YOLO outputs whose boxes and probabilities the graph has computed: one row, or column, for each anchor.
 
 YOLOv5's rows are x, y, width, height, objectness, probability of each class; those of YOLOv8 and later have
-no objectness. End-to-end models give the corners, score and class of a few hundred boxes.
+no objectness. End-to-end models give the corners, score and class of a few hundred boxes. Those of oriented
+boxes have the angle in the last channel, and centre and size instead of corners.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +16,15 @@ from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.detection.candidates import NONE, Candidates
 from edgetpu_vision.detection.head import Head, Table, logit, reaching
 from edgetpu_vision.errors import OutputsError
-from edgetpu_vision.output_values import real_range, sigmoid
+from edgetpu_vision.output_values import is_quantised, real_range, sigmoid
 
 _LARGEST_NORMALISED = 2.0
 """Coordinates above are px: boxes as parts of the image end at 1, and hardly beyond."""
+_LARGEST_QUANTISED = 8.0
+"""The same for the range of a quantised output, which may hold numbers of a few classes as well."""
+
+_LEAST_PROBABILITY = -0.1
+"""Smaller values are no probabilities, but angles, weights of masks or logits."""
 
 _LARGEST_PROBABILITY = 1.5
 """Greater values are no probabilities: the range of a quantised output may exceed 1, as boxes do."""
@@ -34,12 +42,13 @@ class DecodedHead(Head):
         size: tuple[int, int],
         objectness: int | None = None,
         are_logits: bool = False,
+        angle: int | None = None,
     ) -> None:
         """Prepare for outputs of these layouts.
 
         boxes: its first four channels are the boxes. scores: `classes` of its channels from `first` on are
         probabilities, and channel `objectness` their common factor. size: input height and width, px.
-        are_logits: whether those of `scores` are logits instead.
+        are_logits: whether those of `scores` are logits instead. angle: channel of `boxes` with the angle.
         """
         self._boxes = boxes
         self._scores = scores
@@ -47,11 +56,15 @@ class DecodedHead(Head):
         self.classes = classes
         self._objectness = objectness
         self._are_logits = are_logits
+        self._angle = angle
+        self._checked = is_quantised(scores.spec)
         self._size = np.array((size[1], size[0], size[1], size[0]), np.float32)
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
         """The boxes whose best class has at least this score."""
         table, last = self._scores.of(outputs), self._first + (self.classes or 0)
+        if not self._checked:  # the range of a quantised output was looked at before
+            self._check(table[:, self._first : last])
         least = self._scores.least(logit(min_score) if self._are_logits else min_score)
         if self._objectness is not None:  # no score is above it
             anchors = np.flatnonzero(table[:, self._objectness] >= least)
@@ -69,29 +82,40 @@ class DecodedHead(Head):
         if self._objectness is not None:
             scores = scores * rows[:, self._objectness]
         if scores.max() > _LARGEST_PROBABILITY:
-            raise OutputsError(
-                f"expected probabilities in '{self._scores.spec.name}'; got {scores.max():.3g}: give the "
-                "model's labels, whose number tells its kind"
-            )
+            raise self._no_probability(float(scores.max()))
         scores = np.minimum(scores, np.float32(1))
         kept = np.flatnonzero(scores >= min_score)
-        boxes = self._boxes.real(self._boxes.of(outputs)[anchors[kept], :4])
-        return Candidates(self._corners(boxes), classes[kept], scores[kept])
+        rows = self._boxes.real(self._boxes.of(outputs)[anchors[kept]])
+        boxes = corners(in_px(rows[:, :4], self._boxes, self._size))
+        angles = None if self._angle is None else rows[:, self._angle]
+        return Candidates(boxes, classes[kept], scores[kept], angles)
 
-    def _corners(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-        boxes = in_px(boxes, self._boxes, self._size)
-        centres, halves = boxes[:, :2], boxes[:, 2:] / 2
-        return np.concatenate((centres - halves, centres + halves), axis=1)
+    def _check(self, probabilities: NDArray[Any]) -> None:
+        """Raise OutputsError for values of the first image that are no probabilities."""
+        least = float(np.fmin.reduce(probabilities, axis=None, initial=0.0))
+        if least < _LEAST_PROBABILITY and not self._are_logits:
+            raise self._no_probability(least)
+        self._checked = True
+
+    def _no_probability(self, value: float) -> OutputsError:
+        return OutputsError(
+            f"expected probabilities in '{self._scores.spec.name}'; got {value:.3g}: give the model's "
+            "labels, whose number tells its kind, or name the head"
+        )
 
 
 class EndToEndHead(Head):
-    """Corners, score and class of boxes that compete no more, [1, n, 6]."""
+    """Corners, score and class of boxes that compete no more, [1, n, 6 or more].
+
+    Oriented boxes have centre and size instead of corners, and an angle in the last channel.
+    """
 
     suppressed = True
 
-    def __init__(self, table: Table, size: tuple[int, int]) -> None:
+    def __init__(self, table: Table, size: tuple[int, int], oriented: bool = False) -> None:
         """size: input height and width, px."""
         self._table = table
+        self._oriented = oriented
         self._size = np.array((size[1], size[0], size[1], size[0]), np.float32)
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
@@ -99,14 +123,29 @@ class EndToEndHead(Head):
         rows = self._table.real(self._table.of(outputs))
         rows = rows[rows[:, 4] >= min_score]
         boxes = in_px(rows[:, :4], self._table, self._size)
-        return Candidates(boxes, np.rint(rows[:, 5]).astype(np.intp), rows[:, 4])
+        classes, scores = np.rint(rows[:, 5]).astype(np.intp), rows[:, 4]
+        if self._oriented:
+            return Candidates(corners(boxes), classes, scores, rows[:, -1])
+        return Candidates(boxes, classes, scores)
+
+
+def corners(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Boxes [n, 4] of centre and size as x_min, y_min, x_max, y_max."""
+    centres, halves = boxes[:, :2], boxes[:, 2:] / 2
+    return np.concatenate((centres - halves, centres + halves), axis=1)
 
 
 def in_px(boxes: NDArray[np.float32], table: Table, size: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Coordinates [n, 4] in px of the input, whether they are that already or parts of it.
+    """Coordinates [n, 4] in px of the input, whether they are that already or parts of it."""
+    return boxes * px_of(boxes, table, size)
+
+
+def px_of(boxes: NDArray[np.float32], table: Table, size: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What coordinates [n, 4] are to be multiplied by to be px of the input: 1, or its size.
 
     A quantised output tells by its range, another one by the coordinates at hand.
     """
     limits = real_range(table.spec)
-    largest = limits[1] if limits is not None else boxes.max(initial=0)
-    return boxes if largest > _LARGEST_NORMALISED else boxes * size
+    if limits is not None:
+        return np.ones_like(size) if limits[1] > _LARGEST_QUANTISED else size
+    return np.ones_like(size) if boxes.max(initial=0) > _LARGEST_NORMALISED else size

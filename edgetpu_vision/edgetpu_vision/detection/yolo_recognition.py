@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.detection.box_output import OutputRoles, are_logits
 from edgetpu_vision.detection.head import Head, Table
+from edgetpu_vision.detection.yolo_channels import (
+    KEYPOINT_CHANNELS,
+    MASKS,
+    YoloHints,
+    check_steps,
+    class_channels,
+    has_masks,
+)
 from edgetpu_vision.detection.yolo_decoded import DecodedHead, EndToEndHead
 from edgetpu_vision.detection.yolo_grids import Grids, possible_grids
 from edgetpu_vision.detection.yolo_raw import YOLOV5_ANCHORS, AnchorMap, AnchorMapsHead, DistributionHead
@@ -24,44 +31,33 @@ _ANCHORS = 3
 """Anchors of a cell in YOLOv5."""
 _COCO = 80
 """Classes of the published models."""
-_MASKS = 32
-"""Masks that instance segmentation models add up."""
 _MOST_END_TO_END = 1000
 """Largest number of boxes that an end-to-end model gives; exporters use 300."""
-_LEAST_PROBABILITY = -0.5
-"""Where the range of an output of classes alone begins below, it holds logits; 0 and a step are usual."""
+_END_TO_END = _BOX + 2
+"""Box, score and class."""
+_ANGLE = 1
+_FURTHER = (0, _ANGLE, MASKS, KEYPOINT_CHANNELS)
+"""How many further channels end-to-end models have: none, an angle, weights of masks or keypoints."""
 
 
-@dataclass(frozen=True)
-class YoloHints:
-    """What is known of a YOLO model beside its outputs."""
-
-    family: str = ""
-    """"yolov5" with anchors and objectness, "yolov8" without; "" if unknown."""
-    classes: int | None = None
-    """Number of classes; None if unknown."""
-    labels: int | None = None
-    """Number of labels that the user gave, right or wrong; None for none."""
-    anchors: NDArray[np.float32] | None = None
-    """float32[grids, anchors of a cell, 2], width and height in px; None: those of the published models."""
-
-
-def yolo_head(outputs: Sequence[TensorSpec], size: tuple[int, int], hints: YoloHints) -> Head | None:
+def yolo_head(
+    outputs: Sequence[TensorSpec], size: tuple[int, int], hints: YoloHints, roles: OutputRoles
+) -> Head | None:
     """The head for these outputs; None if they are not those of a YOLO model.
 
-    size: height and width of the input, px.
+    size: height and width of the input, px. Raises ModelUnsupportedError if they are, but ambiguous.
     """
     for grids in possible_grids(*size):
         head: Head | None = None
         if hints.family != "yolov5":
-            head = _distribution_maps(outputs, grids, hints) or _separate_lists(outputs, grids)
+            head = _distribution_maps(outputs, grids, hints) or _separate_lists(outputs, grids, roles)
         if head is None and hints.family != "yolov8":
             head = _anchor_maps(outputs, grids, hints) or _list_with_objectness(outputs, grids, hints)
         if head is None and hints.family != "yolov5":
             head = _list_without_objectness(outputs, grids, hints)
         if head is not None:
             return head
-    return _end_to_end(outputs, size)
+    return _end_to_end(outputs, size, hints)
 
 
 def _lists(outputs: Sequence[TensorSpec], count: int) -> Iterator[Table]:
@@ -79,33 +75,32 @@ def _lists(outputs: Sequence[TensorSpec], count: int) -> Iterator[Table]:
 
 def _list_with_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
     """Boxes, objectness and probabilities in one output; further channels, of masks, are ignored."""
-    size = grids.input_height, grids.input_width
     for table in _lists(outputs, _ANCHORS * grids.cells):
-        classes = _class_channels(table.channels - _BOX - 1, outputs, hints)
-        if classes >= 1:
-            return DecodedHead(table, table, _BOX + 1, classes, size, objectness=_BOX)
+        if table.channels > _BOX + 1:
+            check_steps(table.spec)
+            found = class_channels(table.channels - _BOX - 1, table.spec, outputs, hints)
+            return DecodedHead(table, table, _BOX + 1, found.classes, _size(grids), objectness=_BOX)
     return None
 
 
 def _list_without_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
     """Boxes and probabilities in one output, or distributions and logits; further channels are ignored."""
-    size = grids.input_height, grids.input_width
     for table in _lists(outputs, grids.cells):
-        if _is_raw(table, hints):
+        if not has_masks(outputs) and _is_raw(table, hints):
             classes = table.channels - _DISTRIBUTIONS
             return DistributionHead([table], [table], grids, _DISTRIBUTIONS, classes, _BINS)
-        classes = _class_channels(table.channels - _BOX, outputs, hints)
-        if classes >= 1:
-            return DecodedHead(table, table, _BOX, classes, size)
+        if table.channels <= _BOX:
+            continue
+        check_steps(table.spec)
+        found = class_channels(table.channels - _BOX, table.spec, outputs, hints)
+        if found.classes >= 1:
+            angle = table.channels - 1 if found.angle else None
+            return DecodedHead(table, table, _BOX, found.classes, _size(grids), angle=angle)
     return None
 
 
-def _class_channels(channels: int, outputs: Sequence[TensorSpec], hints: YoloHints) -> int:
-    """How many of the channels after the box are classes; the others weigh masks, or are keypoints."""
-    if hints.classes is not None:
-        return min(hints.classes, channels)
-    has_masks = any(len(spec.shape) == 4 and _MASKS in (spec.shape[1], spec.shape[3]) for spec in outputs)
-    return channels - _MASKS if has_masks and channels > _MASKS else channels
+def _size(grids: Grids) -> tuple[int, int]:
+    return grids.input_height, grids.input_width
 
 
 def _is_raw(table: Table, hints: YoloHints) -> bool:
@@ -115,6 +110,8 @@ def _is_raw(table: Table, hints: YoloHints) -> bool:
         return False
     if hints.classes is not None:
         return classes == hints.classes
+    if hints.task in ("obb", "pose"):
+        return False
     if hints.labels is not None and hints.labels in (classes, table.channels - _BOX):
         return classes == hints.labels
     limits = real_range(table.spec)
@@ -122,7 +119,7 @@ def _is_raw(table: Table, hints: YoloHints) -> bool:
     return classes == _COCO or (limits is not None and -limits[0] > limits[1] / 4)
 
 
-def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids) -> Head | None:
+def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRoles) -> Head | None:
     """Boxes in one output, classes in another; boxes of 4 channels are decoded, those of 64 are not."""
     tables = list(_lists(outputs, grids.cells))
     if len(tables) != 2:
@@ -131,12 +128,11 @@ def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids) -> Head | None:
         four_classes = scores.channels == _BOX and not always_probabilities(boxes.spec)
         if boxes.channels == _DISTRIBUTIONS and (scores.channels != _BOX or four_classes):
             return DistributionHead([boxes], [scores], grids, 0, scores.channels, _BINS)
-        if boxes.channels == _BOX:
-            size = grids.input_height, grids.input_width
-            limits = real_range(scores.spec)
-            are_logits = limits is not None and limits[0] < _LEAST_PROBABILITY
-            return DecodedHead(boxes, scores, 0, scores.channels, size, are_logits=are_logits)
-    return None
+    if _BOX not in (tables[0].channels, tables[1].channels):
+        return None
+    boxes, scores = roles.ordered(tables[0], tables[1], encoded=False)
+    logits = are_logits(scores.spec)
+    return DecodedHead(boxes, scores, 0, scores.channels, _size(grids), are_logits=logits)
 
 
 def _distribution_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
@@ -204,9 +200,14 @@ def _anchor_map(spec: TensorSpec, rows: int, columns: int, anchors: int) -> Anch
     return AnchorMap(spec, cells, anchors, channels, order) if order is not None and not rest else None
 
 
-def _end_to_end(outputs: Sequence[TensorSpec], size: tuple[int, int]) -> Head | None:
+def _end_to_end(outputs: Sequence[TensorSpec], size: tuple[int, int], hints: YoloHints) -> Head | None:
     for spec in outputs:
-        boxes = len(spec.shape) == 3 and spec.shape[0] == 1 and spec.shape[2] == _BOX + 2
-        if boxes and 1 < spec.shape[1] <= _MOST_END_TO_END:
-            return EndToEndHead(Table(spec, spec.shape[1], _BOX + 2), size)
+        if len(spec.shape) != 3 or spec.shape[0] != 1 or not 1 < spec.shape[1] <= _MOST_END_TO_END:
+            continue
+        further = spec.shape[2] - _END_TO_END
+        of_poses = hints.task == "pose" and further == hints.keypoint_channels
+        if further in _FURTHER or of_poses:
+            check_steps(spec)
+            table = Table(spec, spec.shape[1], spec.shape[2])
+            return EndToEndHead(table, size, oriented=further == _ANGLE)
     return None

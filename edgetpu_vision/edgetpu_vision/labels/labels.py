@@ -53,13 +53,19 @@ class Labels:
             return self
         return Labels(dict(enumerate(self.names[1:])), self.source, self.numbered)
 
+    def _without_first(self) -> Labels:
+        if self.numbered and not self.names[0]:
+            return Labels({n: name for n, name in enumerate(self.names[1:]) if name}, self.source, True)
+        return self.without_background()
+
     def for_classes(self, count: int) -> Labels:
         """The labels for a model with that many classes.
 
-        A first label for the background is dropped if there is one label too many. Raises LabelsError for
-        another number of labels; with numbers of their own they may have gaps and end early (names are "").
+        A first label for the background is dropped if there is one label too many, and so is a missing first
+        one: such labels are numbered from 1. Raises LabelsError for another number of labels; with numbers of
+        their own they may have gaps and end early (names are "").
         """
-        fitting = self.without_background() if len(self.names) == count + 1 else self
+        fitting = self._without_first() if len(self.names) == count + 1 else self
         found = len(fitting.names)
         if found > count or (found < count and not self.numbered):
             raise LabelsError(

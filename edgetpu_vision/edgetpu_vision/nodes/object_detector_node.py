@@ -23,7 +23,7 @@ from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_vision.debug_images.result_pictures import detections_picture
-from edgetpu_vision.detection.detections import Detection, Detections
+from edgetpu_vision.detection.detections import Detection, Detections, OrientedBox
 from edgetpu_vision.detection.detector import Detector
 from edgetpu_vision.detection.recognition import HEAD_NAMES
 from edgetpu_vision.nodes.result_rows import detections_row
@@ -58,6 +58,12 @@ class ObjectDetectorNode(VisionNode):
             read_only=False,
         ),
         Setting(
+            "boxes_output",
+            "",
+            "Name of the model's output with the boxes, where another is like it. Empty: it is recognised.",
+            read_only=False,
+        ),
+        Setting(
             "track",
             False,
             "Give each object an id that lasts from image to image. Needs the package edgefirst-tracker.",
@@ -74,7 +80,10 @@ class ObjectDetectorNode(VisionNode):
         ),
         row=detections_row,
     )
-    rebuilt_by = ("fit", "feedback", "labels", "classes", "max_results", "nms_threshold", "head")
+    rebuilt_by = (
+        *("fit", "feedback", "labels", "classes", "max_results"),
+        *("nms_threshold", "head", "boxes_output"),
+    )
 
     def __init__(self, **options: Any) -> None:
         super().__init__("object_detector", **options)
@@ -97,6 +106,7 @@ class ObjectDetectorNode(VisionNode):
                 max_results=values["max_results"],
                 iou_threshold=values["nms_threshold"] or None,
                 head=values["head"],
+                boxes_output=values["boxes_output"],
                 **common,
             ),
         )
@@ -143,15 +153,19 @@ class ObjectDetectorNode(VisionNode):
 
 
 def _message(header: Header, detection: Detection, identifier: str) -> Detection2D:
-    x, y = detection.center
+    box = detection.oriented or _upright(detection)
     hypothesis = ObjectHypothesis(class_id=str(detection.class_id), score=float(detection.score))
     return Detection2D(
         header=header,
         results=[ObjectHypothesisWithPose(hypothesis=hypothesis)],
         bbox=BoundingBox2D(
-            center=Pose2D(position=Point2D(x=float(x), y=float(y))),
-            size_x=float(detection.width),
-            size_y=float(detection.height),
+            center=Pose2D(position=Point2D(x=float(box.x), y=float(box.y)), theta=float(box.angle)),
+            size_x=float(box.width),
+            size_y=float(box.height),
         ),
         id=identifier,
     )
+
+
+def _upright(detection: Detection) -> OrientedBox:
+    return OrientedBox(*detection.center, detection.width, detection.height, 0.0)

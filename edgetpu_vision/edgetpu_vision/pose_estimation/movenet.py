@@ -12,6 +12,7 @@ from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.pose_estimation.model_outputs import of_shape, read_real
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.pose_estimation.poses import KEYPOINT_NAMES
+from edgetpu_vision.preprocessing.placement import Fit
 
 _KEYPOINTS = len(KEYPOINT_NAMES)
 _MULTIPOSE = 3 * _KEYPOINTS + 5
@@ -23,6 +24,7 @@ class MoveNetOutputs:
     """The output of MoveNet SinglePose: y, x and score of each keypoint. The pose's score is their mean."""
 
     float_range = FLOAT_RANGE
+    fit: Fit = "stretch"
 
     def __init__(self, image: TensorSpec, keypoints: TensorSpec) -> None:
         self._size = _size(image)
@@ -45,6 +47,7 @@ class MultiPoseOutputs:
     """The output of MoveNet MultiPose: per person y, x and score of each keypoint, a box, and a score."""
 
     float_range = FLOAT_RANGE
+    fit: Fit = "stretch"
 
     def __init__(self, image: TensorSpec, people: TensorSpec) -> None:
         self._size = _size(image)

@@ -1,4 +1,4 @@
-"""Keypoints of people by name: PoseNet and MoveNet."""
+"""Keypoints of people by name: PoseNet, MoveNet and YOLO pose models."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.pose_estimation.pose_outputs import KNOWN, PoseOutputs, recognise
 from edgetpu_vision.pose_estimation.poses import Poses
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
+from edgetpu_vision.preprocessing.placement import Fit
 
 MAX_POSES = 20
 MIN_CONFIDENCE = 0.2
@@ -64,6 +65,9 @@ class PoseAlgorithm(VisionAlgorithm[Result]):
             return PoseArrays.of(np.zeros((0, 17, 2)), np.zeros((0, 17)), np.zeros(0))
         return self._poses.decode(outputs, self.min_confidence).best(self.max_poses, self.min_confidence)
 
+    def _usual_fit(self) -> Fit:
+        return self._poses.fit if self._poses is not None else self.default_fit
+
     def _normalisation_of(self, image: TensorSpec) -> Normalisation | None:
         known = super()._normalisation_of(image)
         if known is None and image.dtype == np.float32 and self._poses is not None:
@@ -72,7 +76,7 @@ class PoseAlgorithm(VisionAlgorithm[Result]):
 
 
 class PoseEstimator(PoseAlgorithm[Poses]):
-    """Finds people's keypoints with a PoseNet or a MoveNet model.
+    """Finds people's keypoints with a PoseNet, a MoveNet or a YOLO pose model.
 
     poses = PoseEstimator(Model.load("posenet_edgetpu.tflite", tpu)).update(image, stamp)
     poses.poses[0]["left_wrist"].x    # px of the image

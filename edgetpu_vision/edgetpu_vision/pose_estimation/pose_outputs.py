@@ -10,11 +10,14 @@ from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.pose_estimation.movenet import MoveNetOutputs, MultiPoseOutputs
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.pose_estimation.posenet import DecodedPoseOutputs, PoseMaps
+from edgetpu_vision.pose_estimation.yolo_pose import YoloPoseOutputs
+from edgetpu_vision.preprocessing.placement import Fit
 
 KNOWN = (
     "poses [1, n, 17, 2] with keypoint scores [1, n, 17], pose scores [1, n] and their number [1] (PoseNet); "
     "heatmaps [1, h, w, 17] with short offsets [1, h, w, 34] and mid offsets [1, h, w, 64] or twice "
-    "[1, h, w, 32] (PoseNet without its decoder); keypoints [1, 1, 17, 3] or people [1, n, 56] (MoveNet)"
+    "[1, h, w, 32] (PoseNet without its decoder); keypoints [1, 1, 17, 3] or people [1, n, 56] (MoveNet); "
+    "boxes with keypoints [1, 56, n] or [1, n, 57] (YOLO)"
 )
 """The outputs that `recognise` knows, for messages."""
 
@@ -25,6 +28,11 @@ class PoseOutputs(Protocol):
     @property
     def float_range(self) -> tuple[float, float]:
         """What such a model takes for black and white if its input is not quantised."""
+        ...
+
+    @property
+    def fit(self) -> Fit:
+        """How such a model's input is made of images unless the user says otherwise."""
         ...
 
     def decode(self, outputs: Outputs, min_confidence: float) -> PoseArrays:
@@ -40,7 +48,7 @@ def recognise(image: TensorSpec, outputs: Sequence[TensorSpec]) -> PoseOutputs |
 
     image: the model's input, [1, height, width, channels].
     """
-    for kind in (DecodedPoseOutputs, PoseMaps, MoveNetOutputs, MultiPoseOutputs):
+    for kind in (DecodedPoseOutputs, PoseMaps, MoveNetOutputs, YoloPoseOutputs, MultiPoseOutputs):
         found = kind.among(image, outputs)
         if found is not None:
             return found

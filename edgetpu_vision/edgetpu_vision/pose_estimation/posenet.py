@@ -21,6 +21,7 @@ from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.pose_estimation.model_outputs import maps, of_shape, read, read_real
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
+from edgetpu_vision.preprocessing.placement import Fit
 
 _NMS_RADIUS = 0.625
 """Cells within which two keypoints are the same: 10 px at a stride of 16 px, as Coral's models have it."""
@@ -37,6 +38,7 @@ class DecodedPoseOutputs:
     """Outputs of the decoder with which Coral's PoseNet and BodyPix models end."""
 
     float_range = FLOAT_RANGE
+    fit: Fit = "stretch"
 
     def __init__(
         self, poses: TensorSpec, keypoint_scores: TensorSpec, scores: TensorSpec, count: TensorSpec
@@ -71,6 +73,7 @@ class PoseMaps:
     """Maps of a model without a decoder: mid offsets in one output, or forward and backward ones in two."""
 
     float_range = FLOAT_RANGE
+    fit: Fit = "stretch"
 
     def __init__(
         self, heatmaps: TensorSpec, short: TensorSpec, mid: Sequence[TensorSpec], stride: float

@@ -1,0 +1,94 @@
+"""Tells the output with the boxes from that with the classes where both have four channels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.detection.head import Table
+from edgetpu_vision.output_values import always_probabilities, real_range
+
+_BOX = 4
+_LOGISTIC_SCALE = 1 / 256
+"""Of the outputs of LOGISTIC in 8 bits, whose zero point is the least number: TFLite's specification."""
+_LEAST_PROBABILITY = -0.5
+"""Where the range of an output of classes alone begins below, it holds logits; 0 and a step are usual."""
+_LARGEST_NORMALISED = 2.0
+"""Coordinates above are px: boxes as parts of the image end at 1, and hardly beyond."""
+
+_BOX_WORDS = {"box", "boxes", "bbox", "bboxes", "xywh", "xyxy", "loc", "location", "locations", "encodings"}
+_CLASS_WORDS = {
+    *("cls", "class", "classes", "score", "scores", "conf", "confidence", "prob", "probs", "probabilities"),
+    *("logit", "logits", "category"),
+}
+
+_Role = Literal["boxes", "classes"]
+
+
+@dataclass(frozen=True)
+class OutputRoles:
+    """What is known of a detector's outputs beside their shapes and quantisation."""
+
+    boxes: str = ""
+    """Name of the output with the boxes; "" if the user does not tell."""
+    probabilities: frozenset[str] = frozenset()
+    """Names of outputs that SOFTMAX or LOGISTIC computed."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the metadata call the outputs."""
+
+    def ordered(self, first: Table, second: Table, encoded: bool) -> tuple[Table, Table]:
+        """The two tables as boxes and classes, one of which has four channels at least.
+
+        encoded: whether boxes are relative to anchors, so that they may be negative. Raises
+        ModelUnsupportedError if both have four channels and nothing tells which one is which.
+        """
+        pairs = ((first, second), (second, first))
+        named = [(boxes, classes) for boxes, classes in pairs if boxes.spec.name == self.boxes]
+        possible = [pair for pair in named or pairs if pair[0].channels == _BOX]
+        if len(possible) == 1:
+            return possible[0]
+        for role in (self._by_operator, _by_encodings if encoded else _by_range, self._by_name):
+            for boxes, classes in possible:
+                roles = role(boxes.spec), role(classes.spec)
+                if roles[0] != roles[1] and (roles[0] == "boxes" or roles[1] == "classes"):
+                    return boxes, classes
+        raise ModelUnsupportedError(
+            f"expected to tell the boxes from the classes of a detector; got {first.spec} and {second.spec}, "
+            "which are alike: name the output with the boxes (boxes_output)"
+        )
+
+    def _by_operator(self, spec: TensorSpec) -> _Role | None:
+        least = np.iinfo(spec.dtype).min if spec.dtype.kind in "iu" else None
+        like_logistic = spec.zero_point == least and abs(spec.scale - _LOGISTIC_SCALE) < 1e-6
+        return "classes" if spec.name in self.probabilities or like_logistic else None
+
+    def _by_name(self, spec: TensorSpec) -> _Role | None:
+        words = set(re.findall(r"[a-z]+", f"{spec.name} {self.names.get(spec.name, '')}".lower()))
+        if bool(words & _BOX_WORDS) == bool(words & _CLASS_WORDS):
+            return None
+        return "boxes" if words & _BOX_WORDS else "classes"
+
+
+def are_logits(spec: TensorSpec) -> bool:
+    """Whether an output of classes holds logits by its range."""
+    limits = real_range(spec)
+    return limits is not None and limits[0] < _LEAST_PROBABILITY
+
+
+def _by_range(spec: TensorSpec) -> _Role | None:
+    """Logits may be negative, coordinates not; coordinates in px are large."""
+    if are_logits(spec):
+        return "classes"
+    limits = real_range(spec)
+    return "boxes" if limits is not None and limits[1] > _LARGEST_NORMALISED else None
+
+
+def _by_encodings(spec: TensorSpec) -> _Role | None:
+    """Encodings may be negative; logits, too."""
+    return "classes" if always_probabilities(spec) else None

@@ -1,0 +1,110 @@
+"""What the channels of a YOLO's rows hold after the box: classes, and an angle, keypoints or mask weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.output_values import is_quantised, real_range
+
+MASKS = 32
+"""Masks that instance segmentation models add up."""
+KEYPOINTS = 17
+KEYPOINT_CHANNELS = 3 * KEYPOINTS
+"""x, y and visibility of each keypoint (COCO)."""
+_LARGEST_STEP = 1 / 32
+"""Greatest step of quantised scores. Published 8-bit models have 1/256 to 1/100."""
+_LEAST_SCORE = -0.3
+"""No score is below: not even that of a quantised output whose range is that of boxes, too."""
+
+
+@dataclass(frozen=True)
+class YoloHints:
+    """What is known of a YOLO model beside its outputs."""
+
+    family: str = ""
+    """"yolov5" with anchors and objectness, "yolov8" without; "" if unknown."""
+    task: str = ""
+    """As exporters call it: "detect", "segment", "pose", "obb" ..; "" if unknown."""
+    classes: int | None = None
+    """Number of classes; None if unknown."""
+    labels: int | None = None
+    """Number of labels that the user gave, right or wrong; None for none."""
+    keypoint_channels: int = KEYPOINT_CHANNELS
+    """Of a model of poses."""
+    anchors: NDArray[np.float32] | None = None
+    """float32[grids, anchors of a cell, 2], width and height in px; None: those of the published models."""
+
+
+def keypoint_channels(shape: Any) -> int:
+    """The channels of keypoints of this shape, as exporters write it: [17, 3]."""
+    usable = isinstance(shape, list | tuple) and all(isinstance(each, int) for each in shape)
+    return prod(shape) if usable and shape else KEYPOINT_CHANNELS
+
+
+@dataclass(frozen=True)
+class ClassChannels:
+    """The channels after the box, and after the objectness if there is one."""
+
+    classes: int
+    """How many of them, the first ones, are classes."""
+    angle: bool = False
+    """Whether the last one is the angle of the box."""
+
+
+def class_channels(
+    channels: int, spec: TensorSpec, outputs: Sequence[TensorSpec], hints: YoloHints
+) -> ClassChannels:
+    """What so many channels after the box hold. Raises ModelUnsupportedError if that cannot be told.
+
+    spec: of their output. outputs: all of the model.
+    """
+    if hints.task == "obb":
+        return ClassChannels(channels - 1, angle=True)
+    if hints.task == "pose":
+        return ClassChannels(channels - hints.keypoint_channels)
+    if hints.classes is not None:
+        return ClassChannels(min(hints.classes, channels))
+    further = channels - hints.labels if hints.labels is not None else None
+    if further in (MASKS, KEYPOINT_CHANNELS):
+        return ClassChannels(channels - further)
+    if further == 1:
+        raise ModelUnsupportedError(
+            f"expected as many classes as labels, {hints.labels}; got {channels} channels after the box in "
+            f"{spec}: if the last one is the angle of oriented boxes, name the head yolov8_obb; if the first "
+            "one is an objectness, such a model is not known here"
+        )
+    if further is None and channels > MASKS and has_masks(outputs):
+        return ClassChannels(channels - MASKS)
+    if further is None and channels == 1 + KEYPOINT_CHANNELS:
+        return ClassChannels(1)
+    limits = real_range(spec)
+    if limits is not None and limits[0] < _LEAST_SCORE:
+        raise ModelUnsupportedError(
+            f"expected boxes and probabilities in {spec}; got a range from {limits[0]:.2f}: are there "
+            "weights of masks, angles of oriented boxes or logits among the channels? Give the labels, whose "
+            "number tells, or name the head: yolov8_obb, yolov8_pose"
+        )
+    return ClassChannels(channels)
+
+
+def check_steps(spec: TensorSpec) -> None:
+    """Raise ModelUnsupportedError for a quantised output with scores whose steps are too coarse for them."""
+    if is_quantised(spec) and spec.scale > _LARGEST_STEP:
+        raise ModelUnsupportedError(
+            f"expected steps of at most 1/{1 / _LARGEST_STEP:.0f} in an output with scores; got steps of "
+            f"{spec.scale:.3g} in {spec}, where px or numbers of classes share the 8 bits with the scores: "
+            "export the model with boxes as parts of the image and without nms=True, or with float outputs"
+        )
+
+
+def has_masks(outputs: Sequence[TensorSpec]) -> bool:
+    """Whether an output has the masks of instance segmentation, [1, h, w, 32] or [1, 32, h, w]."""
+    return any(len(spec.shape) == 4 and MASKS in (spec.shape[1], spec.shape[3]) for spec in outputs)

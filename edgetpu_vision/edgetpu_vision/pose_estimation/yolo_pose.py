@@ -1,0 +1,84 @@
+"""The outputs of YOLO pose models: boxes of people with keypoints beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.algorithm import Outputs
+from edgetpu_vision.detection.candidates import Candidates
+from edgetpu_vision.detection.head import Table, reaching
+from edgetpu_vision.detection.yolo_channels import KEYPOINT_CHANNELS, KEYPOINTS, check_steps
+from edgetpu_vision.detection.yolo_decoded import corners, px_of
+from edgetpu_vision.detection.yolo_grids import possible_grids
+from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
+from edgetpu_vision.preprocessing.placement import Fit
+
+_BOX, _SCORE = 4, 1
+_IOU_THRESHOLD = 0.7
+"""Intersection over union of two boxes, above which they are the same person; as its authors use it."""
+_MOST_END_TO_END = 1000
+"""Largest number of people that an end-to-end model gives; exporters use 300."""
+
+
+class YoloPoseOutputs:
+    """Rows of box, score and keypoints, each x, y and visibility; one for each cell of the grids.
+
+    End-to-end models give corners instead of centre and size, a class after the score, and people who
+    compete no more. Coordinates are px of the input or parts of it.
+    """
+
+    float_range = (0.0, 1.0)
+    fit: Fit = "letterbox"
+
+    def __init__(self, image: TensorSpec, table: Table, end_to_end: bool) -> None:
+        _, height, width, _ = image.shape
+        self._table = table
+        self._end_to_end = end_to_end
+        self._size = np.array((width, height, width, height), np.float32)
+
+    @classmethod
+    def among(cls, image: TensorSpec, outputs: Sequence[TensorSpec]) -> YoloPoseOutputs | None:
+        """The output [1, 56, n] or [1, n, 56] for the n cells of the grids, or [1, n, 57] of any n.
+
+        Raises ModelUnsupportedError if it is quantised too coarsely.
+        """
+        channels = _BOX + _SCORE + KEYPOINT_CHANNELS
+        counts = [grids.cells for grids in possible_grids(*image.shape[1:3])]
+        for spec in outputs:
+            table, end_to_end = None, False
+            if len(spec.shape) != 3 or spec.shape[0] != 1:
+                continue
+            if spec.shape[2] == channels + 1 and spec.shape[1] <= _MOST_END_TO_END:
+                table, end_to_end = Table(spec, spec.shape[1], channels + 1), True
+            elif spec.shape[2] == channels and spec.shape[1] in counts:
+                table = Table(spec, spec.shape[1], channels)
+            elif spec.shape[1] == channels and spec.shape[2] in counts:
+                table = Table(spec, spec.shape[2], channels, channels_first=True)
+            if table is not None:
+                check_steps(spec)
+                return cls(image, table, end_to_end)
+        return None
+
+    def decode(self, outputs: Outputs, min_confidence: float) -> PoseArrays:
+        """See PoseOutputs."""
+        values = self._table.of(outputs)
+        found, _ = reaching(values[:, _BOX : _BOX + _SCORE], self._table.least(min_confidence))
+        rows = self._table.real(values[found])
+        rows = rows[np.isfinite(rows).all(axis=1)]
+        scale = px_of(rows[:, :_BOX], self._table, self._size)
+        boxes, scores = rows[:, :_BOX] * scale, np.clip(rows[:, _BOX], 0, 1)
+        keypoints = rows[:, -KEYPOINT_CHANNELS:].reshape(-1, KEYPOINTS, 3)
+        kept = self._kept(boxes, scores)
+        positions = (keypoints[kept, :, :2] * scale[:2])[:, :, ::-1]
+        return PoseArrays.of(positions, np.clip(keypoints[kept, :, 2], 0, 1), scores[kept])
+
+    def _kept(self, boxes: NDArray[np.float32], scores: NDArray[np.float32]) -> NDArray[np.intp]:
+        """The rows of different people."""
+        numbers = np.arange(len(scores))
+        if self._end_to_end:
+            return numbers
+        return Candidates(corners(boxes), numbers, scores).suppressed(_IOU_THRESHOLD, per_class=False).classes

@@ -1,0 +1,377 @@
+"""Detectors as people export them, as files: made for known objects, they give these objects.
+
+Layouts and quantisation are those that exporters of YOLOv5, v8 and 11 document (full integer quantisation:
+int8 image, boxes as parts of the image), TensorFlow's object detection API and EfficientDet-Lite's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_vision import Detection, Detector, PoseEstimator
+from edgetpu_vision.detection.ssd_anchors import ssd_anchor_count, ssd_anchors
+from testdata.exported_graphs import Values, exported_graph, post_processed_graph
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+SIZE = 160
+CELLS = 525
+"""20x20, 10x10 and 5x5."""
+IMAGE = np.zeros((2 * SIZE, 2 * SIZE, 3), np.uint8)
+STEP = 1 / 200
+"""Of the outputs, all of whose values are multiples of it: what comes back is exact."""
+CAT = (3, 0.9, (0.25, 0.5, 0.2, 0.1))
+DOG = (1, 0.6, (0.75, 0.25, 0.4, 0.3))
+"""Class, score, and centre and size of the box as parts of the image."""
+
+
+def detector(path: Path, outputs: Mapping[str, Values], size: int = SIZE, **options: Any) -> Detector:
+    file = path / "exported.tflite"
+    file.write_bytes(exported_graph(size, size, outputs))
+    return Detector(file, **options)
+
+
+def rows(
+    count: int, channels: int, objects: Sequence[Any] = (CAT, DOG), first: int = 4
+) -> NDArray[np.float64]:
+    """[count, channels]: each object in a row of its own, and with less score in the next one."""
+    values = np.zeros((count, channels))
+    for number, (class_id, score, box) in enumerate(objects):
+        for row, factor in ((7 * number + 5, 1.0), (7 * number + 6, 0.5)):
+            values[row, :4] = box
+            values[row, first + class_id] = score * factor
+    return values
+
+
+def check(found: Sequence[Detection], objects: Sequence[Any] = (CAT, DOG)) -> None:
+    """These objects and no others, in px of IMAGE."""
+    assert [each.class_id for each in found] == [class_id for class_id, _, _ in objects]
+    for each, (_, score, box) in zip(found, objects, strict=True):
+        assert each.score == pytest.approx(score, abs=1e-5)
+        expected = np.array(box) * 2 * SIZE
+        assert (*each.center, each.width, each.height) == pytest.approx(tuple(expected), abs=1e-3)
+
+
+@pytest.mark.parametrize("transposed", [True, False], ids=["[1,84,n]", "[1,n,84]"])
+def test_yolov8_and_11(tmp_path: Path, transposed: bool) -> None:
+    values = rows(CELLS, 84)
+    values = values.T if transposed else values
+    check(detector(tmp_path, {"Identity": Values(values[None], STEP)}).update(IMAGE).detections)
+
+
+def test_yolov8_at_its_usual_size(tmp_path: Path) -> None:
+    outputs = {"Identity": Values(rows(8400, 84).T[None], STEP)}
+    check(detector(tmp_path, outputs, 640, labels="coco").update(IMAGE).detections)
+
+
+def test_yolov5(tmp_path: Path) -> None:
+    values = rows(3 * CELLS, 85, first=5)
+    values[:, 4] = 0.8 * (values[:, 5:].max(axis=1) > 0)
+    objects = [(class_id, score * 0.8, box) for class_id, score, box in (CAT, DOG)]
+    found = detector(tmp_path, {"Identity": Values(values[None], STEP)}).update(IMAGE).detections
+    check(found, objects)
+
+
+def test_yolov8_of_instances_gives_their_boxes(tmp_path: Path) -> None:
+    values = np.hstack((rows(CELLS, 84), np.full((CELLS, 32), -0.2)))
+    outputs = {
+        "Identity": Values(values.T[None], 1 / 100, -28),
+        "Identity_1": Values(np.zeros((1, 40, 40, 32)), 1 / 100, 0),
+    }
+    check(detector(tmp_path, outputs).update(IMAGE).detections)
+
+
+PERSON = (0, 0.9, (0.25, 0.5, 0.2, 0.1))
+KEYPOINTS = np.stack((0.2 + np.arange(17) / 200, 0.5 - np.arange(17) / 200, np.full(17, 0.8)), axis=1)
+
+
+def of_poses(path: Path, transposed: bool = True) -> Path:
+    values = np.zeros((CELLS, 56))
+    for row, score in ((5, 0.9), (6, 0.6)):
+        values[row] = [*PERSON[2], score, *KEYPOINTS.ravel()]
+    file = path / "pose.tflite"
+    outputs = {"Identity": Values((values.T if transposed else values)[None], STEP)}
+    file.write_bytes(exported_graph(SIZE, SIZE, outputs))
+    return file
+
+
+def test_yolov8_of_poses_gives_boxes(tmp_path: Path) -> None:
+    check(Detector(of_poses(tmp_path)).update(IMAGE).detections, [PERSON])
+
+
+@pytest.mark.parametrize("transposed", [True, False], ids=["[1,56,n]", "[1,n,56]"])
+def test_yolov8_of_poses_gives_keypoints(tmp_path: Path, transposed: bool) -> None:
+    (pose,) = PoseEstimator(of_poses(tmp_path, transposed)).update(IMAGE).poses
+    assert pose.score == pytest.approx(0.9, abs=1e-5)
+    found = [(each.x, each.y, each.score) for each in pose.keypoints]
+    np.testing.assert_allclose(found, KEYPOINTS * [2 * SIZE, 2 * SIZE, 1], atol=1e-3)
+
+
+def test_end_to_end_poses(tmp_path: Path) -> None:
+    values = np.zeros((300, 57))
+    corners = (0.15, 0.45, 0.35, 0.55)
+    values[0] = [*corners, 0.9, 0, *KEYPOINTS.ravel()]
+    file = tmp_path / "pose.tflite"
+    file.write_bytes(exported_graph(SIZE, SIZE, {"Identity": Values(values[None], STEP)}))
+    check(Detector(file).update(IMAGE).detections, [PERSON])
+    (pose,) = PoseEstimator(file).update(IMAGE).poses
+    assert (pose["nose"].x, pose["nose"].y) == pytest.approx((64, 160), abs=1e-3)
+
+
+def oriented(count: int, classes: int) -> NDArray[np.float64]:
+    """[count, 5 + classes]: two objects across each other, and a weaker one in the place of the first."""
+    values = np.zeros((count, 5 + classes))
+    for row, score, angle in ((5, 0.9, 0.5), (6, 0.8, 0.5), (12, 0.6, 2.0)):
+        values[row, :4], values[row, 4 + 3], values[row, -1] = (0.25, 0.5, 0.3, 0.1), score, angle
+    return values
+
+
+def check_oriented(found: Sequence[Detection]) -> None:
+    boxes = [each.oriented for each in found]
+    assert [each.score for each in found] == pytest.approx([0.9, 0.6], abs=1e-5)
+    for box, angle in zip(boxes, (0.5, 2.0), strict=True):
+        assert box is not None
+        expected = (80, 160, 96, 32, angle)
+        assert (box.x, box.y, box.width, box.height, box.angle) == pytest.approx(expected, abs=1e-3)
+    first = found[0]
+    assert first.width == pytest.approx(96 * np.cos(0.5) + 32 * np.sin(0.5), abs=1e-3)
+    assert first.height == pytest.approx(96 * np.sin(0.5) + 32 * np.cos(0.5), abs=1e-3)
+
+
+def test_oriented_boxes_are_named(tmp_path: Path) -> None:
+    outputs = {"Identity": Values(oriented(CELLS, 15).T[None], 1 / 80, -60)}
+    check_oriented(detector(tmp_path, outputs, head="yolov8_obb").update(IMAGE).detections)
+
+
+def test_oriented_boxes_are_not_taken_for_another_class(tmp_path: Path) -> None:
+    outputs = {"Identity": Values(oriented(CELLS, 15).T[None], 1 / 80, -60)}
+    with pytest.raises(ModelUnsupportedError, match=r"range from -0\.85: .* Give the labels.*yolov8_obb"):
+        detector(tmp_path, outputs)
+    with pytest.raises(
+        ModelUnsupportedError, match="as many classes as labels, 15; got 16 channels after the box"
+    ):
+        detector(tmp_path, outputs, labels=[f"label {number}" for number in range(15)])
+
+
+def test_end_to_end_oriented_boxes(tmp_path: Path) -> None:
+    values = np.zeros((300, 7))
+    values[0] = (0.25, 0.5, 0.3, 0.1, 0.9, 2, 0.5)
+    values[1] = (0.25, 0.5, 0.3, 0.1, 0.6, 2, 2.0)
+    outputs = {"Identity": Values(values[None], 1 / 80, -60)}
+    check_oriented(detector(tmp_path, outputs).update(IMAGE).detections)
+
+
+def corners_of(objects: Sequence[Any]) -> list[list[float]]:
+    return [
+        [x - width / 2, y - height / 2, x + width / 2, y + height / 2, score, class_id]
+        for class_id, score, (x, y, width, height) in objects
+    ]
+
+
+def test_end_to_end_boxes(tmp_path: Path) -> None:
+    objects = ((0, 0.9, (0.3, 0.5, 0.2, 0.2)), (1, 0.6, (0.7, 0.3, 0.4, 0.4)))
+    values = np.zeros((1, 300, 6))
+    values[0, :2] = corners_of(objects)
+    check(detector(tmp_path, {"Identity": Values(values, STEP)}).update(IMAGE).detections, objects)
+
+
+def test_end_to_end_boxes_of_instances(tmp_path: Path) -> None:
+    objects = ((0, 0.9, (0.3, 0.5, 0.2, 0.2)), (1, 0.6, (0.7, 0.3, 0.4, 0.4)))
+    values = np.zeros((1, 300, 38))
+    values[0, :2, :6] = corners_of(objects)
+    outputs = {
+        "Identity": Values(values, 1 / 100, -28),
+        "Identity_1": Values(np.zeros((1, 40, 40, 32)), 1 / 100, 0),
+    }
+    check(detector(tmp_path, outputs).update(IMAGE).detections, objects)
+
+
+def test_eight_bits_that_hold_numbers_of_many_classes_are_refused(tmp_path: Path) -> None:
+    outputs = {"Identity": Values(np.zeros((1, 300, 6)), 79 / 255)}
+    with pytest.raises(
+        ModelUnsupportedError, match=r"at most 1/32 .* got steps of 0\.31 .* without nms=True"
+    ):
+        detector(tmp_path, outputs)
+
+
+def test_eight_bits_that_hold_px_beside_scores_are_refused(tmp_path: Path) -> None:
+    outputs = {"Identity": Values(np.zeros((1, 84, CELLS)), 160 / 255)}
+    with pytest.raises(ModelUnsupportedError, match=r"steps of 0\.627 in 'Identity' int8\[1, 84, 525\]"):
+        detector(tmp_path, outputs)
+
+
+def split(
+    classes: Values, boxes_scale: float, boxes_px: bool = False, names: str = "ab"
+) -> dict[str, Values]:
+    """Boxes and classes in two outputs [1, 4, n], the classes first."""
+    boxes = rows(CELLS, 8)[:, :4] * (SIZE if boxes_px else 1)
+    return {names[0]: classes, names[1]: Values(boxes.T[None], boxes_scale)}
+
+
+def four_classes() -> NDArray[np.float64]:
+    values: NDArray[np.float64] = rows(CELLS, 8)[:, 4:].T[None]
+    return values
+
+
+def test_four_classes_from_a_logistic_function_are_told_from_boxes(tmp_path: Path) -> None:
+    found = detector(tmp_path, split(Values(four_classes(), 1 / 256), STEP)).update(IMAGE).detections
+    assert [(each.class_id, round(each.score, 2)) for each in found] == [(3, 0.9), (1, 0.6)]
+    assert (*found[0].center, found[0].width) == pytest.approx((80, 160, 64), abs=1e-3)
+
+
+def test_four_classes_are_told_from_boxes_in_px(tmp_path: Path) -> None:
+    outputs = split(Values(four_classes(), STEP), SIZE / 200, boxes_px=True)
+    check(detector(tmp_path, outputs).update(IMAGE).detections)
+
+
+def test_logits_of_four_classes_are_told_from_boxes(tmp_path: Path) -> None:
+    logits = np.where(four_classes() > 0.5, 2.0, -4.0)
+    found = detector(tmp_path, split(Values(logits, 1 / 20, 20), STEP)).update(IMAGE).detections
+    assert [each.class_id for each in found] == [3, 1]
+    assert found[0].score == pytest.approx(1 / (1 + np.exp(-2)), abs=1e-5)
+
+
+def test_four_classes_like_boxes_are_told_by_words_in_names(tmp_path: Path) -> None:
+    outputs = split(Values(four_classes(), STEP), STEP)
+    named = {"model/cls": outputs["a"], "model/bbox": outputs["b"]}
+    check(detector(tmp_path, named).update(IMAGE).detections)
+
+
+def test_four_classes_like_boxes_need_a_name(tmp_path: Path) -> None:
+    outputs = split(Values(four_classes(), STEP), STEP)
+    with pytest.raises(ModelUnsupportedError, match=r"'a' int8.* and 'b' int8.* alike: name .*boxes_output"):
+        detector(tmp_path, outputs)
+    check(detector(tmp_path, outputs, boxes_output="b").update(IMAGE).detections)
+    with pytest.raises(ModelUnsupportedError, match="an output 'c' with the boxes; got 'a' int8"):
+        detector(tmp_path, outputs, boxes_output="c")
+
+
+# SSD
+
+ENCODING = 1 / 20
+
+
+def pyramid(size: int, classes: int, anchor: int) -> dict[str, Values]:
+    """Raw outputs of an SSD with a feature pyramid that finds class 4 in the place of one of its anchors."""
+    count = {320: 12804, 640: 51150}[size]
+    scores = np.zeros((1, count, classes + 1))
+    scores[0, anchor, 1 + 4] = 0.75
+    return {
+        "scores": Values(scores, 1 / 256),
+        "boxes": Values(np.zeros((1, count, 4)), ENCODING, 0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("size", "anchor", "expected"),
+    [
+        (320, 0, (4, 4, 32, 32)),
+        (320, 6 * 41 + 1, (12, 12, 32 * sqrt(2), 32 * sqrt(2))),
+        (320, 6 * 41 + 2, (12, 12, 32 * sqrt(2), 32 / sqrt(2))),
+        (320, 6 * 1600 + 5, (8, 8, 64, 128)),
+        (320, 12804 - 30, (128, 128, 512, 512)),  # where cells do not divide the input, they have no centre
+        (640, 51150 - 3, (576, 576, 1024, 512)),
+    ],
+)
+def test_a_feature_pyramid_of_the_object_detection_api(
+    tmp_path: Path, size: int, anchor: int, expected: tuple[float, ...]
+) -> None:
+    """Centre and size of anchors, px: 4 cells wide, of ratios 1, 2 and 1/2, each also 2 ** 0.5 as large."""
+    model = detector(tmp_path, pyramid(size, 90, anchor), size, labels="coco")
+    (found,) = model.update(np.zeros((size, size, 3), np.uint8)).detections
+    x, y, width, height = expected
+    edges = np.clip([x - width / 2, y - height / 2, x + width / 2, y + height / 2], 0, size)
+    assert (found.class_id, found.label, found.score) == (4, "airplane", 0.75)
+    assert (found.x_min, found.y_min, found.x_max, found.y_max) == pytest.approx(tuple(edges), abs=1e-3)
+
+
+def test_three_classes_and_their_background_are_as_many_as_coordinates(tmp_path: Path) -> None:
+    outputs = pyramid(320, 5, 0)
+    outputs["scores"] = Values(outputs["scores"].real[:, :, 2:], 1 / 256)
+    model = detector(tmp_path, outputs, 320)
+    (found,) = model.update(np.zeros((320, 320, 3), np.uint8)).detections
+    assert (found.class_id, found.x_max, found.y_max) == (2, pytest.approx(20), pytest.approx(20))
+
+
+OPTIONS = {
+    "max_detections": 10,
+    "max_classes_per_detection": 1,
+    "nms_score_threshold": 0.1,
+    "nms_iou_threshold": 0.5,
+    "use_regular_nms": False,
+    "y_scale": 1.0,
+    "x_scale": 1.0,
+    "h_scale": 1.0,
+    "w_scale": 1.0,
+}
+
+
+def post_processed(path: Path, size: int, classes: int, background: bool, anchors: Any, **labels: Any) -> Any:
+    """A detector that finds the class before the last in the place of the last anchor, moved by a quarter."""
+    scores = np.zeros((1, len(anchors), classes + background))
+    scores[0, -1, -2] = 0.75
+    encodings = np.zeros((1, len(anchors), 4))
+    encodings[0, -1] = (-0.25, 0.25, 0, 0)
+    data = post_processed_graph(
+        size,
+        size,
+        Values(encodings, ENCODING, 0),
+        Values(scores, 1 / 256),
+        anchors,
+        num_classes=classes,
+        **OPTIONS,
+    )
+    (path / "ssd.tflite").write_bytes(data)
+    model = Detector(path / "ssd.tflite", **labels)
+    return model.update(np.zeros((size, size, 3), np.uint8)).detections
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["labels from 0", "labels from 1"])
+def test_pets_are_named_however_their_labels_are_numbered(tmp_path: Path, first: int) -> None:
+    labels = tmp_path / "pets.txt"
+    labels.write_text("".join(f"{first + number}  breed {number}\n" for number in range(37)))
+    anchors = ssd_anchors(96, 96, ssd_anchor_count(96, 96))
+    (found,) = post_processed(tmp_path, 96, 37, True, anchors, labels=labels)
+    assert (found.class_id, found.label, found.score) == (35, "breed 35", 0.75)
+
+
+def test_pets_with_a_label_map(tmp_path: Path) -> None:
+    labels = tmp_path / "pets.pbtxt"
+    labels.write_text("".join(f"item {{ id: {n + 1} name: 'breed {n}' }}\n" for n in range(37)))
+    (found,) = post_processed(
+        tmp_path, 96, 37, True, ssd_anchors(96, 96, ssd_anchor_count(96, 96)), labels=labels
+    )
+    assert (found.class_id, found.label) == (35, "breed 35")
+
+
+def test_efficientdet_lite_with_its_anchors(tmp_path: Path) -> None:
+    """Five levels, nine anchors a cell, no background; the anchors are the file's own."""
+    maps = [
+        np.array(
+            [
+                ((row + 0.5) / cells, (column + 0.5) / cells, size, size)
+                for row in range(cells)
+                for column in range(cells)
+                for size in np.linspace(1, 2, 9) * 3 / cells
+            ],
+            np.float32,
+        )
+        for cells in (40, 20, 10, 5, 3)
+    ]
+    anchors = np.concatenate(maps)
+    assert len(anchors) == 19206
+    (found,) = post_processed(tmp_path, 320, 90, False, anchors)
+    assert (found.class_id, found.score) == (88, 0.75)
+    edges = np.array([5 / 6 + 0.5 - 1, 5 / 6 - 0.5 - 1, 1.0, 5 / 6 - 0.5 + 1]) * 320
+    edges[1] = 0
+    assert (found.x_min, found.y_min, found.x_max, found.y_max) == pytest.approx(
+        tuple(np.clip(edges, 0, 320)), abs=1e-2
+    )
