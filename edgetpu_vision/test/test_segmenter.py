@@ -14,7 +14,7 @@ from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_vision import LabelsError, ModelDescription, OutputsError, Segmenter
 from edgetpu_vision.segmentation.label_maps import resized_labels
 from testdata import GOLDEN
-from testdata.fixed_outputs import fixed, spec
+from testdata.fixed_outputs import FixedOutputs, fixed, spec
 
 IMAGE = np.zeros((16, 16, 3), np.uint8)
 QUARTERS = np.repeat(np.repeat(np.array([[0, 1], [2, 3]]), 4, axis=0), 4, axis=1)
@@ -132,6 +132,15 @@ def test_labels_must_be_as_many_as_the_graph_compares() -> None:
 def test_a_model_without_a_map_is_refused() -> None:
     with pytest.raises(ModelUnsupportedError, match=r"a map of labels.*; got 'p' float32\[1, 5\]"):
         segmented(np.zeros((1, 5)), spec("p", (1, 5)))
+
+
+@pytest.mark.parametrize("output", ["", "poses"])
+def test_keypoints_are_no_map(output: str) -> None:
+    outputs = {"poses": np.zeros((1, 20, 17, 2), np.float32), "scores": np.zeros((1, 20, 17), np.int32)}
+    with pytest.raises(
+        ModelUnsupportedError, match=r"a map .* for an input of 481x353 px; got .*scores[^;]*$"
+    ):
+        Segmenter(FixedOutputs(353, 481, outputs), output=output)
 
 
 def test_deeplab_finds_the_bird() -> None:

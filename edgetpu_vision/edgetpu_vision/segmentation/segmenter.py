@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from edgetpu_vision.preprocessing.placement import Placement
 from edgetpu_vision.segmentation.label_maps import LabelMap, label_map_of_values, resized_labels
 from edgetpu_vision.segmentation.segmentation import Segmentation
 
+_MOST_DISTORTED = 0.25
+"""Logarithm of the factor by which a map's aspect ratio may differ from the input's: rounding."""
 _MOST_UINT8 = 256
 _MOST_UINT16 = 2**16
 
@@ -34,8 +37,12 @@ class Segmenter(VisionAlgorithm[Segmentation]):
         super().__init__(model, **options)
 
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
+        rows, columns = image.shape[1:3]
         spec = single_output(
-            outputs, self._output_name, _is_map, "a map of labels or of values of each class"
+            outputs,
+            self._output_name,
+            lambda each: _is_map(each, rows / columns),
+            f"a map of labels or of values of each class, for an input of {columns}x{rows} px",
         )
         self._has_labels = _has_labels(spec)
         count = self.description.class_counts.get(spec.name)
@@ -101,12 +108,14 @@ def _filled_part(labels: LabelMap, placement: Placement) -> LabelMap:
     return labels[min(top, rows - 1) : bottom, min(left, columns - 1) : right]
 
 
-def _is_map(spec: TensorSpec) -> bool:
+def _is_map(spec: TensorSpec, aspect: float) -> bool:
+    """Whether an output may be a map of an image of this aspect ratio, rows to columns."""
     return (
         len(spec.shape) in (3, 4)
         and spec.shape[0] == 1
         and min(spec.shape[1:3]) > 1
         and (len(spec.shape) == 4 or _has_labels(spec))
+        and abs(log(spec.shape[1] / spec.shape[2] / aspect)) < _MOST_DISTORTED
     )
 
 
