@@ -67,7 +67,7 @@ def test_without_a_stick_missing_requirements_are_listed(
     plug: Plug, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ROS_HOME", str(tmp_path))
-    monkeypatch.setattr("edgetpu_driver.cli.stick_requirements.RULE_DIRECTORIES", (tmp_path,))
+    monkeypatch.setattr("edgetpu_driver.cli.doctor.stick_requirements.RULE_DIRECTORIES", (tmp_path,))
     stick = VirtualEdgeTpu()
     stick.unplug()
     plug(stick)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
-from edgetpu_driver.cli import models_import
+from edgetpu_driver.cli import model_folder
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.compiled_model import VIRTUAL_COMPILER
 from edgetpu_driver.toolchain import dense_graph as dense
@@ -110,7 +110,7 @@ def test_a_graph_of_an_installed_package_is_recognised_by_its_name_and_bytes(
         (source / f"{name}.tflite").write_bytes(graph.read_bytes())
     built = {"1": graph.read_bytes(), "2": b"another graph"}
     family = GraphFamily("wings_<n>", re.compile(r"wings_(\d)"), built.__getitem__, "flying", ())
-    monkeypatch.setattr(models_import, "catalogue", lambda: Catalogue((family,), ()))
+    monkeypatch.setattr(model_folder, "catalogue", lambda: Catalogue((family,), ()))
     _, models = take_over(capsys, source, tmp_path / "models")
     assert (models["wings_1"]["kind"], models["wings_1"]["use"]) == ("own", "flying")
     assert (models["wings_2"]["kind"], models["nose"]["kind"]) == ("other", "other")

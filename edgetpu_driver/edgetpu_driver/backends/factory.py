@@ -109,6 +109,22 @@ def make_backend(
     )
 
 
+def usb_bus(name: str) -> Any:
+    """The pyusb backend on which a backend finds its sticks: libusb, or a virtual stick on a bus of its own.
+
+    Raises DependencyMissingError without libusb, InputError for a backend without sticks.
+    """
+    if name == "usb":
+        from edgetpu_driver.usb import libusb
+
+        return libusb.default_backend()
+    if name != "virtual":
+        raise InputError(f"expected the backend usb or virtual; {name} has no stick")
+    from edgetpu_driver.virtual import VirtualEdgeTpu
+
+    return VirtualEdgeTpu()
+
+
 def _connected() -> tuple[str, ...]:
     """Bus paths of the sticks on the bus. Raises DependencyMissingError, DeviceError."""
     from edgetpu_driver.usb.discovery import find_sticks

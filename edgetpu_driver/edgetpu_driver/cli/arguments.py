@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_devices(commands)
+    _add_doctor(commands)
     _add_info(commands)
     _add_disassemble(commands)
     _add_run(commands)
@@ -81,6 +82,19 @@ def _add_devices(commands: _Commands[argparse.ArgumentParser]) -> None:
         "list the sticks on the bus and whether they can be used",
         "Each stick that cannot be used is shown with the reason and the remedy. Without a stick it checks "
         "what one will need: the udev rule, your groups and the firmware.",
+    )
+    command.add_argument("--backend", choices=_BACKENDS, default="usb", help="default: usb")
+
+
+def _add_doctor(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "doctor",
+        "doctor.command",
+        "say what is missing before a stick gives results",
+        "Looks at the computer, Python, libusb, the udev rule, the group, the firmware, the stick and its "
+        "link, the models, LiteRT and ROS. Each line says what was found and, where something is wrong, the "
+        "command that mends it. The exit code is 1 if something is missing.",
     )
     command.add_argument("--backend", choices=_BACKENDS, default="usb", help="default: usb")
 

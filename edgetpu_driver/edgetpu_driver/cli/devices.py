@@ -7,8 +7,8 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from edgetpu_driver.cli.doctor.stick_requirements import missing_requirements
 from edgetpu_driver.cli.session import default_firmware
-from edgetpu_driver.cli.stick_requirements import missing_requirements
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import DeviceAccessError, DeviceBusyError, DeviceError
 
@@ -96,10 +96,10 @@ def _sticks() -> list[Device]:
     from edgetpu_driver.usb.discovery import find_sticks
 
     backend = usb.default_backend()
-    return [_device(backend, stick) for stick in find_sticks(backend)]
+    return [inspect(backend, stick) for stick in find_sticks(backend)]
 
 
-def _device(backend: Any, stick: UsbStick) -> Device:
+def inspect(backend: Any, stick: UsbStick) -> Device:
     """Open the stick as a program would, without a reset, and close it again."""
     from edgetpu_driver.usb.firmware import WHERE_TO_GET_IT
     from edgetpu_driver.usb.link import UsbLink

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from edgetpu_driver.cli.stick_requirements import (
+from edgetpu_driver.cli.doctor.finding import State
+from edgetpu_driver.cli.doctor.stick_requirements import (
     GROUP,
-    missing_firmware,
-    missing_group,
-    missing_rule,
+    firmware,
+    group_membership,
     rule_source,
+    udev_rule,
 )
 
 VENDOR_RULE = """\
@@ -23,14 +24,18 @@ SUBSYSTEM=="usb",ATTRS{idVendor}=="1a6e",ATTRS{idProduct}=="089a",GROUP="plugdev
 
 
 def test_the_rule_of_this_package_is_recognised() -> None:
-    assert rule_source().name == "60-edgetpu.rules"
-    assert missing_rule([rule_source().parent]) == ""
+    found = udev_rule([rule_source().parent])
+    assert (found.state, found.remedy) == (State.FINE, "")
+    assert found.found == f"{rule_source()} gives access to both identities of a stick"
 
 
 def test_a_udev_rule_must_cover_both_identities(tmp_path: Path) -> None:
-    (tmp_path / "60-half.rules").write_text(VENDOR_RULE)
-    assert missing_rule([tmp_path / "none", tmp_path]) == (
-        "no udev rule gives access to the stick: "
+    path = tmp_path / "60-half.rules"
+    path.write_text(VENDOR_RULE)
+    found = udev_rule([tmp_path / "none", tmp_path])
+    assert found.state is State.MISSING
+    assert found.found == f"no udev rule gives access to the stick; {path} names only 1a6e:089a"
+    assert found.remedy == (
         f"sudo cp {rule_source()} /etc/udev/rules.d/ && sudo udevadm control --reload && sudo udevadm trigger"
     )
 
@@ -45,17 +50,20 @@ def user(monkeypatch: pytest.MonkeyPatch, groups: list[int], members: list[str])
 
 def test_a_member_of_the_group_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     user(monkeypatch, groups=[1000, 46], members=["ada"])
-    assert missing_group() == ""
+    assert group_membership().state is State.FINE
 
 
 def test_a_new_member_has_to_log_in_again(monkeypatch: pytest.MonkeyPatch) -> None:
     user(monkeypatch, groups=[1000], members=["ada"])
-    assert missing_group() == "ada was added to the group plugdev: log in again for it to take effect"
+    assert group_membership().complaint == (
+        "ada was added to the group plugdev, which has not taken effect: log in again, or for this terminal: "
+        "newgrp plugdev"
+    )
 
 
 def test_anybody_else_has_to_join(monkeypatch: pytest.MonkeyPatch) -> None:
     user(monkeypatch, groups=[1000], members=["bob"])
-    assert "sudo usermod -aG plugdev ada, then log in again" in missing_group()
+    assert group_membership().remedy == "sudo usermod -aG plugdev ada, then log in again"
 
 
 def test_the_group_may_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,20 +72,23 @@ def test_the_group_may_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
 
     user(monkeypatch, groups=[1000], members=[])
     monkeypatch.setattr(grp, "getgrnam", unknown)
-    assert missing_group() == (
+    assert group_membership().complaint == (
         f"there is no group {GROUP}, which the udev rule gives access to: "
-        "sudo groupadd plugdev && sudo usermod -aG plugdev ada"
+        "sudo groupadd plugdev && sudo usermod -aG plugdev ada, then log in again"
     )
 
 
 def test_another_file_is_not_the_firmware(tmp_path: Path) -> None:
     path = tmp_path / "firmware.bin"
     path.write_bytes(b"404: Not Found")
-    assert missing_firmware(path).startswith(f"{path} is not the firmware with the SHA-256 3b07311b")
+    found = firmware(path)
+    assert found.state is State.MISSING
+    assert found.found.startswith(f"{path} has 14 bytes and the SHA-256 d5558cd4")
+    assert "not 3b07311b" in found.found
 
 
 def test_missing_firmware_is_fetched_with_one_command(tmp_path: Path) -> None:
     path = tmp_path / "edgetpu" / "firmware.bin"
-    assert missing_firmware(path).startswith(
+    assert firmware(path).complaint.startswith(
         f"there is no firmware at {path}: mkdir -p {path.parent} && curl -L -o {path} https://"
     )

@@ -1,0 +1,1 @@
+"""`edgetpu doctor`: what stands between this computer and a result of a stick."""

@@ -1,0 +1,106 @@
+"""`edgetpu doctor`: looks at everything a result of a stick needs, and says what is missing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from edgetpu_driver.cli.doctor import computer
+from edgetpu_driver.cli.doctor.finding import Finding, State, missing
+from edgetpu_driver.cli.doctor.models import models
+from edgetpu_driver.cli.doctor.stick_requirements import stick_requirements
+from edgetpu_driver.cli.doctor.sticks import bus, sticks
+from edgetpu_driver.cli.terminal import Answer, Progress, table
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.files.default_paths import default_model_dir
+
+_EXIT_MISSING = 1
+
+Look = Callable[[], Finding | Iterable[Finding]]
+
+
+def doctor(options: argparse.Namespace, progress: Progress) -> Answer:
+    """Look at everything that a backend needs."""
+    looks = _looks(options.backend)
+    findings: list[Finding] = []
+    with progress.counting("looking", len(looks)) as advance:
+        for subject, look in looks.items():
+            findings += _looked(subject, look)
+            advance()
+    findings = _in_view_of_the_stick(findings)
+    ill = [each for each in findings if each.state is State.MISSING]
+    value = {
+        "backend": options.backend,
+        "fine": not ill,
+        "findings": [
+            {"subject": each.subject, "state": each.state.value, "found": each.found, "remedy": each.remedy}
+            for each in findings
+        ],
+    }
+    return Answer(value, _text(findings, options.backend), _EXIT_MISSING if ill else 0)
+
+
+def _looks(backend: str) -> dict[str, Look]:
+    """What to look at for a backend, by the subject that is named if looking fails."""
+    on_usb = backend == "usb"
+    looks: dict[str, Look] = {
+        "computer": computer.computer,
+        "Python": computer.python,
+        "packages": computer.packages,
+    }
+    if on_usb:
+        looks |= {
+            "surroundings": computer.surroundings,
+            "libusb": computer.libusb,
+            "other drivers": computer.other_drivers,
+            "requirements": stick_requirements,
+            "USB bus": bus,
+        }
+    if backend != "cpu":
+        looks["stick"] = partial(_sticks, backend)
+    return looks | {
+        "models": partial(models, default_model_dir(), backend),
+        "LiteRT": partial(computer.litert, needed=not on_usb),
+        "ROS 2": computer.ros,
+    }
+
+
+def _sticks(backend: str) -> tuple[Finding, ...]:
+    from edgetpu_driver.backends.factory import usb_bus
+
+    return sticks(usb_bus(backend), simulated=backend == "virtual")
+
+
+def _looked(subject: str, look: Look) -> list[Finding]:
+    """What a look finds; what keeps it from looking is a finding too."""
+    try:
+        found = look()
+    except (EdgeTpuError, ImportError, OSError) as error:
+        return [missing(subject, " ".join(str(error).split()), "see the lines above")]
+    return [found] if isinstance(found, Finding) else list(found)
+
+
+def _in_view_of_the_stick(findings: list[Finding]) -> list[Finding]:
+    """What is missing for access is a note where a stick could be opened, as by the user at the seat."""
+    usable = any(each.subject == "access" and each.state is State.FINE for each in findings)
+    runs = any(each.subject == "stick" and "runs its firmware" in each.found for each in findings)
+    needless = {*(("udev rule", "group") if usable else ()), *(("firmware",) if runs else ())}
+    return [
+        replace(each, state=State.NOTE) if each.subject in needless and each.state is State.MISSING else each
+        for each in findings
+    ]
+
+
+def _text(findings: list[Finding], backend: str) -> str:
+    rows: list[tuple[Any, ...]] = []
+    for each in findings:
+        rows.append((each.state.value, each.subject, each.found))
+        if each.remedy:
+            rows.append(("", "", f"-> {each.remedy}"))
+    counted = sum(each.state is State.MISSING for each in findings)
+    last = f"{counted} things are missing" if counted > 1 else "1 thing is missing"
+    summary = f"{last} for --backend {backend}" if counted else f"all that --backend {backend} needs is there"
+    return f"{table(rows, ('state', 'subject', 'found'))}\n{summary}"

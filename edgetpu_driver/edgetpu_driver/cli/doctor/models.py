@@ -1,0 +1,42 @@
+"""The models in the driver's folder, and what each can be used for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edgetpu_driver.cli.doctor.finding import Finding, fine, note
+from edgetpu_driver.cli.model_folder import FilesOfModel, examine, models_in
+from edgetpu_driver.cli.session import read_model
+from edgetpu_driver.errors import EdgeTpuError
+
+
+def models(directory: Path, backend: str) -> tuple[Finding, ...]:
+    """A finding for each model of a folder; backend: what is to run them."""
+    found = models_in(directory)
+    if not found:
+        return (
+            note(
+                "models",
+                f"none in {directory}",
+                "edgetpu models build --all, then edgetpu models compile (docs/first_light.md, step 7)",
+            ),
+        )
+    return tuple(_model(files, backend) for files in found)
+
+
+def _model(files: FilesOfModel, backend: str) -> Finding:
+    subject = f"model {files.name}"
+    try:
+        contents = {path.name: read_model(path) for path in files.present}
+        seen = examine(files, contents)
+    except EdgeTpuError as error:
+        return note(subject, f"cannot be used: {error}", f"rm {' '.join(map(str, files.present))}")
+    if backend in seen.backends:
+        return fine(subject, f"{seen.use}; runs on {', '.join(seen.backends)}")
+    path = files.graph or files.present[0]
+    if backend == "cpu":
+        return note(
+            subject, f"{seen.use}; not on cpu, for which there is no graph", f"cp {files.name}.tflite .."
+        )
+    where = ", ".join(seen.backends) or "nothing"
+    return note(subject, f"{seen.use}; runs on {where}, not on {backend}", f"edgetpu models compile {path}")

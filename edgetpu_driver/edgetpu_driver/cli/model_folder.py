@@ -1,0 +1,122 @@
+"""Models in a folder: the files that belong together, what each model is and where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgetpu_driver.backends.factory import BACKENDS
+from edgetpu_driver.backends.usable_backends import usable_backends
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, ModelPlan
+from edgetpu_driver.engines.whole_model.planning import plan_model
+from edgetpu_driver.errors import ModelFormatError, ModelNameError, ModelUnsupportedError
+from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX, plain_stem
+from edgetpu_driver.toolchain.graph_catalogue import catalogue
+from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
+from edgetpu_driver.toolchain.model_recognition import OTHER, Kind, parse_sidecar, recognise
+
+
+@dataclass(frozen=True)
+class FilesOfModel:
+    """The files of one model, each optional."""
+
+    name: str
+    compiled: Path | None
+    graph: Path | None
+    sidecar: Path | None
+
+    @classmethod
+    def of(cls, name: str, directory: Path) -> FilesOfModel:
+        """The files of that name in a directory."""
+        suffixes = (f"{COMPILED_SUFFIX}.tflite", ".tflite", f"{COMPILED_SUFFIX}.json")
+        paths = [directory / f"{name}{suffix}" for suffix in suffixes]
+        return cls(name, *(path if path.is_file() else None for path in paths))
+
+    @property
+    def present(self) -> tuple[Path, ...]:
+        """Those that are there."""
+        return tuple(path for path in (self.compiled, self.graph, self.sidecar) if path is not None)
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What a model is."""
+
+    kind: str
+    use: str
+    backends: tuple[str, ...]
+    """That can run it."""
+    cpu_operators: tuple[str, ...]
+    """Names of the operators that do not run on the Edge TPU, in order."""
+
+
+def models_in(directory: Path) -> list[FilesOfModel]:
+    """The models of a folder, by name."""
+    names = sorted({plain_stem(path) for path in directory.glob("*.tflite")})
+    return [FilesOfModel.of(name, directory) for name in names]
+
+
+def examine(files: FilesOfModel, contents: Mapping[str, bytes]) -> Examination:
+    """Say what a model is, by the contents of its files by name; EdgeTpuError if it cannot be used."""
+    graph = contents[files.graph.name] if files.graph else None
+    source = plan_model(graph, files.name) if graph is not None else None
+    specs = (source.inputs, source.outputs) if source is not None else ((), ())
+    plan = None
+    if files.compiled is not None:
+        data = contents[files.compiled.name]
+        CompiledModel.parse_parts(data, files.name)  # raises if there are none
+        plan = plan_model(data, files.name, files.compiled)
+        if plan.unsupported_reason:
+            raise ModelUnsupportedError(plan.unsupported_reason)
+        if source is not None:
+            _check_pair(plan, source)
+        specs = plan.inputs, plan.outputs
+    compiled = plan.edge_tpu_steps[0].model if plan is not None and len(plan.steps) == 1 else None
+    sidecar = parse_sidecar(contents[files.sidecar.name]) if files.sidecar else None
+    kind = recognise(*specs, compiled=compiled, graph=graph, sidecar=sidecar)
+    if kind is OTHER and graph is not None:
+        kind = _own_kind(files.name, graph) or OTHER
+    left = _cpu_operators(plan) if plan is not None else ()
+    return Examination(kind.name, kind.use, _backends(files, contents), left)
+
+
+def _own_kind(name: str, graph: bytes) -> Kind | None:
+    """The graph that `edgetpu models build` makes for that name; None for any other name."""
+    for family in catalogue().families:
+        if family.pattern.fullmatch(name) and _builds(family, name) == graph:
+            return Kind("own", family.purpose)
+    return None
+
+
+def _builds(family: GraphFamily, name: str) -> bytes | None:
+    try:
+        return build_graph(name, [family])
+    except ModelNameError:
+        return None
+
+
+def _check_pair(plan: ModelPlan, graph: ModelPlan) -> None:
+    """Refuse a graph that is not a compiled model's source: inputs or outputs of the whole differ."""
+    for ours, theirs in ((graph.inputs, plan.inputs), (graph.outputs, plan.outputs)):
+        if [(spec.shape, spec.dtype) for spec in ours] != [(spec.shape, spec.dtype) for spec in theirs]:
+            raise ModelFormatError(
+                f"its graph has {', '.join(map(str, ours))} where the compiled model has "
+                f"{', '.join(map(str, theirs))}: it was compiled from another graph"
+            )
+
+
+def _cpu_operators(plan: ModelPlan) -> tuple[str, ...]:
+    """Names of the operators that do not run on the Edge TPU, in order."""
+    return tuple(name for step in plan.steps if not isinstance(step, EdgeTpuStep) for name in step.operators)
+
+
+def _backends(files: FilesOfModel, contents: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Backends that can run a model: usb and virtual its compiled file, virtual and cpu its graph."""
+    usable = set()
+    for path in (files.compiled, files.graph):
+        if path is not None:
+            found = usable_backends([(path, contents[path.name])])
+            usable |= {name for name, each in found.items() if not each.obstacle}
+    return tuple(name for name in BACKENDS if name in usable)
