@@ -9,25 +9,14 @@ import pytest
 
 from edgetpu_driver import EdgeTpu, MatMul, VirtualEdgeTpu, dense_model
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.instructions.address_fields import write_field
-from edgetpu_driver.darwinn.instructions.operation_fields import named_bits
-from edgetpu_driver.darwinn.instructions.operations import cut
-from edgetpu_driver.darwinn.programs.dense import (
-    SIZES,
-    DenseProgram,
-    recognise_caching,
-    recognise_execution,
-)
-from edgetpu_driver.darwinn.requantisation import Requantisation
+from edgetpu_driver.darwinn.instructions.operations import cut_by_length, join
 from edgetpu_driver.engines.stick_engine import StickEngine
+from edgetpu_driver.errors import TransferTimeoutError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain.dense_compiler import compile_dense
-from edgetpu_driver.virtual.dense_execution import runs_from_bytes
+from edgetpu_driver.virtual.byte_run_models import runs_from_bytes
+from edgetpu_driver.virtual.matrix_programs.roles import execution_roles
 from testdata import ModelFolder
-
-READS = Requantisation(1.0, -100.0, 101.0, 127, 0, 129)
-CACHING = DenseProgram(256, READS).caching()
-EXECUTION = DenseProgram(256, READS).execution("x", "y")
 
 
 @pytest.fixture
@@ -83,65 +72,34 @@ def test_the_matrix_engine_runs_on_an_untaught_stick(tpu: EdgeTpu) -> None:
         assert np.linalg.norm(outputs - exact) / np.linalg.norm(exact) < 0.03
 
 
-def test_a_golden_program_is_understood(golden: ModelFolder) -> None:
-    model = CompiledModel.load(golden.model("dense_256_edgetpu.tflite"))
-    program = recognise_execution(model.execution.bitstreams[0].data)
-    assert program is not None
-    assert (program.size, program.requantisation.output_zero_point) == (256, 129)
-    assert runs_from_bytes(model)
+def test_golden_programs_run_from_their_bytes_if_they_are_of_a_matrix(golden: ModelFolder) -> None:
+    assert runs_from_bytes(CompiledModel.load(golden.model("dense_256_edgetpu.tflite")))
     assert not runs_from_bytes(CompiledModel.load(golden.model("looming_64x64_3x3_edgetpu.tflite")))
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("converts_output", [True, False])
-def test_programs_are_told_from_their_bytes(size: int, converts_output: bool) -> None:
-    program = DenseProgram(size, READS, converts_output)
-    assert recognise_caching(program.caching().data) == size
-    assert recognise_execution(program.execution("x", "y").data) == program
-    assert len(program.execution("x", "y").data) == program.execution_bytes
+def test_a_program_with_a_wrong_mask_hangs_and_the_driver_recovers() -> None:
+    stick = VirtualEdgeTpu()
+    graph = random_graph(256, 256, seed=5)
+    whole = compile_dense(graph).file
+    model = CompiledModel.parse(whole)
+    x = {"x": np.arange(256, dtype=np.uint8).reshape(1, 256)}
+    stream = model.execution.bitstreams[0].data
+    damaged = CompiledModel.parse(whole.replace(stream, changed(stream, "g10", "tiles", 2)))
+    with EdgeTpu.open(stick) as tpu:
+        before = tpu.run(model, x)["y"]
+        with pytest.raises(TransferTimeoutError):
+            tpu.run(damaged, x)
+        assert stick.hang_reason == "operation g13 number 0: tiles is 0x1 instead of 0x2"
+        np.testing.assert_array_equal(tpu.run(model, x)["y"], before)
+        assert tpu.info().recoveries == 2
 
 
-def test_inserted_addresses_change_nothing() -> None:
-    linked = bytearray(EXECUTION.data)
-    for field in EXECUTION.field_offsets:
-        write_field(linked, field.bit, 0x1234_5678)
-    assert recognise_execution(bytes(linked)) == DenseProgram(256, READS)
-
-
-def flipped(data: bytes, bit: int) -> bytes:
-    changed = bytearray(data)
-    changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
-
-
-def understood_bits(data: bytes, addresses: set[int]) -> set[int]:
-    """Bits of a program that may be anything: addresses; and numbers that are read from it."""
-    free = {first + bit for first in addresses for bit in range(32)}
-    position = 0
-    for operation in cut([data])[0].operations:
-        for bits in named_bits(operation.kind):
-            if bits.name in ("minimum", "maximum", "input_zero_point", "output_zero_point"):
-                free |= set(range(position + bits.first, position + bits.last + 1))
-        position += 128 * operation.words
-    return free
-
-
-def test_every_single_changed_bit_of_an_upload_is_found() -> None:
-    free = understood_bits(CACHING.data, {field.bit for field in CACHING.field_offsets})
-    missed = {bit for bit in range(8 * len(CACHING.data)) if recognise_caching(flipped(CACHING.data, bit))}
-    assert missed == free
-
-
-def test_changed_bits_of_an_execution_are_found_in_every_word() -> None:
-    """Two bits of every word, and all of the fields that are read."""
-    free = understood_bits(EXECUTION.data, {field.bit for field in EXECUTION.field_offsets})
-    bits = {128 * word + (37 * word + each) % 128 for word in range(264) for each in (0, 64)} | free
-    expected = DenseProgram(256, READS)
-    for bit in sorted(bits):
-        found = recognise_execution(flipped(EXECUTION.data, bit))
-        if bit not in free:
-            assert found is None, f"bit {bit}"
-        elif found is not None and any(0 <= bit - field.bit < 32 for field in EXECUTION.field_offsets):
-            assert found == expected
-        elif found is not None:
-            assert found.requantisation != READS
+def changed(stream: bytes, role: str, name: str, value: int) -> bytes:
+    """A program with another value in a field of the first operation of a role."""
+    operations = cut_by_length(stream)
+    roles = execution_roles(operations)
+    assert roles is not None
+    part = roles.all(role)[0]
+    position = operations.index(part.operation)
+    operations[position] = part.operation.with_field(*part.fields[name], value)
+    return join(operations)

@@ -92,7 +92,7 @@ class VirtualStickBackend(StickBackend):
         return replace(copy, path=source.path)
 
     def _register_from(self, path: Path, model: CompiledModel) -> None:
-        from edgetpu_driver.virtual.dense_execution import runs_from_bytes
+        from edgetpu_driver.virtual.byte_run_models import runs_from_bytes
 
         graph = source_graph(path)
         if model.compiler == DENSE_COMPILER or (graph is None and runs_from_bytes(model)):

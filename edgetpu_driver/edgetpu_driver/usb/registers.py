@@ -39,6 +39,10 @@ class Register(IntEnum):
     Error_ScalarCore = 0x44260
     Error_Mask_ScalarCore = 0x44268
     Error_Info_ScalarCore = 0x44280
+    scalarRegisterFile = 0x44400
+    """The first of 32, each 8 bytes."""
+    predicateRegisterFile = 0x44500
+    """The first of 8, each 8 bytes."""
 
     # Host interface block and USB block.
     hib_error_status = 0x486F0

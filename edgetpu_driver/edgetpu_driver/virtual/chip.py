@@ -15,6 +15,7 @@ from edgetpu_driver.virtual.usb_descriptors import max_packet
 
 _VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
 _CREDIT_BITS = 21
+_REGISTER_BYTES = 8
 
 
 class Chip:
@@ -75,6 +76,9 @@ class Chip:
                 raise TimeoutError
             if self._registers.asleep:
                 self._processor.reset()
+            elif address == Register.scalarCoreRunControl:
+                command = int.from_bytes(data, "little")
+                self._processor.control(command, self._registers[Register.descr_ep])
             return b""
         content = self._registers.read(address)
         if content is None:
@@ -83,7 +87,21 @@ class Chip:
             content = sum(
                 each << position * _CREDIT_BITS for position, each in enumerate(self._processor.credits)
             )
-        return content.to_bytes(width, "little")
+        return self._core_value(address, content).to_bytes(width, "little")
+
+    def _core_value(self, address: int, otherwise: int) -> int:
+        """What the scalar core shows at an address; otherwise the value given."""
+        core = self._processor.core
+        if address == Register.currentPc and not self._registers[Register.hib_error_status]:
+            return self._processor.word
+        for first, values in (
+            (Register.scalarRegisterFile, core.registers),
+            (Register.predicateRegisterFile, core.predicates),
+        ):
+            number, rest = divmod(address - first, _REGISTER_BYTES)
+            if 0 <= number < len(values) and not rest:
+                return int(values[number])
+        return otherwise
 
     def take(self, data: bytes) -> bool:
         """Bytes for the bulk endpoint; False if it accepts nothing."""

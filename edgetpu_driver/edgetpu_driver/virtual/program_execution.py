@@ -15,13 +15,19 @@ from edgetpu_driver.darwinn.executable import (
     InterruptHint,
 )
 from edgetpu_driver.darwinn.instructions.parameter_region import Region
+from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer
+from edgetpu_driver.darwinn.instructions.scalar_core import ScalarCore
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.usb.framing import EVENT, HEADER, MAX_BULK_WRITE, Tag
-from edgetpu_driver.virtual.program_library import Program, ProgramLibrary, Step
+from edgetpu_driver.virtual.core_execution import CodeProgram, CoreExecution
+from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError
+from edgetpu_driver.virtual.program_library import Program, ProgramLibrary, Step, noise
+from edgetpu_driver.virtual.tile_memory import TileMemory
 
 MAX_CREDIT = 0x1FFFFF
 """Credits are counters of 21 bits."""
 
+_RUN, _SINGLE_STEP = 1, 3
 _CREDIT_BYTES = 8
 _TAG_OF = {
     Description.INPUT: Tag.INPUT_ACTIVATIONS,
@@ -64,10 +70,22 @@ class Processor:
         self._regions: dict[bytes, Region] = {}
         """The rows that each of them fills."""
         self._tokens: set[int] = set()
+        self._tiles = TileMemory()
+        """Parameters of matrices, for programs that are run from their bytes."""
+        self.core = ScalarCore()
+        self.word = 0
+        """Position of the scalar core in the program it ran last, in words."""
+        self.running = False
+        """Whether the scalar core runs by itself; otherwise it is halted, or was never started."""
+        self._scalar_program = b""
+        """The program of the scalar core alone that ended last."""
         self._finish()
 
     def _finish(self) -> None:
         self._program: Program | None = None
+        self._execution: CoreExecution | None = None
+        self._frames: deque[tuple[int, bytes]] = deque()
+        """What came for the execution, and was not taken yet."""
         self._steps: deque[Step] = deque()
         self._inputs: dict[str, bytearray] = {}
         self._streamed = bytearray()
@@ -88,16 +106,19 @@ class Processor:
     @property
     def idle(self) -> bool:
         """Whether the next bytes begin a program."""
-        return self._program is None and not self._stream
+        return self._program is None and self._execution is None and not self._stream
 
     @property
     def credits(self) -> tuple[int, int, int]:
         """Units of 8 bytes it would accept now: instructions, inputs, parameters."""
         if self.hang_reason or self.outputs:
             return 0, 0, 0
-        if self._program is None:
+        if self._execution is not None:
+            tag, size = _described(self._execution.wanted)
+        elif self._program is None:
             return MAX_CREDIT, 0, 0
-        tag, size = self._wanted(self._program)
+        else:
+            tag, size = self._wanted(self._program)
         return tuple(  # type: ignore[return-value]
             min(MAX_CREDIT, -(-size // _CREDIT_BYTES)) if tag == each else 0 for each in Tag if each < 3
         )
@@ -135,16 +156,34 @@ class Processor:
 
     def _fits(self, tag: int, length: int) -> bool:
         """Whether a frame with that header is accepted now; any other one makes the chip hang."""
-        if self._program is None:
+        if self._execution is not None:
+            self._check_wanted(self._execution, tag, length)
+        elif self._program is None:
             if tag != Tag.INSTRUCTIONS:
                 self.hang(f"no known program starts with a frame with tag {tag} of {length} bytes")
+                if self._scalar_program:  # of a model for virtual sticks: it has no other words
+                    self._refuse_unknown(self._scalar_program)
         elif (tag, length) != self._wanted(self._program):
             self.hang(f"expected {self._steps[0]}; a frame with tag {tag} of {length} bytes came")
         return not self.hang_reason
 
+    def _check_wanted(self, execution: CoreExecution, tag: int, length: int) -> None:
+        if tag == Tag.INSTRUCTIONS:
+            self.hang(f"a frame with tag 0 of {length} bytes came before the program ended")
+        elif execution.wanted is not None and (tag, length) != _described(execution.wanted):
+            self.hang(f"expected {execution.wanted}; a frame with tag {tag} of {length} bytes came")
+
     def _take_frame(self, tag: int, payload: bytes, event_tags: int) -> None:
+        if self._execution is not None:
+            self._frames.append((tag, payload))
+            self._advance(self._execution, event_tags)
+            return
         if self._program is None:
             self._start(payload)
+        if self._execution is not None:
+            self._report(event_tags, tag, len(payload))
+            self._advance(self._execution, event_tags)
+            return
         step, program = (self._steps[0] if self._steps else None), self._program
         if program is None:
             return
@@ -158,7 +197,19 @@ class Processor:
         self._proceed(program, event_tags)
 
     def _start(self, payload: bytes) -> None:
-        program = self._library.find(payload)
+        try:
+            program = self._library.find(payload)
+        except ProgramFaultError as fault:
+            self.hang(str(fault))
+            return
+        self._scalar_program = b""
+        if isinstance(program, CodeProgram):
+            self._execution = CoreExecution(program, self.core)
+            self._scalar_program = payload if program.scalar else b""
+            return
+        if program is not None and not self.running:
+            self.hang("the core is halted, and this program is known by its transfers only")
+            return
         if program is None:
             self.hang(f"no known program starts with a frame with tag 0 of {len(payload)} bytes")
             self._refuse_unknown(payload)
@@ -182,6 +233,58 @@ class Processor:
                 "VirtualEdgeTpu.register_model(compiled, graph)"
             )
         self._unknown.add(digest)
+
+    def control(self, command: int, event_tags: int) -> None:
+        """Run, halt or single-step the scalar core: a write to its run control."""
+        self.running = command == _RUN
+        if self._execution is not None and command in (_RUN, _SINGLE_STEP) and not self.hang_reason:
+            self._advance(self._execution, event_tags, single=command == _SINGLE_STEP)
+
+    def _advance(self, execution: CoreExecution, event_tags: int, single: bool = False) -> None:
+        """Run a program on the scalar core as far as it gets, or for one operation."""
+        while (self.running or single) and not self.hang_reason and not execution.halted:
+            if execution.wanted is not None:
+                if not self._frames:
+                    return
+                tag, execution.streamed = self._frames.popleft()
+                self._check_wanted(execution, tag, len(execution.streamed))
+                self._report(event_tags, tag, len(execution.streamed))
+                execution.wanted = None
+                continue
+            try:
+                transfer = execution.step()
+            except ModelUnsupportedError as error:
+                self.hang(str(error))
+                return
+            self.word, single = execution.word, False
+            if transfer is not None and execution.wanted is None:
+                self._answer(execution, transfer, event_tags)
+        if execution.halted:
+            self._end(execution)
+
+    def _answer(self, execution: CoreExecution, transfer: Transfer, event_tags: int) -> None:
+        """A transfer to the host that a program on the scalar core asks for."""
+        product = execution.program.product
+        if transfer.tag != Tag.OUTPUT_ACTIVATIONS:
+            ends = transfer.tag == Tag.INTERRUPT_0 and product is not None
+            self._report(event_tags, transfer.tag, 0, ends_inference=ends)
+        elif product is not None:
+            outputs = product.multiply(execution.streamed, self._tiles)
+            if outputs is None:
+                outputs = noise(transfer.size, "output", execution.streamed)
+            self.cycles += product.cycles
+            self.outputs.append(memoryview(outputs))
+            self._report(event_tags, transfer.tag, transfer.size)
+
+    def _end(self, execution: CoreExecution) -> None:
+        if self._frames:
+            tag, payload = self._frames[0]
+            self.hang(f"the program ended; a frame with tag {tag} of {len(payload)} bytes is left")
+            return
+        if execution.program.upload is not None:
+            self._parameters.clear()
+            execution.program.upload.place(execution.streamed, self._tiles)
+        self._finish()
 
     def _keep(self, step: DmaHint, payload: bytes) -> None:
         if step.description is Description.INPUT:
@@ -235,10 +338,20 @@ class Processor:
             common = self._tokens & program.tokens - {0}
             if not common:
                 self._parameters.clear()
+                self._tiles.clear()
             self._tokens = common or set(program.tokens)
             for digest in [each for each in self._parameters if self._regions[each] & program.region]:
                 del self._parameters[digest]
             self._regions[program.digest] = program.region
             self._parameters[program.digest] = bytes(self._streamed)
+            self._tiles.erase(program.region)
+            if program.upload is not None:
+                program.upload.place(bytes(self._streamed), self._tiles)
         elif program.type is ExecutableType.STAND_ALONE and self._streamed:
             self._parameters.clear()
+            self._tiles.clear()
+
+
+def _described(transfer: Transfer | None) -> tuple[int, int]:
+    """Tag and size of a transfer; of none, those of nothing."""
+    return (0, 0) if transfer is None else (transfer.tag, transfer.size)

@@ -22,7 +22,9 @@ from edgetpu_driver.darwinn.instructions.address_fields import write_field
 from edgetpu_driver.darwinn.instructions.parameter_region import Region, region_of
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.virtual.dense_execution import dense_executable
+from edgetpu_driver.virtual.core_execution import CodeProgram, read_matrix_program, read_program
+from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError
+from edgetpu_driver.virtual.matrix_programs.upload import MatrixUpload
 from edgetpu_driver.virtual.reference_model import ReferenceModel
 
 Step = InstructionHint | DmaHint | InterruptHint
@@ -56,6 +58,8 @@ class Program:
         caches = executable.type is ExecutableType.PARAMETER_CACHING
         self.region: Region = region_of(executable) if caches else 0
         """The rows of the memory that it fills, if it is a caching program."""
+        self.upload: MatrixUpload | None = _upload(executable) if caches else None
+        """Where the parameters of a matrix go, if it uploads such."""
         self.models: list[Computation] = []
         """Models of these instructions; they may differ in their parameters."""
 
@@ -89,7 +93,7 @@ class Program:
                 if results is not None:
                     return results
         seed = b"".join((*inputs.values(), cached or b"", streamed))
-        return {layer.name: _noise(layer.size_bytes, layer.name, seed) for layer in self.executable.outputs}
+        return {layer.name: noise(layer.size_bytes, layer.name, seed) for layer in self.executable.outputs}
 
 
 class ProgramLibrary:
@@ -101,7 +105,7 @@ class ProgramLibrary:
         self._programs: dict[bytes, Program] = {}
         self._forms: dict[int, set[_Fields]] = {}
         """Positions of the address fields in bitstreams of a given length."""
-        self._found: dict[bytes, Program] = {}
+        self._found: dict[bytes, Program | CodeProgram] = {}
 
     def register_model(self, compiled: CompiledModel, source_graph: bytes) -> None:
         """Add the programs of a compiled model, which compute what source_graph, a .tflite file, defines.
@@ -121,8 +125,12 @@ class ProgramLibrary:
         ]
         program.models = [model, *others]
 
-    def find(self, instructions: bytes) -> Program | None:
-        """The program with this first bitstream, ignoring addresses inserted by the host."""
+    def find(self, instructions: bytes) -> Program | CodeProgram | None:
+        """The program with this first bitstream, ignoring addresses inserted by the host.
+
+        One of no registered model is read from its bytes: that of a matrix, or of the scalar core alone.
+        Raises ProgramFaultError for one that no chip would run to its end.
+        """
         program = self._found.get(instructions)
         if program is None:
             program = self._search(instructions)
@@ -132,23 +140,12 @@ class ProgramLibrary:
                 self._found[instructions] = program
         return program
 
-    def _search(self, instructions: bytes) -> Program | None:
+    def _search(self, instructions: bytes) -> Program | CodeProgram | None:
         for fields in tuple(self._forms.get(len(instructions), ())):  # another thread may be adding some
             program = self._programs.get(hashlib.sha256(_normal(instructions, fields)).digest())
             if program is not None:
                 return program
-        return self._dense(instructions)
-
-    def _dense(self, instructions: bytes) -> Program | None:
-        """A program that is understood from its bytes; a model that is registered later may define it."""
-        found = dense_executable(instructions)
-        if found is None:
-            return None
-        executable, caching, computation = found
-        program = Program(executable, _digest(caching) if caching is not None else b"")
-        if computation is not None:
-            program.models = [computation]
-        return program
+        return read_program(instructions)
 
     def _add(self, executable: Executable, cached_parameters: bytes) -> Program:
         program = Program(executable, cached_parameters)
@@ -161,6 +158,14 @@ class ProgramLibrary:
         self._forms.setdefault(len(first.data), set()).add(_fields(first))
         known.tokens |= program.tokens
         return known
+
+
+def _upload(executable: Executable) -> MatrixUpload | None:
+    try:
+        program = read_matrix_program(_first(executable).data)
+    except ProgramFaultError:
+        return None
+    return program.upload if program is not None else None
 
 
 def _first(executable: Executable) -> InstructionBitstream:
@@ -187,7 +192,7 @@ def _normal(instructions: bytes, fields: _Fields) -> bytes:
     return bytes(data)
 
 
-def _noise(size: int, name: str, seed: bytes) -> bytes:
+def noise(size: int, name: str, seed: bytes) -> bytes:
     """Noise in place of a result; deterministic by seed."""
     digest = hashlib.sha256(name.encode() + seed).digest()
     return np.random.default_rng(list(digest)).bytes(size)

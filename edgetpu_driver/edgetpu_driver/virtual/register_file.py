@@ -116,9 +116,10 @@ class RegisterFile:
 
     @property
     def takes_work(self) -> bool:
-        """Whether everything needed for an inference is enabled."""
-        engines = (*RUN_CONTROLS, *TILE_RUN_CONTROLS)
-        return not self.asleep and all(self[register] == 1 for register in engines)
+        """Whether everything that takes frames is enabled; the scalar core may be halted."""
+        engines = {*RUN_CONTROLS, *TILE_RUN_CONTROLS} - {Register.scalarCoreRunControl}
+        started = self[Register.scalarCoreRunControl] in _RUN_STATUS and self[Register.scalarCoreRunControl]
+        return not self.asleep and bool(started) and all(self[register] == 1 for register in engines)
 
     def _out_of_reach(self, address: int) -> bool:
         return self.asleep and register_width(address) == 8

@@ -183,6 +183,18 @@ def cut(bitstreams: Iterable[bytes | memoryview]) -> tuple[Chunk, ...]:
     return tuple(chunks)
 
 
+def cut_by_length(data: bytes | memoryview) -> list[Operation]:
+    """The operations of one chunk, whatever their numbers.
+
+    ModelFormatError at an operation of unknown length and at one that is incomplete.
+    """
+    found, position = [], 0
+    while position < len(data):
+        found.append(_operation(data, position))
+        position += WORD_BYTES * found[-1].words
+    return found
+
+
 def join(parts: Iterable[Operation]) -> bytes:
     """The bitstream of operations."""
     return b"".join(operation.encode() for operation in parts)

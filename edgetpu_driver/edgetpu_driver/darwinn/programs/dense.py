@@ -11,19 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
 from edgetpu_driver.darwinn.executable import Description, FieldOffset, InstructionBitstream, Position
-from edgetpu_driver.darwinn.instructions.address_fields import write_field
 from edgetpu_driver.darwinn.instructions.instruction_fields import LENGTH, WORD_BITS, WORD_BYTES
-from edgetpu_driver.darwinn.instructions.operations import Operation, cut, join
-from edgetpu_driver.darwinn.instructions.tensor_operation import (
-    read_requantisation,
-    requantises,
-    write_requantisation,
-)
+from edgetpu_driver.darwinn.instructions.operations import Operation, join
+from edgetpu_driver.darwinn.instructions.tensor_operation import requantises, write_requantisation
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import InputError
 
@@ -121,7 +115,7 @@ class DenseProgram:
         return _bitstream(list(self._execution()), addresses)
 
     def _caching(self) -> Iterator[tuple[str, Operation]]:
-        template, tiles = _template()["PARAMETER_CACHING"], range(self.tiles)
+        template, tiles = known_operations()["PARAMETER_CACHING"], range(self.tiles)
         yield from _part(template, "pre", {10: self._immediate(self.parameter_bytes), 14: self._upload()})
         for tile in tiles:
             yield "c11", _changed(template["c11"], self._filled(tile))
@@ -130,7 +124,7 @@ class DenseProgram:
         yield from _part(template, "post", {})
 
     def _execution(self) -> Iterator[tuple[str, Operation]]:
-        template, tiles = _template()["EXECUTION_ONLY"], range(self.tiles)
+        template, tiles = known_operations()["EXECUTION_ONLY"], range(self.tiles)
         everything, rows = _mask((1 << self.tiles) - 1), self.tiles // _COLUMNS
         yield from _part(template, "pro", {15: self._input(), 21: self._immediate(self.size)})
         for column in range(_COLUMNS):
@@ -278,7 +272,7 @@ def _bitstream(
 
 
 @cache
-def _template() -> dict[str, dict[str, Operation]]:
+def known_operations() -> dict[str, dict[str, Operation]]:
     """The operations of the two programs for 256 rows, in order, by role."""
     parts: dict[str, dict[str, Operation]] = {}
     section: dict[str, Operation] = {}
@@ -289,58 +283,3 @@ def _template() -> dict[str, dict[str, Operation]]:
             role, value = line.split()
             section[role] = Operation.of(int(value, 16))
     return parts
-
-
-def recognise_caching(instructions: bytes) -> int | None:
-    """The size of the matrix whose parameters a program uploads; None for any other program.
-
-    Every bit is compared but for the addresses that the host may have inserted.
-    """
-    return next((size for size in SIZES if _is(_caching(size), instructions)), None)
-
-
-def recognise_execution(instructions: bytes) -> DenseProgram | None:
-    """The program that multiplies by a matrix, with its zero points and clamps; None for any other program.
-
-    Every other bit is compared but for the addresses that the host may have inserted.
-    """
-    requantisation = _only_requantisation(instructions)
-    if requantisation is None or (requantisation.multiplier, requantisation.weight_zero_point) != (1.0, 0):
-        return None
-    programs = (
-        DenseProgram(size, requantisation, converts_output)
-        for size in SIZES
-        for converts_output in (True, False)
-    )
-    return next(
-        (
-            program
-            for program in programs
-            if program.execution_bytes == len(instructions) and _is(program.execution("", ""), instructions)
-        ),
-        None,
-    )
-
-
-@cache
-def _caching(size: int) -> InstructionBitstream:
-    return DenseProgram(size, _NOTHING).caching()
-
-
-_NOTHING = Requantisation(1.0, 0.0, 0.0, 0, 0, 0)
-
-
-def _only_requantisation(instructions: bytes) -> Requantisation | None:
-    (chunk,) = cut([instructions])
-    found = [read_requantisation(each) for each in chunk.operations if requantises(each)]
-    return found[0] if len(found) == 1 and isfinite(found[0].minimum + found[0].maximum) else None
-
-
-def _is(program: InstructionBitstream, instructions: bytes) -> bool:
-    """Whether instructions are those of a program, whatever addresses were inserted."""
-    if len(instructions) != len(program.data):
-        return False
-    plain = bytearray(instructions)
-    for field in program.field_offsets:
-        write_field(plain, field.bit, 0)
-    return plain == program.data

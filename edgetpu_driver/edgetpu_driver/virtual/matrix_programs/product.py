@@ -1,0 +1,200 @@
+"""The program that multiplies: how the input is spread over the tiles, what they compute, who sends what.
+
+The input arrives in units of 8 bytes. Rows of the grid of tiles pop 256 bytes each, of which every column
+keeps 64. Then each tile sends its 64 to all, into one slot after the other, so that all hold the whole input.
+Each multiplies it by its own 64 rows of the matrix, and they send their outputs one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation
+from edgetpu_driver.darwinn.requantisation import Requantisation
+from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError, RoleOperation, Roles
+from edgetpu_driver.virtual.matrix_programs.upload import tiles_of
+from edgetpu_driver.virtual.tile_memory import LANES, TileMemory
+
+_COLUMNS = 4
+"""Of the grid of tiles."""
+_TILES = range(1, 17)
+"""How many may take part."""
+_OF_A_TILE, _OF_A_ROW = 64, 256
+"""Bytes of the input."""
+_UNIT = 8
+_LARGEST = 255
+_PRODUCTS_AT_ONCE = 16 * 64 * 4
+"""Of the whole chip, in a cycle: tiles, cells and lanes."""
+
+
+@dataclass(frozen=True)
+class MatrixProduct:
+    """A matrix times a vector, in the chip's arithmetic as it is documented.
+
+    output[r] = clip(round(clip(m[r] * sum_c((w[r, c] - z[r]) * (x[c] - zero point of x)))) + zero point)
+    """
+
+    size: int
+    """Inputs, and outputs."""
+    order: tuple[int, ...]
+    """For each slot, the piece of 64 inputs that it holds."""
+    tiles: tuple[int, ...]
+    """Those that send outputs, in their order."""
+    requantisation: Requantisation
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the chip's main clock for one product."""
+        return -(-(self.size**2) // _PRODUCTS_AT_ONCE)
+
+    def multiply(self, values: bytes, memory: TileMemory) -> bytes | None:
+        """The outputs; None if the tiles hold no matrix of that size."""
+        matrix = memory.matrix(self.tiles, self.size)
+        if matrix is None:
+            return None
+        read = self.requantisation
+        pieces = np.frombuffer(values, np.uint8).reshape(-1, _OF_A_TILE)[list(self.order)]
+        sums = matrix.weights @ (pieces.reshape(-1).astype(np.float64) - read.input_zero_point)
+        with np.errstate(invalid="ignore", over="ignore"):
+            steps = np.clip(matrix.multipliers * sums, read.minimum, read.maximum)
+        result = np.clip(np.rint(np.nan_to_num(steps)) + read.output_zero_point, 0, _LARGEST)
+        outputs: NDArray[np.uint8] = result.astype(np.uint8)
+        return outputs.tobytes()
+
+
+def read_product(roles: Roles) -> MatrixProduct:
+    """What the program computes; ProgramFaultError if it would wait for something that never comes."""
+    count, rows = len(roles.all("g10")), len(roles.all("row06"))
+    senders = len(roles.all("o10"))
+    if count != _COLUMNS * rows or count not in _TILES or senders != count:
+        raise ProgramFaultError(
+            f"{rows} rows of tiles get inputs, {count} tiles pass them on, {senders} send outputs"
+        )
+    if len(roles.all("col")) != _COLUMNS:
+        raise ProgramFaultError(f"{len(roles.all('col'))} columns of tiles get inputs instead of {_COLUMNS}")
+    size = _OF_A_TILE * count
+    roles.one("pro-21").expect(bytes=size)
+    roles.one("post-20").expect(bytes=size)
+    roles.one("pro-15").expect(inner_last=size // _UNIT - 1, inner_back=-(size // _UNIT))
+    roles.one("epi-1").expect(rows=rows)
+    kept = _kept_by_tiles(_offsets(roles, rows), _rows(roles, rows))
+    order = _gathered(roles, kept, (1 << count) - 1, 2 + rows)
+    requantisation = _products(roles, size, rows, (1 << count) - 1)
+    return MatrixProduct(size, order, _senders(roles, count, rows), requantisation)
+
+
+def _offsets(roles: Roles, rows: int) -> dict[int, int]:
+    """For each column of tiles, the first byte that it keeps of what its row gets."""
+    found: dict[int, int] = {}
+    masks = [sum(1 << _COLUMNS * row + column for row in range(rows)) for column in range(_COLUMNS)]
+    for part in roles.all("col"):
+        column = _index(part, masks)
+        part.expect(rows_back=-rows, end=2 + rows)
+        skips = part["skip_form"] != 0
+        last = part["skip_last"] if skips else 0
+        offset = LANES * (last + 1) if skips else 0
+        part.expect(
+            skip_form=3 if skips else 0,
+            skip_kind=2 if skips else 1,
+            skip_end=2 + rows if skips else 0,
+            skip_last=last,
+            skip_total=last + _OF_A_TILE * (2 + rows) if skips else 0,
+        )
+        if offset % _OF_A_TILE or offset >= _OF_A_ROW:
+            raise part.fault(f"it skips {offset} bytes of {_OF_A_ROW}")
+        if column in found:
+            raise part.fault(f"column {column} has its inputs already")
+        found[column] = offset
+    return found
+
+
+def _rows(roles: Roles, rows: int) -> dict[int, int]:
+    """For each row of tiles, the first byte of the input that it gets."""
+    found: dict[int, int] = {}
+    masks = [((1 << _COLUMNS) - 1) << _COLUMNS * row for row in range(rows)]
+    for part, pop in zip(roles.all("row11"), roles.all("row06"), strict=True):
+        row = _index(part, masks)
+        part.expect(several_rows=int(rows > 1))
+        part.expect(rows_back=-rows, rows_0=rows, rows_back_1=-rows, rows_1=rows)
+        units = len(found) * _OF_A_ROW // _UNIT
+        pop.expect(tiles=masks[row], address=units, position=units + 1)
+        if row in found:
+            raise part.fault(f"row {row} has its inputs already")
+        found[row] = _UNIT * units
+    return found
+
+
+def _kept_by_tiles(offsets: dict[int, int], starts: dict[int, int]) -> dict[int, int]:
+    """For each tile, which piece of 64 inputs it keeps."""
+    return {
+        _COLUMNS * row + column: (start + offset) // _OF_A_TILE
+        for row, start in starts.items()
+        for column, offset in offsets.items()
+    }
+
+
+def _gathered(roles: Roles, kept: dict[int, int], everything: int, end: int) -> tuple[int, ...]:
+    """For each slot, the piece of the input that a tile sends into it."""
+    slots: dict[int, int] = {}
+    names = "g14", "g11", "g10", "g13"
+    groups = zip(*(roles.all(name) for name in names), strict=True)
+    for number, (consumer, ring, producer, memory) in enumerate(groups):
+        slot = consumer["slot"]
+        if slot >= len(kept) or slot in slots:
+            raise consumer.fault(f"slot {slot} is not one that is free")
+        consumer.expect(tiles=everything, slot_end=slot + 1)
+        ring.expect(tiles=everything, slot=number - 4)
+        tile = _one_tile(producer)
+        producer.expect(slot=slot, receivers=everything)
+        memory.expect(tiles=1 << tile, end=end)
+        if tile not in kept:
+            raise producer.fault(f"tile {tile} has no inputs")
+        slots[slot] = kept[tile]
+    return tuple(slots[slot] for slot in range(len(slots)))
+
+
+def _products(roles: Roles, size: int, rows: int, everything: int) -> Requantisation:
+    for part in (*roles.all("post-5"), roles.one("post-6"), roles.one("post-16")):
+        part.expect(tiles=everything)
+    roles.one("post-16").expect(rows=rows)
+    tensor, last = roles.one("post-6"), size // LANES - 1
+    tensor.expect(rows=rows)
+    tensor.expect_all("last", last)
+    tensor.expect_all("back", -last)
+    tensor.expect_all("inner_back", -last)
+    found = read_requantisation(tensor.operation)
+    if not isfinite(found.minimum + found.maximum):
+        raise tensor.fault(f"its clamps are {found.minimum} and {found.maximum}")
+    return found
+
+
+def _senders(roles: Roles, count: int, rows: int) -> tuple[int, ...]:
+    """The tiles in the order in which they send their outputs."""
+    tiles: list[int] = []
+    for number, part in enumerate(roles.all("o10")):
+        tile = _one_tile(part)
+        part.expect(slot=count + number)
+        if tile in tiles or tile >= _COLUMNS * rows:
+            raise part.fault(f"tile {tile} has no output left to send")
+        tiles.append(tile)
+    return tuple(tiles)
+
+
+def _one_tile(part: RoleOperation) -> int:
+    tiles = tiles_of(part)
+    if len(tiles) != 1:
+        raise part.fault(f"it is for {len(tiles)} tiles; one sends at a time")
+    return tiles[0]
+
+
+def _index(part: RoleOperation, masks: list[int]) -> int:
+    """Which of several masks of tiles an operation has."""
+    if part["tiles"] not in masks:
+        raise part.fault(
+            f"it is for the tiles {part['tiles']:#x} instead of one of {', '.join(map(hex, masks))}"
+        )
+    return masks.index(part["tiles"])
