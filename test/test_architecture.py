@@ -50,7 +50,7 @@ DRIVER_ROOMS: dict[str, set[str]] = {
     "images": {"errors"},
     "node_kit": {*_MODEL, "images", "matrix", "host"},
     "nodes": {*_MODEL, "engines", "toolchain", "backends", "host", "node_kit"},
-    "cli": {*_MODEL, "darwinn", "usb", "engines", "toolchain", "backends"},
+    "cli": {*_MODEL, "darwinn", "usb", "stick", "engines", "toolchain", "backends"},
     "__init__": {*_MODEL, "stick", "engines", "toolchain", "matrix", "virtual"},
 }
 

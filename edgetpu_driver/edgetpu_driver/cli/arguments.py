@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     _add_benchmark(commands)
     _add_registers(commands)
     _add_selftest(commands)
+    _add_confirm(commands)
     _add_models(commands)
     return top
 
@@ -54,11 +55,11 @@ def _command(
     return made
 
 
-def _add_device_options(command: argparse.ArgumentParser) -> None:
+def _add_device_options(command: argparse.ArgumentParser, backends: tuple[str, ...] = _BACKENDS) -> None:
     group = command.add_argument_group("device")
     group.add_argument(
         "--backend",
-        choices=_BACKENDS,
+        choices=backends,
         default="usb",
         help="a stick on USB (default), a virtual stick, or LiteRT on the CPU",
     )
@@ -220,6 +221,35 @@ def _add_selftest(commands: _Commands[argparse.ArgumentParser]) -> None:
     )
     command.add_argument("--runs", type=_positive, default=50, help="inferences to compare (default: 50)")
     _add_device_options(command)
+
+
+def _add_confirm(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "confirm",
+        "confirm.command",
+        "go through what only a real stick can confirm, and write a report",
+        "Safest first; stops where the stick has to be plugged in again. docs/unconfirmed_on_silicon.md has "
+        "the same table.",
+    )
+    which = command.add_mutually_exclusive_group()
+    which.add_argument("--from", dest="first", default="", metavar="STEP", help="go on with this step")
+    which.add_argument("--only", default="", metavar="STEP", help="run this step alone")
+    which.add_argument("--list", action="store_true", help="run nothing; list the steps")
+    command.add_argument(
+        "--models",
+        type=Path,
+        metavar="DIR",
+        help="compiled models for the steps that need some (default: where the driver looks)",
+    )
+    command.add_argument(
+        "--report",
+        type=Path,
+        default=Path("edgetpu_confirm"),
+        metavar="FILE",
+        help="FILE.json and FILE.txt are written (default: edgetpu_confirm); --from and --only add to them",
+    )
+    _add_device_options(command, backends=("usb", "virtual"))
 
 
 def _positive(text: str) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import logging
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import DIAGNOSTIC_REGISTERS, Register, celsius
 
 _log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,19 @@ class EdgeTpu:
         with self._session.lock:
             self._session.connector.preset = preset
             self._session.link.attempt(set_clock, preset)
+
+    def with_link(self, operation: Callable[[UsbLink], _Result]) -> _Result:
+        """Call an operation with the link to the stick, a second time after a fault, as for a model's run.
+
+        For checks and tools; what it leaves in the chip must not concern a later run. Raises DeviceError.
+        """
+        with self._session.lock:
+            return self._session.link.attempt(operation)
+
+    @property
+    def repeated(self) -> int:
+        """Operations that were repeated after a fault since `open`; never waits for the device."""
+        return self._session.link.retries
 
     def info(self) -> DeviceInfo:
         """Read the state of the device and the counters. Raises DeviceError."""

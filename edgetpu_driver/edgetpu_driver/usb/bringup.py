@@ -34,7 +34,8 @@ _ALL_TILES = 0x7F
 _RUN, _HALT = 1, 2
 _SLEEP_DELAYS = 0x1E02  # 30 cycles to wake, 2 to sleep
 _INTERRUPT_DESCRIPTORS = 0xF0
-_SUPER_SPEED = 5000.0
+SUPER_SPEED = 5000.0
+"""Mbit/s of a USB 3 link."""
 
 
 class ClockPreset(Enum):
@@ -125,7 +126,7 @@ def _select_all_tiles(link: UsbLink) -> None:
 
 def _outfeed_chunk_length(link: UsbLink) -> int:
     """In units of 8 bytes: 1024 bytes at SuperSpeed, 256 at High Speed (a chip erratum)."""
-    return 0x80 if link.stick.link_speed >= _SUPER_SPEED else 0x20
+    return 0x80 if link.stick.link_speed >= SUPER_SPEED else 0x20
 
 
 def _control_engines(link: UsbLink, command: int) -> None:

@@ -36,7 +36,7 @@ _STATUS_REGISTERS = {
     Interrupt.MEMORY_TEST_FAILURE: Register.top_level_int_2_status,
     Interrupt.THERMAL_WARNING: Register.top_level_int_3_status,
 }
-_ERROR_REGISTERS = (
+ERROR_REGISTERS = (
     Register.hib_error_status,
     Register.Error_ScalarCore,
     Register.Error_Tile,
@@ -76,7 +76,7 @@ def chip_fault(link: UsbLink, interrupts: Interrupt | None = None) -> ChipFaultE
     with link.impatient():
         try:
             interrupts = _pending(link) if interrupts is None else interrupts
-            values = {register: link.read_register(register) for register in _ERROR_REGISTERS}
+            values = {register: link.read_register(register) for register in ERROR_REGISTERS}
             if any(values.values()):
                 values |= {register: link.read_register(register) for register in _CIRCUMSTANCES}
         except DeviceError:

@@ -1,0 +1,1 @@
+"""`edgetpu confirm`: everything that only silicon can confirm, as checks that run."""

@@ -1,0 +1,72 @@
+"""`edgetpu confirm`: goes through what only silicon can confirm, and writes a report to send in."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.backends.factory import usb_bus
+from edgetpu_driver.cli.confirm.report import counted, make_report, read_report, text, write_report
+from edgetpu_driver.cli.confirm.run import run_steps
+from edgetpu_driver.cli.confirm.step import Step
+from edgetpu_driver.cli.confirm.steps import STEPS
+from edgetpu_driver.cli.confirm.trial_stick import TrialStick
+from edgetpu_driver.cli.session import default_firmware
+from edgetpu_driver.cli.terminal import Answer, Progress, table
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.files.default_paths import default_model_dir
+from edgetpu_driver.toolchain.compiled_file_names import is_compiled
+from edgetpu_driver.usb.bringup import ClockPreset
+
+_EXIT_REFUTED = 1
+
+
+def confirm(options: argparse.Namespace, progress: Progress) -> Answer:
+    """Run the steps that were asked for, and write the report."""
+    if options.list:
+        rows = [(step.name, step.subject) for step in STEPS]
+        value = [{"step": name, "subject": subject} for name, subject in rows]
+        return Answer(value, table(rows, ("step", "assumption")))
+    steps = chosen_steps(options.first, options.only)
+    path: Path = options.report
+    earlier = read_report(path.with_name(f"{path.name}.json")) if len(steps) < len(STEPS) else {}
+    stick = TrialStick(
+        usb_bus(options.backend),
+        serial=options.serial or None,
+        bus_path=options.port or None,
+        firmware=options.firmware or default_firmware() or None,
+        preset=ClockPreset(options.preset),
+        models=_models(options.models or default_model_dir()),
+        simulated=options.backend == "virtual",
+    )
+    with progress.counting("confirming", len(steps)) as advance:
+        course = run_steps(stick, steps, advance)
+    report = make_report(course, STEPS, stick.first_opening, options.backend, earlier)
+    written = write_report(report, path)
+    refuted = counted(course.outcomes)["refuted"]
+    return Answer({**report, "files": written}, _answer(report, written), _EXIT_REFUTED if refuted else 0)
+
+
+def chosen_steps(first: str, only: str) -> Sequence[Step]:
+    """All steps, those from `first` on, or one; InputError for a name that none has."""
+    names = [step.name for step in STEPS]
+    for name in (first, only):
+        if name and name not in names:
+            raise InputError(f"expected a step, one of {', '.join(names)}; got {name}")
+    if only:
+        return [STEPS[names.index(only)]]
+    return STEPS[names.index(first) :] if first else STEPS
+
+
+def _models(directory: Path) -> list[Path]:
+    return [path for path in sorted(directory.glob("*.tflite")) if is_compiled(path)]
+
+
+def _answer(report: dict[str, Any], written: tuple[Path, ...]) -> str:
+    total = ", ".join(f"{count} {kind}" for kind, count in counted(report["outcomes"]).items())
+    files = " and ".join(map(str, written))
+    if report["backend"] == "virtual":
+        return f"{text(report)}\n{total}; a virtual stick confirms nothing. Written to {files}"
+    return f"{text(report)}\n{total}. Please send in {files}, and name the computer, port and hub"

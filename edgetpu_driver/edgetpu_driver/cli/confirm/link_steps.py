@@ -1,0 +1,233 @@
+"""Steps on the link and the chip around the programs: start, headers, chunks, clock, temperature, faults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from edgetpu_driver.cli.confirm.outcome import NotApplicable, Refuted, Values
+from edgetpu_driver.cli.confirm.trial_matrix import TrialMatrix, google_matrix
+from edgetpu_driver.cli.confirm.trial_stick import TrialStick
+from edgetpu_driver.usb.bringup import SUPER_SPEED, ClockPreset
+from edgetpu_driver.usb.fault_diagnosis import (
+    ERROR_REGISTERS,
+    QUIET_MS,
+    Interrupt,
+    chip_fault,
+    drain,
+    take_interrupts,
+)
+from edgetpu_driver.usb.framing import Frame, Tag
+from edgetpu_driver.usb.link import POLL_SECONDS, UsbLink
+from edgetpu_driver.usb.registers import Register
+
+_RUNS = 50
+_COLDEST, _HOTTEST = 5.0, 95.0
+"""Of a die that is in use, degrees Celsius."""
+_DIAGNOSIS_SECONDS = 0.1
+_EXPECTED_SECONDS = {"inference": 0.28e-3, "upload": 5.6e-3}
+"""Reported on USB 3: a product of 256 x 256, and the first of 1024 x 1024 with its upload."""
+_FACTOR = 2.0
+_CREDIT_BITS = 21
+_HIGH_SPEED_CHUNK = 0x20
+
+
+def firmware(stick: TrialStick) -> Values:
+    """Whether the stick that was opened had to be given its firmware, and took it."""
+    if not stick.opening.loaded_firmware:
+        raise NotApplicable(
+            "the stick ran its firmware already: unplug it, plug it in, then edgetpu confirm --only firmware"
+        )
+    return {"firmware": stick.opening.info.firmware, "seconds": stick.opening.seconds}
+
+
+def port(stick: TrialStick) -> Values:
+    """Whether the stick came back in the port where it was in boot mode."""
+    if not stick.opening.loaded_firmware:
+        raise NotApplicable(
+            "the stick ran its firmware already: unplug it, plug it in, then edgetpu confirm --only port"
+        )
+    before = sorted(each.bus_path for each in stick.opening.before if each.boot_mode)
+    after = stick.opening.info.bus_path
+    if after not in before:
+        raise Refuted(f"it was at {', '.join(before)} and came back at {after}")
+    return {"bus_path": after}
+
+
+def bring_up(stick: TrialStick) -> Values:
+    """How long it takes to reset the stick and to bring its chip up."""
+    start = stick.clock.monotonic()
+    stick.reopen()
+    return {"seconds": stick.clock.monotonic() - start, "limit_of_a_register": POLL_SECONDS}
+
+
+def registers(stick: TrialStick) -> Values:
+    """Whether the error registers of a chip that was just brought up are zero."""
+    values = stick.tpu.registers()
+    wrong = {each.name: f"{values[each]:#x}" for each in ERROR_REGISTERS if values[each]}
+    if wrong:
+        told = ", ".join(f"{name} = {value}" for name, value in wrong.items())
+        raise Refuted(f"error registers are set: {told}", {"registers": wrong})
+    return {each.name: f"{value:#x}" for each, value in values.items()}
+
+
+def headers_together(stick: TrialStick) -> Values:
+    """Send header and payload of every frame in one transfer."""
+    with stick.headers_together():
+        return stick.check(google_matrix())
+
+
+def chunk_length(stick: TrialStick) -> Values:
+    """Receive outputs of several chunks on a USB 2 link."""
+    speed = stick.opening.info.link_speed
+    if speed >= SUPER_SPEED:
+        raise NotApplicable(
+            f"the link has {speed:g} Mbit/s: plug the stick into a USB 2 port, then "
+            "edgetpu confirm --only chunk_length"
+        )
+    length = stick.tpu.with_link(lambda link: link.read_register(Register.outfeed_chunk_length))
+    if length != _HIGH_SPEED_CHUNK:
+        raise Refuted(f"outfeed_chunk_length reads {length:#x}; {_HIGH_SPEED_CHUNK:#x} was written")
+    return stick.check(TrialMatrix(1024, 1024))
+
+
+def leftovers(stick: TrialStick) -> Values:
+    """Whether anything more arrives after the outputs and events of a program."""
+    matrix = google_matrix()
+    stick.multiply(matrix, np.repeat(matrix.inputs()[:1], _RUNS, axis=0))
+    more = stick.tpu.with_link(lambda link: link.discard_activations(QUIET_MS))
+    event = stick.tpu.with_link(lambda link: link.poll_event(QUIET_MS))
+    if more or event is not None:
+        raise Refuted(f"after {_RUNS} runs {'output' if more else f'the event {event}'} was left over")
+    return {"runs": _RUNS}
+
+
+def times(stick: TrialStick) -> Values:
+    """Compare the times of an inference and of an upload with the reported ones."""
+    matrix, large = google_matrix(), TrialMatrix(1024, 1024)
+    with stick.headers_together():
+        stick.multiply(matrix, matrix.inputs()[:1])
+        inputs = np.repeat(matrix.inputs()[:1], _RUNS, axis=0)
+        inference = _seconds(stick, partial(stick.multiply, matrix, inputs)) / _RUNS
+        stick.load(large)
+        upload = _seconds(stick, partial(stick.multiply, large, large.inputs()[:1]))
+    values = {"inference": inference, "upload": upload, "link_speed": stick.opening.info.link_speed}
+    if stick.opening.info.link_speed < SUPER_SPEED:
+        return values
+    for name, expected in _EXPECTED_SECONDS.items():
+        if not expected / _FACTOR <= values[name] <= expected * _FACTOR:
+            raise Refuted(
+                f"{name} took {1e3 * values[name]:.3g} ms; reported are {1e3 * expected:.3g} ms", values
+            )
+    return values
+
+
+def _seconds(stick: TrialStick, work: Callable[[], Any]) -> float:
+    start = stick.clock.monotonic()
+    work()
+    return stick.clock.monotonic() - start
+
+
+def temperature(stick: TrialStick) -> Values:
+    """Whether the thermometer is off, or shows the temperature of something that is in use."""
+    celsius = stick.tpu.info().temperature
+    if math.isnan(celsius):
+        return {"celsius": celsius, "thermometer": "off"}
+    if not _COLDEST <= celsius <= _HOTTEST:
+        raise Refuted(f"the thermometer shows {celsius:.1f} degrees Celsius", {"celsius": celsius})
+    return {"celsius": celsius, "thermometer": "on"}
+
+
+def clock(stick: TrialStick) -> Values:
+    """Change the main clock while the chip runs, and compute at every rate."""
+    matrix = google_matrix()
+    inputs = np.repeat(matrix.inputs()[:1], _RUNS, axis=0)
+    values = {}
+    try:
+        for preset in ClockPreset:
+            stick.tpu.set_clock(preset)
+            stick.check_unharmed(f"the clock preset {preset.value}")
+            values[preset.value] = _seconds(stick, partial(stick.multiply, matrix, inputs)) / _RUNS
+    finally:
+        stick.tpu.set_clock(stick.preset)
+    return {"seconds_per_run": values}
+
+
+def interrupts(stick: TrialStick) -> Values:
+    """Read the interrupt endpoint of a healthy chip, acknowledge a warning, and go on."""
+    found = stick.tpu.with_link(take_interrupts)
+    stick.check_unharmed("reading the interrupt endpoint")
+    again = stick.tpu.with_link(take_interrupts)
+    if Interrupt.THERMAL_WARNING in found and Interrupt.THERMAL_WARNING in again:
+        raise Refuted("a thermal warning came again after it was acknowledged")
+    return {"pending": [each.name for each in Interrupt if each in found]}
+
+
+def credits(stick: TrialStick) -> Values:
+    """Whether the credits of the endpoints tell what an idle chip and a running program wait for."""
+    idle, waiting = stick.tpu.with_link(partial(_begin_and_read, register=Register.ep_status_credit))
+    stick.reopen()
+    values = {"idle": _credits(idle), "waiting_for_inputs": _credits(waiting)}
+    stick.check_unharmed("a program that was given up")
+    if not values["idle"]["instructions"]:
+        raise Refuted("an idle chip shows no credit for instructions", values)
+    if not values["waiting_for_inputs"]["inputs"]:
+        raise Refuted("a program that waits for its inputs shows no credit for them", values)
+    return values
+
+
+def _begin_and_read(link: UsbLink, register: Register) -> tuple[int, int]:
+    before = link.read_register(register)
+    link.send(_instructions(google_matrix()))
+    return before, link.read_register(register)
+
+
+def _instructions(matrix: TrialMatrix) -> Frame:
+    return Frame(Tag.INSTRUCTIONS, matrix.model.execution.bitstreams[0].data)
+
+
+def _credits(value: int) -> dict[str, int]:
+    names = ("instructions", "inputs", "parameters")
+    mask = (1 << _CREDIT_BITS) - 1
+    return {name: value >> place * _CREDIT_BITS & mask for place, name in enumerate(names)}
+
+
+def draining(stick: TrialStick) -> Values:
+    """Leave the outputs of a program unread, drain the endpoints, and go on without a reset."""
+    matrix = google_matrix()
+    stick.check(matrix)
+
+    def leave_unread(link: UsbLink) -> bool:
+        link.send(_instructions(matrix))
+        link.send(Frame(Tag.INPUT_ACTIVATIONS, matrix.inputs()[0].tobytes()))
+        return drain(link)
+
+    if not stick.tpu.with_link(leave_unread):
+        raise Refuted("the end of the program did not follow its outputs")
+    stick.check_unharmed("draining")
+    return {}
+
+
+def given_up_program(stick: TrialStick) -> Values:
+    """Begin a program, never send its inputs, read the error registers, reset the stick, and go on."""
+
+    def give_up(link: UsbLink) -> tuple[float, str]:
+        link.send(_instructions(google_matrix()))
+        start = link.clock.monotonic()
+        fault = chip_fault(link)
+        return link.clock.monotonic() - start, str(fault or "")
+
+    seconds, fault = stick.tpu.with_link(give_up)
+    start = stick.clock.monotonic()
+    stick.reopen()
+    values = {"diagnosis": seconds, "reset": stick.clock.monotonic() - start}
+    stick.check_unharmed("a reset")
+    if fault:
+        raise Refuted(f"a chip that waits for inputs reports a fault: {fault}", values)
+    if seconds > len(ERROR_REGISTERS) * _DIAGNOSIS_SECONDS:
+        raise Refuted(f"reading the error registers took {seconds:.2f} s", values)
+    return values

@@ -1,0 +1,113 @@
+"""Steps with compiled models of the user: which models stay in the chip's memory together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.backends.usb import copy_path
+from edgetpu_driver.cli.confirm.outcome import NotApplicable, Refuted, Values
+from edgetpu_driver.cli.confirm.trial_stick import TrialStick
+from edgetpu_driver.compiled_model import VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.stick.loaded_model import LoadedModel
+from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_driver.toolchain.compiled_file_names import source_graph
+
+_ROUNDS = 3
+
+
+def resident_together(stick: TrialStick) -> Values:
+    """Run two models that were compiled together in turn; neither may lose its parameters."""
+    for one, other in combinations(_compiled(stick), 2):
+        if _fit_together(one, other) and not _are_copies(one, other):
+            return _in_turn(stick, one, other)
+    raise NotApplicable(
+        "it needs two models that were compiled together: edgetpu models compile --co-compile .., then "
+        "--models DIR"
+    )
+
+
+def copies(stick: TrialStick) -> Values:
+    """Run two copies of one graph that were compiled together in turn."""
+    for one, other in combinations(_compiled(stick), 2):
+        if _fit_together(one, other) and _are_copies(one, other):
+            return _in_turn(stick, one, other)
+    raise NotApplicable(
+        "it needs a graph and its copy compiled together: cp x.tflite x_copy2.tflite, then "
+        "edgetpu models compile --co-compile x.tflite x_copy2.tflite, then --models DIR"
+    )
+
+
+def _compiled(stick: TrialStick) -> list[CompiledModel]:
+    return [part for path in stick.models for part in _parts(stick, path)]
+
+
+def _parts(stick: TrialStick, path: Any) -> Iterator[CompiledModel]:
+    """The parts of a file that this stick can run; none if there is nothing to run in it."""
+    try:
+        for part in CompiledModel.load_parts(path):
+            part.check_runnable()
+            if stick.simulated:
+                graph = source_graph(path)
+                if graph is not None:
+                    stick.bus.register_model(part, graph)
+                    yield part
+            elif part.compiler != VIRTUAL_COMPILER:
+                yield part
+    except (EdgeTpuError, OSError):
+        return
+
+
+def _fit_together(one: CompiledModel, other: CompiledModel) -> bool:
+    """Whether they have one token and no row of the memory in common."""
+    together = one.parameter_caching_token == other.parameter_caching_token != 0
+    cached = one.is_cached and other.is_cached
+    return together and cached and not one.parameter_region & other.parameter_region
+
+
+def _are_copies(one: CompiledModel, other: CompiledModel) -> bool:
+    if one.path is None or other.path is None:
+        return False
+    return other.path in (copy_path(one.path, 1), one.path) or one.path == copy_path(other.path, 1)
+
+
+def _in_turn(stick: TrialStick, *models: CompiledModel) -> Values:
+    """Whether models give the same outputs in turn as right after an upload, and are uploaded only once."""
+    loaded = [stick.tpu.load(model) for model in models]
+    inputs = [_inputs(each.inputs) for each in loaded]
+    expected = []
+    for each, given in zip(loaded, inputs, strict=True):
+        each.upload()
+        expected.append(each.run(given))
+    values = {"models": [each.model.name for each in loaded], "rounds": _ROUNDS}
+    for _ in range(_ROUNDS):
+        for each, given, wanted in zip(loaded, inputs, expected, strict=True):
+            _compare(each, each.run(given), wanted, values)
+    return values
+
+
+def _compare(
+    loaded: LoadedModel, came: dict[str, NDArray[Any]], wanted: dict[str, NDArray[Any]], values: Values
+) -> None:
+    name = loaded.model.name
+    if loaded.uploads != 1:
+        raise Refuted(f"the parameters of {name} were uploaded {loaded.uploads} times; expected once", values)
+    if any(came[each].tobytes() != wanted[each].tobytes() for each in came):
+        raise Refuted(f"{name} gives other outputs once the other model has run", values)
+
+
+def _inputs(specs: tuple[TensorSpec, ...]) -> dict[str, NDArray[Any]]:
+    rng = np.random.default_rng(0)
+    return {spec.name: _values(spec, rng) for spec in specs}
+
+
+def _values(spec: TensorSpec, rng: np.random.Generator) -> NDArray[Any]:
+    if spec.dtype.kind not in "iu":
+        return rng.random(spec.shape).astype(spec.dtype)
+    limits = np.iinfo(spec.dtype)
+    return rng.integers(limits.min, limits.max, spec.shape, spec.dtype, endpoint=True)

@@ -1,0 +1,130 @@
+"""The report of `edgetpu confirm`: a file for programs and one for people, to be sent in."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.cli.confirm.outcome import Outcome
+from edgetpu_driver.cli.confirm.run import Course
+from edgetpu_driver.cli.confirm.step import Step
+from edgetpu_driver.cli.confirm.trial_stick import Opening
+from edgetpu_driver.cli.terminal import pairs, table, to_json
+from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.files.file_access import write_file
+
+_FORMAT = 1
+_MOST_SHOWN = 6
+"""Values of a step in the text."""
+
+
+def make_report(
+    course: Course, steps: Sequence[Step], opening: Opening | None, backend: str, earlier: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The content of both files. earlier: the report that is continued; its other steps are kept."""
+    new = {each.step: asdict(each) for each in course.outcomes}
+    old = {each["step"]: each for each in earlier.get("outcomes", ())}
+    known = {**old, **new}
+    return {
+        "format": _FORMAT,
+        "suite": _version(),
+        "backend": backend,
+        "computer": f"{platform.machine()}, {platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "stick": _stick(opening) or earlier.get("stick", {}),
+        "outcomes": [known[step.name] for step in steps if step.name in known],
+        "not_run": [step.name for step in steps if step.name not in known],
+        "resume_from": course.resume_from,
+    }
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """An earlier report; empty if there is none. ModelFormatError for a file that is no report."""
+    try:
+        content = json.loads(path.read_text())
+        if content["format"] != _FORMAT or not all("step" in each for each in content["outcomes"]):
+            raise ValueError("another format")
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelFormatError(
+            f"{path} is no report of this command ({error}); name another one with --report"
+        ) from None
+    return dict(content)
+
+
+def write_report(report: Mapping[str, Any], path: Path) -> tuple[Path, Path]:
+    """Write path.json and path.txt."""
+    paths = path.with_name(f"{path.name}.json"), path.with_name(f"{path.name}.txt")
+    write_file(paths[0], f"{to_json(report)}\n".encode())
+    write_file(paths[1], f"{text(report)}\n".encode())
+    return paths
+
+
+def text(report: Mapping[str, Any]) -> str:
+    """The report for people."""
+    stick = report["stick"]
+    facts = {
+        "suite": report["suite"],
+        "computer": f"{report['computer']}, Python {report['python']}",
+        "stick": ", ".join(f"{name} {value}" for name, value in stick.items()) or "not opened",
+    }
+    rows = [(each["outcome"], each["step"], each["subject"], _detail(each)) for each in report["outcomes"]]
+    parts = [pairs(facts)]
+    if rows:
+        parts.append(table(rows, ("outcome", "step", "assumption", "detail")))
+    if report["not_run"]:
+        parts.append(f"not run: {', '.join(report['not_run'])}")
+    if report["resume_from"]:
+        parts.append(
+            "The stick does not answer any more. Unplug it, plug it in, then: "
+            f"edgetpu confirm --from {report['resume_from']}"
+        )
+    return "\n".join(parts)
+
+
+def _detail(outcome: Mapping[str, Any]) -> str:
+    if outcome["detail"]:
+        return str(outcome["detail"])
+    values = outcome["values"]
+    if len(values) > _MOST_SHOWN:
+        return f"{len(values)} values in the JSON file"
+    return ", ".join(f"{name} {_short(value)}" for name, value in values.items())
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "(" + ", ".join(f"{name} {_short(each)}" for name, each in value.items()) + ")"
+    if isinstance(value, list | tuple):
+        return "; ".join(map(_short, value)) or "none"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _stick(opening: Opening | None) -> dict[str, Any]:
+    if opening is None:
+        return {}
+    info = opening.info
+    return {
+        "bus_path": info.bus_path,
+        "Mbit/s": info.link_speed,
+        "firmware": info.firmware,
+        "clock": info.clock_preset.value,
+    }
+
+
+def _version() -> str:
+    try:
+        return version("edgetpu_driver")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def counted(outcomes: Sequence[Mapping[str, Any]] | Sequence[Outcome]) -> dict[str, int]:
+    """How many steps were confirmed, refuted and skipped."""
+    kinds = [each["outcome"] if isinstance(each, Mapping) else each.outcome for each in outcomes]
+    return {kind: kinds.count(kind) for kind in ("confirmed", "refuted", "skipped")}

@@ -1,0 +1,168 @@
+"""The stick that `edgetpu confirm` looks at: opened, run, watched, and opened again after a failed step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.cli.confirm.outcome import Refuted, Values
+from edgetpu_driver.cli.confirm.separate_headers import SeparateHeaders
+from edgetpu_driver.cli.confirm.trial_matrix import TrialMatrix, compared, google_matrix
+from edgetpu_driver.errors import DeviceLostError
+from edgetpu_driver.stick.edge_tpu import DeviceInfo, EdgeTpu
+from edgetpu_driver.stick.loaded_model import LoadedModel
+from edgetpu_driver.usb.bringup import ClockPreset
+from edgetpu_driver.usb.clock import Clock, clock_of
+from edgetpu_driver.usb.discovery import UsbStick, find_sticks
+from edgetpu_driver.usb.firmware import FirmwareImage, firmware_image
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How the stick was opened."""
+
+    before: tuple[UsbStick, ...]
+    """The sticks that were on the bus before."""
+    info: DeviceInfo
+    seconds: float
+
+    @property
+    def loaded_firmware(self) -> bool:
+        """Whether it was in boot mode."""
+        return any(stick.boot_mode for stick in self.before) and not any(
+            stick.bus_path == self.info.bus_path and not stick.boot_mode for stick in self.before
+        )
+
+
+class TrialStick:
+    """One stick under trial. Headers go in transfers of their own unless `headers_together` says otherwise.
+
+    bus: a pyusb backend. models: compiled models of the user, for the steps that need some.
+    """
+
+    def __init__(
+        self,
+        bus: Any,
+        *,
+        serial: str | None = None,
+        bus_path: str | None = None,
+        firmware: str | Path | FirmwareImage | None = None,
+        preset: ClockPreset = ClockPreset.HIGH,
+        models: Sequence[Path] = (),
+        simulated: bool = False,
+    ) -> None:
+        self.bus = bus
+        self.preset = preset
+        self.models = tuple(models)
+        self.simulated = simulated
+        self.firmware = firmware
+        self.clock: Clock = clock_of(bus)
+        self._link = SeparateHeaders(bus)
+        self._serial, self._bus_path = serial, bus_path
+        self._tpu: EdgeTpu | None = None
+        self._loaded: dict[TrialMatrix, LoadedModel] = {}
+        self._opening: Opening | None = None
+        self._repeated = 0
+        self._reference = google_matrix()
+
+    @property
+    def tpu(self) -> EdgeTpu:
+        """The open stick; DeviceLostError if it is not open."""
+        if self._tpu is None:
+            raise DeviceLostError("the stick is not open")
+        return self._tpu
+
+    @property
+    def first_opening(self) -> Opening | None:
+        """How it was opened first; None if it never was."""
+        return self._opening
+
+    @property
+    def opening(self) -> Opening:
+        """How it was opened first; DeviceLostError if it is not open."""
+        if self._opening is None:
+            raise DeviceLostError("the stick is not open")
+        return self._opening
+
+    @property
+    def repeated(self) -> int:
+        """Operations that failed and were repeated since this was read last."""
+        now = 0 if self._tpu is None else self._tpu.repeated
+        new, self._repeated = now - self._repeated, now
+        return new
+
+    def on_the_bus(self) -> tuple[UsbStick, ...]:
+        """The sticks that are there now."""
+        return find_sticks(self.bus)
+
+    def check_firmware(self) -> None:
+        """Raise FirmwareError if the stick needs a firmware that is not there, or is another one."""
+        found = self.on_the_bus()
+        if found and all(stick.boot_mode for stick in found):
+            firmware_image(self.firmware, found[0].bus_path)
+
+    def open(self) -> None:
+        """Open it; raises what EdgeTpu.open raises."""
+        before = self.on_the_bus()
+        start = self.clock.monotonic()
+        self._tpu = EdgeTpu.open(
+            usb_backend=self._link,
+            serial=self._serial,
+            firmware=self.firmware,
+            bus_path=self._bus_path,
+            preset=self.preset,
+        )
+        seconds = self.clock.monotonic() - start
+        self._opening = self._opening or Opening(before, self._tpu.info(), seconds)
+
+    def close(self) -> None:
+        """Shut it down and release it, also if it does not answer."""
+        tpu, self._tpu = self._tpu, None
+        self._loaded.clear()
+        self._repeated = 0
+        if tpu is not None:
+            tpu.close()
+
+    def reopen(self) -> None:
+        """Reset it by closing and opening; raises as `open`."""
+        self.close()
+        self.open()
+
+    @contextmanager
+    def headers_together(self) -> Iterator[None]:
+        """Send headers and payloads in one transfer meanwhile."""
+        self._link.apart = False
+        try:
+            yield
+        finally:
+            self._link.apart = True
+
+    def load(self, matrix: TrialMatrix) -> LoadedModel:
+        """The program of a matrix on the stick."""
+        loaded = self._loaded.get(matrix)
+        if loaded is None:
+            loaded = self._loaded[matrix] = self.tpu.load(matrix.model)
+        return loaded
+
+    def multiply(self, matrix: TrialMatrix, inputs: NDArray[np.uint8]) -> NDArray[Any]:
+        """The products of vectors [n, columns], [n, rows]."""
+        loaded = self.load(matrix)
+        return np.concatenate([loaded.run({"x": row[np.newaxis]})["y"] for row in inputs])
+
+    def check(self, matrix: TrialMatrix) -> Values:
+        """Compare the products of a matrix with the documented arithmetic; Refuted if they are others."""
+        inputs = matrix.inputs()
+        return compared(self.multiply(matrix, inputs), matrix.products(inputs))
+
+    def check_unharmed(self, after: str) -> None:
+        """Whether the stick still multiplies rightly; Refuted, saying after what, if not."""
+        try:
+            self.check(self._reference)
+        except Refuted as error:
+            raise Refuted(f"after {after} {error}") from None
