@@ -11,10 +11,12 @@ import pytest
 
 from edgetpu_driver.errors import (
     ExpiredError,
+    InputError,
     ModelNotFoundError,
     ModelUnsupportedError,
     UnavailableError,
 )
+from edgetpu_driver.host import model_table
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.inference_result import InferenceResult
@@ -26,9 +28,10 @@ from edgetpu_driver.host.request_terms import NORMAL_TERMS, RequestTerms
 from edgetpu_driver.host.weight_access import record
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
+from fuzz.interleavings.fake_models import FakeCpu, Reader, run_steps, steps_of
 from fuzz.interleavings.fake_sticks import INPUT, SIZE, FakeBackend, FakeStick
 from fuzz.interleavings.primitives import replaced
-from fuzz.interleavings.scenario import host_modules, run_seed, write_files
+from fuzz.interleavings.scenario import FILES, host_modules, run_seed, write_files
 from fuzz.interleavings.thread_controller import InterleavingError, ThreadController
 
 SEEDS = 150
@@ -154,6 +157,35 @@ class TestUnloading:
         result = WeightResult(1, np.ones(SIZE, np.float32), 0, 0.0, 0.0)
         assert isinstance(record(model, replica, WEIGHTS, result), ModelNotFoundError)
         assert (replica.version, model.weights_version, replica.weights) == (1, 1, WEIGHTS)
+
+
+class TestPartsOfAModelThatIsNotReadYet:
+    @pytest.mark.parametrize(
+        ("stem", "part", "expected"),
+        [("two_parts", 2, 2), ("two_parts", 3, None), ("a", 1, 1), ("a", 2, None)],
+    )
+    def test_they_are_found_when_it_is(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch, stem: str, part: int, expected: int | None
+    ) -> None:
+        monkeypatch.setattr(model_table, "read_model", Reader(FakeCpu(stage.controller)).read)
+        answers: list[Any] = []
+
+        def work() -> None:
+            host = stage.make_host()
+            host.submit_load(stem, "m")
+            host.submit_invoke("m", INPUTS, answers.append, part=part)
+            stage.until(lambda: bool(answers))
+
+        stage.run(work)
+        (answer,) = answers
+        if expected is None:
+            assert isinstance(answer, InputError)
+        else:
+            on_stick = [step for step in steps_of([FILES[stem]]) if step.on_device]
+            np.testing.assert_array_equal(
+                answer.outputs["y"], run_steps(on_stick[part - 1 : part], INPUTS["x"])
+            )
+            assert answer.part == expected
 
 
 class TestSticks:

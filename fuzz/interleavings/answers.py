@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.weights.weight_request import WeightRequest
-from fuzz.interleavings.fake_sticks import INPUT, SIZE, product, weights_of, weights_of_file
+from fuzz.interleavings.fake_models import FakeStep, matrices_of, run_steps
+from fuzz.interleavings.fake_sticks import INPUT, SIZE, weights_of
 
 _ROUNDING = 0.06
 """By how much a product may differ from that in real numbers, for each column."""
@@ -41,10 +42,10 @@ class Call:
 class Answers:
     """All requests of a run."""
 
-    def __init__(self, files: dict[str, bytes]) -> None:
-        """files: contents of the model files, by their SHA-256."""
+    def __init__(self, models: Mapping[str, Sequence[FakeStep]]) -> None:
+        """models: the steps of each model, by the SHA-256 of its files."""
         self.calls: list[Call] = []
-        self._files = files
+        self._models = models
         self._newest: dict[HostedModel, int] = {}
 
     def submit(
@@ -115,13 +116,14 @@ class Answers:
             assert version >= call.at_least, f"{call.kind}: old weights {version} after {call.at_least}"
 
     def _check_output(self, call: Call, answer: Any) -> None:
-        version = answer.weights_version
+        version, steps = answer.weights_version, self._models[answer.model_sha256]
         self._check_version(call, version)
+        if answer.part:
+            steps = [[step for step in steps if step.on_device][answer.part - 1]]
+        possible: list[NDArray[np.int8] | None] = [None]
         if version:
             possible = [weights_of(each) for each in self._weights(call, version) if fits(each)]
-        else:
-            possible = [weights_of_file(self._files[answer.model_sha256])]
-        outputs = [product(weights, call.argument) for weights in possible]
+        outputs = [run_steps(steps, call.argument, weights) for weights in possible]
         right = any(np.array_equal(output, answer.outputs["y"]) for output in outputs)
         assert right, f"invoke of '{call.name}': wrong output for weights {version}"
 
@@ -131,7 +133,7 @@ class Answers:
         if version:
             matrices = [each.weights for each in self._weights(call, version)]
         else:
-            matrices = [weights_of_file(data) / 127 for data in self._files.values()]
+            matrices = [each for steps in self._models.values() for each in matrices_of(steps)]
         matrices = [matrix for matrix in matrices if matrix.shape == (answer.outputs.size, vector.size)]
         errors = [np.abs(matrix @ vector - answer.outputs).max() for matrix in matrices]
         right = min(errors, default=np.inf) < _ROUNDING * vector.size

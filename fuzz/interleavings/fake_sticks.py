@@ -78,6 +78,8 @@ class FakeStick:
         """Engines of the present session that were not closed."""
         self.clock = 0.0
         self.simulated = simulated
+        self.memory: FakeEngine | None = None
+        """Whose parameters were sent last."""
         self._in_use = False
 
     def use(self, seconds: float, session: int) -> None:
@@ -108,13 +110,13 @@ class FakeEngine:
         self._session = stick.session
         self._values = weights_of_file(data)
         self._closed = False
-        self.resident = False
+        self.uploads = 0
         stick.attached += 1
 
     @property
-    def uploads(self) -> int:
+    def resident(self) -> bool:
         """See AttachedEngine."""
-        return int(self.resident)
+        return self._stick.memory is self
 
     @property
     def device_duration(self) -> float:
@@ -124,8 +126,10 @@ class FakeEngine:
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """See Engine."""
         assert not self._closed, "an engine is used after it was closed"
-        self._stick.use(0.003, self._session)
-        self.resident = True
+        self._stick.use(0.003 if self.resident else 0.005, self._session)
+        if not self.resident:
+            self._stick.memory = self
+            self.uploads += 1
         return {"y": product(self._values, inputs["x"])}
 
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
@@ -200,6 +204,7 @@ class FakeBackend:
     def close(self) -> None:
         """See Backend."""
         self.stick.session = self.stick.attached = 0
+        self.stick.memory = None
 
     def attach(self, model: ParsedModel) -> FakeEngine:
         """See Backend."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import logging
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.host import model_table
 from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.model_host import ModelHost
@@ -24,12 +26,24 @@ from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.answers import Answers, random_input
+from fuzz.interleavings.fake_models import FakeCpu, Reader, steps_of
 from fuzz.interleavings.fake_sticks import BROKEN, PICKY, SIZE, FakeBackend, FakeStick
 from fuzz.interleavings.primitives import replaced
 from fuzz.interleavings.thread_controller import ThreadController
 
-FILES = {"a": b"a", "b": b"bb", "broken": BROKEN, "picky": PICKY}
+FILES = {
+    "a": b"a",
+    "b": b"bb",
+    "broken": BROKEN,
+    "picky": PICKY,
+    "one_part": b"steps cdc 1",
+    "two_parts": b"steps dcd 2",
+    "first": b"steps cd 3",
+    "second": b"steps d 4",
+    "third": b"steps dc 5",
+}
 """Contents of the model files by stem."""
+PIPELINES = ("first", "second"), ("first", "second", "third")
 NAMES = ("a", "b", "c", "picky")
 """Names that models are loaded under."""
 PATIENCE = 60.0
@@ -86,7 +100,8 @@ def run_seed(seed: int, directory: Path) -> Outcome:
     try:
         with replaced(host_modules(), controller):
             scenario = Scenario(controller, directory, log)
-            controller.run(scenario.run)
+            with patch.object(model_table, "read_model", scenario.reader.read):
+                controller.run(scenario.run)
     except Exception as error:
         raise AssertionError(f"seed {seed}: {error}") from error
     finally:
@@ -104,7 +119,14 @@ class Scenario:
         self._controller = controller
         self._random = random = controller.random
         self._log = log
-        self.answers = Answers({hashlib.sha256(data).hexdigest(): data for data in FILES.values()})
+        models = [[data] for data in FILES.values()] + [
+            [FILES[stem] for stem in stems] for stems in PIPELINES
+        ]
+        self.answers = Answers(
+            {hashlib.sha256(b"".join(each)).hexdigest(): steps_of(each) for each in models}
+        )
+        self._cpu = FakeCpu(controller)
+        self.reader = Reader(self._cpu)
         simulated = random.random() < 0.5
         self._sticks = [FakeStick(controller, number, simulated) for number in range(random.randint(1, 3))]
         later = random.randint(0, 1) if len(self._sticks) < 3 else 0
@@ -114,6 +136,7 @@ class Scenario:
         self._busy = 0
         self._pauses = random.choice((0.1, 0.5, 0.9))
         self._closes = random.random() < 0.3
+        self._parts = random.random() < 0.6
         limits = HostLimits(waiting_per_client=random.choice((5, 100)))
         self._host = ModelHost(
             [FakeBackend(stick) for stick in self._sticks],
@@ -208,7 +231,10 @@ class Scenario:
 
     def _load(self, client: str) -> None:
         name = self._random.choice(NAMES)
-        stem = "picky" if name == "picky" else self._random.choice(("a", "a", "b", "b", "broken"))
+        stems: Sequence[str | tuple[str, ...]] = ("a", "a", "b", "b", "broken")
+        if self._parts:
+            stems = ("a", "broken", "one_part", "one_part", "two_parts", *PIPELINES)
+        stem = "picky" if name == "picky" else self._random.choice(stems)
         host = self._host
         self._submit(
             "load", name, lambda done: host.submit_load(stem, name, done, client=client, shared=True)
@@ -219,8 +245,12 @@ class Scenario:
 
     def _invoke(self, client: str) -> None:
         name, inputs, terms = self._random.choice(NAMES), random_input(self._numbers()), self._terms(client)
+        part = self._random.choice((0, 0, 0, 1, 2)) if self._parts else 0
         self._submit(
-            "invoke", name, lambda done: self._host.submit_invoke(name, {"x": inputs}, done, terms), inputs
+            "invoke",
+            name,
+            lambda done: self._host.submit_invoke(name, {"x": inputs}, done, terms, part=part),
+            inputs,
         )
 
     def _set_weights(self, client: str) -> None:
@@ -302,6 +332,17 @@ class Scenario:
         assert scheduler._queue._queue.cost == 0, "costs are left in the queue"
         attached = [stick.attached for stick in sticks]
         assert not any(attached), f"engines are left: {attached}"
+        self._check_cpu_rest()
+
+    def _check_cpu_rest(self) -> None:
+        """The same of the CPU."""
+        scheduler = self._host._whole.cpu.scheduler
+        assert not scheduler.waiting, f"{scheduler.waiting} requests wait for the CPU\n{self._state()}"
+        assert not scheduler.models, f"steps are kept: {[m.name for m in scheduler.models]}\n{self._state()}"
+        for slot in scheduler.slots:
+            assert (slot.running, slot.parked) == (None, set()), self._state()
+        # A close drops engines, whose processes then end.
+        assert self._closes or not self._cpu.attached, f"{self._cpu.attached} engines of the CPU are left"
 
     def _check_closed(self) -> None:
         sessions = [stick.session for stick in self._sticks]

@@ -32,7 +32,7 @@ from edgetpu_driver.host.request_terms import BULK_TERMS, NORMAL_TERMS, RequestT
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_pool import StickPool, all_registers
 from edgetpu_driver.host.stick_worker import StickWorker
-from edgetpu_driver.host.whole_models import WholeModels, device_part, numbered, only_device_part
+from edgetpu_driver.host.whole_models import WholeModels, device_part, invoking, numbered, only_device_part
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.tflite.tensor import check_inputs
@@ -42,7 +42,6 @@ from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 _Answer = TypeVar("_Answer")
 Done: TypeAlias = Callable[["_Answer | EdgeTpuError"], None]
 """Called once, by a thread of the host, with the answer to a request or with the error."""
-
 
 DEFAULT_LIMITS = HostLimits()
 
@@ -282,17 +281,18 @@ class ModelHost:
         can be refused at once is raised: ModelNotFoundError, InputError, ModelUnsupportedError for a model
         that cannot run here, UnavailableError without a device, BusyError.
         """
-        model = self._table.model(name)
-        if part:
-            model = device_part(model, part)
-            done = numbered(done, part)
+        model, later = self._table.model(name), part
+        if part and model.state is ModelState.LOADED:
+            model, later = device_part(model, part), 0
         if model.state is ModelState.LOADED and not model.parts:
             try:
                 check_inputs(model.inputs, inputs)
             except InputError:
                 if not model.unsupported_reason:  # which is what the scheduler raises then
                     raise
-        self._submit(model, Kind.INVOKE, terms, done, lambda replica: replica.invoking(inputs), inputs=inputs)
+        done = numbered(done, part) if part else done
+        begin = invoking(model, inputs, later)
+        self._submit(model, Kind.INVOKE, terms, done, begin, inputs=inputs, part=later)
 
     def submit_multiply(
         self, name: str, request: ProductRequest, done: Done[Product], terms: RequestTerms = BULK_TERMS
@@ -364,16 +364,17 @@ class ModelHost:
         begin: Callable[[Any], Any],
         inferences: int = 1,
         inputs: Mapping[str, NDArray[Any]] | None = None,
+        part: int = 0,
     ) -> None:
         request = Request.of(terms, model, kind, begin, done, inferences)
-        request.inputs = inputs
+        request.inputs, request.part = inputs, part
         in_steps = bool(model.parts)
         try:
             (self._whole if in_steps else self._scheduler).submit(request)
         except UnavailableError:
             if in_steps or not model.parts:
                 raise
-            self._whole.take_over(model, [request])  # it was loaded meanwhile
+            self._whole.take_over([request])  # it was loaded meanwhile
         if terms.deadline > 0:
             self._watch.arm()
 

@@ -183,7 +183,7 @@ class ModelTable:
             else:
                 self._pool.add(fresh)
         self._scheduler.refuse()
-        self._whole.take_over(fresh, waiting)
+        self._whole.take_over(waiting)
         return fresh
 
     def _add_backend(self, backend: Backend, added: Callable[[StickWorker], None]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from edgetpu_driver.engines.pieces import Pieces
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.cpu_worker import CpuWorker
@@ -18,7 +19,8 @@ from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.inference_statistics import InferenceStatistics
 from edgetpu_driver.host.model_reading import ReadModel
-from edgetpu_driver.host.request import Kind, Request
+from edgetpu_driver.host.model_replica import ModelReplica
+from edgetpu_driver.host.request import Request
 from edgetpu_driver.host.run_rules import unsupported
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_pool import StickPool
@@ -57,9 +59,21 @@ class WholeModels:
         self.cpu.unload(part for part in model.parts if not part.on_device)
 
     def submit(self, request: Request) -> None:
-        """Run a whole model. Raises InputError and what can be refused at once; see ModelHost."""
+        """Run a whole model, or do what was asked with its part for the Edge TPU.
+
+        Raises InputError and what can be refused at once; see ModelHost.
+        """
         model, inputs = request.model, request.inputs
-        assert inputs is not None
+        if inputs is None:
+            self._sticks.submit(replace(request, model=only_device_part(model)))
+        elif request.part:
+            part = device_part(model, request.part)
+            self._sticks.submit(replace(request, model=part, begin=invoking(part, inputs)))
+        else:
+            self._run(request, inputs)
+
+    def _run(self, request: Request, inputs: Mapping[str, NDArray[Any]]) -> None:
+        model = request.model
         self._check(model, inputs)
         run = WholeRun(model, inputs, request, self._place, lambda answer: self._finish(run, request, answer))
         with self._sticks.lock:
@@ -79,15 +93,12 @@ class WholeModels:
         if request.deadline < inf and not model.parts[0].on_device:
             self._cpu_watch.arm()
 
-    def take_over(self, model: HostedModel, requests: Sequence[Request]) -> None:
+    def take_over(self, requests: Sequence[Request]) -> None:
         """Run the requests that have waited for a model to be loaded, which has several steps."""
         for request in requests:
             request.stick = request.replica = None
             try:
-                if request.kind is Kind.INVOKE:
-                    self.submit(request)
-                else:
-                    self._sticks.submit(replace(request, model=only_device_part(model)))
+                self.submit(request)
             except EdgeTpuError as error:
                 request.answer(error)
 
@@ -153,6 +164,19 @@ def device_part(model: HostedModel, number: int) -> HostedModel:
             f"expected part 1 to {len(parts)} of '{model.name}', or 0 for the whole model; got {number}"
         )
     return parts[number - 1]
+
+
+def invoking(
+    model: HostedModel, inputs: Mapping[str, NDArray[Any]], part: int = 0
+) -> Callable[[ModelReplica], Pieces[InferenceResult]]:
+    """What starts an inference of a model that one engine runs, or of that part of it if it has no other."""
+
+    def begin(replica: ModelReplica) -> Pieces[InferenceResult]:
+        if part:
+            device_part(model, part)
+        return (yield from replica.invoking(inputs))
+
+    return begin
 
 
 def numbered(
