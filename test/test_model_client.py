@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -320,6 +322,23 @@ def any_driver(
         driver = make_driver(graph, model_dir)
         yield
         driver.destroy_node()
+
+
+@pytest.mark.usefixtures("any_driver")
+def test_inputs_go_with_the_answer_without_the_garbage_collector(graph: Any, make_client: Any) -> None:
+    client = make_client()
+    ask(client, graph)
+    results: list[InferenceResult] = []
+    inputs = {"numbers": NUMBERS["numbers"].copy()}
+    kept = weakref.ref(inputs["numbers"])
+    gc.disable()
+    try:
+        assert client.invoke(inputs, results.append)
+        del inputs
+        graph.spin_until(lambda: bool(results))
+        graph.spin_until(lambda: kept() is None)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.usefixtures("any_driver")

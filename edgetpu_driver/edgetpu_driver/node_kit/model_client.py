@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 from rclpy.clock import Clock
@@ -44,6 +45,10 @@ DEADLINE_SHARE = 0.8
 
 START_UP = 5.0
 """Seconds in which a driver without its device is usual: nodes of one launch start together."""
+
+_Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+_Invoked: TypeAlias = Callable[[InferenceResult], None]
+_Replaced: TypeAlias = Callable[["WeightResult | EdgeTpuError"], None]
 
 
 class ClientState(Enum):
@@ -166,8 +171,8 @@ class ModelClient:
 
     def invoke(
         self,
-        inputs: Mapping[str, NDArray[Any]],
-        done: Callable[[InferenceResult], None],
+        inputs: _Arrays,
+        done: _Invoked,
         still_wanted: Callable[[], bool] = lambda: True,
     ) -> bool:
         """Run the model once; `done` gets the outputs or the error, exactly once.
@@ -180,17 +185,18 @@ class ModelClient:
         is called after it has returned True. The arrays must not change until then. Raises InputError when
         they are not what the model takes.
         """
-        transport = self._free_transport()
-        if transport is None:
+        if not self._is_free():
             return False
-        loaded = self._loaded
-        check_inputs(loaded.inputs, inputs)
+        check_inputs(self._loaded.inputs, inputs)
+        self._begin(lambda error: done(InferenceResult(error=error)))
+        self._send_invoke(inputs, done, still_wanted)
+        return True
 
-        def send() -> None:
-            transport.invoke(loaded.name, loaded.inputs, inputs, finish)
-
+    def _send_invoke(self, inputs: _Arrays, done: _Invoked, still_wanted: Callable[[], bool]) -> None:
+        # Neither this nor `finish` refers to itself: images would stay until the garbage is collected.
         def finish(result: InferenceResult) -> None:
-            if self._tries_again(result.error, self._terms, still_wanted, send):
+            again = partial(self._send_invoke, inputs, done, still_wanted)
+            if self._tries_again(result.error, self._terms, still_wanted, again):
                 return
             if result.error is None and (foreign := self._foreign(result)):
                 self._next_load = time.monotonic() + RETRY_PERIOD
@@ -198,38 +204,36 @@ class ModelClient:
             self._finish(result.error)
             done(result)
 
-        self._begin(lambda error: done(InferenceResult(error=error)))
-        send()
-        return True
+        assert self._transport is not None  # while a request is under way
+        self._transport.invoke(self._loaded.name, self._loaded.inputs, inputs, finish)
 
-    def set_weights(
-        self, request: WeightRequest, done: Callable[[WeightResult | EdgeTpuError], None]
-    ) -> bool:
+    def set_weights(self, request: WeightRequest, done: _Replaced) -> bool:
         """Replace the values of one weight tensor; `done` gets what that did or the error, exactly once.
 
         See SwappableEngine.set_weights. The model should have been loaded under a name of this node's own.
         A driver that was started anew has the weights of the file: set them in every `on_ready`. Returns
         False as `invoke` does.
         """
-        transport = self._free_transport()
-        if transport is None:
+        if not self._is_free():
             return False
 
-        def send() -> None:
-            transport.set_weights(self._loaded.name, request, finish)
+        self._begin(done)
+        self._send_weights(request, done)
+        return True
 
+    def _send_weights(self, request: WeightRequest, done: _Replaced) -> None:
         def finish(result: WeightResult | EdgeTpuError) -> None:
             error = result if isinstance(result, EdgeTpuError) else None
-            if self._tries_again(error, self._swap_terms, lambda: True, send):
+            again = partial(self._send_weights, request, done)
+            if self._tries_again(error, self._swap_terms, lambda: True, again):
                 return
             if not isinstance(result, EdgeTpuError):
                 self._weights_version = result.version
             self._finish(error)
             done(result)
 
-        self._begin(done)
-        send()
-        return True
+        assert self._transport is not None
+        self._transport.set_weights(self._loaded.name, request, finish)
 
     def close(self) -> None:
         """Stop looking for the driver; a request under way ends with an error."""
@@ -239,11 +243,9 @@ class ModelClient:
         if self._transport is not None:
             self._transport.close()
 
-    def _free_transport(self) -> Transport | None:
-        """What a request may be sent through now; None while there is one, or another driver is due."""
-        if self._state is not ClientState.READY or self._driver != self._choice.name:
-            return None
-        return self._transport
+    def _is_free(self) -> bool:
+        """Whether a request may be sent now: none is under way, and no other driver is due."""
+        return self._state is ClientState.READY and self._driver == self._choice.name
 
     def _tries_again(
         self,
