@@ -24,7 +24,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
 from edgetpu_msgs.msg import ServoError
-from edgetpu_msgs.srv import UnloadModel
+from edgetpu_msgs.srv import SetColor, UnloadModel
 from testdata import ModelFolder
 
 PERCEPTION, DRIVER = "edgetpu_perception", "edgetpu_driver"
@@ -611,3 +611,56 @@ def test_results_resume_when_the_driver_is_back(
 
 def test_it_stops_cleanly(tracker: Tracker) -> None:
     tracker.process.stop()
+
+
+def test_weights_that_the_driver_was_too_late_for_are_set_with_the_next_image(
+    graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgetpu_driver.errors import EdgeTpuError, ExpiredError
+    from edgetpu_driver.host.model_host import ModelHost
+    from edgetpu_driver.node_kit import model_client
+    from edgetpu_driver.nodes.driver_node import DriverNode
+    from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
+
+    monkeypatch.setattr(model_client, "DEADLINE_SHARE", 1.0)  # no time to ask again within one request
+    set_weights = ModelHost.submit_set_weights
+    late: list[EdgeTpuError] = []
+
+    def submit(host: ModelHost, name: str, request: Any, done: Any, *terms: Any) -> None:
+        if late:
+            done(late.pop())
+        else:
+            set_weights(host, name, request, done, *terms)
+
+    monkeypatch.setattr(ModelHost, "submit_set_weights", submit)
+    arguments = ["--ros-args", "-r", "image:=/late_camera/image", "-p", "color:=red", "-p", "rectified:=true"]
+    driver = DriverNode(cli_args=["--ros-args", "-p", "backend:=cpu", "-p", f"model_dirs:=['{tmp_path}']"])
+    tracker = SpotTrackerNode(cli_args=[*arguments, "-p", f"model_dir:={tmp_path}"])
+    graph.add_node(driver)
+    graph.add_node(tracker)
+    results = graph.collect(ServoError, "/spot_tracker/servo_error")
+    images = graph.node.create_publisher(Image, "/late_camera/image", 10)
+    colors = np.zeros((64, 64, 3), np.uint8)
+    colors[20:24, 40:44, 0] = colors[50:54, 10:14, 2] = 255  # red and blue
+    seconds = itertools.count(1)
+
+    def sees(x: float) -> Callable[[], bool]:
+        def is_there() -> bool:
+            images.publish(image_message(next(seconds), colors, "rgb8"))
+            graph.spin_for(0.05)
+            return any(result.valid and abs((result.x + 1) * 31.5 - x) < 0.01 for result in results)
+
+        return is_there
+
+    graph.spin_until(sees(41.5))
+    assert graph.call(SetColor, "/spot_tracker/set_color", preset="blue").success
+    graph.spin_until(sees(11.5))
+    late += [ExpiredError("too late")] * 2
+    results.clear()
+    (name,) = [model.name for model in driver.active_host().models()]
+    driver.active_host().unload(name, "/spot_tracker")
+    graph.spin_until(sees(11.5))
+    assert not late
+    assert all((result.x + 1) * 31.5 == pytest.approx(11.5, abs=0.01) for result in results)
+    tracker.destroy_node()
+    driver.destroy_node()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.errors import EdgeTpuError, UnavailableError
+from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.node_kit.image_node import PreparedFrame
@@ -27,6 +27,7 @@ class WeightState(Enum):
     CURRENT = "the model has this node's weights; images are processed"
     LOADING = "another graph is being loaded"
     MISSING = "the model was loaded and lacks this node's weights, which are being set or were refused"
+    LATE = "the same, and the driver had no time for them: they are sent again with the next image"
     CHANGING = "the driver is replacing the weights"
 
 
@@ -104,6 +105,8 @@ class WeightUpdatingNode(PerceptionNode):
 
     def _start(self, shared: SharedImage) -> bool:
         """Begin to process an image; False while the model's weights are not those of this node."""
+        if self._weights is WeightState.LATE and self._client is not None and self._client.ready:
+            self._set_own_weights()
         self._step()
         current = self._change is None and self._weights in (WeightState.CURRENT, WeightState.LOADING)
         return current and super()._start(shared)
@@ -119,13 +122,21 @@ class WeightUpdatingNode(PerceptionNode):
         # Before the base class resumes with the image that waits.
         self._weights = WeightState.CURRENT if self.node_weights() is None else WeightState.MISSING
         super()._on_model()
-        weights = self.node_weights()
-        if weights is None or self._bound is None or self._client is None:
+        if self.node_weights() is None or self._bound is None:
             self._step()
         else:
-            self._client.set_weights(WeightRequest(weights), self._on_own_weights)
+            self._set_own_weights()
+
+    def _set_own_weights(self) -> None:
+        weights = self.node_weights()
+        if weights is not None and self._client is not None:
+            sent = self._client.set_weights(WeightRequest(weights), self._on_own_weights)
+            self._weights = WeightState.MISSING if sent else self._weights
 
     def _on_own_weights(self, result: WeightResult | EdgeTpuError) -> None:
+        if isinstance(result, (BusyError, ExpiredError)):
+            self._weights = WeightState.LATE
+            return
         if isinstance(result, EdgeTpuError):
             self._refused = f"model '{self.model_name}' does not take this node's weights: {result}"
             self.get_logger().error(self._refused)
