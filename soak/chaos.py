@@ -204,7 +204,8 @@ class Chaos:
         def check(answer: Any) -> Judgement:
             if answer.success:
                 return Outcome.RIGHT, ""
-            return judge_refusal(answer.error.value, answer.message, has_deadline=False)
+            # The node's own request to the driver has a deadline.
+            return judge_refusal(answer.error.value, answer.message, has_deadline=True)
 
         self._ask(*self._requests.swap(action.arguments[0]), check)
 
