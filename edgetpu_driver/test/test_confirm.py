@@ -34,9 +34,10 @@ from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.framing import HEADER, Frame, Tag
 from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register
 from edgetpu_driver.virtual import VirtualEdgeTpu
-from edgetpu_driver.virtual.dense_execution import DenseComputation
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
+from edgetpu_driver.virtual.matrix_programs.product import MatrixProduct
 from edgetpu_driver.virtual.program_execution import Processor
+from edgetpu_driver.virtual.tile_memory import TileMemory
 from testdata.model_folder import ModelFolder
 
 PAGE = Path(__file__).parents[2] / "docs" / "unconfirmed_on_silicon.md"
@@ -278,24 +279,22 @@ def test_a_stick_that_behaves_otherwise_is_refuted(name: str, stick: Stick, told
     assert told in course.outcomes[0].detail
 
 
-def wrong(
-    monkeypatch: pytest.MonkeyPatch, change: Callable[[DenseComputation, bytes, np.ndarray[Any, Any]], Any]
-) -> None:
+Outputs = np.ndarray[Any, Any]
+
+
+def wrong(monkeypatch: pytest.MonkeyPatch, change: Callable[[MatrixProduct, Outputs], Outputs]) -> None:
     """Let the chip compute something else; change: what becomes of the outputs uint8[n]."""
-    right = DenseComputation.evaluate
+    right = MatrixProduct.multiply
 
-    def evaluate(self: DenseComputation, inputs: Any, cached: bytes, streamed: bytes) -> Any:
-        results = right(self, inputs, cached, streamed)
-        assert results is not None
-        return {
-            name: np.asarray(change(self, cached, np.frombuffer(data, np.uint8)), np.uint8).tobytes()
-            for name, data in results.items()
-        }
+    def multiply(self: MatrixProduct, values: bytes, memory: TileMemory) -> bytes:
+        outputs = right(self, values, memory)
+        assert outputs is not None
+        return change(self, np.frombuffer(outputs, np.uint8)).astype(np.uint8).tobytes()
 
-    monkeypatch.setattr(DenseComputation, "evaluate", evaluate)
+    monkeypatch.setattr(MatrixProduct, "multiply", multiply)
 
 
-def off(outputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def off(outputs: Outputs) -> Outputs:
     """Two steps away."""
     return np.where(outputs > 127, outputs - 2, outputs + 2)
 
@@ -303,27 +302,27 @@ def off(outputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize(
     ("name", "when"),
     [
-        ("google_program", lambda program: program.size == 256),
-        ("patched_fields", lambda program: program.requantisation.minimum == 0),
-        ("patched_fields", lambda program: program.requantisation.input_zero_point == 90),
-        ("sizes", lambda program: program.size == 1024),
-        ("sizes", lambda program: program.size == 512),
-        ("size_768", lambda program: program.size == 768),
-        ("signed_output", lambda program: not program.converts_output),
-        ("padding", lambda program: program.size == 256),
+        ("google_program", lambda product: product.size == 256),
+        ("patched_fields", lambda product: product.requantisation.minimum == 0),
+        ("patched_fields", lambda product: product.requantisation.input_zero_point == 90),
+        ("sizes", lambda product: product.size == 1024),
+        ("sizes", lambda product: product.size == 512),
+        ("size_768", lambda product: product.size == 768),
+        ("signed_output", lambda product: product.size == 256),
+        ("padding", lambda product: product.size == 256),
     ],
 )
 def test_wrong_products_are_refuted(
     monkeypatch: pytest.MonkeyPatch, name: str, when: Callable[[Any], bool]
 ) -> None:
-    wrong(monkeypatch, lambda self, _, outputs: off(outputs) if when(self.program) else outputs)
+    wrong(monkeypatch, lambda product, outputs: off(outputs) if when(product) else outputs)
     found = outcome(VirtualEdgeTpu(), name)
     assert found.outcome == "refuted"
     assert "outputs differ from the expected ones by more than one step, by up to 2" in found.detail
 
 
 def test_one_step_is_rounding_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong(monkeypatch, lambda _self, _cached, outputs: np.clip(outputs, 1, 254))
+    wrong(monkeypatch, lambda _, outputs: np.clip(outputs, 1, 254))
     found = outcome(VirtualEdgeTpu(), "sizes")
     assert found.outcome == "confirmed"
     assert all(each["off_by_one"] > 0 for each in found.values["matrices"])
@@ -335,7 +334,7 @@ def test_a_run_that_is_wrong_now_and_then_is_refuted(
 ) -> None:
     count = 0
 
-    def change(_self: Any, _cached: bytes, outputs: Any) -> Any:
+    def change(_: MatrixProduct, outputs: Outputs) -> Outputs:
         nonlocal count
         count += 1
         return outputs if count % every else off(outputs)
@@ -348,13 +347,13 @@ def test_a_run_that_is_wrong_now_and_then_is_refuted(
 def test_a_stick_that_keeps_its_first_parameters_is_refuted(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    right, first = DenseComputation.evaluate, []
+    right = TileMemory.fill
 
-    def evaluate(self: DenseComputation, inputs: Any, cached: bytes, streamed: bytes) -> Any:
-        first.append(cached)
-        return right(self, inputs, first[0], streamed)
+    def fill(self: TileMemory, tile: int, content: Any) -> None:
+        if not self._contents.get(tile):
+            right(self, tile, content)
 
-    monkeypatch.setattr(DenseComputation, "evaluate", evaluate)
+    monkeypatch.setattr(TileMemory, "fill", fill)
     assert outcome(VirtualEdgeTpu(), name).outcome == "refuted"
 
 
@@ -389,14 +388,14 @@ def test_a_transfer_that_had_to_be_repeated_is_told() -> None:
 
 
 def test_nothing_is_asked_of_a_stick_that_runs_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong(monkeypatch, lambda _self, _cached, outputs: off(outputs))
+    wrong(monkeypatch, lambda _, outputs: off(outputs))
     course = run(VirtualEdgeTpu(), "google_program", "arithmetic")
     assert [each.outcome for each in course.outcomes] == ["refuted", "skipped"]
     assert course.outcomes[1].detail == "it says nothing without google_program"
 
 
 def test_a_failed_step_does_not_concern_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong(monkeypatch, lambda self, _, outputs: off(outputs) if self.program.size == 768 else outputs)
+    wrong(monkeypatch, lambda product, outputs: off(outputs) if product.size == 768 else outputs)
     course = run(VirtualEdgeTpu(), "size_768", "padding")
     assert [each.outcome for each in course.outcomes] == ["refuted", "confirmed"]
 
