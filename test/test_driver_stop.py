@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from soak.processes import children
 from testdata.waiting_programs import WaitingPrograms
 
 pytest.importorskip("rclpy", reason="needs ROS 2")
@@ -16,7 +19,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
 PROGRAM = """
-import sys, threading
+import glob, os, signal, sys, threading
 import numpy as np
 from rclpy.parameter import Parameter
 from edgetpu_driver.backends.cpu import CpuBackend
@@ -30,7 +33,12 @@ where, directory = sys.argv[1:3]
 def reach(place):
     if place == where:
         print("hangs", flush=True)
-        threading.Event().wait()
+        if place != "child":
+            threading.Event().wait()
+
+def children():
+    paths = glob.glob("/proc/self/task/*/children")
+    return [int(child) for path in paths for child in open(path).read().split()]
 
 class Hanging(CpuBackend):
     def parse(self, path, data):
@@ -51,7 +59,11 @@ class Driver(DriverNode):
     def ask(self):
         host = self.active_host()
         if host.state is State.READY:
+            for child in children() if where == "child" else ():
+                os.kill(child, signal.SIGSTOP)
             host.submit_invoke("sums", {"numbers": np.zeros((1, 4), np.int8)}, lambda _: None)
+            if children():
+                reach("child")
 
 def make():
     values = {"backend": "cpu", "model_dirs": [directory], "models": ["sums"]}
@@ -81,6 +93,18 @@ def test_a_hanging_load_or_inference_does_not_keep_it(hanging: Start, where: str
     assert process.returncode == 1
     assert errors.splitlines()[-1] == "did not stop in time; leaving without closing the device"
     assert "Traceback" not in errors
+
+
+def test_a_hanging_process_for_litert_ends_with_it(hanging: Start) -> None:
+    process = hanging("child")
+    (child,) = children(process.pid)
+    ended = select.poll()
+    ended.register(os.pidfd_open(child), select.POLLIN)
+    process.terminate()
+    _, errors = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert errors.splitlines()[-1] == "did not stop in time; leaving without closing the device"
+    assert ended.poll(10_000)
 
 
 def test_without_a_directory_for_its_log_it_ends_with_status_2(start_node: Any, tmp_path: Path) -> None:
