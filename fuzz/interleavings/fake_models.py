@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from edgetpu_driver.backends.backend import Backend, ParsedModel, Placement
 from edgetpu_driver.backends.cpu_parts import CpuPartsBackend
 from edgetpu_driver.engines.process_limits import ProcessLimits
+from edgetpu_driver.engines.whole_model.plan import ModelPlan, Operand, Step
 from edgetpu_driver.errors import GraphProcessError
 from edgetpu_driver.host.model_reading import ModelPart, ReadModel, read_model
-from edgetpu_driver.whole_model.plan import ModelPlan, Operand, Step
 from fuzz.interleavings.fake_sticks import INPUT, OUTPUT, product, weights_of_file
 from fuzz.interleavings.thread_controller import ThreadController
 
