@@ -367,7 +367,7 @@ def test_without_a_compiler_graphs_are_packed_and_it_is_said(
     (models / "softmax.tflite").write_bytes(graph.build())
     assert main(["models", "compile", str(models / "softmax.tflite")]) == 0
     text = capsys.readouterr().out
-    assert "no edgetpu_compiler in PATH: packed for the virtual stick only" in text
+    assert "no edgetpu_compiler in PATH, and no --on HOST: packed for the virtual stick only" in text
     assert "no program for a real stick was written: a program can be written here for one FULLY_" in text
     path = models / "softmax_edgetpu.tflite"
     assert CompiledModel.load(path).compiler == VIRTUAL_COMPILER

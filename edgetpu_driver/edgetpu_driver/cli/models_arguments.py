@@ -57,8 +57,18 @@ def _add_compile(commands: _Commands[argparse.ArgumentParser]) -> None:
         "one, the program of a matrix (dense_<size> up to 1024) is written here, for a real stick; other "
         "graphs are packed for the virtual stick, which says nothing of what the compiler would do.",
     )
-    command.add_argument("files", type=Path, nargs="+", metavar="FILE", help="plain .tflite graphs")
+    command.add_argument("files", type=Path, nargs="*", metavar="FILE", help="plain .tflite graphs")
+    command.add_argument(
+        "--all", action="store_true", help="build the graphs that the nodes use by default, and compile those"
+    )
     command.add_argument("--compiler", metavar="PATH", help="default: edgetpu_compiler in PATH, if any")
+    command.add_argument(
+        "--on",
+        default="",
+        metavar="HOST",
+        help="run the compiler there, over ssh: any x86-64 Linux computer that has it; graphs and results "
+        "are copied",
+    )
     command.add_argument(
         "--co-compile", action="store_true", help="so that all models stay in the chip's memory together"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.cli.terminal import Answer, Progress, table
-from edgetpu_driver.errors import ModelNameError
+from edgetpu_driver.errors import ModelNameError, ModelUnsupportedError
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
@@ -37,6 +37,21 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
     rows = [_write(name, data, directory) for name, data in graphs.items()]
     value = {"directory": directory, "problems": offered.problems, "graphs": rows}
     return Answer(value, _text(rows), 1 if any("refused" in row for row in rows) else 0)
+
+
+def write_standard_graphs(directory: Path) -> list[Path]:
+    """Write the graphs that the nodes use by default; their paths.
+
+    ModelUnsupportedError if a model is there that was compiled from another graph.
+    """
+    offered = catalogue()
+    _warn(offered)
+    names = [name for family in offered.families for name in family.standard]
+    rows = [_write(name, _build(name, offered), directory) for name in names]
+    for row in rows:
+        if "refused" in row:
+            raise ModelUnsupportedError(str(row["refused"]))
+    return [row["path"] for row in rows]
 
 
 def _warn(offered: Catalogue) -> None:

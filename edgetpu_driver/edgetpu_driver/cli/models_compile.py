@@ -10,19 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
+from edgetpu_driver.cli.models_build import write_standard_graphs
 from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CUSTOM_OP, DENSE_COMPILER, VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.errors import CompilerError, EdgeTpuError, InputError, ModelUnsupportedError
+from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
 from edgetpu_driver.toolchain.dense_compiler import WrittenModel, compile_dense
 from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM, Compilation, compile_graphs, find_compiler
 from edgetpu_driver.toolchain.mappable_operators import SUPPORTED_OPERATORS
+from edgetpu_driver.toolchain.remote_compiler import RemoteCompiler
 
 _PACKED = (
-    f"There is no {PROGRAM} in PATH: packed for the virtual stick only. A real stick cannot run these files."
+    f"There is no {PROGRAM} in PATH, and no --on HOST: packed for the virtual stick only. A real stick cannot "
+    "run these files."
 )
 _OWN_COMPILERS = (VIRTUAL_COMPILER, DENSE_COMPILER)
 """Whose files may be replaced."""
@@ -32,8 +36,11 @@ _Row = dict[str, Any]
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:
     """Compile files one by one, or all together; a failure does not stop the others."""
-    compiler = find_compiler(options.compiler)
-    graphs = {path: _read_graph(path) for path in options.files}
+    if bool(options.files) is options.all:
+        raise InputError("expected graphs to compile, or --all")
+    compiler = _compiler(options)
+    paths = write_standard_graphs(options.output or default_model_dir()) if options.all else options.files
+    graphs = {path: _read_graph(path) for path in paths}
     _check_names(graphs, options.output)
     together: bool = options.co_compile
     groups = [list(graphs)] if together else [[path] for path in graphs]
@@ -45,14 +52,21 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
     failed = any("error" in row for row in rows)
     value = {
         "target": _target(rows, compiler),
-        "compiler": compiler,
+        "compiler": str(compiler) if compiler else None,
         "models": rows,
         "resident_together": _resident_together(rows) if together else None,
     }
     return Answer(value, _text(value), 1 if failed else 0)
 
 
-def _target(rows: Sequence[_Row], compiler: str | None) -> str:
+def _compiler(options: argparse.Namespace) -> str | RemoteCompiler | None:
+    """What compiles; None if there is no compiler here and no other computer was named."""
+    if options.on:
+        return RemoteCompiler(options.on, options.compiler or PROGRAM)
+    return find_compiler(options.compiler)
+
+
+def _target(rows: Sequence[_Row], compiler: object) -> str:
     """What the files are for: the Edge TPU, or the virtual stick as soon as one is for it alone."""
     packed = not compiler and any(row.get("written_by") != DENSE_COMPILER for row in rows)
     return "virtual" if packed else "edgetpu"
@@ -75,7 +89,10 @@ def _check_names(graphs: Mapping[Path, bytes], output: Path | None) -> None:
 
 
 def _rows(
-    group: Sequence[Path], graphs: Mapping[Path, bytes], compiler: str | None, options: argparse.Namespace
+    group: Sequence[Path],
+    graphs: Mapping[Path, bytes],
+    compiler: str | RemoteCompiler | None,
+    options: argparse.Namespace,
 ) -> list[_Row]:
     try:
         if compiler:
@@ -90,7 +107,10 @@ def _failed(graph: Path, error: EdgeTpuError) -> _Row:
 
 
 def _compile(
-    group: Sequence[Path], graphs: Mapping[Path, bytes], compiler: str, options: argparse.Namespace
+    group: Sequence[Path],
+    graphs: Mapping[Path, bytes],
+    compiler: str | RemoteCompiler,
+    options: argparse.Namespace,
 ) -> list[_Row]:
     with tempfile.TemporaryDirectory(prefix="edgetpu_compile_") as scratch:
         made = compile_graphs(compiler, group, Path(scratch), options.timeout)

@@ -12,13 +12,16 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgetpu_driver.errors import CompilerError
 
 PROGRAM = "edgetpu_compiler"
+
+RunCompiler = Callable[[Sequence[Path], Path, float], str]
+"""Compiles graphs together into a directory, within a number of seconds, and returns what was printed."""
 
 _MAPPED = "Mapped to Edge TPU"
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -88,18 +91,22 @@ def find_compiler(program: str | None = None) -> str | None:
 
 
 def compile_graphs(
-    compiler: str, graphs: Sequence[Path], directory: Path, timeout: float
+    compiler: str | RunCompiler, graphs: Sequence[Path], directory: Path, timeout: float
 ) -> tuple[Compilation, ...]:
     """Compile graphs together into an existing directory.
 
-    timeout: seconds. Raises CompilerError, with the compiler's message, if it fails (then for all graphs) or
-    times out; its processes have ended then, as after an interruption.
+    compiler: a program here, or what runs one elsewhere. timeout: seconds. Raises CompilerError, with the
+    compiler's message, if it fails (then for all graphs) or times out; its processes have ended then, as
+    after an interruption.
     """
     stems = [graph.stem for graph in graphs]
     if len(set(stems)) != len(stems):
         raise CompilerError(f"expected graphs of different names to compile together; got {', '.join(stems)}")
-    paths = [str(graph.resolve()) for graph in graphs]
-    output = _run([compiler, "-s", "-o", str(directory.resolve()), *paths], timeout)
+    if isinstance(compiler, str):
+        paths = [str(graph.resolve()) for graph in graphs]
+        output = _run([compiler, "-s", "-o", str(directory.resolve()), *paths], timeout)
+    else:
+        output = compiler(graphs, directory, timeout)
     sections = _sections(output, len(graphs))
     return tuple(
         _compilation(graph, directory, section, output)
@@ -150,10 +157,10 @@ def _compilation(graph: Path, directory: Path, section: str, output: str) -> Com
     compiled = directory / (Path(named.group(1)).name if named else f"{graph.stem}_edgetpu.tflite")
     log, report = compiled.with_suffix(".log"), parse_report(section)
     if not log.is_file():
-        return Compilation(graph, compiled, None, report, _tail(output))
+        return Compilation(graph, compiled, None, report, last_lines(output))
     # The log lists all operators; the printed output may omit mapped ones.
     operators = parse_report(log.read_text(errors="replace")).operators or report.operators
-    return Compilation(graph, compiled, log, replace(report, operators=operators), _tail(output))
+    return Compilation(graph, compiled, log, replace(report, operators=operators), last_lines(output))
 
 
 def _run(command: Sequence[str], timeout: float) -> str:
@@ -180,9 +187,9 @@ def _run(command: Sequence[str], timeout: float) -> str:
         _stop(process)
     if process.returncode < 0:
         name = signal.Signals(-process.returncode).name
-        raise CompilerError(f"{PROGRAM} was ended by {name}: {_tail(output)}")
+        raise CompilerError(f"{PROGRAM} was ended by {name}: {last_lines(output)}")
     if process.returncode:
-        raise CompilerError(f"{PROGRAM} failed: {_tail(output)}")
+        raise CompilerError(f"{PROGRAM} failed: {last_lines(output)}")
     return output
 
 
@@ -195,6 +202,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
     process.wait(_SECONDS_TO_DIE)
 
 
-def _tail(output: str) -> str:
+def last_lines(output: str) -> str:
+    """The end of what a program printed, which says why it failed, in one line."""
     lines = [line.strip() for line in output.splitlines() if line.strip() and not _VERSION.match(line)]
     return "; ".join(lines[-_TAIL_LINES:]) or "it said nothing"
