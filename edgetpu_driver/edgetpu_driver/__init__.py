@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
     from edgetpu_driver.matrix.matmul import MatMul
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
+    from edgetpu_driver.stick.program_runner import ProgramRunner
     from edgetpu_driver.tflite.tensor import TensorSpec
     from edgetpu_driver.toolchain.dense_compiler import dense_model
     from edgetpu_driver.virtual.virtual_edge_tpu import VirtualEdgeTpu
@@ -28,6 +29,7 @@ __all__ = [
     "MatMul",
     "Model",
     "ModelFormatError",
+    "ProgramRunner",
     "TensorSpec",
     "VirtualEdgeTpu",
     "WeightRequest",
@@ -42,6 +44,7 @@ _HOME = {
     "MatMul": "matrix.matmul",
     "Model": "engines.whole_model.model",
     "ModelFormatError": "errors",
+    "ProgramRunner": "stick.program_runner",
     "TensorSpec": "tflite.tensor",
     "VirtualEdgeTpu": "virtual.virtual_edge_tpu",
     "WeightRequest": "weights.weight_request",

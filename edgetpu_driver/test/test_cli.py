@@ -43,7 +43,17 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert left.value.code == 0
     listed = capsys.readouterr().out
-    names = ("devices", "info", "disassemble", "run", "benchmark", "registers", "selftest", "models")
+    names = (
+        "devices",
+        "info",
+        "disassemble",
+        "run",
+        "benchmark",
+        "registers",
+        "selftest",
+        "models",
+        "program",
+    )
     assert all(f"\n    {name}" in listed for name in names)
 
 

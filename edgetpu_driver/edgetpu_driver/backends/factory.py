@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.files.file_access import user_path
+
+if TYPE_CHECKING:
+    from edgetpu_driver.stick.program_runner import ProgramRunner
 
 BACKENDS = ("usb", "virtual", "cpu")
 """The names of the backends."""
@@ -106,6 +109,39 @@ def make_backend(
         lambda on_phase: opened(stick, on_phase=on_phase),
         stick.register_model,
         pack,
+    )
+
+
+def open_program_runner(
+    name: str,
+    *,
+    serial: str = "",
+    bus_path: str = "",
+    firmware: str = "",
+    preset: str = "high",
+    timeout: float,
+) -> ProgramRunner:
+    """Open the stick of a backend for programs of one's own; see ProgramRunner.open for what it raises.
+
+    InputError for a backend without sticks.
+    """
+    from edgetpu_driver.stick.program_runner import ProgramRunner
+    from edgetpu_driver.usb.bringup import ClockPreset
+
+    if name == "virtual":
+        from edgetpu_driver.virtual import VirtualEdgeTpu
+
+        bus, ports = _place(bus_path or "2-1")
+        usb_backend: Any = VirtualEdgeTpu(serial=serial, bus=bus, ports=ports)
+    else:
+        usb_backend = usb_bus(name)
+    return ProgramRunner.open(
+        usb_backend,
+        serial=serial or None,
+        firmware=user_path(firmware) if firmware else None,
+        bus_path=bus_path or None,
+        preset=ClockPreset(preset),
+        timeout=timeout,
     )
 
 

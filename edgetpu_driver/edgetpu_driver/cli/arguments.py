@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     _add_selftest(commands)
     _add_confirm(commands)
     _add_models(commands)
+    _add_program(commands)
     return top
 
 
@@ -41,6 +42,13 @@ def _add_models(commands: _Commands[argparse.ArgumentParser]) -> None:
     from edgetpu_driver.cli import models_arguments
 
     models_arguments.add(commands)
+
+
+def _add_program(commands: _Commands[argparse.ArgumentParser]) -> None:
+    """The commands of `edgetpu program`, likewise."""
+    from edgetpu_driver.cli.program import arguments
+
+    arguments.add(commands)
 
 
 _Commands = argparse._SubParsersAction  # not public in argparse

@@ -69,6 +69,11 @@ class StickConnector:
         self.simulated_clock: Clock | None = getattr(backend, "clock", None)
         """The clock of a virtual device; None for a real one."""
 
+    @property
+    def simulated_hang_reason(self) -> str:
+        """Why a virtual device hangs; empty if it does not, and for a real one."""
+        return str(getattr(self._backend, "hang_reason", ""))
+
     def connect(self) -> UsbLink:
         """Find the stick, load its firmware if needed, reset it and bring up its chip.
 

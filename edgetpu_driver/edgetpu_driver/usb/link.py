@@ -92,6 +92,8 @@ class UsbLink:
         self.clock: Clock = clock_of(backend)
         self.traffic = traffic or Traffic()
         self._backend = backend
+        self.timeout_ms = TIMEOUT_MS
+        """Milliseconds after which a bulk transfer counts as failed."""
         self._attempts, self._control_timeout = CONTROL_ATTEMPTS, TIMEOUT_MS
         self._event = array("B", bytes(EVENT.size))
         self._pieces: dict[int, array[int]] = {}
@@ -240,7 +242,7 @@ class UsbLink:
         for piece in frame.pieces():
             try:
                 handle = self._handle or self._open_handle()
-                sent = self._backend.bulk_write(handle, ENDPOINT_OUT, INTERFACE, piece, TIMEOUT_MS)
+                sent = self._backend.bulk_write(handle, ENDPOINT_OUT, INTERFACE, piece, self.timeout_ms)
             except Exception as error:
                 raise typed_error(error, f"sending {len(piece)} bytes") from error
             self.traffic.sent += sent
@@ -321,12 +323,13 @@ class UsbLink:
         except TransferTimeoutError:
             return None
 
-    def _read(self, endpoint: int, buffer: array[int], timeout_ms: int = TIMEOUT_MS) -> int:
+    def _read(self, endpoint: int, buffer: array[int], timeout_ms: int | None = None) -> int:
         backend = self._backend
         read = backend.intr_read if endpoint == ENDPOINT_INTERRUPTS else backend.bulk_read
         try:
             handle = self._handle or self._open_handle()
-            count: int = read(handle, endpoint, INTERFACE, buffer, timeout_ms)
+            timeout = self.timeout_ms if timeout_ms is None else timeout_ms
+            count: int = read(handle, endpoint, INTERFACE, buffer, timeout)
         except Exception as error:
             if isinstance(error, NotImplementedError) and endpoint == ENDPOINT_INTERRUPTS:
                 return 0  # a backend without interrupt transfers

@@ -211,7 +211,10 @@ class Processor:
             self.hang("the core is halted, and this program is known by its transfers only")
             return
         if program is None:
-            self.hang(f"no known program starts with a frame with tag 0 of {len(payload)} bytes")
+            self.hang(
+                f"no known program starts with a frame with tag 0 of {len(payload)} bytes; without a graph "
+                "those of matrices and of the scalar core alone are known"
+            )
             self._refuse_unknown(payload)
             return
         self._program = program

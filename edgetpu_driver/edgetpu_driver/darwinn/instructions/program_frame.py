@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from edgetpu_driver.darwinn.instructions.instruction_fields import (
     IMMEDIATE,
     WORD_BITS,
+    WORD_BYTES,
     Branch,
     ScalarOp,
     VectorOp,
@@ -72,6 +73,17 @@ def check_frame(instructions: Sequence[Instruction]) -> None:
                 f"instruction {index}: expected the end of the program with {wanted.fields}; "
                 f"got {actual.fields}"
             )
+
+
+def framed(body: bytes) -> bytes:
+    """The bitstream of a whole program, its own words put between the start and the halt.
+
+    InputError unless they are whole words.
+    """
+    if len(body) % WORD_BYTES:
+        raise InputError(f"expected whole words of {WORD_BYTES} bytes; got {len(body)} bytes")
+    first = start(len(body) // WORD_BYTES + _FRAME)
+    return first.encode() + body + assemble([halt(), *[NOP] * _NOPS, END])
 
 
 class ProgramBuilder:

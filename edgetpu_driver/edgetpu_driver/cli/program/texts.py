@@ -1,0 +1,110 @@
+"""`edgetpu program assemble`, `disassemble` and `extract`: programs between text, bytes and models."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from edgetpu_driver.cli import disassemble as disassembly
+from edgetpu_driver.cli.session import read_model
+from edgetpu_driver.cli.terminal import Answer, Progress, table
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.executable import Executable
+from edgetpu_driver.darwinn.instructions import assembly_text, operation_text
+from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
+from edgetpu_driver.darwinn.instructions.instruction_word import assemble as encoded
+from edgetpu_driver.darwinn.instructions.operations import join
+from edgetpu_driver.darwinn.instructions.program_frame import framed
+from edgetpu_driver.errors import InputError, ModelFormatError
+from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.toolchain.compiled_file_names import plain_stem
+
+LARGEST_TEXT = 1 << 26
+_TEXTS = (".txt", ".asm")
+
+
+def assemble(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
+    """Write the bitstream of a text."""
+    program = assembled(options.text, frame=options.frame)
+    write(options.output, program)
+    words = len(program) // WORD_BYTES
+    value = {"file": options.output, "words": words, "bytes": len(program)}
+    return Answer(value, f"{options.output}: {words} words, {len(program)} bytes")
+
+
+def disassemble(options: argparse.Namespace, progress: Progress) -> Answer:
+    """Show bitstreams as text."""
+    return disassembly.disassemble(options, progress)
+
+
+def extract(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
+    """Write what a compiled model sends to files of their own."""
+    try:
+        parts = CompiledModel.parse_parts(read_model(options.model))
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{options.model}: {error}") from None
+    written = []
+    for number, part in enumerate(parts, 1):
+        stem = plain_stem(options.model) + (f".part{number}" if len(parts) > 1 else "")
+        for kind, executable in (("caching", part.caching), ("execution", part.execution)):
+            for name, data in _contents(executable) if executable is not None else ():
+                path = options.output / f"{stem}.{kind}{name}.bin"
+                write(path, data)
+                written.append((str(path), len(data)))
+    value = [{"file": path, "bytes": size} for path, size in written]
+    return Answer(value, table(written, ("file", "bytes")))
+
+
+def program_bytes(path: Path) -> bytes:
+    """The bitstream in a file, or of the text in it. Raises ModelNotFoundError and ModelFormatError."""
+    return assembled(path) if path.suffix in _TEXTS else read_model(path)
+
+
+def assembled(path: Path, frame: bool = False) -> bytes:
+    """The bitstream of a text; ModelFormatError, with the file and the line, for anything else.
+
+    frame: whether to put the frame of a program around it.
+    """
+    data = read_model(path)
+    if len(data) > LARGEST_TEXT:
+        raise ModelFormatError(f"{path}: expected at most {LARGEST_TEXT} bytes of text; got {len(data)}")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise ModelFormatError(f"{path}: expected text; byte {error.start} is none") from None
+    try:
+        body = _encoded(text)
+        program = framed(body) if frame else body
+    except (ModelFormatError, InputError) as error:
+        raise ModelFormatError(f"{path}: {error}") from None
+    if not program:
+        raise ModelFormatError(f"{path}: expected at least one instruction")
+    return program
+
+
+def _encoded(text: str) -> bytes:
+    """The words of a text by operations, or, where its first field has no name before it, by words."""
+    for line in text.splitlines():
+        fields = line.partition("#")[0].rpartition(":")[2].split()
+        if fields:
+            by_words = "=" in fields[0]
+            return (
+                encoded(assembly_text.from_text(text)) if by_words else join(operation_text.from_text(text))
+            )
+    return encoded(assembly_text.from_text(text))
+
+
+def _contents(executable: Executable) -> Iterator[tuple[str, bytes]]:
+    for chunk, bitstream in enumerate(executable.bitstreams):
+        yield (f".{chunk}" if len(executable.bitstreams) > 1 else ""), bytes(bitstream.data)
+    if len(executable.parameters):
+        yield ".parameters", bytes(executable.parameters)
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file; InputError if that fails."""
+    try:
+        write_file(path, data)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,93 @@
+"""The debugging registers of the scalar core: run, halt, single-step, and what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from edgetpu_driver.darwinn.instructions.scalar_core import PREDICATES, REGISTERS
+from edgetpu_driver.errors import ProtocolError
+from edgetpu_driver.usb.link import UsbLink
+from edgetpu_driver.usb.registers import Register
+
+_RUN, _HALT, _SINGLE_STEP = 1, 2, 3
+_REGISTER_BYTES = 8
+_ENDED_STEP_SECONDS = 0.5
+"""Seconds to wait for the core to halt, or to end a step; it takes it some cycles."""
+_POLL_SECONDS = 0.001
+
+
+class RunStatus(IntEnum):
+    """What the scalar core says it does: register scalarCoreRunStatus."""
+
+    IDLE = 0
+    RUN = 1
+    SINGLE_STEP = 2
+    HALTING = 3
+    HALTED = 4
+
+
+@dataclass(frozen=True)
+class CoreState:
+    """The scalar core, as its registers show it."""
+
+    run_status: int
+    """A RunStatus, if it is one that is known."""
+    program_counter: int
+    """As the register currentPc has it; its unit is not documented. The virtual stick counts words."""
+    registers: tuple[int, ...]
+    """32 values, as read: 64 bits each, of which the core's own are the lower 32."""
+    predicates: tuple[int, ...]
+    """8 values, as read."""
+
+    @property
+    def status_name(self) -> str:
+        """The name of the status, or its number."""
+        try:
+            return RunStatus(self.run_status).name
+        except ValueError:
+            return str(self.run_status)
+
+
+def read_core(link: UsbLink) -> CoreState:
+    """The registers of the core now; they belong together only while it is halted."""
+    return CoreState(
+        run_status=link.read_register(Register.scalarCoreRunStatus),
+        program_counter=link.read_register(Register.currentPc),
+        registers=_file(link, Register.scalarRegisterFile, REGISTERS),
+        predicates=_file(link, Register.predicateRegisterFile, PREDICATES),
+    )
+
+
+def _file(link: UsbLink, first: int, count: int) -> tuple[int, ...]:
+    return tuple(link.read_register(first + _REGISTER_BYTES * number) for number in range(count))
+
+
+def run(link: UsbLink) -> None:
+    """Let the core run."""
+    link.write_register(Register.scalarCoreRunControl, _RUN)
+
+
+def single_step(link: UsbLink) -> None:
+    """Let the core carry out one instruction; ProtocolError if it does not end."""
+    link.write_register(Register.scalarCoreRunControl, _SINGLE_STEP)
+    _await_status(link, (RunStatus.HALTED, RunStatus.SINGLE_STEP))
+
+
+def halt(link: UsbLink) -> None:
+    """Halt the core wherever it is; ProtocolError if it does not halt."""
+    link.write_register(Register.scalarCoreRunControl, _HALT)
+    _await_status(link, (RunStatus.HALTED,))
+
+
+def _await_status(link: UsbLink, wanted: Sequence[RunStatus]) -> None:
+    end = link.clock.monotonic() + _ENDED_STEP_SECONDS
+    while (status := link.read_register(Register.scalarCoreRunStatus)) not in wanted:
+        if link.clock.monotonic() >= end:
+            names = " or ".join(each.name for each in wanted)
+            raise ProtocolError(
+                f"expected the core to become {names} within {_ENDED_STEP_SECONDS:g} s; "
+                f"its status is {status}"
+            )
+        link.clock.sleep(_POLL_SECONDS)

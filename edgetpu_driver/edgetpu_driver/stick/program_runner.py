@@ -1,0 +1,256 @@
+"""Runs programs of one's own on a stick, and debugs the scalar core: halt, single-step, registers."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
+from edgetpu_driver.darwinn.instructions.instruction_word import disassemble
+from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer, transfers
+from edgetpu_driver.errors import (
+    DeviceError,
+    InputError,
+    ModelFormatError,
+    ModelUnsupportedError,
+)
+from edgetpu_driver.stick.core_debugging import CoreState, halt, read_core, run, single_step
+from edgetpu_driver.stick.resetting_link import ResettingLink
+from edgetpu_driver.usb.bringup import ClockPreset
+from edgetpu_driver.usb.connector import StickConnector
+from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.usb.framing import Event, Frame, Tag
+from edgetpu_driver.usb.libusb import default_backend
+from edgetpu_driver.usb.link import Reception, UsbLink
+
+_log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+LARGEST_PROGRAM = 1 << 26
+"""Bytes; the largest compiled programs have a few hundred thousand."""
+LONGEST_TIMEOUT = 3600.0
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """What a program sent, and the core when that had come."""
+
+    output: bytes
+    events: tuple[Event, ...]
+    """Those of the completion, in their order."""
+    core: CoreState
+
+
+class ProgramRunner:
+    """A stick for programs of one's own. All methods may be called from any thread; calls are serialised.
+
+        with ProgramRunner.open() as runner:
+            result = runner.run(program, inputs=[data])
+
+    Programs run without any of the checks that models have: a wrong one hangs the chip until it is reset. So
+    the stick is reset and brought up again after every failure, before the next call, and at the end, however
+    it comes: by `close`, an exception, Ctrl-C, or the end of the process. Nobody else can use the stick
+    meanwhile. Parameters stay in the chip's memory from one program to the next, until a reset.
+
+    Every method raises DeviceError: TransferTimeoutError for what did not come, or was not taken, in time;
+    ChipFaultError if the chip reports an error; DeviceLostError if the stick is gone.
+    """
+
+    def __init__(self, connector: StickConnector, timeout: float = 6.0) -> None:
+        """Connect at once; use `ProgramRunner.open`."""
+        if not 0 < timeout <= LONGEST_TIMEOUT:
+            raise InputError(
+                f"expected a timeout of up to {LONGEST_TIMEOUT:g} s, more than 0; got {timeout:g}"
+            )
+        self.timeout = timeout
+        self._lock = threading.RLock()
+        self._link = ResettingLink(connector, timeout)
+        self._release = weakref.finalize(self, self._link.close)
+        self._release.atexit = False
+        atexit.register(self._release)
+
+    @classmethod
+    def open(
+        cls,
+        usb_backend: Any = None,
+        serial: str | None = None,
+        firmware: str | Path | FirmwareImage | None = None,
+        *,
+        bus_path: str | None = None,
+        preset: ClockPreset = ClockPreset.HIGH,
+        timeout: float = 6.0,
+    ) -> ProgramRunner:
+        """Find a stick, load its firmware if it is in boot mode, reset it, bring it up.
+
+        timeout: seconds that each transfer may take, also one that waits for the program. The other options,
+        and what it raises, are those of EdgeTpu.open; InputError for a timeout that is none.
+        """
+        backend = default_backend() if usb_backend is None else usb_backend
+        return cls(StickConnector(backend, serial, bus_path, firmware, preset), timeout)
+
+    def __enter__(self) -> ProgramRunner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except DeviceError as failure:
+            if error is None:
+                raise
+            _log.warning("%s", failure)
+
+    def close(self) -> None:
+        """Reset the stick, see that it comes up, put it to sleep, release it; harmless when called again.
+
+        DeviceError if it does not come up: then it has to be plugged in again.
+        """
+        with self._lock:
+            atexit.unregister(self._release)
+            self._release()
+
+    def run(
+        self,
+        program: bytes,
+        *,
+        parameters: bytes = b"",
+        inputs: Sequence[bytes] = (),
+        output_bytes: int | None = None,
+        events: int | None = None,
+    ) -> ProgramResult:
+        """Send a program, start the core, send parameters, then inputs; read the output, then the events.
+
+        program: a bitstream. parameters, inputs: each is sent as one transfer unless it is empty.
+        output_bytes, events: how much to read; by default what the program asks for, as its scalar code
+        says. Raises ModelFormatError unless the program is a whole number of instructions, InputError for a
+        negative number, and for one that is missing and cannot be told from the program.
+        """
+        check_program(program)
+        size, count = expected_transfers(program, output_bytes, events)
+
+        def operation(link: UsbLink) -> ProgramResult:
+            self._send(link, Tag.INSTRUCTIONS, program)
+            run(link)
+            self._send_data(link, parameters, inputs)
+            output = self._receive(link, size) if size else b""
+            found = tuple(self._event(link) for _ in range(count))
+            return ProgramResult(output, found, read_core(link))
+
+        return self._attempt(operation)
+
+    def load(self, program: bytes) -> CoreState:
+        """Halt the core and send it a program, whose first instruction is then the next step."""
+        check_program(program)
+
+        def operation(link: UsbLink) -> CoreState:
+            halt(link)
+            self._send(link, Tag.INSTRUCTIONS, program)
+            return read_core(link)
+
+        return self._attempt(operation)
+
+    def send(self, *, parameters: bytes = b"", inputs: Sequence[bytes] = ()) -> None:
+        """Send parameters, then inputs, each as one transfer unless it is empty."""
+        self._attempt(lambda link: self._send_data(link, parameters, inputs))
+
+    def step(self) -> CoreState:
+        """Let the core carry out one instruction."""
+
+        def operation(link: UsbLink) -> CoreState:
+            single_step(link)
+            return read_core(link)
+
+        return self._attempt(operation)
+
+    def halt(self) -> CoreState:
+        """Halt the core wherever it is."""
+
+        def operation(link: UsbLink) -> CoreState:
+            halt(link)
+            return read_core(link)
+
+        return self._attempt(operation)
+
+    def resume(self) -> None:
+        """Let the core run on by itself."""
+        self._attempt(run)
+
+    def core(self) -> CoreState:
+        """The registers of the core now; they belong together only while it is halted."""
+        return self._attempt(read_core)
+
+    def read_output(self, size: int) -> bytes:
+        """Wait for so many bytes of output; InputError for less than one."""
+        if size < 1:
+            raise InputError(f"expected a number of bytes; got {size}")
+
+        return self._attempt(lambda link: self._receive(link, size))
+
+    def read_event(self) -> Event:
+        """Wait for the next event: an interrupt of the program."""
+        return self._attempt(self._event)
+
+    def _send_data(self, link: UsbLink, parameters: bytes, inputs: Sequence[bytes]) -> None:
+        for tag, data in ((Tag.PARAMETERS, parameters), *((Tag.INPUT_ACTIVATIONS, each) for each in inputs)):
+            if data:
+                self._send(link, tag, data)
+
+    def _send(self, link: UsbLink, tag: Tag, data: bytes) -> None:
+        self._link.doing = f"sending {len(data)} bytes of {tag.name.lower().replace('_', ' ')}"
+        link.send(Frame(tag, data))
+
+    def _receive(self, link: UsbLink, size: int) -> bytes:
+        self._link.doing = f"waiting for {size} bytes of output"
+        reception = Reception(size)
+        link.receive(reception)
+        return reception.data.tobytes()
+
+    def _event(self, link: UsbLink) -> Event:
+        self._link.doing = "waiting for an event"
+        return link.read_event()
+
+    def _attempt(self, operation: Callable[[UsbLink], _Result]) -> _Result:
+        with self._lock:
+            return self._link.attempt(operation)
+
+
+def check_program(program: bytes) -> None:
+    """Raise ModelFormatError unless a program is a whole number of instructions, not too many."""
+    if not program or len(program) % WORD_BYTES or len(program) > LARGEST_PROGRAM:
+        raise ModelFormatError(
+            f"expected a program of {WORD_BYTES}-byte instructions, at most {LARGEST_PROGRAM} bytes; "
+            f"got {len(program)} bytes"
+        )
+
+
+def expected_transfers(program: bytes, output_bytes: int | None, events: int | None) -> tuple[int, int]:
+    """How many bytes of output and how many events to read; what is None is told from the program.
+
+    Raises InputError for a negative number, and if the program does not tell.
+    """
+    for name, value in (("bytes of output", output_bytes), ("events", events)):
+        if value is not None and value < 0:
+            raise InputError(f"expected a number of {name}; got {value}")
+    if output_bytes is not None and events is not None:
+        return output_bytes, events
+    found = _requested(program)
+    if output_bytes is None:
+        output_bytes = sum(each.size for each in found if each.tag == Tag.OUTPUT_ACTIVATIONS)
+    if events is None:
+        events = sum(each.tag >= Tag.INTERRUPT_0 for each in found)
+    return output_bytes, events
+
+
+def _requested(program: bytes) -> list[Transfer]:
+    try:
+        return transfers(disassemble(program))
+    except ModelUnsupportedError as error:
+        raise InputError(f"say how much output and how many events to read; {error}") from None

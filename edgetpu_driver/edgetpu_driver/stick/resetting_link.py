@@ -1,0 +1,87 @@
+"""The link to a stick whose programs nobody has checked: a reset follows every failure, and the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from edgetpu_driver.errors import DeviceError, DeviceLostError, ProtocolError, TransferTimeoutError
+from edgetpu_driver.usb.bringup import shut_down
+from edgetpu_driver.usb.connector import StickConnector
+from edgetpu_driver.usb.fault_diagnosis import chip_fault
+from edgetpu_driver.usb.link import UsbLink
+from edgetpu_driver.usb.registers import Register
+
+_Result = TypeVar("_Result")
+
+
+class ResettingLink:
+    """The link to a stick that is reset after every failure, and at the end."""
+
+    def __init__(self, connector: StickConnector, timeout: float) -> None:
+        self._connector = connector
+        self._timeout = timeout
+        self._failed: UsbLink | None = None
+        """A link after which the stick is not reset yet."""
+        self._closed = False
+        self.doing = ""
+        """What the operation under way waits for."""
+        self._link: UsbLink | None = None
+        self._keep(connector.connect())
+
+    def _keep(self, link: UsbLink) -> UsbLink:
+        link.timeout_ms = max(1, round(1000 * self._timeout))
+        self._link, self._failed = link, None
+        return link
+
+    def attempt(self, operation: Callable[[UsbLink], _Result]) -> _Result:
+        """Carry out an operation; whatever it raises, the next one begins with a reset."""
+        if self._closed:
+            raise DeviceLostError("this ProgramRunner is closed")
+        link = self._link or self._keep(self._connector.reconnect(self._failed))
+        self.doing = "accessing registers"
+        try:
+            result = operation(link)
+            fault = chip_fault(link) or self._virtual_fault()
+            if fault is not None:
+                raise fault
+            return result
+        except TransferTimeoutError as error:
+            self._failed, self._link = link, None
+            raise chip_fault(link) or self._timeout_error(link) from error
+        except BaseException:
+            self._failed, self._link = link, None
+            raise
+
+    def _virtual_fault(self) -> DeviceError | None:
+        """That a virtual stick hangs, which a program that asks for nothing does not show."""
+        reason = self._connector.simulated_hang_reason
+        return ProtocolError(f"the virtual stick hangs: {reason}") if reason else None
+
+    def _timeout_error(self, link: UsbLink) -> TransferTimeoutError:
+        """The error that says how far the program got."""
+        try:
+            with link.impatient():
+                where = f"the core is at {link.read_register(Register.currentPc):#x}"
+        except DeviceError:
+            where = "the core does not answer"
+        reason = self._connector.simulated_hang_reason
+        why = f"; the virtual stick hangs: {reason}" if reason else ""
+        return TransferTimeoutError(f"no answer within {self._timeout:g} s {self.doing}; {where}{why}")
+
+    def close(self) -> None:
+        """Reset the stick, see that it comes up, put it to sleep; harmless when called again."""
+        if self._closed:
+            return
+        self._closed = True
+        used, self._link = self._link or self._failed, None
+        try:
+            link = self._connector.reconnect(used)
+        except DeviceError as error:
+            raise DeviceLostError(
+                f"the stick did not come up after the program; unplug it and plug it in again: {error}"
+            ) from error
+        try:
+            shut_down(link)
+        finally:
+            link.close()
