@@ -1,4 +1,4 @@
-"""The grammar of `edgetpu models`: build, compile, import."""
+"""The grammar of `edgetpu models`: build, compile, retarget, import."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def add(commands: _Commands[argparse.ArgumentParser]) -> None:
     parts = models.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_build(parts)
     _add_compile(parts)
+    _add_retarget(parts)
     _add_import(parts)
 
 
@@ -76,6 +77,20 @@ def _add_compile(commands: _Commands[argparse.ArgumentParser]) -> None:
         "--timeout", type=_seconds, default=300.0, metavar="S", help="seconds to wait (default: 300)"
     )
     _add_output(command, "beside each graph")
+
+
+def _add_retarget(commands: _Commands[argparse.ArgumentParser]) -> None:
+    command = _command(
+        commands,
+        "retarget",
+        "make a compiled file into that of another graph of the same operators and shapes",
+        "Needs no compiler: weights, biases and scales of the graph replace those of the compiled file, "
+        "whose own graph must be beside it. The result is what the compiler would have written. What cannot "
+        "be replaced is refused, with the name of the layer.",
+    )
+    command.add_argument("compiled", type=Path, metavar="COMPILED", help="x_edgetpu.tflite, beside x.tflite")
+    command.add_argument("graph", type=Path, metavar="GRAPH", help="a plain .tflite graph")
+    _add_output(command, "beside the graph")
 
 
 def _add_import(commands: _Commands[argparse.ArgumentParser]) -> None:

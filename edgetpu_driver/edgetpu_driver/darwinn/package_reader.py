@@ -29,43 +29,29 @@ from edgetpu_driver.darwinn.executable import (
     Position,
 )
 from edgetpu_driver.darwinn.executable_checks import check_executable
+from edgetpu_driver.darwinn.package_tables import (
+    BITSTREAM,
+    DESCRIPTOR_HINT,
+    DMA_HINT,
+    DMA_HINTS,
+    EXECUTABLE,
+    FIELD_OFFSET,
+    INSTRUCTION_HINT,
+    INTERRUPT_HINT,
+    LAYER,
+    META,
+    MULTI_EXECUTABLE,
+    NUMERICS,
+    OUTPUT_LAYER,
+    OUTPUT_LAYOUT,
+    PACKAGE,
+    SERIALIZED_PACKAGE,
+)
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.files.flatbuffer import Fields, Table, nested_root, read_root, table_fields
+from edgetpu_driver.files.flatbuffer import Fields, Table, nested_root, read_root
 
 FILE_IDENTIFIER = b"DWN1"
 MAX_EXECUTABLES = 3  # parameter caching, execution only, stand-alone
-
-# Fields in the order of schema/darwinn.fbs; a union takes two, its type and its table.
-_PACKAGE = table_fields(
-    "min_runtime_version", "serialized_multi_executable", "signature", "keypair_version", "compiler_version",
-    "virtual_chip_id", "multi_chip_package", "model_identifier",
-)  # fmt: skip
-_SERIALIZED_PACKAGE = table_fields("serialized_package")
-_MULTI_EXECUTABLE = table_fields("serialized_executables")
-_EXECUTABLE = table_fields(
-    "version", "name", "serialized_model", "batch_size", "scratch_size_bytes", "instruction_bitstreams",
-    "parameters", "dma_hints", "input_layers", "output_layers", "chip", "estimated_cycles",
-    "used_narrow_memory_bytes_per_tile", "type", "parameter_caching_token", "use_tpu_dram_for_parameters",
-    "estimated_cycles_64bit",
-)  # fmt: skip
-_BITSTREAM = table_fields("bitstream", "field_offsets")
-_FIELD_OFFSET = table_fields("meta", "offset_bit")
-_META = table_fields("desc", "batch", "name", "position")
-_DMA_HINTS = table_fields("hints", "fully_deterministic")
-_DMA_HINT = table_fields("any_hint_type", "any_hint", "direction")
-_DESCRIPTOR_HINT = table_fields("meta", "offset_in_bytes", "size_in_bytes")
-_INSTRUCTION_HINT = table_fields("instruction_chunk_index")
-_INTERRUPT_HINT = table_fields("type")
-_LAYER = table_fields(
-    "name", "size_bytes", "y_dim", "x_dim", "z_dim", "numerics", "data_type", "any_layer_type", "any_layer",
-    "execution_count_per_inference", "cache_on_dram", "shape",
-)  # fmt: skip
-_NUMERICS = table_fields("zero_point", "dequantization_factor")
-_OUTPUT_LAYER = table_fields("layout", "data_type", "shape_info")
-_OUTPUT_LAYOUT = table_fields(
-    "y_coordinate_to_linear_tile_id_map", "x_coordinate_to_linear_tile_id_map", "linearized_tile_byte_offset",
-    "x_coordinate_to_local_byte_offset", "y_coordinate_to_local_y_offset", "x_coordinate_to_local_y_row_size",
-)  # fmt: skip
 
 # Members of the unions AnyHint and AnyLayer.
 _DESCRIPTOR, _INSTRUCTION, _INTERRUPT, _FENCE = 1, 2, 3, 4
@@ -86,8 +72,8 @@ def parse_package(data: bytes | memoryview) -> Package:
     Raises ModelFormatError, naming the field, for anything malformed; ModelUnsupportedError for a package
     that spreads one model over several chips.
     """
-    table = read_root(data, FILE_IDENTIFIER, "package", _PACKAGE)
-    if table.tables("multi_chip_package", _SERIALIZED_PACKAGE):
+    table = read_root(data, FILE_IDENTIFIER, "package", PACKAGE)
+    if table.tables("multi_chip_package", SERIALIZED_PACKAGE):
         raise ModelUnsupportedError("the model is compiled for several Edge TPUs at once; one is expected")
     return Package(
         executables=_executables(table.view("serialized_multi_executable")),
@@ -121,13 +107,13 @@ def _required(table: Table, field: str, fields: Fields) -> Table:
 
 
 def _executables(data: memoryview) -> tuple[Executable, ...]:
-    serialized = nested_root(data, "multi_executable", _MULTI_EXECUTABLE).views("serialized_executables")
+    serialized = nested_root(data, "multi_executable", MULTI_EXECUTABLE).views("serialized_executables")
     if not 1 <= len(serialized) <= MAX_EXECUTABLES:
         raise ModelFormatError(
             f"multi_executable: expected 1 to {MAX_EXECUTABLES} executables, got {len(serialized)}"
         )
     executables = tuple(
-        _executable(nested_root(item, f"executables[{index}]", _EXECUTABLE))
+        _executable(nested_root(item, f"executables[{index}]", EXECUTABLE))
         for index, item in enumerate(serialized)
     )
     for index, executable in enumerate(executables):
@@ -136,18 +122,18 @@ def _executables(data: memoryview) -> tuple[Executable, ...]:
 
 
 def _executable(table: Table) -> Executable:
-    hints = table.table("dma_hints", _DMA_HINTS)
+    hints = table.table("dma_hints", DMA_HINTS)
     cycles = table.scalar("estimated_cycles_64bit", np.int64)
     return Executable(
         type=_enum(ExecutableType, table, "type"),
         name=table.string("name"),
         parameter_caching_token=table.scalar("parameter_caching_token", np.uint64),
-        bitstreams=tuple(map(_bitstream, table.tables("instruction_bitstreams", _BITSTREAM))),
+        bitstreams=tuple(map(_bitstream, table.tables("instruction_bitstreams", BITSTREAM))),
         parameters=table.view("parameters"),
-        hints=tuple(map(_hint, hints.tables("hints", _DMA_HINT))) if hints else (),
+        hints=tuple(map(_hint, hints.tables("hints", DMA_HINT))) if hints else (),
         fully_deterministic=bool(hints and hints.scalar("fully_deterministic", np.bool_)),
-        inputs=tuple(map(_layer, table.tables("input_layers", _LAYER))),
-        outputs=tuple(map(_layer, table.tables("output_layers", _LAYER))),
+        inputs=tuple(map(_layer, table.tables("input_layers", LAYER))),
+        outputs=tuple(map(_layer, table.tables("output_layers", LAYER))),
         batch_size=_int(table, "batch_size"),
         scratch_size_bytes=_int(table, "scratch_size_bytes"),
         chip=table.string("chip"),
@@ -159,12 +145,12 @@ def _executable(table: Table) -> Executable:
 
 
 def _bitstream(table: Table) -> InstructionBitstream:
-    fields = tuple(map(_field_offset, table.tables("field_offsets", _FIELD_OFFSET)))
+    fields = tuple(map(_field_offset, table.tables("field_offsets", FIELD_OFFSET)))
     return InstructionBitstream(table.data("bitstream"), fields)
 
 
 def _field_offset(table: Table) -> FieldOffset:
-    meta = _required(table, "meta", _META)
+    meta = _required(table, "meta", META)
     return FieldOffset(
         description=_enum(Description, meta, "desc"),
         name=meta.string("name"),
@@ -178,16 +164,16 @@ def _hint(table: Table) -> Hint:
     kind = table.scalar("any_hint_type", np.uint8)
     if kind == _INSTRUCTION:
         return InstructionHint(
-            _int(_required(table, "any_hint", _INSTRUCTION_HINT), "instruction_chunk_index")
+            _int(_required(table, "any_hint", INSTRUCTION_HINT), "instruction_chunk_index")
         )
     if kind == _INTERRUPT:
-        return InterruptHint(_required(table, "any_hint", _INTERRUPT_HINT).scalar("type", np.int16))
+        return InterruptHint(_required(table, "any_hint", INTERRUPT_HINT).scalar("type", np.int16))
     if kind == _FENCE:
         return FenceHint()
     if kind != _DESCRIPTOR:
         raise ModelFormatError(f"{table.path}.any_hint_type: {kind} is no kind of hint")
-    descriptor = _required(table, "any_hint", _DESCRIPTOR_HINT)
-    meta = _required(descriptor, "meta", _META)
+    descriptor = _required(table, "any_hint", DESCRIPTOR_HINT)
+    meta = _required(descriptor, "meta", META)
     return DmaHint(
         description=_enum(Description, meta, "desc"),
         direction=_enum(Direction, table, "direction"),
@@ -199,7 +185,7 @@ def _hint(table: Table) -> Hint:
 
 
 def _layer(table: Table) -> Layer:
-    numerics = _required(table, "numerics", _NUMERICS)
+    numerics = _required(table, "numerics", NUMERICS)
     return Layer(
         name=table.string("name"),
         size_bytes=_int(table, "size_bytes"),
@@ -215,7 +201,7 @@ def _layer(table: Table) -> Layer:
 def _layout(layer: Table) -> OutputLayout | None:
     if layer.scalar("any_layer_type", np.uint8) != _OUTPUT:
         return None
-    table = _required(layer, "any_layer", _OUTPUT_LAYER).table("layout", _OUTPUT_LAYOUT)
+    table = _required(layer, "any_layer", OUTPUT_LAYER).table("layout", OUTPUT_LAYOUT)
     if table is None:
         return None
 

@@ -55,5 +55,5 @@ def clamps(output_scale: float, output_zero_point: int, activation: Activation) 
     if activation != "NONE":
         minimum = np.float32(0)
     if activation == "RELU6":
-        maximum = _RELU6 * factor
+        maximum = min(maximum, _RELU6 * factor)
     return float(minimum), float(maximum)

@@ -188,6 +188,10 @@ class Table:
         """A vector of strings that hold arbitrary bytes, without a copy; empty if absent."""
         return [self._items(position, 1, field) for position in self._targets(field)]
 
+    def data_offsets(self, field: str) -> list[int]:
+        """Byte offsets in the file of the strings in a vector of strings; empty if absent."""
+        return [position + 4 for position in self._targets(field)]
+
     def _find(self, field: str) -> int:
         """Byte offset of a field's content; 0 if the field is absent."""
         index = self._fields[field]

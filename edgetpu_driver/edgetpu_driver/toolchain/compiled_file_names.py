@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from edgetpu_driver.weights.sidecar_files import requantised_graph
+
 COMPILED_SUFFIX = "_edgetpu"
 """Suffix that edgetpu_compiler appends to the stem of the graph."""
 
@@ -33,7 +35,7 @@ def source_graphs(path: Path) -> tuple[Path, ...]:
 
 def source_graph(path: Path) -> Path | None:
     """The graph of a compiled model beside it; None if it is not there."""
-    return next((each for each in source_graphs(path) if is_file(each)), None)
+    return requantised_graph(path) or next((each for each in source_graphs(path) if is_file(each)), None)
 
 
 def whole_graph(paths: Sequence[Path]) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,26 @@ from typing import Any
 
 from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.files.file_access import read_file
+
+_REQUANTISED = "_requantised"
+
+
+def requantised_graph_path(compiled: Path) -> Path:
+    """Where the graph of a retargeted file is that differs from the one asked for: x_requantised.tflite."""
+    return compiled.with_name(f"{compiled.stem.removesuffix('_edgetpu')}{_REQUANTISED}.tflite")
+
+
+def requantised_graph(compiled: Path) -> Path | None:
+    """That graph, if it is there and the sidecar says that it belongs to this very file."""
+    path = requantised_graph_path(compiled)
+    try:
+        if not path.is_file():
+            return None
+        content = json.loads(read_file(compiled.with_suffix(".json")))
+        digest = hashlib.sha256(read_file(compiled)).hexdigest()
+    except (OSError, ValueError, RecursionError):
+        return None
+    return path if isinstance(content, dict) and content.get("sha256") == digest else None
 
 
 @dataclass(frozen=True)
@@ -27,6 +48,7 @@ class SidecarFiles:
         if path is None:
             return cls()
         graph = path.with_name(f"{path.stem.removesuffix('_edgetpu')}.tflite")
+        graph = requantised_graph(path) or graph
         sidecar = path.with_suffix(".json")
         try:
             data = read_file(graph) if graph != path and graph.is_file() else b""

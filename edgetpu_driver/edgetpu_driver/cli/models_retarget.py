@@ -1,0 +1,97 @@
+"""`edgetpu models retarget`: makes a compiled file into that of another graph."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.cli.session import read_model
+from edgetpu_driver.cli.terminal import Answer, Progress
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX
+from edgetpu_driver.toolchain.edgetpu_compiler import PROGRAM
+from edgetpu_driver.toolchain.model_recognition import parse_sidecar
+from edgetpu_driver.toolchain.retargeting.template_files import (
+    RETARGETED_FROM,
+    RetargetedFiles,
+    retarget_file,
+)
+from edgetpu_driver.weights.sidecar_files import requantised_graph_path
+
+_MOST_LAYERS = 8
+"""That are listed by name."""
+
+
+def run(options: argparse.Namespace, progress: Progress) -> Answer:
+    """Write the compiled file, its graph and its sidecar."""
+    compiled, graph = options.compiled, options.graph
+    read_model(compiled)  # a missing file is told like everywhere
+    source = read_model(graph)
+    with progress.counting("retargeting", 1) as advance:
+        made = retarget_file(compiled, graph.stem, source)
+        advance()
+    directory: Path = options.output or graph.parent
+    value = _write(made, directory, graph, source) | {
+        "retargeted_from": compiled,
+        "graph": graph,
+        "changed_layers": made.model.changed_layers,
+        "requantised": [
+            {
+                "layer": each.layer,
+                "scale": each.given.scale,
+                "zero_point": each.given.zero_point,
+                "own_scale": each.own.scale,
+                "own_zero_point": each.own.zero_point,
+                "cost": each.cost,
+            }
+            for each in made.model.requantised
+        ],
+        "remark": made.model.remark,
+    }
+    return Answer(value, _text(value))
+
+
+def _write(made: RetargetedFiles, directory: Path, graph: Path, source: bytes) -> dict[str, Any]:
+    """Write what was made; a graph that differs from the one asked for has a name of its own."""
+    path = directory / f"{graph.stem}{COMPILED_SUFFIX}.tflite"
+    token = CompiledModel.parse_parts(made.model.file)[0].parameter_caching_token
+    value: dict[str, Any] = {"compiled": path, "caching_token": f"{token:#018x}", "requantised_graph": None}
+    if path.is_file() and read_model(path) == made.model.file:
+        return value | {"written": False}
+    _keep_others(path)
+    write_file(directory / graph.name, source)
+    if made.model.requantised:
+        value["requantised_graph"] = requantised_graph_path(path)
+        write_file(requantised_graph_path(path), made.model.graph)
+    write_file(path.with_suffix(".json"), made.sidecar)
+    return value | {"written": write_file(path, made.model.file)}
+
+
+def _keep_others(path: Path) -> None:
+    """Refuse to replace a compiled file that was not made here."""
+    sidecar = path.with_suffix(".json")
+    if path.is_file() and not (sidecar.is_file() and RETARGETED_FROM in parse_sidecar(sidecar.read_bytes())):
+        raise ModelUnsupportedError(
+            f"{path} was made by {PROGRAM} and is kept; give --output to write elsewhere what is made here"
+        )
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    lines = [f"{value['compiled']}"]
+    changed = value["changed_layers"]
+    if not changed:
+        lines.append(f"  the same as {value['retargeted_from']}: no weight and no scale differs")
+        return "\n".join(lines)
+    more = len(changed) - _MOST_LAYERS
+    lines.append(f"  from {value['retargeted_from']}, with other values for {len(changed)} operators:")
+    lines += [f"    {each}" for each in changed[:_MOST_LAYERS]]
+    lines += [f"    and {more} more"] if more > 0 else []
+    lines += [f"  {each['cost']}" for each in value["requantised"]]
+    if value["requantised_graph"]:
+        lines.append(f"  it computes {value['requantised_graph']}")
+    lines.append(f"  {value['remark'].split('; ')[0]}")
+    return "\n".join(lines)

@@ -1,0 +1,58 @@
+"""Which operations of a program use which bytes of the cached parameters.
+
+The program that uploads parameters puts each section into rows of some tiles: a ring consumer (opcode 0x11)
+names tiles and rows, a pop (0x06) the bytes that go there. In the program that runs, a ring producer (0x10)
+that names the same tiles and first row sends a section to the tensor operations right before it. Found with
+public models; it agrees with the requantisation of every layer that has one of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+
+from edgetpu_driver.darwinn.instructions.operations import (
+    POP,
+    RING_CONSUMER,
+    RING_PRODUCER,
+    Kind,
+    Operation,
+)
+from edgetpu_driver.darwinn.instructions.tensor_operation import requantises
+
+UNIT = 64
+"""Bytes in which a pop counts positions; the first has the number 1."""
+
+Place = tuple[int, int]
+"""The mask of tiles and the first row."""
+
+
+def upload_places(operations: Iterable[Operation]) -> dict[Place, int]:
+    """Where the operations that upload parameters put them: the byte offset of what begins at each place."""
+    waiting: dict[int, deque[int]] = defaultdict(deque)
+    places = {}
+    for operation in operations:
+        if operation.kind == Kind(RING_CONSUMER, False):
+            waiting[operation.field(12, 27)].append(operation.field(62, 72))
+        elif operation.kind == Kind(POP, True):
+            tiles = operation.field(409, 424)
+            if waiting[tiles]:
+                offset = UNIT * (operation.field(320, 335) - 1)
+                places[tiles, waiting[tiles].popleft()] = offset
+    return places
+
+
+def parameters_used(operations: Sequence[Operation], places: dict[Place, int]) -> dict[int, int]:
+    """For operations that requantise, by their position, the byte offset of the parameters sent to them."""
+    used: dict[int, int] = {}
+    run: list[int] = []
+    for position, operation in enumerate(operations):
+        if requantises(operation):
+            run.append(position)
+        elif operation.numbered:
+            if operation.kind == Kind(RING_PRODUCER, False):
+                offset = places.get((operation.field(12, 27), operation.field(62, 72)))
+                if offset is not None:
+                    used |= dict.fromkeys(run, offset)
+            run = []
+    return used

@@ -1,0 +1,121 @@
+"""Changes tensors of a .tflite file: names, quantisation, constants. All other bytes stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.files.flatbuffer import Table, table_fields
+from edgetpu_driver.files.flatbuffer_edit import FlatbufferEdit
+from edgetpu_driver.tflite.model_reader import SUBGRAPH, Quantization, parse_model, read_model_table
+
+_TENSOR = table_fields("shape", "type", "buffer", "name", "quantization")
+_QUANTIZATION = table_fields("min", "max", "scale", "zero_point")
+_OPERATOR = table_fields(
+    "opcode_index", "inputs", "outputs", "builtin_options_type", "builtin_options", "custom_options"
+)
+_ALIGNMENT = 16  # of what is appended: LiteRT maps constants in place
+
+
+@dataclass(frozen=True, eq=False)
+class TensorChange:
+    """What of a tensor is to be changed; None: nothing."""
+
+    name: str | None = None
+    quantization: Quantization | None = None
+    """As many scales as before."""
+    data: bytes | None = None
+    """As many bytes as before."""
+
+
+class GraphEdit:
+    """A copy of a .tflite file that is changed; tensors and operators are those of subgraph 0, by index."""
+
+    def __init__(self, data: bytes) -> None:
+        """data: the file; ModelFormatError if it is malformed."""
+        self._graph = parse_model(data).subgraphs[0]
+        self._copy = bytearray(data)
+        self._edit = FlatbufferEdit(self._copy)
+        table = read_model_table(data).tables("subgraphs", SUBGRAPH)[0]
+        self._tensors = table.tables("tensors", _TENSOR)
+        self._operators = table.tables("operators", _OPERATOR)
+
+    def change(self, changes: Mapping[int, TensorChange]) -> None:
+        """Change tensors; InputError for what does not fit."""
+        for index, change in changes.items():
+            self._check_shared(index, changes)
+            if change.name is not None:
+                self._rename(self._tensors[index], change.name)
+            if change.quantization is not None:
+                self._quantise(index, change.quantization)
+            if change.data is not None:
+                self._fill(index, change.data)
+
+    def replace_options(self, operator: int, options: bytes) -> None:
+        """Give an operator other custom options."""
+        table = self._operators[operator]
+        if not self._edit.data(table, "custom_options", options):
+            self._append(table, "custom_options", options, len(options))
+
+    def file(self) -> bytes:
+        """The changed file."""
+        return bytes(self._copy)
+
+    def _check_shared(self, index: int, changes: Mapping[int, TensorChange]) -> None:
+        """Tensors that share their bytes in the file must be given the same ones."""
+        data = changes[index].data
+        if data is None:
+            return
+        target = self._graph.tensors[index]
+        for other, tensor in enumerate(self._graph.tensors):
+            if tensor.buffer == target.buffer:
+                change = changes.get(other)
+                wanted = tensor.data if change is None or change.data is None else change.data
+                if wanted != data:
+                    raise InputError(f"'{target.name}' shares its data with '{tensor.name}'")
+
+    def _rename(self, table: Table, name: str) -> None:
+        if not self._edit.text(table, "name", name):
+            data = name.encode()
+            self._append(table, "name", data + b"\0", len(data))
+
+    def _quantise(self, index: int, wanted: Quantization) -> None:
+        tensor = self._graph.tensors[index]
+        if wanted.scales.size != tensor.quantization.scales.size:
+            raise InputError(f"expected {tensor.quantization.scales.size} scales for '{tensor.name}'")
+        table = self._tensors[index].table("quantization", _QUANTIZATION)
+        if table is None:
+            return  # there are none
+        self._vector(table, "scale", wanted.scales.astype("<f4"))
+        points = wanted.zero_points.astype("<i8")
+        if table.view("zero_point") or points.any():
+            self._vector(table, "zero_point", points)
+
+    def _vector(self, table: Table, field: str, values: NDArray[np.generic]) -> None:
+        data = values.tobytes()
+        if len(table.vector(field, values.itemsize)) == len(data):
+            position = table.data_offset(field)
+            self._copy[position : position + len(data)] = data
+        else:
+            self._append(table, field, data, values.size)
+
+    def _fill(self, index: int, data: bytes) -> None:
+        tensor = self._graph.tensors[index]
+        if len(data) != len(tensor.data):
+            raise InputError(f"expected {len(tensor.data)} bytes for '{tensor.name}', got {len(data)}")
+        self._copy[tensor.data_offset : tensor.data_offset + len(data)] = data
+
+    def _append(self, table: Table, field: str, data: bytes, count: int) -> None:
+        """Put a vector at the end of the file, where the field refers to it from then on."""
+        position = table.field_offset(field)
+        if not position:
+            raise InputError(f"{table.path}.{field} is absent, and cannot be given a value")
+        copy = self._copy
+        copy += bytes(-(len(copy) + 4) % _ALIGNMENT)
+        copy[position : position + 4] = (len(copy) - position).to_bytes(4, "little")
+        copy += count.to_bytes(4, "little") + data
+        copy += bytes(-len(copy) % 4)

@@ -1,0 +1,202 @@
+"""Requantises layers of a graph whose own zero point a compiled program cannot be given.
+
+Two zero points stand in places of a program that are not known: that of a softmax's input, and that of what
+borders are padded with. Where a graph has others, the layer before is given the scale and zero point of the
+compiled file. Multipliers follow from that, and biases of the layers after it are given in the new steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from edgetpu_driver.errors import InputError, ModelUnsupportedError
+from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
+from edgetpu_driver.tflite.model_reader import ABSENT
+from edgetpu_driver.toolchain.retargeting.graph_pairs import WEIGHTED, GraphPair, pair_graphs
+from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES, Quantised, quantised
+
+MOVING = ("RESHAPE", "SQUEEZE", "PAD", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D", "MEAN")
+"""Operators that may give their output the quantisation of their inputs."""
+
+_SAME = 0
+_LARGEST = 255
+_LARGEST_BIAS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Requantised:
+    """A layer that was given the scale and zero point of the compiled file."""
+
+    layer: str
+    own: Quantised
+    given: Quantised
+
+    @property
+    def cost(self) -> str:
+        """What that costs, as a sentence."""
+        wider = self.given.scale / self.own.scale
+        text = (
+            f"{self.layer} is requantised to the compiled file's scale {self.given.scale:g} and zero point "
+            f"{self.given.zero_point} instead of {self.own.scale:g} and {self.own.zero_point}: its steps are "
+            f"{wider:.3g} times as wide"
+        )
+        (low, high), (own_low, own_high) = _range(self.given), _range(self.own)
+        clipped = [f"below {low:g}"] if low > own_low else []
+        clipped += [f"above {high:g}"] if high < own_high else []
+        return f"{text}, and values {' and '.join(clipped)} are clipped" if clipped else text
+
+
+def _range(numerics: Quantised) -> tuple[float, float]:
+    least, greatest = ((end - numerics.zero_point) * numerics.scale for end in (0, _LARGEST))
+    return least, greatest
+
+
+def adapt_graph(
+    old: bytes, new: bytes, pair: GraphPair, operators: Iterable[int]
+) -> tuple[bytes, tuple[Requantised, ...]]:
+    """The new graph with the zero points that a program compiled from the old one can have, and what changed.
+
+    operators: those that the chip runs. ModelUnsupportedError, which names the tensor, where no layer can be
+    requantised because the graph itself is given the tensor.
+    """
+    adaptation = _Adaptation(pair, tuple(operators))
+    changes, layers = adaptation.run()
+    if not changes:
+        return new, ()
+    edit = GraphEdit(new)
+    try:
+        edit.change(changes)
+    except InputError as error:
+        raise ModelUnsupportedError(f"its layers cannot be requantised: {error}") from None
+    adapted = edit.file()
+    pair_graphs(old, adapted)
+    return adapted, tuple(layers)
+
+
+class _Adaptation:
+    def __init__(self, pair: GraphPair, operators: tuple[int, ...]) -> None:
+        self._pair, self._operators = pair, operators
+        self._changes: dict[int, TensorChange] = {}
+
+    def run(self) -> tuple[dict[int, TensorChange], list[Requantised]]:
+        pinned: dict[int, str] = {}
+        for tensor, why in self._fixed():
+            for each in self._alike(tensor):
+                pinned.setdefault(each, why)
+        layers = [self._layer(tensor, why) for tensor, why in pinned.items()]
+        for tensor in pinned:
+            quantization = self._pair.old.tensors[tensor].quantization
+            self._changes[self._pair.tensors[tensor]] = TensorChange(quantization=quantization)
+        for index in self._operators:
+            self._rescale_bias(index, pinned)
+        return self._changes, [each for each in layers if each is not None]
+
+    def _numerics(self, tensor: int) -> tuple[Quantised | None, Quantised | None]:
+        """Of a tensor in both graphs."""
+        return quantised(self._pair.old.tensors[tensor]), quantised(
+            self._pair.new.tensors[self._pair.tensors[tensor]]
+        )
+
+    def _fixed(self) -> Iterator[tuple[int, str]]:
+        """Tensors whose zero point the program cannot be given, and why."""
+        for index in self._operators:
+            operator = self._pair.old.operators[index]
+            if operator.name == "SOFTMAX":
+                why = "the zero point of a softmax cannot be changed in its program"
+            elif self._pads(index):
+                why = "the value that borders are padded with cannot be changed in its program"
+            else:
+                continue
+            old, new = self._numerics(operator.inputs[0])
+            if old is not None and new is not None and old.zero_point != new.zero_point:
+                yield operator.inputs[0], why
+
+    def _pads(self, index: int) -> bool:
+        """Whether an operator makes values beyond the borders of its input."""
+        operator, options = self._pair.old.operators[index], self._pair.options[index]
+        if operator.name == "PAD":
+            return True
+        if "padding" not in options or options["padding"] != _SAME:
+            return False
+        source, result = (
+            self._pair.old.tensors[each].shape for each in (operator.inputs[0], operator.outputs[0])
+        )
+        if operator.name in WEIGHTED:
+            kernel = self._pair.old.tensors[operator.inputs[1]].shape[1:3]
+        else:
+            kernel = int(options["filter_h"]), int(options["filter_w"])
+        strides = options["stride_h"], options["stride_w"]
+        dilations = options.get("dilation_h", 1), options.get("dilation_w", 1)
+        return any(
+            (count - 1) * stride + (size - 1) * dilation + 1 > extent
+            for count, stride, size, dilation, extent in zip(
+                result[1:3], strides, kernel, dilations, source[1:3], strict=True
+            )
+        )
+
+    def _alike(self, tensor: int) -> set[int]:
+        """The tensors that have its quantisation because what is between them only moves values."""
+        alike, waiting = {tensor}, [tensor]
+        while waiting:
+            current = waiting.pop()
+            for operator in self._pair.old.operators:
+                if operator.name not in MOVING:
+                    continue
+                operands = [each for each in (*operator.inputs, *operator.outputs) if each != ABSENT]
+                if current in operands:
+                    same = {
+                        each for each in operands if self._numerics(each)[1] == self._numerics(current)[1]
+                    }
+                    waiting += same - alike
+                    alike |= same
+        return {each for each in alike if self._numerics(each)[1] is not None}
+
+    def _layer(self, tensor: int, why: str) -> Requantised | None:
+        """What happens to the layer that computes a tensor; None for those that only move values."""
+        old, new = self._numerics(tensor)
+        assert old is not None
+        assert new is not None
+        makers = [
+            index for index, operator in enumerate(self._pair.old.operators) if tensor in operator.outputs
+        ]
+        if not makers:
+            name = self._pair.new.tensors[self._pair.tensors[tensor]].name
+            raise ModelUnsupportedError(
+                f"'{name}' has the zero point {new.zero_point}, in the compiled file {old.zero_point}: {why}"
+            )
+        operator = self._pair.old.operators[makers[0]]
+        if operator.name in MOVING:
+            return None
+        if makers[0] not in self._operators or operator.name not in RULES:
+            raise ModelUnsupportedError(
+                f"{self._pair.operator_name(makers[0])} cannot be requantised, and {why}"
+            )
+        return Requantised(self._pair.operator_name(makers[0]), new, old)
+
+    def _rescale_bias(self, index: int, pinned: dict[int, str]) -> None:
+        """Give the bias of a layer in steps of the new scale of its input."""
+        operator = self._pair.old.operators[index]
+        if operator.name not in WEIGHTED or operator.inputs[0] not in pinned:
+            return
+        old, new = self._numerics(operator.inputs[0])
+        bias = operator.inputs[2] if len(operator.inputs) > 2 else ABSENT
+        if bias == ABSENT or old is None or new is None or old.scale == new.scale:
+            return
+        tensor = self._pair.new.tensors[self._pair.tensors[bias]]
+        finer = new.scale / old.scale
+        values = np.rint(np.frombuffer(tensor.data, "<i4").astype(np.float64) * finer)
+        if np.abs(values).max(initial=0) > _LARGEST_BIAS:
+            raise ModelUnsupportedError(
+                f"{self._pair.operator_name(index)} cannot be retargeted: its bias overflows in steps of the "
+                "compiled file's scale"
+            )
+        quantization = replace(
+            tensor.quantization, scales=(tensor.quantization.scales / np.float32(finer)).astype(np.float32)
+        )
+        self._changes[self._pair.tensors[bias]] = TensorChange(
+            quantization=quantization if quantization.scales.size else None,
+            data=values.astype("<i4").tobytes(),
+        )

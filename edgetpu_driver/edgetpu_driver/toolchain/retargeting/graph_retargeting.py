@@ -1,0 +1,247 @@
+"""Makes the compiled file of one graph into that of another with the same operators and shapes.
+
+Weights, biases and multipliers go into the parameters, requantisation into the program, scales and names into
+the package. Everything else stays, byte for byte. What is not known well enough is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from edgetpu_driver.compiled_model import CUSTOM_OP, VIRTUAL_COMPILER, CompiledModel
+from edgetpu_driver.darwinn.executable import Layer
+from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.tflite.graph_edit import TensorChange
+from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, Tensor, parse_model
+from edgetpu_driver.tflite.subgraph_extraction import extract_between
+from edgetpu_driver.toolchain.retargeting.file_rewriting import PartChange, rewrite_file
+from edgetpu_driver.toolchain.retargeting.graph_adaptation import MOVING, Requantised, adapt_graph
+from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, pair_graphs, weight_operands
+from edgetpu_driver.toolchain.retargeting.parameter_rewriting import rewrite_parameters
+from edgetpu_driver.toolchain.retargeting.program_rewriting import RewrittenProgram, rewrite_program
+from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES, quantised
+from edgetpu_driver.weights.network_sections import locate_sections
+
+UNCONFIRMED = "retargeted from a compiled file; no such file has run on a stick yet"
+
+
+@dataclass(frozen=True)
+class RetargetedModel:
+    """A compiled file made from that of another graph."""
+
+    file: bytes
+    """The compiled .tflite file."""
+    graph: bytes
+    """The graph that it computes: the one asked for unless layers were requantised."""
+    requantised: tuple[Requantised, ...]
+    """Layers that could not be given their own scale and zero point."""
+    changed_layers: tuple[str, ...]
+    """Names of the operators whose parameters or requantisation differ from the compiled file's."""
+
+    @property
+    def remark(self) -> str:
+        """What there is to know before it runs on a stick."""
+        return "; ".join((UNCONFIRMED, *(each.cost for each in self.requantised)))
+
+
+def retarget(compiled: bytes, old_graph: bytes, new_graph: bytes, name: str = "") -> RetargetedModel:
+    """Make the compiled file of `old_graph` into that of `new_graph`; always the same bytes.
+
+    compiled: a file of edgetpu_compiler, or of a matrix that was compiled here. name: of the model, for
+    messages. The same graph gives the file itself. Raises ModelFormatError for malformed files,
+    ModelUnsupportedError, with the name of the layer, for what cannot be made.
+    """
+    pair = pair_graphs(old_graph, new_graph)
+    parts = CompiledModel.parse_parts(compiled, name)
+    if parts[0].compiler == VIRTUAL_COMPILER:
+        raise ModelUnsupportedError(f"'{name}' is packed for the virtual stick: compile the graph itself")
+    sources = [_Source(part, old_graph, pair) for part in parts]
+    new_graph, requantised = adapt_graph(
+        old_graph, new_graph, pair, sorted({each for source in sources for each in source.operators})
+    )
+    if requantised:
+        pair = pair_graphs(old_graph, new_graph)
+    changes = [source.change(pair, old_graph, new_graph) for source in sources]
+    container = _Container(compiled, pair, sources)
+    file = rewrite_file(compiled, changes, container.changes(), container.options())
+    changed = tuple(pair.operator_name(index) for index in _changed_operators(pair))
+    return RetargetedModel(file, new_graph, requantised, changed)
+
+
+class _Source:
+    """A part for the Edge TPU and the part of the old graph that it was compiled from."""
+
+    def __init__(self, compiled: CompiledModel, graph: bytes, pair: GraphPair) -> None:
+        self.compiled = compiled
+        self._data = compiled.source_part(graph)
+        self._is_whole = self._data == graph
+        self.part = parse_model(self._data).subgraphs[0]
+        by_outputs = {operator.outputs: index for index, operator in enumerate(pair.old.operators)}
+        self.operators = tuple(by_outputs[operator.outputs] for operator in self.part.operators)
+        """Those of the whole graph that the chip runs."""
+
+    def tensors(self) -> Iterator[tuple[int, Layer]]:
+        """The inputs and outputs in the old graph, each with its layer."""
+        yield from zip(self.part.inputs, self.compiled.input_layers, strict=False)
+        yield from zip(self.part.outputs, self.compiled.output_layers, strict=False)
+
+    def change(self, pair: GraphPair, old_graph: bytes, new_graph: bytes) -> PartChange:
+        """What becomes of the part."""
+        own_pair = pair
+        if not self._is_whole:
+            ends = [[pair.tensors[index] for index in each] for each in (self.part.inputs, self.part.outputs)]
+            own_pair = pair_graphs(self._data, extract_between(new_graph, pair.new, *ends))
+        located = locate_sections(self.compiled, old_graph)
+        program = rewrite_program(self.compiled, located, own_pair)
+        placed = {each.section.operator for each in located.placed}
+        _check_found(self.compiled, program, own_pair, placed)
+        parameters = rewrite_parameters(self.compiled, located, own_pair)
+        layers: dict[str, Tensor] = {}
+        for index, layer in self.tensors():
+            old, new = pair.old.tensors[index], pair.new.tensors[pair.tensors[index]]
+            layers[layer.name] = new if layer.name == old.name else replace(new, name=layer.name)
+        return PartChange(self.compiled, parameters, program.bitstreams, layers)
+
+
+class _Container:
+    """The .tflite file around the parts: its tensors, and the operators that the CPU runs."""
+
+    def __init__(self, data: bytes, pair: GraphPair, sources: Sequence[_Source]) -> None:
+        self._graph = parse_model(data).subgraphs[0]
+        self._pair = pair
+        self._tensors = self._matched(sources)
+
+    def _matched(self, sources: Sequence[_Source]) -> dict[int, int]:
+        """The tensor of the old graph for each tensor of the file that has one."""
+        by_name: dict[str, list[int]] = {}
+        for index, tensor in enumerate(self._pair.old.tensors):
+            by_name.setdefault(tensor.name, []).append(index)
+        matched = {}
+        for index, tensor in enumerate(self._graph.tensors):
+            same = by_name.get(tensor.name, [])
+            if len(same) == 1 and self._pair.old.tensors[same[0]].shape == tensor.shape:
+                matched[index] = same[0]
+        for source in sources:
+            operator = self._graph.operators[source.compiled.operator]
+            matched |= dict(zip(operator.inputs, source.part.inputs, strict=False))
+            matched |= dict(zip(operator.outputs, source.part.outputs, strict=False))
+        return matched
+
+    def changes(self) -> dict[int, TensorChange]:
+        """What becomes of the tensors; ModelUnsupportedError if a constant that differs is not found."""
+        changes = {}
+        for index, ours in self._tensors.items():
+            theirs = self._pair.tensors.get(ours)
+            if theirs is None:
+                continue
+            present, old, new = (
+                self._graph.tensors[index],
+                self._pair.old.tensors[ours],
+                self._pair.new.tensors[theirs],
+            )
+            changes[index] = TensorChange(
+                name=new.name if present.name == old.name else None,
+                quantization=new.quantization if self._pair.is_requantised(ours) else None,
+                data=new.data if present.data and present.data != new.data else None,
+            )
+        found = {ours for index, ours in self._tensors.items() if self._graph.tensors[index].data}
+        for index, operator in enumerate(self._graph.operators):
+            if operator.custom_code == CUSTOM_OP:
+                continue
+            unknown = [
+                each
+                for each in operator.inputs
+                if each != ABSENT and self._graph.tensors[each].data and each not in self._tensors
+            ]
+            if unknown and _constants_differ(self._pair, found):
+                raise ModelUnsupportedError(
+                    f"operator {index} of the compiled file, {operator.name}, has constants that are not in "
+                    "its graph"
+                )
+        return changes
+
+    def options(self) -> dict[int, bytes]:
+        """Custom options of operators on the CPU that differ."""
+        by_outputs = {operator.outputs: index for index, operator in enumerate(self._pair.old.operators)}
+        options = {}
+        for index, operator in enumerate(self._graph.operators):
+            outputs = tuple(self._tensors.get(each, ABSENT) for each in operator.outputs)
+            ours = by_outputs.get(outputs)
+            if operator.custom_code != CUSTOM_OP and ours is not None:
+                new = bytes(self._pair.new.operators[ours].custom_options)
+                if new != bytes(operator.custom_options):
+                    options[index] = new
+        return options
+
+
+def _constants_differ(pair: GraphPair, found: set[int]) -> bool:
+    """Whether constants other than those found differ between the graphs."""
+    return any(
+        pair.old.tensors[ours].data != pair.new.tensors[theirs].data
+        for ours, theirs in pair.tensors.items()
+        if ours not in found
+    )
+
+
+def _changed_operators(pair: GraphPair) -> Iterator[int]:
+    """The operators of which an operand, a weight or the result differs."""
+    for index, operator in enumerate(pair.old.operators):
+        if _is_requantised(pair, index) or any(
+            each != ABSENT and pair.old.tensors[each].data != pair.new.tensors[pair.tensors[each]].data
+            for each in operator.inputs
+        ):
+            yield index
+
+
+def _is_requantised(pair: GraphPair, index: int) -> bool:
+    """Whether an operand of an operator or its result, biases apart, has another scale or zero point."""
+    operator = pair.old.operators[index]
+    biases = weight_operands(operator)[1:]
+    operands = [
+        each for each in (*operator.inputs, *operator.outputs) if each != ABSENT and each not in biases
+    ]
+    return any(pair.is_requantised(each) for each in operands)
+
+
+def _check_found(
+    compiled: CompiledModel, program: RewrittenProgram, pair: GraphPair, placed: set[int]
+) -> None:
+    """Refuse a graph that changes what the program is not known to do, or constants that are not found.
+
+    placed: the operators whose constants are found in the parameters.
+    """
+    changed = False
+    for index, operator in enumerate(pair.old.operators):
+        weights = weight_operands(operator)
+        for each in operator.inputs:
+            if each == ABSENT or each in weights:
+                continue
+            same = pair.old.tensors[each].data == pair.new.tensors[pair.tensors[each]].data
+            if not same and index not in placed:
+                raise _refused(pair, index, "it has another constant, which is not found in the parameters")
+        if not _is_requantised(pair, index):
+            continue
+        changed = True
+        if operator.name in MOVING and all(_moves_only(pair, each, index) for each in (False, True)):
+            continue
+        if operator.name not in RULES:
+            raise _refused(pair, index, "where its program keeps its scales is not known")
+        if index not in program.operators:
+            raise _refused(pair, index, "its operations are not found in the program")
+    if changed and program.obstacle:
+        raise ModelUnsupportedError(
+            f"the program of '{compiled.name}' cannot be read to its end: {program.obstacle}"
+        )
+
+
+def _moves_only(pair: GraphPair, new: bool, index: int) -> bool:
+    """Whether the inputs and outputs of an operator have one quantisation."""
+    graph: Subgraph = pair.new if new else pair.old
+    operator = graph.operators[index]
+    operands = [graph.tensors[each] for each in (*operator.inputs, *operator.outputs) if each != ABSENT]
+    return len({quantised(each) for each in operands if quantised(each) is not None}) <= 1
+
+
+def _refused(pair: GraphPair, index: int, reason: str) -> ModelUnsupportedError:
+    return ModelUnsupportedError(f"{pair.operator_name(index)} cannot be retargeted: {reason}")

@@ -1,0 +1,110 @@
+"""The parameters of a compiled file with the values of another graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.compiled_model import CompiledModel, Parameters
+from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout
+from edgetpu_driver.darwinn.requantisation import multipliers
+from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
+from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph
+from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, weight_operands
+from edgetpu_driver.toolchain.retargeting.requantising_steps import has_own_multipliers
+from edgetpu_driver.weights.network_layers import LayerSection, encode_network, without_last_row
+from edgetpu_driver.weights.network_sections import NetworkSections, PlacedSection
+
+
+def rewrite_parameters(compiled: CompiledModel, located: NetworkSections, pair: GraphPair) -> Parameters:
+    """The parameter bytes with the sections of the new graph, where those of the old one are.
+
+    located: of the old graph. pair: of the parts of the graphs that the chip runs. ModelUnsupportedError,
+    which names the layer, if the section of a layer that differs was not found or cannot hold the new values.
+    """
+    blobs = [
+        np.frombuffer(each, np.uint8).copy()
+        for each in (compiled.parameters.cached, compiled.parameters.streamed)
+    ]
+    wanted, former = (_sections(graph) for graph in (pair.new, pair.old))
+    for placed in located.placed:
+        operator = placed.section.operator
+        new = wanted.get(operator)
+        if new is None:
+            raise _refused(pair, operator, "its new weights have no known layout")
+        if new.kind == "SOFTMAX" and new.data.size != placed.size:
+            new = without_last_row(pair.new, new)
+        if not _differs(pair, operator, former, new):
+            continue
+        if placed.ambiguous or placed.own_scales:
+            reason = "another layer has the same parameters" if placed.ambiguous else "it has other scales"
+            raise _refused(pair, operator, f"in the compiled file {reason}")
+        placed.of(blobs[placed.streamed])[...] = _encoded(pair, placed, new)
+    for layer in located.missing:
+        if any(_is_changed(pair, index) for index in weight_operands(pair.old.operators[layer.operator])):
+            raise _refused(pair, layer.operator, layer.reason)
+    return Parameters(blobs[False].tobytes(), blobs[True].tobytes())
+
+
+def _sections(graph: Subgraph) -> dict[int, LayerSection]:
+    layers = encode_network(graph)
+    return {each.operator: each for each in (*layers.sections, *layers.constants)}
+
+
+def _differs(pair: GraphPair, operator: int, former: Mapping[int, LayerSection], new: LayerSection) -> bool:
+    if new.kind == "SOFTMAX":
+        return pair.is_requantised(pair.old.operators[operator].inputs[0])
+    old = former.get(operator)
+    return old is None or not np.array_equal(old.data, new.data)
+
+
+def _encoded(pair: GraphPair, placed: PlacedSection, new: LayerSection) -> NDArray[np.uint8]:
+    """The new section; with the rows that the file has for it where the compiler would leave some out."""
+    layout = placed.section.layout
+    if not isinstance(layout, LayerLayout) or not isinstance(new.layout, LayerLayout):
+        return new.data
+    if layout.header == new.layout.header:
+        return new.data
+    operator = pair.new.operators[placed.section.operator]
+    if new.tensor == ABSENT:
+        return new.data
+    source, weights, result = (
+        pair.new.tensors[index] for index in (operator.inputs[0], operator.inputs[1], operator.outputs[0])
+    )
+    bias = None
+    if layout.header.bias:
+        index = operator.inputs[2] if len(operator.inputs) > 2 else ABSENT
+        data = pair.new.tensors[index].data if index != ABSENT else bytes(4 * layout.channels)
+        bias = np.frombuffer(data, np.int32)
+    elif new.layout.header.bias:
+        raise _refused(
+            pair, placed.section.operator, "it was compiled without a bias, and has no room for one"
+        )
+    of_channels = None
+    if layout.header.multipliers:
+        scales = np.broadcast_to(weights.quantization.scales, layout.channels)
+        of_channels = multipliers(source.spec.scale, scales, result.spec.scale)
+    elif has_own_multipliers(weights):
+        reason = "it was compiled with one scale for all channels, and has no room for several"
+        raise _refused(pair, placed.section.operator, reason)
+    section = np.zeros(layout.size, np.uint8)
+    try:
+        layout.encode_header(section, bias=bias, multipliers=of_channels)
+        layout.encode(np.frombuffer(weights.data, weights.dtype).reshape(weights.shape), section)
+    except EdgeTpuError as error:
+        raise _refused(pair, placed.section.operator, str(error)) from None
+    return section
+
+
+def _is_changed(pair: GraphPair, index: int) -> bool:
+    if index == ABSENT:
+        return False
+    return pair.is_requantised(index) or (
+        pair.old.tensors[index].data != pair.new.tensors[pair.tensors[index]].data
+    )
+
+
+def _refused(pair: GraphPair, operator: int, reason: str) -> ModelUnsupportedError:
+    return ModelUnsupportedError(f"{pair.operator_name(operator)} cannot be retargeted: {reason}")

@@ -1,0 +1,207 @@
+"""What the operations of a program requantise by: the fields that each operator of a graph gives them.
+
+The rules were found by computing them from graphs, and give every requantisation that depends on a graph in
+the golden models: those of layers with weights, of pooling, of products, of what is moved between tiles, and
+of the steps of a softmax. All follow one formula: input scale * factor * (1 / output scale), where the
+factor is the scale of the weights, or 1 for what is moved, or 1 / n for a mean of n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from edgetpu_driver.darwinn.requantisation import Activation, Requantisation, clamps, multipliers
+from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
+from edgetpu_driver.tflite.operator_options import Options
+
+SIGNED_SHIFT = 128
+"""Zero points of int8 are that much less than those the chip has."""
+
+LAYER = "layer"
+"""The role of the sum of products of a layer with weights."""
+
+_ACTIVATIONS: dict[int, Activation] = {0: "NONE", 1: "RELU", 3: "RELU6"}
+_LARGEST = 255
+_EXPONENT_MINIMUM = float(np.float32(-13.038098335266113))
+"""The least exponent of a softmax, whatever its scale: e to its power is nothing in 16 bits."""
+_LOGISTIC_LIMIT = float(np.float32(10.396732330322266))
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """The quantisation of a tensor with one scale, as the chip has it."""
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A requantisation that an operator of a graph may need."""
+
+    operator: int
+    role: str
+    """LAYER, or what tells the steps of one operator apart."""
+    requantisation: Requantisation
+
+
+CONSTANT_STEPS = frozenset(
+    Requantisation(float(np.float32(multiplier)), minimum, maximum, 0, 0, 0)
+    for multiplier, minimum, maximum in (
+        (1.0, -math.inf, math.inf),
+        # The sum, the reciprocal and the quotient of a softmax, in 16 and 23 bits.
+        (1.0, 0.0, 65535.0),
+        (1 / 65535, -math.inf, math.inf),
+        (1 / 65535, 0.0, 32768.0),
+        (1.1921416387394856e-07, 0.0, 255.0),
+    )
+)
+"""Those that depend on no graph."""
+
+
+def quantised(tensor: Tensor) -> Quantised | None:
+    """The quantisation of a tensor of 8 bits with one scale; None for any other tensor."""
+    scales = tensor.quantization.scales
+    if tensor.dtype not in (np.int8, np.uint8) or scales.size != 1 or not scales[0] > 0:
+        return None
+    shift = SIGNED_SHIFT if tensor.dtype == np.int8 else 0
+    return Quantised(float(scales[0]), int(tensor.quantization.zero_points[0]) + shift)
+
+
+def has_own_multipliers(weights: Tensor) -> bool:
+    """Whether the channels of a layer have different scales, so that its parameters hold the multipliers."""
+    scales = weights.quantization.scales
+    return bool(np.any(scales != scales[0]))
+
+
+def steps_of(
+    graph: Subgraph, options: tuple[Options, ...], operator: int, *, has_section: bool = False
+) -> tuple[Step, ...]:
+    """The steps of one operator; always the same number and roles for operators of the same form.
+
+    has_section: whether the parameters hold something for it, which of a softmax is the scale. None for
+    operators whose requantisation is not known, and for those that have none.
+    """
+    with np.errstate(all="ignore"):
+        found = _Rules(graph, options[operator], graph.operators[operator], has_section)
+        return tuple(Step(operator, role, each) for role, each in found.steps())
+
+
+class _Rules:
+    def __init__(self, graph: Subgraph, options: Options, operator: Operator, has_section: bool) -> None:
+        self._graph, self._options, self._operator = graph, options, operator
+        self._has_section = has_section
+        self._sources = [
+            quantised(graph.tensors[index]) if index != ABSENT else None for index in operator.inputs
+        ]
+        self._result = quantised(graph.tensors[operator.outputs[0]]) if operator.outputs else None
+
+    def steps(self) -> Iterator[tuple[str, Requantisation]]:
+        source = self._sources[0] if self._sources else None
+        if source is None or self._result is None:
+            return
+        activation = _ACTIVATIONS.get(int(self._options.get("activation", 0)))
+        rule = RULES.get(self._operator.name)
+        if rule is not None and activation is not None:
+            yield from rule(self, source, self._result, activation)
+        if self._operator.name != "SOFTMAX":
+            yield "copy", _step(self._result, 1.0, self._result)
+
+    def layer(
+        self, source: Quantised, result: Quantised, activation: Activation
+    ) -> Iterator[tuple[str, Requantisation]]:
+        weights = self._graph.tensors[self._operator.inputs[1]]
+        if not weights.quantization.scales.size:
+            return
+        factor = None if has_own_multipliers(weights) else float(weights.quantization.scales[0])
+        one_scale = quantised(weights)
+        step = _step(source, factor, result, activation, one_scale.zero_point if one_scale else 0)
+        yield LAYER, step
+
+    def mean(
+        self, source: Quantised, result: Quantised, activation: Activation
+    ) -> Iterator[tuple[str, Requantisation]]:
+        if self._operator.name == "MEAN":
+            shapes = [self._graph.tensors[each].shape for each in self._first_operands()]
+            count = prod(shapes[0]) // max(prod(shapes[1]), 1)
+        else:
+            count = int(self._options["filter_w"] * self._options["filter_h"])
+        share = float(np.float32(1) / np.float32(max(count, 1)))
+        yield "mean", _step(source, share, result, activation)
+        # Of a whole image the zero point stands where a layer has that of its weights.
+        yield "mean_of_all", _step(Quantised(source.scale, 0), share, result, activation, source.zero_point)
+
+    def _first_operands(self) -> tuple[int, int]:
+        return self._operator.inputs[0], self._operator.outputs[0]
+
+    def product(
+        self, source: Quantised, result: Quantised, activation: Activation
+    ) -> Iterator[tuple[str, Requantisation]]:
+        other = self._sources[1] if len(self._sources) > 1 else None
+        if other is not None:
+            yield "product", _step(source, other.scale, result, activation, other.zero_point)
+
+    def collected(
+        self, _: Quantised, result: Quantised, activation: Activation
+    ) -> Iterator[tuple[str, Requantisation]]:
+        for position, source in enumerate(self._sources):
+            if source is not None:
+                yield f"part_{position}", _step(source, 1.0, result, activation)
+
+    def changed_scale(
+        self, source: Quantised, result: Quantised, activation: Activation
+    ) -> Iterator[tuple[str, Requantisation]]:
+        yield "changed_scale", _step(source, 1.0, result, activation)
+
+    def softmax(
+        self, source: Quantised, _: Quantised, __: Activation
+    ) -> Iterator[tuple[str, Requantisation]]:
+        """The maximum, the difference to it, and the exponent: scaled here, or by its parameters."""
+        low, high = clamps(source.scale, source.zero_point, "NONE")
+        one = float(multipliers(source.scale, 1.0, source.scale))
+        yield "maximum", Requantisation(one, low, high, 0, source.zero_point, source.zero_point)
+        low, high = clamps(source.scale, _LARGEST, "NONE")
+        yield "difference", Requantisation(one, low, high, 0, 1, _LARGEST)
+        yield "moved_difference", Requantisation(one, low, high, _LARGEST, 0, _LARGEST)
+        scale = 1.0 if self._has_section else source.scale
+        yield "exponent", Requantisation(scale, _EXPONENT_MINIMUM, 0.0, _LARGEST, 0, 0)
+
+    def logistic(
+        self, source: Quantised, _: Quantised, __: Activation
+    ) -> Iterator[tuple[str, Requantisation]]:
+        yield (
+            "argument",
+            Requantisation(source.scale, -_LOGISTIC_LIMIT, _LOGISTIC_LIMIT, source.zero_point, 0, 0),
+        )
+
+
+def _step(
+    source: Quantised,
+    factor: float | None,
+    result: Quantised,
+    activation: Activation = "NONE",
+    weight_zero_point: int = 0,
+) -> Requantisation:
+    """factor: None if the parameters hold the multipliers."""
+    minimum, maximum = clamps(result.scale, result.zero_point, activation)
+    multiplier = 1.0 if factor is None else float(multipliers(source.scale, factor, result.scale))
+    return Requantisation(
+        multiplier, minimum, maximum, source.zero_point, weight_zero_point, result.zero_point
+    )
+
+
+_Rule = Callable[[_Rules, Quantised, Quantised, Activation], Iterator[tuple[str, Requantisation]]]
+RULES: dict[str, _Rule] = {
+    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), _Rules.layer),
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MEAN"), _Rules.mean),
+    "MUL": _Rules.product,
+    "CONCATENATION": _Rules.collected,
+    "QUANTIZE": _Rules.changed_scale,
+    "SOFTMAX": _Rules.softmax,
+    "LOGISTIC": _Rules.logistic,
+}

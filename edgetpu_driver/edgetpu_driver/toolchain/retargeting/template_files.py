@@ -1,0 +1,166 @@
+"""Compiled files that the programs of other graphs can be made from, and the files that come of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.tflite.model_reader import ABSENT, Model, parse_model
+from edgetpu_driver.tflite.operator_options import read_options
+from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX, is_file, source_graph, source_graphs
+from edgetpu_driver.toolchain.retargeting.graph_retargeting import RetargetedModel, retarget
+
+RETARGETED_FROM = "retargeted_from"
+"""Key of the sidecar of a file that was made here: the name of the file it was made from."""
+
+_WEIGHT_SCALES = ("color_weight_scale", "gabor_weight_scale", "conv_weight_scale", "weight_scale")
+_OUTDATED = ("param_overhead",)
+_SIZE = re.compile(r"(_\d+x\d+)+$")
+
+
+@dataclass(frozen=True)
+class RetargetedFiles:
+    """What is to be written for a graph."""
+
+    model: RetargetedModel
+    source: Path
+    """The compiled file that it was made from."""
+    sidecar: bytes
+    """The JSON description that goes beside the file, with RETARGETED_FROM."""
+
+
+def retarget_file(compiled: Path, name: str, graph: bytes) -> RetargetedFiles:
+    """Make the compiled file of a graph from another, whose own graph is beside it.
+
+    name: of the graph. Raises ModelNotFoundError without that graph, what `retarget` raises, and
+    ModelFormatError.
+    """
+    own = source_graph(compiled)
+    if own is None:
+        places = ", nor ".join(str(each) for each in source_graphs(compiled))
+        raise ModelNotFoundError(f"expected the graph of {compiled.name} beside it; there is no {places}")
+    made = retarget(read_model_file(compiled), read_model_file(own), graph, name)
+    return RetargetedFiles(made, compiled, _sidecar(compiled, name, made))
+
+
+def templates(graph: Path) -> tuple[Path, ...]:
+    """The compiled files beside a graph that may serve it: those whose own graph has the same form.
+
+    Empty for files that cannot be read, and for graphs that nothing beside it fits.
+    """
+    wanted = _form_of(graph)
+    if not wanted:
+        return ()
+    return tuple(path for path, own in _compiled_beside(graph) if own != graph and _form_of(own) == wanted)
+
+
+def retarget_beside(path: Path, graph: bytes) -> RetargetedFiles:
+    """Make the compiled file of a graph from the first file beside it that serves.
+
+    Raises ModelUnsupportedError with what every one of them was refused for.
+    """
+    reasons = []
+    for each in templates(path):
+        made = _made_from(each, path.stem, graph)
+        if isinstance(made, RetargetedFiles):
+            return made
+        reasons.append(f"; {each.name}: {made}")
+    raise ModelUnsupportedError(f"no compiled file beside {path.name} serves it{''.join(reasons)}")
+
+
+def _made_from(compiled: Path, name: str, graph: bytes) -> RetargetedFiles | EdgeTpuError:
+    try:
+        return retarget_file(compiled, name, graph)
+    except EdgeTpuError as error:
+        return error
+
+
+def _compiled_beside(graph: Path) -> Iterator[tuple[Path, Path]]:
+    """The compiled files in the directory of a graph, each with its own graph."""
+    try:
+        paths = sorted(graph.parent.glob(f"*{COMPILED_SUFFIX}.tflite"))
+    except OSError:
+        return
+    for path in paths:
+        own = source_graph(path) if is_file(path) else None
+        if own is not None:
+            yield path, own
+
+
+def _form_of(path: Path) -> str:
+    """The digest of a graph's operators and shapes; empty if it cannot be read."""
+    try:
+        status = path.stat()
+        return _known_form(path, status.st_mtime_ns, status.st_size)
+    except OSError:
+        return ""
+
+
+@lru_cache(maxsize=256)
+def _known_form(path: Path, _time: int, _size: int) -> str:
+    try:
+        data = read_model_file(path)
+        return form_digest(data, parse_model(data))
+    except EdgeTpuError:
+        return ""
+
+
+def form_digest(data: bytes, model: Model) -> str:
+    """A digest of what graphs that one compiled file can serve have in common."""
+    graph = model.subgraphs[0]
+    form = [
+        (
+            operator.name,
+            operator.custom_code,
+            sorted(options.numbers.items()),
+            [
+                (tensor.shape, tensor.dtype.name, tensor.quantization.scales.size)
+                for tensor in (
+                    graph.tensors[index] for index in (*operator.inputs, *operator.outputs) if index != ABSENT
+                )
+            ],
+        )
+        for operator, options in zip(graph.operators, read_options(data), strict=True)
+    ]
+    return hashlib.sha256(repr(form).encode()).hexdigest()
+
+
+def _sidecar(source: Path, name: str, made: RetargetedModel) -> bytes:
+    """The description of the source with the numbers of the new graph, and where it is from."""
+    content = _carried_over(source, name, made)
+    content[RETARGETED_FROM] = source.name
+    content["sha256"] = hashlib.sha256(made.file).hexdigest()
+    content["remark"] = made.remark
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def _carried_over(source: Path, name: str, made: RetargetedModel) -> dict[str, Any]:
+    try:
+        content = json.loads(source.with_suffix(".json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(content, dict):
+        return {}
+    graph = parse_model(made.graph).subgraphs[0]
+    for key, specs in (("input", graph.input_specs), ("output", graph.output_specs)):
+        if f"{key}_scale" in content and len(specs) == 1:
+            content |= {f"{key}_scale": specs[0].scale, f"{key}_zero_point": specs[0].zero_point}
+    weights = next((each.inputs[1] for each in graph.operators if _has_weights(each.name)), None)
+    for key in _WEIGHT_SCALES:
+        if key in content and weights is not None:
+            content[key] = graph.tensors[weights].spec.scale
+    if "variant" in content:
+        content["variant"] = _SIZE.sub("", name)
+    return {key: value for key, value in content.items() if key not in _OUTDATED}
+
+
+def _has_weights(operator: str) -> bool:
+    return operator in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
