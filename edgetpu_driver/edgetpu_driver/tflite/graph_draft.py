@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from edgetpu_driver.tflite.model_reader import ABSENT, NOT_QUANTIZED, Quantizati
 from edgetpu_driver.tflite.model_writer import TENSOR_TYPES, OperatorRecord, write_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 
-_OPERATORS = {
+OPERATORS = {
     "ADD": (2, "AddOptions"),
     "AVERAGE_POOL_2D": (2, "Pool2DOptions"),
     "CONCATENATION": (2, "ConcatenationOptions"),
@@ -22,8 +23,10 @@ _OPERATORS = {
     "FULLY_CONNECTED": (4, "FullyConnectedOptions"),
     "MAX_POOL_2D": (2, "Pool2DOptions"),
     "MUL": (2, "MulOptions"),
+    "PAD": (2, "NONE"),
     "QUANTIZE": (1, "NONE"),
     "RESHAPE": (1, "NONE"),
+    "SLICE": (2, "NONE"),
     "SOFTMAX": (2, "SoftmaxOptions"),
     "SUB": (2, "SubOptions"),
 }
@@ -41,6 +44,41 @@ class Graph:
         self._operators: list[OperatorRecord] = []
         self._inputs: list[int] = []
         self._outputs: list[int] = []
+
+    @classmethod
+    def of(
+        cls,
+        description: str,
+        tensors: Sequence[Tensor],
+        operators: Sequence[OperatorRecord],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+    ) -> Graph:
+        """A graph of these tensors and operators, which refer to tensors by index."""
+        graph = cls(description)
+        for tensor in tensors:
+            graph._add(tensor)
+        graph._operators, graph._inputs, graph._outputs = list(operators), list(inputs), list(outputs)
+        return graph
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Its tensors."""
+        return tuple(self._tensors)
+
+    @property
+    def operators(self) -> tuple[OperatorRecord, ...]:
+        """Its operators, in the order in which they run."""
+        return tuple(self._operators)
+
+    def replace_operators(self, operators: Sequence[OperatorRecord]) -> None:
+        """Run these operators instead, which refer to tensors by index."""
+        self._operators = list(operators)
+
+    def add_tensor(self, tensor: Tensor) -> int:
+        """Add a tensor under a name that is free, and return its index."""
+        self._add(replace(tensor, name=self._free_name(tensor.name)))
+        return len(self._tensors) - 1
 
     def input(
         self, name: str, shape: Sequence[int], dtype: DTypeLike, *, scale: float = 0.0, zero_point: int = 0
@@ -79,6 +117,69 @@ class Graph:
         )
         return results
 
+    def add_head(self, head: Graph, prefix: str) -> None:
+        """Add all of a graph of one input, whose tensors get a prefix; heads share one input and its steps.
+
+        The first head brings the input. An operator that gives what one of an earlier head gives, such as the
+        quantisation of the input, is not computed again. An output that is made uint8 last is left int8, with
+        the same bits but the highest. Raises GraphError unless the head has one input, and that of the graph.
+        """
+        require(len(head._inputs) == 1, prefix, f"expected a head with one input; got {len(head._inputs)}")
+        source = head._tensors[head._inputs[0]].spec
+        if not self._inputs:
+            scale, zero_point = source.scale, source.zero_point
+            self.input(source.name, source.shape, source.dtype, scale=scale, zero_point=zero_point)
+        given = self._tensors[self._inputs[0]].spec
+        require(source == given, prefix, f"expected a head with the input {given}; got {source}")
+        signed = head._signed_outputs()
+        results = [signed.get(position, position) for position in head._outputs]
+        index = {head._inputs[0]: self._inputs[0], ABSENT: ABSENT}
+        for operator in head._operators:
+            (result,) = operator.outputs
+            if result in signed:
+                continue
+            for position in operator.inputs:
+                if position not in index:  # a constant
+                    index[position] = self._copy(head._tensors[position], prefix)
+            inputs = tuple(index[position] for position in operator.inputs)
+            known = None if result in results else self._same(operator, inputs, head._tensors[result])
+            if known is None:
+                index[result] = self._copy(head._tensors[result], prefix)
+                self._operators.append(replace(operator, inputs=inputs, outputs=(index[result],)))
+            else:
+                index[result] = known
+        self._outputs += [index[position] for position in results]
+
+    def _signed_outputs(self) -> dict[int, int]:
+        """The outputs that a last step makes uint8, and the int8 that they are made of."""
+        found = {}
+        for operator in self._operators:
+            source, result = (self._tensors[each[0]].spec for each in (operator.inputs, operator.outputs))
+            same = replace(source, name=result.name, dtype=result.dtype, zero_point=source.zero_point + 128)
+            signs = source.dtype == np.int8 and result.dtype == np.uint8
+            if (
+                operator.name == "QUANTIZE"
+                and operator.outputs[0] in self._outputs
+                and signs
+                and result == same
+            ):
+                found[operator.outputs[0]] = operator.inputs[0]
+        return found
+
+    def _copy(self, tensor: Tensor, prefix: str) -> int:
+        self._add(replace(tensor, name=f"{prefix}{tensor.name}"))
+        return self._index[f"{prefix}{tensor.name}"]
+
+    def _same(self, operator: OperatorRecord, inputs: tuple[int, ...], result: Tensor) -> int | None:
+        """The tensor that is made here already as this operator of a head would make it of these inputs."""
+        for each in self._operators:
+            made = each.outputs[0]
+            spec = self._tensors[made].spec
+            alike = replace(operator, inputs=inputs, outputs=each.outputs) == each
+            if alike and spec == replace(result.spec, name=spec.name) and made not in self._outputs:
+                return made
+        return None
+
     def build(self) -> bytes:
         """The .tflite file; the same calls always give the same bytes."""
         require(bool(self._inputs), "build", "the graph has no input")
@@ -95,7 +196,7 @@ class Graph:
         """Add a builtin operator; None stands for an omitted operand."""
         inputs = tuple(ABSENT if each is None else self._position(result.name, each) for each in operands)
         spec = self._activation(result)
-        version, table = _OPERATORS[operator]
+        version, table = OPERATORS[operator]
         outputs = (self._index[spec.name],)
         self._operators.append(OperatorRecord(operator, version, inputs, outputs, table, options or {}))
         return spec

@@ -32,7 +32,7 @@ def is_of_catalogue(data: bytes) -> bool:
 @lru_cache(maxsize=64)
 def _reference(name: str) -> bytes | None:
     """The digest of the fixed part of the catalogue's graph of that name; None if there is none."""
-    if not re.fullmatch(r"\w{1,100}", name, re.ASCII):
+    if not re.fullmatch(r"\w{1,255}", name, re.ASCII):
         return None
     sizes = [part.split("x") for part in name.split("_") if _SIZES.fullmatch(part)]
     if any(int(size) > _LARGEST_SIZE for part in sizes for size in part):

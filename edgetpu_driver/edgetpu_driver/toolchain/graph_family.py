@@ -1,12 +1,21 @@
-"""Families of graphs that are fully described by their names, and building a graph by name."""
+"""Families of graphs that are fully described by their names, and building a graph by name.
+
+A joint graph has one input and the graphs of several names, which take it, as heads. It is called after them,
+"looming_64x64_and_spot_bright_64x64".
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from edgetpu_driver.errors import GraphError, ModelNameError
+from edgetpu_driver.tflite.graph_draft import Graph
+
+_AND = "_and_"
+"""Between the names of the heads in that of a joint graph."""
 
 
 @dataclass(frozen=True)
@@ -24,21 +33,68 @@ class GraphFamily:
     """Purpose of the graphs, in a few words."""
     standard: tuple[str, ...]
     """Names of the suite's default graphs."""
+    draft: Callable[..., Graph] | None = None
+    """Makes what `build` writes, for graphs that can be heads of a joint graph; GraphError likewise."""
+
+
+def joint_name(heads: Sequence[str]) -> str:
+    """Name of the joint graph with these heads, in whatever order they are given."""
+    return _AND.join(sorted(heads))
+
+
+def head_names(name: str) -> tuple[str, ...]:
+    """Names of the heads of a joint graph, in their order; of any other graph its own name."""
+    return tuple(name.split(_AND))
+
+
+def head_prefix(number: int) -> str:
+    """Return what the names of a head's tensors begin with in a joint graph; number: of the head, from 0."""
+    return f"head{number}/"
 
 
 def build_graph(name: str, families: Sequence[GraphFamily]) -> bytes:
     """The graph of that name: the bytes of a .tflite file.
 
-    Raises ModelNameError for a name of no family and for unsupported sizes.
+    Raises ModelNameError for a name of no family, for unsupported sizes, and for heads that cannot be joined.
     """
+    try:
+        heads = head_names(name)
+        if len(heads) > 1:
+            return _joint_graph(name, heads, families)
+        family, groups = _family_of(name, families)
+        return family.build(*groups)
+    except GraphError as error:
+        raise ModelNameError(
+            f"expected the name of a graph that can be built; got '{name}': {error}"
+        ) from error
+
+
+def draft_graph(name: str, families: Sequence[GraphFamily]) -> Graph:
+    """The graph of that name, to be a head of a joint graph.
+
+    Raises ModelNameError for a name of no family, and GraphError for unsupported sizes and for a family whose
+    graphs cannot be heads.
+    """
+    family, groups = _family_of(name, families)
+    if family.draft is None:
+        raise GraphError(f"{family.form} cannot be a head of a joint graph")
+    return family.draft(*groups)
+
+
+def _joint_graph(name: str, heads: Sequence[str], families: Sequence[GraphFamily]) -> bytes:
+    if list(heads) != sorted(heads):
+        raise GraphError(f"expected the heads in alphabetical order: {joint_name(heads)}")
+    graph = Graph(name)
+    for number, head in enumerate(heads):
+        graph.add_head(draft_graph(head, families), head_prefix(number))
+    return graph.build()
+
+
+def _family_of(name: str, families: Sequence[GraphFamily]) -> tuple[GraphFamily, tuple[str | Any, ...]]:
+    """The family of a name, and the groups of its pattern."""
     for family in families:
         match = family.pattern.fullmatch(name)
         if match is not None:
-            try:
-                return family.build(*match.groups())
-            except GraphError as error:
-                raise ModelNameError(
-                    f"expected the name of a graph that can be built; got '{name}': {error}"
-                ) from error
+            return family, match.groups()
     forms = ", ".join(family.form for family in families)
     raise ModelNameError(f"expected one of {forms}, with sizes from 1 to 9999; got '{name[:100]}'")

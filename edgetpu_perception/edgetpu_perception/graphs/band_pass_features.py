@@ -75,6 +75,11 @@ def build(height: int = 64, width: int = 64, order: int = 1) -> bytes:
     or 6], CHANNELS times GAINS; the first feature belongs to the input's px (6, 6). Raises GraphError for an
     image of less than 13 px and for any other order.
     """
+    return draft(height, width, order).build()
+
+
+def draft(height: int = 64, width: int = 64, order: int = 1) -> GraphBuilder:
+    """Make what `build` writes."""
     if order not in (1, 2):
         raise GraphError(f"expected derivatives of order 1 or 2; got {order}")
     graph = GraphBuilder(name(height, width, order))
@@ -90,7 +95,7 @@ def build(height: int = 64, width: int = 64, order: int = 1) -> bytes:
             band, weights, scales, scale=SCALE, zero_point=0, padding="VALID", name="features"
         )
     )
-    return graph.build()
+    return graph
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,11 @@ def build(height: int = 64, width: int = 64) -> bytes:
     beyond 127 are clipped. Without stride, rows = height - 4 and the first element belongs to px (2, 2); with
     stride 2, rows = (height - 5) // 2 and it belongs to px (3, 3). Raises GraphError for less than 16 px.
     """
+    return draft(height, width).build()
+
+
+def draft(height: int = 64, width: int = 64) -> GraphBuilder:
+    """Make what `build` writes."""
     if min(height, width) < 16:
         raise GraphError(f"expected an image of at least 16x16 px; got {height}x{width}")
     layout = Layout.of_size(height, width)
@@ -67,7 +72,7 @@ def build(height: int = 64, width: int = 64) -> bytes:
         padding="VALID",
     )
     graph.output(graph.quantize(slopes, np.uint8, scale=1.0, zero_point=128, name="slopes"))
-    return graph.build()
+    return graph
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ A name determines a graph completely, so a node can request it from a driver.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from edgetpu_driver.files.file_access import write_file
+from edgetpu_driver.tflite.graph_draft import Graph
 from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.graphs import brightness_slopes as looming
@@ -19,52 +21,64 @@ from edgetpu_perception.graphs import spot_evidence as spot
 from edgetpu_perception.graphs.color_weights import COLORS
 
 
-def _build_spot_color(digits: str, height: str, width: str) -> bytes:
+def _spot_color(digits: str, height: str, width: str) -> Graph:
     red, green, blue = np.frombuffer(bytes.fromhex(digits), np.int8).tolist()
-    return spot.build((red, green, blue), int(height), int(width))
+    return spot.draft((red, green, blue), int(height), int(width))
 
 
-def _build_pattern(height: str, width: str, template_height: str, template_width: str) -> bytes:
-    return pattern.build((int(height), int(width)), (int(template_height), int(template_width)))
+def _pattern(height: str, width: str, template_height: str, template_width: str) -> Graph:
+    return pattern.draft((int(height), int(width)), (int(template_height), int(template_width)))
+
+
+def _family(
+    form: str, pattern: str, draft: Callable[..., Graph], purpose: str, *standard: str
+) -> GraphFamily:
+    """A family of graphs that take an image, and so can be heads of a joint graph."""
+
+    def build(*groups: str) -> bytes:
+        return draft(*groups).build()
+
+    return GraphFamily(form, re.compile(pattern), build, purpose, standard, draft)
 
 
 _SIZE = r"([1-9]\d{0,3})x([1-9]\d{0,3})"
 
 FAMILIES = (
-    GraphFamily(
+    _family(
         "spot_bright_<height>x<width>",
-        re.compile(f"spot_bright_{_SIZE}"),
-        lambda height, width: spot.build(None, int(height), int(width)),
+        f"spot_bright_{_SIZE}",
+        lambda height, width: spot.draft(None, int(height), int(width)),
         "spot_tracker: the brightest spot",
-        (spot.name(),),
+        spot.name(),
     ),
-    GraphFamily(
+    _family(
         "spot_color_<weights, 6 hex digits>_<height>x<width>",
-        re.compile(f"spot_color_([0-9a-f]{{6}})_{_SIZE}"),
-        _build_spot_color,
+        f"spot_color_([0-9a-f]{{6}})_{_SIZE}",
+        _spot_color,
         "spot_tracker: a spot of a colour",
-        tuple(spot.name(color) for color in COLORS),
+        *(spot.name(color) for color in COLORS),
     ),
-    GraphFamily(
+    _family(
         "features<order, 1 or 2>_<height>x<width>",
-        re.compile(f"features([12])_{_SIZE}"),
-        lambda order, height, width: features.build(int(height), int(width), int(order)),
+        f"features([12])_{_SIZE}",
+        lambda order, height, width: features.draft(int(height), int(width), int(order)),
         "optical_flow and visual_compass",
-        (features.name(),),
+        features.name(),
     ),
-    GraphFamily(
+    _family(
         "looming_<height>x<width>",
-        re.compile(f"looming_{_SIZE}"),
-        lambda height, width: looming.build(int(height), int(width)),
+        f"looming_{_SIZE}",
+        lambda height, width: looming.draft(int(height), int(width)),
         "looming",
-        (looming.name(), looming.name(128, 128)),
+        looming.name(),
+        looming.name(128, 128),
     ),
-    GraphFamily(
+    _family(
         "pattern_<height>x<width>_<template height>x<template width>",
-        re.compile(f"pattern_{_SIZE}_{_SIZE}"),
-        _build_pattern,
+        f"pattern_{_SIZE}_{_SIZE}",
+        _pattern,
         "pattern_tracker",
-        (pattern.name(),),
+        pattern.name(),
     ),
 )
 """The graph families that `edgetpu models build` offers from this package."""

@@ -128,6 +128,13 @@ def build(
     the image, h x w the template, p the `pooling`. `weights`: int8 of the `kernel_size`, their sum 0.
     Raises GraphError when p does not divide the sizes or the template is larger than the image.
     """
+    return draft(search, template, weights).build()
+
+
+def draft(
+    search: Size = (64, 64), template: Size = (16, 16), weights: NDArray[np.int8] | None = None
+) -> GraphBuilder:
+    """Make what `build` writes."""
     label = name(search, template)
     pool = pooling(template)
     kernel = kernel_size(search, template)
@@ -151,7 +158,7 @@ def build(
             name="response",
         )
     )
-    return graph.build()
+    return graph
 
 
 def quantise(

@@ -33,13 +33,19 @@ def build(weights: tuple[int, int, int] | None = None, height: int = 64, width: 
     channels, at most 255; single hot pixels are removed, and 3x3 px averaged.
     Raises GraphError when no weight is positive.
     """
+    return draft(weights, height, width).build()
+
+
+def draft(weights: tuple[int, int, int] | None = None, height: int = 64, width: int = 64) -> GraphBuilder:
+    """Make what `build` writes."""
     graph = GraphBuilder(_label(weights, height, width))
     channels = 1 if weights is None else 3
     image = graph.input("image", (1, height, width, channels), np.uint8, scale=1.0, zero_point=0)
     evidence = graph.quantize(image, np.int8, scale=1.0, zero_point=_ZERO_POINT)
     if weights is not None:
         evidence = _weighted_sum(graph, evidence, np.array(weights, np.int8))
-    return _evidence(graph, evidence)
+    _evidence(graph, evidence)
+    return graph
 
 
 def _label(weights: tuple[int, int, int] | None, height: int, width: int) -> str:
@@ -62,7 +68,7 @@ def _weighted_sum(graph: GraphBuilder, pixels: TensorSpec, weights: NDArray[np.i
     )
 
 
-def _evidence(graph: GraphBuilder, grey: TensorSpec) -> bytes:
+def _evidence(graph: GraphBuilder, grey: TensorSpec) -> None:
     """Finish a spot graph: remove hot pixels, average over 3x3 px, out as uint8.
 
     A pixel is limited to the largest minimum of the 2x2 blocks near it (an opening, dilated to the
@@ -84,4 +90,3 @@ def _evidence(graph: GraphBuilder, grey: TensorSpec) -> bytes:
     clean = graph.sub(grey, excess, scale=1.0, zero_point=_ZERO_POINT, name="clean")
     smooth = graph.average_pool_2d(clean, 3, stride=1, padding="SAME", name="smooth")
     graph.output(graph.quantize(smooth, np.uint8, scale=1.0, zero_point=0, name="evidence"))
-    return graph.build()
