@@ -336,6 +336,7 @@ class TestParameters:
             "self_check_period",
             "serial",
             "service_depth",
+            "share_inferences",
             "spreading",
             "status_period",
             "wait_for_device_timeout",

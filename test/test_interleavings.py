@@ -23,7 +23,6 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.host.placement import Spreading
-from edgetpu_driver.host.request import Kind
 from edgetpu_driver.host.request_terms import NORMAL_TERMS, RequestTerms
 from edgetpu_driver.host.weight_access import record
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
@@ -112,7 +111,7 @@ class TestUnloading:
             model = host.load("a")
             host.unload("a")
             with pytest.raises(ModelNotFoundError):  # it had found the model before that was unloaded
-                host._submit(model, Kind.INVOKE, NORMAL_TERMS, print, lambda held: held.invoking(INPUTS))
+                host._submission.invoke(model, INPUTS, print, NORMAL_TERMS)
 
         stage.run(work)
 

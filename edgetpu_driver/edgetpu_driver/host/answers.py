@@ -1,7 +1,9 @@
-"""Answers to several requests, given when no lock is held."""
+"""Answers to requests: given when no lock is held, and waited for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
 
 from edgetpu_driver.errors import ExpiredError
@@ -23,3 +25,13 @@ def expiry(request: Request) -> ExpiredError:
         f"the deadline, {request.deadline - request.arrived:g} s after its arrival, passed before the "
         "request could be run"
     )
+
+
+def waited(submit: Callable[[Callable[[Any], None]], object]) -> Any:
+    """Submit a request and wait for its answer; raise it if it is an error."""
+    answers: SimpleQueue[Any] = SimpleQueue()
+    submit(answers.put)
+    answer = answers.get()
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -54,6 +54,8 @@ class HostedModel:
         """Names of the operators that it stands for, if it is a part."""
         self.weights = WeightHistory()
         """The weights that were set on it."""
+        self.head_name = ""
+        """Name in the catalogue, if its graph can be a head of a joint one."""
         self.unloaded = False
         # What follows belongs to the scheduler.
         self.replicas: dict[int, ModelReplica] = {}

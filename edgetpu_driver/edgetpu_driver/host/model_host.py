@@ -8,17 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend, RegisterValue
 from edgetpu_driver.engines.process_limits import ProcessLimits
-from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.host.admission import Admission
+from edgetpu_driver.host.answers import waited
 from edgetpu_driver.host.cpu_worker import CpuWorker
-from edgetpu_driver.host.deadline_watch import DeadlineWatch
 from edgetpu_driver.host.device_finder import DeviceFinder, FindMore
 from edgetpu_driver.host.device_wait import DeviceWait
 from edgetpu_driver.host.host_limits import HostLimits
@@ -27,12 +26,13 @@ from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_table import ModelTable
 from edgetpu_driver.host.placement import Spreading
-from edgetpu_driver.host.request import Kind, Request
 from edgetpu_driver.host.request_terms import BULK_TERMS, NORMAL_TERMS, RequestTerms
 from edgetpu_driver.host.scheduler import Scheduler
+from edgetpu_driver.host.shared_inference import SharedInference
 from edgetpu_driver.host.stick_pool import StickPool, all_registers
 from edgetpu_driver.host.stick_worker import StickWorker
-from edgetpu_driver.host.whole_models import WholeModels, device_part, invoking, numbered, only_device_part
+from edgetpu_driver.host.submission import Submission
+from edgetpu_driver.host.whole_models import WholeModels, device_part, numbered, only_device_part
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.tflite.tensor import check_inputs
@@ -72,6 +72,7 @@ class ModelHost:
         self_check_period: float = 0.0,
         find_more: FindMore | None = None,
         process_limits: ProcessLimits | None = None,
+        share_inferences: bool = True,
     ) -> None:
         """spreading: how models are assigned to sticks.
 
@@ -91,7 +92,12 @@ class ModelHost:
         self._table = ModelTable(
             self.files, each, self._admission, self._scheduler, pool, self._whole, process_limits
         )
-        self._watch = DeadlineWatch(self._scheduler)
+        submission = self._submission = Submission(self._scheduler, self._whole)
+        table = self._table
+        self._shared = SharedInference(
+            submission.invoke, submission.swap, table.load_joint, table.unload_joint
+        )
+        self._share_inferences = share_inferences
         self._lock = threading.Lock()
         """Held while workers are told to keep their devices open, so that none is once the host is closed."""
         self._wait: DeviceWait | None = None
@@ -241,7 +247,7 @@ class ModelHost:
         ModelUnsupportedError for a file that cannot be read, InputError for an invalid name, OwnershipError
         for the name of another client's model, BusyError beyond the limits.
         """
-        loaded: HostedModel = _waited(
+        loaded: HostedModel = waited(
             lambda done: self.submit_load(model, name, done, client=client, shared=shared)
         )
         self._pool.reach_all()
@@ -291,8 +297,10 @@ class ModelHost:
                 if not model.unsupported_reason:  # which is what the scheduler raises then
                     raise
         done = numbered(done, part) if part else done
-        begin = invoking(model, inputs, later)
-        self._submit(model, Kind.INVOKE, terms, done, begin, inputs=inputs, part=later)
+        if not part and self._share_inferences and self._shared.can_share(model, terms):
+            self._shared.ask(model, inputs, done, terms)
+        else:
+            self._submission.invoke(model, inputs, done, terms, later)
 
     def submit_multiply(
         self, name: str, request: ProductRequest, done: Done[Product], terms: RequestTerms = BULK_TERMS
@@ -304,9 +312,7 @@ class ModelHost:
         self._admission.check_product(request.batch, request.passes)
         inferences = request.batch * request.passes
         model = only_device_part(self._table.model(name))
-        self._submit(
-            model, Kind.MULTIPLY, terms, done, lambda replica: replica.multiplying(request), inferences
-        )
+        self._submission.multiply(model, request, done, terms, inferences)
 
     def submit_set_weights(
         self,
@@ -327,7 +333,12 @@ class ModelHost:
         model = self._table.model(name)
         self._table.check_owner(model, terms.client)
         model = only_device_part(model)
-        self._submit(model, Kind.SWAP, terms, done, lambda replica: replica.setting(request))
+
+        def changed(answer: WeightResult | EdgeTpuError) -> None:
+            self._shared.weights_changed(model)
+            done(answer)
+
+        self._submission.swap(model, request, changed if model.head_name else done, terms)
 
     def invoke(
         self,
@@ -338,55 +349,22 @@ class ModelHost:
         part: int = 0,
     ) -> InferenceResult:
         """Run a loaded model once, and wait for the result; see `submit_invoke`."""
-        result: InferenceResult = _waited(
+        result: InferenceResult = waited(
             lambda done: self.submit_invoke(name, inputs, done, terms, part=part)
         )
         return result
 
     def multiply(self, name: str, request: ProductRequest, terms: RequestTerms = BULK_TERMS) -> Product:
         """Multiply by the weights of a loaded Dense model, and wait; see `submit_multiply`."""
-        product: Product = _waited(lambda done: self.submit_multiply(name, request, done, terms))
+        product: Product = waited(lambda done: self.submit_multiply(name, request, done, terms))
         return product
 
     def set_weights(
         self, name: str, request: WeightRequest, terms: RequestTerms = BULK_TERMS
     ) -> WeightResult:
         """Replace weights of a loaded model, and wait; see `submit_set_weights`."""
-        result: WeightResult = _waited(lambda done: self.submit_set_weights(name, request, done, terms))
+        result: WeightResult = waited(lambda done: self.submit_set_weights(name, request, done, terms))
         return result
-
-    def _submit(
-        self,
-        model: HostedModel,
-        kind: Kind,
-        terms: RequestTerms,
-        done: Done[Any],
-        begin: Callable[[Any], Any],
-        inferences: int = 1,
-        inputs: Mapping[str, NDArray[Any]] | None = None,
-        part: int = 0,
-    ) -> None:
-        request = Request.of(terms, model, kind, begin, done, inferences)
-        request.inputs, request.part = inputs, part
-        in_steps = bool(model.parts)
-        try:
-            (self._whole if in_steps else self._scheduler).submit(request)
-        except UnavailableError:
-            if in_steps or not model.parts:
-                raise
-            self._whole.take_over([request])  # it was loaded meanwhile
-        if terms.deadline > 0:
-            self._watch.arm()
-
-
-def _waited(submit: Callable[[Callable[[Any], None]], object]) -> Any:
-    """Submit a request and wait for its answer; raise it if it is an error."""
-    answers: SimpleQueue[Any] = SimpleQueue()
-    submit(answers.put)
-    answer = answers.get()
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
 
 
 def _stop(pool: StickPool, cpu: CpuWorker) -> None:

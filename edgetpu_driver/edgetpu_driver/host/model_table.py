@@ -12,7 +12,13 @@ from pathlib import Path
 from edgetpu_driver.backends.backend import Backend
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.planning import common_name
-from edgetpu_driver.errors import EdgeTpuError, InputError, ModelNotFoundError, OwnershipError
+from edgetpu_driver.errors import (
+    EdgeTpuError,
+    InputError,
+    ModelNotFoundError,
+    ModelUnsupportedError,
+    OwnershipError,
+)
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
@@ -23,7 +29,8 @@ from edgetpu_driver.host.stick_pool import StickPool
 from edgetpu_driver.host.stick_worker import StickWorker
 from edgetpu_driver.host.whole_models import WholeModels
 from edgetpu_driver.tflite.file_checks import read_model_file
-from edgetpu_driver.toolchain.compiled_file_names import plain_stem
+from edgetpu_driver.toolchain.compiled_file_names import is_compiled, plain_stem
+from edgetpu_driver.toolchain.joint_graphs import build_joint_graph, head_name
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 
 _log = logging.getLogger(__name__)
@@ -85,6 +92,15 @@ class ModelTable:
     def add_backend(self, backend: Backend, added: Callable[[StickWorker], None]) -> None:
         """Have a further device run the models, after what is being loaded; `added` gets its worker."""
         self._loader.submit(partial(self._add_backend, backend, added))
+
+    def load_joint(self, name: str, done: OnLoaded) -> None:
+        """Begin to load the joint graph of that name, which no request can name; `done` is called later."""
+        self._loader.submit(partial(self._load_joint, name, done))
+
+    def unload_joint(self, model: HostedModel) -> None:
+        """Take no more requests for a joint graph."""
+        with self._lock:
+            self._scheduler.unload(model)
 
     def unload(self, name: str, client: str) -> None:
         """Forget a model; see ModelHost.unload."""
@@ -166,6 +182,7 @@ class ModelTable:
                 self._check_owner(present, fresh.owner)
                 fresh.owner, fresh.shared = present.owner, present.shared
         read = self._read(files)
+        name = "" if read.parts else head_name(*files[0], read.whole.inputs, read.whole.outputs)
         waiting: list[Request] = []
         if read.parts:
             self._whole.cpu.prepare()
@@ -176,6 +193,7 @@ class ModelTable:
             if present is not fresh and present is not None:
                 self._retire(present)
             fresh.set_read(digest, sum(len(data) for _, data in files), read)
+            fresh.head_name = name
             self._models[fresh.name] = fresh
             if fresh.parts:
                 waiting = self._scheduler.withdraw(fresh)
@@ -185,6 +203,34 @@ class ModelTable:
         self._scheduler.refuse()
         self._whole.take_over(waiting)
         return fresh
+
+    def _load_joint(self, name: str, done: OnLoaded) -> None:
+        outcome: HostedModel | EdgeTpuError
+        try:
+            path, data = self._joint_file(name)
+            model = HostedModel(name, [path])
+            read = self._read([(path, data)])
+            if read.parts or read.whole.unsupported_reason:
+                reason = read.whole.unsupported_reason or "it is not compiled for the Edge TPU as a whole"
+                raise ModelUnsupportedError(f"{path.name}: {reason}")
+            with self._lock:
+                model.set_read(hashlib.sha256(data).hexdigest(), len(data), read)
+                self._pool.add(model)
+            outcome = model
+        except EdgeTpuError as error:
+            outcome = error
+        done(outcome)
+
+    def _joint_file(self, name: str) -> tuple[Path, bytes]:
+        """A joint graph that was compiled, or where plain graphs can run the graph itself, made here."""
+        try:
+            path = self._files.find(name)
+            if is_compiled(path):
+                return path, read_model_file(path)
+        except EdgeTpuError:
+            if not self._backends[0].uncompiled:
+                raise
+        return Path(f"{name}.tflite"), build_joint_graph(name)
 
     def _add_backend(self, backend: Backend, added: Callable[[StickWorker], None]) -> None:
         for model in self.models():

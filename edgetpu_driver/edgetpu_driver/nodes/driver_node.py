@@ -108,6 +108,7 @@ class DriverNode(BaseNode, LifecycleNode):
                 self_check_period=values["self_check_period"],
                 find_more=self.find_more(),
                 process_limits=self._process_limits(),
+                share_inferences=values["share_inferences"],
             )
             for model in values["models"]:
                 segments = model.split(",")

@@ -56,6 +56,12 @@ SETTINGS = (
         choices=tuple(each.value for each in Spreading),
     ),
     Setting(
+        "share_inferences",
+        True,
+        "Answer what several nodes ask about the same image by one inference, of one graph for all of them "
+        "where their models are of the suite's catalogue. false: one inference for each request.",
+    ),
+    Setting(
         "self_check_period",
         0.0,
         "Period in which each stick repeats an inference whose result is known, s; a stick with another "

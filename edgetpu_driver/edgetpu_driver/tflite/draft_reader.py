@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.flatbuffer import table_fields
+from edgetpu_driver.files.flatbuffer import table_fields
 from edgetpu_driver.tflite.graph_draft import OPERATORS, Graph
 from edgetpu_driver.tflite.model_reader import (
     OPERATOR_CODE,

@@ -1,0 +1,73 @@
+"""Hands requests for models to what runs them: the sticks, or the steps of a whole model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import UnavailableError
+from edgetpu_driver.host.deadline_watch import DeadlineWatch
+from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.request import Kind, Request
+from edgetpu_driver.host.request_terms import BULK_TERMS, RequestTerms
+from edgetpu_driver.host.scheduler import Scheduler
+from edgetpu_driver.host.whole_models import WholeModels, invoking
+from edgetpu_driver.matrix.loaded_matrix import ProductRequest
+from edgetpu_driver.weights.weight_request import WeightRequest
+
+Done = Callable[[Any], None]
+"""Called once with the answer or the error."""
+
+
+class Submission:
+    """Submits requests without waiting; each method raises what can be refused at once, see ModelHost."""
+
+    def __init__(self, scheduler: Scheduler, whole: WholeModels) -> None:
+        self._scheduler = scheduler
+        self._whole = whole
+        self._watch = DeadlineWatch(scheduler)
+
+    def invoke(
+        self,
+        model: HostedModel,
+        inputs: Mapping[str, NDArray[Any]],
+        done: Done,
+        terms: RequestTerms,
+        part: int = 0,
+    ) -> None:
+        """Run a model once; part: of one that is not read yet, see ModelHost."""
+        request = Request.of(terms, model, Kind.INVOKE, invoking(model, inputs, part), done)
+        request.inputs, request.part = inputs, part
+        self._submit(request, terms)
+
+    def multiply(
+        self, model: HostedModel, product: ProductRequest, done: Done, terms: RequestTerms, inferences: int
+    ) -> None:
+        """Multiply by the weights of a model, which takes about so many inferences."""
+        self._submit(
+            Request.of(
+                terms, model, Kind.MULTIPLY, lambda replica: replica.multiplying(product), done, inferences
+            ),
+            terms,
+        )
+
+    def swap(
+        self, model: HostedModel, weights: WeightRequest, done: Done, terms: RequestTerms = BULK_TERMS
+    ) -> None:
+        """Replace weights of a model."""
+        request = Request.of(terms, model, Kind.SWAP, lambda replica: replica.setting(weights), done)
+        self._submit(request, terms)
+
+    def _submit(self, request: Request, terms: RequestTerms) -> None:
+        model = request.model
+        in_steps = bool(model.parts)
+        try:
+            (self._whole if in_steps else self._scheduler).submit(request)
+        except UnavailableError:
+            if in_steps or not model.parts:
+                raise
+            self._whole.take_over([request])  # it was loaded meanwhile
+        if terms.deadline > 0:
+            self._watch.arm()
