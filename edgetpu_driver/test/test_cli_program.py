@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgetpu_driver import ProgramRunner
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.toolchain.dense_compiler import compile_dense
 
@@ -191,3 +193,25 @@ def test_wrong_usage(arguments: tuple[str, ...], program: Path, capsys: pytest.C
         main(["program", "run", str(program), *arguments])
     assert left.value.code == 2
     assert arguments[0] in capsys.readouterr().err
+
+
+def test_ctrl_c_resets_the_stick_and_a_second_one_does_not_prevent_that(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    closing = []
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    def close(self: ProgramRunner) -> None:
+        closing.append(signal.getsignal(signal.SIGINT))
+        right(self)
+        closing.append("closed")
+
+    right = ProgramRunner.close
+    monkeypatch.setattr(ProgramRunner, "run", interrupted)
+    monkeypatch.setattr(ProgramRunner, "close", close)
+    assert main(["program", "run", str(program), "--backend", "virtual"]) == 130
+    assert closing == [signal.SIG_IGN, "closed"]
+    assert signal.getsignal(signal.SIGINT) is before

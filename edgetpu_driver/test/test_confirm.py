@@ -141,7 +141,7 @@ def test_googles_file_has_the_same_programs(golden: ModelFolder) -> None:
 class Lying(VirtualEdgeTpu):
     """A register reads as a value of its own."""
 
-    def __init__(self, register: Register, value: int, **options: Any) -> None:
+    def __init__(self, register: int, value: int, **options: Any) -> None:
         super().__init__(**options)
         self.register, self.value = register, value
 
@@ -271,6 +271,22 @@ def failing(fault: Fault, on: Transfer, after: int = 0, *, boot_mode: bool = Fal
         ("credits", partial(Lying, Register.ep_status_credit, 5), "no credit for them"),
         ("credits", partial(Lying, Register.ep_status_credit, 5 << 21), "no credit for instructions"),
         ("given_up_program", FaultyWhileWaiting, "reports a fault"),
+        (
+            "scalar_core",
+            partial(Lying, Register.scalarRegisterFile + 16, 41),
+            "other values than the program",
+        ),
+        ("scalar_core", partial(Lying, Register.predicateRegisterFile, 8), "p3 alone should be set"),
+        (
+            "single_step",
+            partial(Lying, Register.scalarRegisterFile + 8, 1),
+            "a step should load one register",
+        ),
+        (
+            "single_step",
+            partial(Lying, Register.scalarCoreRunStatus, 1),
+            "expected the core to become HALTED",
+        ),
     ],
 )
 def test_a_stick_that_behaves_otherwise_is_refuted(name: str, stick: Stick, told: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgetpu_driver.cli.confirm import core_steps as core
 from edgetpu_driver.cli.confirm import link_steps as link
 from edgetpu_driver.cli.confirm import matrix_steps as matrix
 from edgetpu_driver.cli.confirm import memory_steps as memory
@@ -58,6 +59,8 @@ _ON_PROGRAMS = (
     ("draining", "draining instead of a reset", link.draining),
     ("credits", "credits (register ep_status_credit)", link.credits),
     ("given_up_program", "error registers after a fault", link.given_up_program),
+    ("scalar_core", "the scalar core and its registers", core.scalar_core),
+    ("single_step", "single-stepping of the scalar core", core.single_stepping),
 )
 
 STEPS = (
