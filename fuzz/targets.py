@@ -34,6 +34,7 @@ from edgetpu_vision.labels.label_text import parse_labels
 from fuzz import corpus
 from fuzz.corpus import Sample
 from fuzz.isolated_runs import IsolatedRuns
+from fuzz.raw_programs import program_samples, run_program
 from testdata.compiled_graphs import compiled_graph
 from testdata.metadata_files import model_with_metadata, with_files
 
@@ -75,6 +76,7 @@ def targets() -> list[Target]:
         Target("disassemble", bitstreams, _instructions, 0.05, _WORDS),
         Target("from_text", _texts(bitstreams), _from_text, 0.05, _WORDS),
         Target("cut", bitstreams, _operations, 0.05, _WORDS),
+        Target("raw programs", program_samples(), run_program, 0.05, 256),
         Target("operations from text", _operation_texts(bitstreams), _operations_from_text, 0.05, _WORDS),
         Target("compile_dense", [dense_sample()], compile_dense, 0.05),
         Target("decode_parameters", [Sample("dense", encoded)], _parameters(graph), 0.05),
