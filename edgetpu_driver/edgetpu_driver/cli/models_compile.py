@@ -25,8 +25,8 @@ from edgetpu_driver.toolchain.mappable_operators import SUPPORTED_OPERATORS
 from edgetpu_driver.toolchain.remote_compiler import RemoteCompiler
 
 _PACKED = (
-    f"There is no {PROGRAM} in PATH, and no --on HOST: packed for the virtual stick only. A real stick cannot "
-    "run these files."
+    f"There is no {PROGRAM} in PATH, and no --on HOST: packed for the virtual stick only. A real stick "
+    "cannot run these files."
 )
 _OWN_COMPILERS = (VIRTUAL_COMPILER, DENSE_COMPILER)
 """Whose files may be replaced."""
