@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgetpu_driver import CpuEngine, EdgeTpu, VirtualEdgeTpu
+from edgetpu_driver.backends.usb import StickBackend
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.compiled_model import CompiledModel
@@ -19,11 +21,13 @@ from edgetpu_driver.darwinn.instructions.operations import cut
 from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
 from edgetpu_driver.darwinn.requantisation import Requantisation, clamps
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.toolchain.compiled_file_names import source_graph
+from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import RetargetedModel, retarget
 from edgetpu_driver.weights.network_sections import locate_sections
 from testdata import GOLDEN
@@ -252,7 +256,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_writes_the_file_beside_the_graph(folder: Path, run: Run) -> None:
+def test_the_command_writes_the_file_beside_the_graph(
+    folder: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, answer = run(folder / "color_red_64x64_edgetpu.tflite", folder / "color_blue_64x64.tflite")
     assert code == 0
     made = (folder / "color_blue_64x64_edgetpu.tflite").read_bytes()
@@ -263,6 +269,9 @@ def test_the_command_writes_the_file_beside_the_graph(folder: Path, run: Run) ->
     assert "stick" in sidecar["remark"]
     assert (sidecar["variant"], sidecar["output_zero_point"]) == ("color_blue", -43)
     assert sidecar["output_scale"] == CompiledModel.parse(made).outputs[0].scale
+    assert main(["info", str(folder / "color_blue_64x64_edgetpu.tflite"), "--json"]) == 0
+    remark = json.loads(capsys.readouterr().out)["remark"]
+    assert remark == f"made from color_red_64x64_edgetpu.tflite: {sidecar['remark']}"
 
 
 def test_a_compiled_file_of_others_is_kept(
@@ -321,3 +330,43 @@ def test_a_compiled_file_without_its_graph_is_refused(
     (tmp_path / "y.tflite").write_bytes(file("dense_256"))
     assert main(["models", "retarget", str(tmp_path / "x_edgetpu.tflite"), str(tmp_path / "y.tflite")])
     assert "expected the graph of x_edgetpu.tflite beside it" in capsys.readouterr().err
+
+
+# Without being asked.
+
+
+def test_a_driver_of_a_stick_runs_every_colour_from_one_compiled_file(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = "color_blue_64x64"
+    made = of_graph("color_red_64x64", file(name))
+    virtual = VirtualEdgeTpu()
+    virtual.register_model(CompiledModel.parse(made.file, name), file(name))
+    host = ModelHost([StickBackend(lambda _: EdgeTpu.open(virtual))], [folder])
+    host.connect()
+    pixels = np.random.default_rng(1).integers(0, 256, (1, 64, 64, 3), np.uint8)
+    with caplog.at_level("INFO"):
+        for _ in range(2):
+            (source,) = host.load(name).inputs
+            outputs = host.invoke(name, {source.name: pixels}).outputs
+            host.unload(name)
+    host.close()
+    expected = CpuEngine(file(name)).run({source.name: pixels})
+    for key, value in expected.items():
+        np.testing.assert_array_equal(outputs[key], value)
+    assert [each for each in caplog.messages if "color_red_64x64_edgetpu.tflite" in each] == [
+        f"the program of {name}.tflite is made from color_red_64x64_edgetpu.tflite: {made.remark}"
+    ]
+    assert not (folder / f"{name}_edgetpu.tflite").exists()
+
+
+def test_graphs_that_a_compiled_file_serves_are_models_of_a_stick(folder: Path) -> None:
+    (folder / "gabor_64x64_p4.tflite").write_bytes(file("gabor_64x64_p4"))
+    directories = ModelDirectories([folder], compiled=True, uncompiled=False)
+    assert [path.name for path in directories.available()] == [
+        "color_blue_64x64.tflite",
+        "color_red_64x64_edgetpu.tflite",
+    ]
+    assert directories.find("color_blue_64x64") == folder / "color_blue_64x64.tflite"
+    with pytest.raises(ModelUnsupportedError, match="not compiled for the Edge TPU"):
+        directories.find("gabor_64x64_p4")

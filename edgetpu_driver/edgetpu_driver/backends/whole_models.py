@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend, ParsedModel
+from edgetpu_driver.backends.retargeted_files import retargeted
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.engines.whole_model.model import LONGEST_GAP, Model
@@ -67,15 +68,19 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
     """Read a whole model for a backend: one file, or the segments of a pipeline, each with its path.
 
     A backend that runs both kinds packs what LiteRT would run of plain graphs, as far as its device can take
-    it; the rest stays on the CPU. One that runs compiled models also takes a graph that is only a matrix. One
+    it; the rest stays on the CPU. One that runs compiled models also takes a graph that is only a matrix, or
+    that has the form of a compiled one beside it. One
     without an accelerator runs the graph beside a compiled model. Raises ModelNotFoundError,
     ModelFormatError, and ModelUnsupportedError for a compiled model whose graph is needed and not there.
     """
     if not backend.compiled:
         return _on_cpu(files, backend)
+    files, remark = retargeted(backend, files)
     plan = plan_segments([(plain_stem(path), data, path) for path, data in files])
     if plan.edge_tpu_steps:
-        return ParsedPlan(plan, {step: backend.parse_part(step.model) for step in plan.edge_tpu_steps})
+        return ParsedPlan(
+            plan, {step: backend.parse_part(step.model) for step in plan.edge_tpu_steps}, remark
+        )
     if not backend.uncompiled and not (len(files) == 1 and is_dense(files[0][1])):
         path = files[0][0]
         raise ModelFormatError(

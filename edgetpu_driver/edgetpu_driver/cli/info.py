@@ -28,6 +28,7 @@ from edgetpu_driver.engines.whole_model.work import work_of
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.compiled_file_names import plain_stem, source_graph
+from edgetpu_driver.toolchain.retargeting.template_files import retargeting_remark
 
 
 def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
@@ -50,6 +51,8 @@ def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: AR
         "steps": _steps(plan, path, data),
     }
     value |= _compiled(plan) if plan.edge_tpu_steps else _graph(model)
+    if plan.edge_tpu_steps:
+        value["remark"] = value["remark"] or retargeting_remark(path, data) or None
     return Answer(value, _text(value))
 
 
@@ -189,6 +192,8 @@ def _text(value: dict[str, Any]) -> str:
         head["caching_token"] = value["caching_token"]
         if value["compiler"] == DENSE_COMPILER:
             head["program"] = f"written here: {value['remark']}"
+        elif value["remark"]:
+            head["program"] = value["remark"]
     else:
         head["parameters"] = f"{value['parameter_bytes']} bytes"
     for backend, obstacle in value["obstacles"].items():

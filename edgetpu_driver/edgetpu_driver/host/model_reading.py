@@ -8,6 +8,7 @@ from pathlib import Path
 
 from edgetpu_driver.backends.backend import Backend, ParsedModel, Placement
 from edgetpu_driver.backends.cpu_parts import CpuPartsBackend
+from edgetpu_driver.backends.retargeted_files import retargeted
 from edgetpu_driver.backends.whole_models import ParsedPlan, parse_whole
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.process_limits import ProcessLimits
@@ -57,6 +58,7 @@ def read_model(
 
     limits: of the processes that run parts for LiteRT. Raises what Backend.parse and parse_whole raise.
     """
+    files, _ = retargeted(backend, files)
     parsed, refusal = None, None
     if len(files) == 1:
         try:

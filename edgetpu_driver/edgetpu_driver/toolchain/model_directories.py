@@ -18,6 +18,7 @@ from edgetpu_driver.toolchain.compiled_file_names import (
     plain_stem,
 )
 from edgetpu_driver.toolchain.dense_compiler import is_dense
+from edgetpu_driver.toolchain.retargeting.template_files import templates
 
 _LARGEST_DENSE_FILE = 4 << 20
 """Bytes; larger files are not looked into. A matrix of 1024 x 1024 with all that goes with it has 1.1 MB."""
@@ -54,12 +55,18 @@ def _is_dense_file(path: Path) -> bool:
         return False
 
 
+def _is_made_here(path: Path) -> bool:
+    """Whether a file is a graph whose program can be written here, or made from a compiled file beside it."""
+    return _is_dense_file(path) or bool(templates(path))
+
+
 class ModelDirectories:
     """The .tflite files in a list of directories that one backend can run.
 
     compiled: compiled models (x_edgetpu.tflite) are looked for; uncompiled: graphs (x.tflite) are. With
     both, a compiled model is preferred to its graph. Without `uncompiled`, of graphs that are not compiled
-    only those count whose program can be written here, see `dense_compiler`.
+    only those count whose program can be written here, see `dense_compiler`, or made from a compiled file of
+    the same form beside them, see `retargeting`.
     """
 
     def __init__(self, directories: Sequence[str | Path], *, compiled: bool, uncompiled: bool) -> None:
@@ -97,7 +104,7 @@ class ModelDirectories:
     def _is_usable(self, path: Path) -> bool:
         if is_compiled(path):
             return self._compiled
-        return self._uncompiled or (not is_file(compiled_path(path)) and _is_dense_file(path))
+        return self._uncompiled or (not is_file(compiled_path(path)) and _is_made_here(path))
 
     def _find(self, model: str) -> Path:
         if Path(model).is_absolute():
@@ -113,7 +120,7 @@ class ModelDirectories:
                     return path
         for directory in self.directories:
             path = self._file_inside(directory / f"{model}.tflite")
-            if path is not None and _is_dense_file(path):
+            if path is not None and _is_made_here(path):
                 return path
         raise self._not_found(model, names)
 

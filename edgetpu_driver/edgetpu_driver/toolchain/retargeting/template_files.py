@@ -51,6 +51,17 @@ def retarget_file(compiled: Path, name: str, graph: bytes) -> RetargetedFiles:
     return RetargetedFiles(made, compiled, _sidecar(compiled, name, made))
 
 
+def retargeting_remark(compiled: Path, data: bytes) -> str:
+    """What the sidecar of a compiled file says of it, if it was retargeted; empty for any other file."""
+    try:
+        content = json.loads(compiled.with_suffix(".json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return ""
+    if not isinstance(content, dict) or content.get("sha256") != hashlib.sha256(data).hexdigest():
+        return ""
+    return f"made from {content.get(RETARGETED_FROM)}: {content.get('remark')}"
+
+
 def templates(graph: Path) -> tuple[Path, ...]:
     """The compiled files beside a graph that may serve it: those whose own graph has the same form.
 

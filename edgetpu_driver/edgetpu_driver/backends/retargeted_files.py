@@ -1,0 +1,49 @@
+"""Graphs that a stick runs without a compiled file of their own: made from one of the same form."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgetpu_driver.backends.backend import Backend
+from edgetpu_driver.compiled_model import CUSTOM_OP
+from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.toolchain.compiled_file_names import compiled_path, is_compiled
+from edgetpu_driver.toolchain.dense_compiler import is_dense
+from edgetpu_driver.toolchain.retargeting.template_files import retarget_beside, templates
+
+_log = logging.getLogger(__name__)
+_logged: set[tuple[Path, str]] = set()
+
+
+def retargeted(
+    backend: Backend, files: Sequence[tuple[Path, bytes]]
+) -> tuple[Sequence[tuple[Path, bytes]], str]:
+    """The files to read for a model, and for users what they were made from, if that was done.
+
+    A graph that a compiled file beside it can serve becomes x_edgetpu.tflite, which is not written. Other
+    files stay, and so do all of a backend that runs plain graphs. Raises ModelFormatError, and
+    ModelUnsupportedError, with the reason, if there is a file of the same form that does not serve.
+    """
+    if not backend.compiled or backend.uncompiled or len(files) != 1:
+        return files, ""
+    path, data = files[0]
+    if is_compiled(path) or not _is_graph(data) or not templates(path):
+        return files, ""
+    made = retarget_beside(path, data)
+    remark = f"made from {made.source.name}: {made.model.remark}"
+    if (path, made.model.remark) not in _logged:
+        _logged.add((path, made.model.remark))
+        _log.info("the program of %s is %s", path.name, remark)
+    return [(compiled_path(path), made.model.file)], remark
+
+
+def _is_graph(data: bytes) -> bool:
+    """Whether a file is a graph that needs a program: not compiled, and not a matrix."""
+    try:
+        operators = parse_model(data).subgraphs[0].operators
+    except ModelFormatError:
+        return False
+    return not any(each.custom_code == CUSTOM_OP for each in operators) and not is_dense(data)
