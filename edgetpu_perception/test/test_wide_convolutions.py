@@ -10,15 +10,15 @@ from edgetpu_driver import CpuEngine
 from edgetpu_driver.engines.litert_interpreter import make_interpreter
 from edgetpu_driver.engines.wide_convolutions import with_wide_convolutions
 from edgetpu_driver.tflite.constant_patch import replace_tensor
-from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.graph_builder import GraphBuilder, Padding
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.joint_graphs import build_joint_graph
 from edgetpu_perception.graphs.families import build
 
 WIDENED = ("features1_64x64", "features2_33x70", "looming_64x64", "looming_127x90", "pattern_64x64_16x16")
-POOLED = ("pattern_128x128_32x32", "pattern_64x64_9x5")
+POOLED = ("pattern_128x128_32x32", "pattern_64x64_9x5", "spot_bright_64x64", "spot_color_7ec1c1_33x40")
+STRIDED = ("looming_128x128", "looming_130x199", "looming_135x128")
 JOINT = "features1_64x64_and_looming_64x64_and_pattern_64x64_16x16_and_spot_bright_64x64"
-KEPT = ("spot_bright_64x64", "looming_128x128", "dense_64")
 
 
 def outputs(data: bytes, image: NDArray[np.uint8]) -> list[NDArray[np.int8]]:
@@ -41,7 +41,7 @@ def assert_same(data: bytes) -> None:
             assert np.array_equal(found, expected)
 
 
-@pytest.mark.parametrize("name", [*WIDENED, *POOLED, JOINT])
+@pytest.mark.parametrize("name", [*WIDENED, *POOLED, *STRIDED, JOINT])
 def test_the_suites_graphs_give_the_same(name: str) -> None:
     data = build(name)
     assert with_wide_convolutions(data) != data
@@ -55,17 +55,25 @@ def test_sums_that_are_as_large_as_can_be_are_the_same(extreme: int) -> None:
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("stride", [1, 2, 4, 8])
 @pytest.mark.parametrize("kernel", [(5, 5), (1, 25), (25, 1), (6, 9)])
-def test_any_kernel_and_padding_gives_the_same(padding: str, kernel: tuple[int, int]) -> None:
+def test_any_convolution_gives_the_same(padding: Padding, stride: int, kernel: tuple[int, int]) -> None:
     random = np.random.default_rng(1)
     graph = GraphBuilder("any")
     image = graph.input("image", (1, 27, 30, 1), np.uint8, scale=1.0, zero_point=0)
     grey = graph.quantize(image, np.int8, scale=1.0, zero_point=-128)
     weights, bias = random.integers(-127, 128, (3, *kernel, 1)), random.integers(-9999, 9999, 3)
-    quantisation = {"scale": 20.0, "zero_point": 11}
     graph.output(
         graph.conv_2d(
-            grey, weights, [0.1, 0.2, 0.3], bias=bias, padding=padding, activation="RELU", **quantisation
+            grey,
+            weights,
+            [0.1, 0.2, 0.3],
+            scale=20.0,
+            zero_point=11,
+            bias=bias,
+            stride=stride,
+            padding=padding,
+            activation="RELU",
         )
     )
     data = graph.build()
@@ -73,10 +81,21 @@ def test_any_kernel_and_padding_gives_the_same(padding: str, kernel: tuple[int, 
     assert_same(data)
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("size", [(2, 2), (3, 5), (1, 4)])
+def test_any_maximum_gives_the_same(padding: Padding, size: tuple[int, int]) -> None:
+    graph = GraphBuilder("any")
+    image = graph.input("image", (1, 27, 30, 1), np.uint8, scale=1.0, zero_point=0)
+    grey = graph.quantize(image, np.int8, scale=1.0, zero_point=-128)
+    graph.output(graph.max_pool_2d(grey, size, stride=1, padding=padding))
+    data = graph.build()
+    assert with_wide_convolutions(data) != data
+    assert_same(data)
+
+
 def test_a_graph_that_gains_nothing_stays_as_it_is() -> None:
-    for name in KEPT:
-        data = build_joint_graph(name)
-        assert with_wide_convolutions(data) is data
+    data = build_joint_graph("dense_64")
+    assert with_wide_convolutions(data) is data
 
 
 def test_the_engine_runs_new_weights_in_the_rewritten_graph() -> None:

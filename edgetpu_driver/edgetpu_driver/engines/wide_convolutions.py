@@ -1,15 +1,16 @@
-"""Rewrites convolutions of a single channel for LiteRT, which then takes a half to a twentieth of the time.
+"""Rewrites convolutions and pools of a single channel so that LiteRT is fast with them.
 
 XNNPACK, LiteRT's library for the CPU, computes many channels at once and therefore one number at a time of an
-image that has one channel. Here BLOCK neighbouring columns of such an image become channels, and so do BLOCK
-neighbouring columns of the result: each has the same kernel, moved by one column. Sums are of the same
-products and rounded in the same way, so the results are the same bit for bit.
+image that has one channel. Here BLOCK neighbouring columns of such an image become channels, and so do the
+columns of the result that belong to them: each has the same kernel, moved by its column. Sums are of the same
+products and rounded in the same way, so the results are the same bit for bit. A maximum is taken along the
+columns and then along the rows, each time with all lines as channels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,6 @@ from edgetpu_driver.tflite.schema import tflite_generated as schema
 BLOCK = 8
 """Columns that become channels. Measured: 4 and 16 take longer for kernels of 7x7 and 16x16."""
 
-_SMALLEST_KERNEL = 20
-"""Elements of a kernel from which that is worth it. Measured: 3x3 takes longer, 5x5 half as long."""
-
 
 def with_wide_convolutions(data: bytes) -> bytes:
     """The graph of a file that GraphBuilder has written, or any other, with its convolutions rewritten.
@@ -39,9 +37,12 @@ def with_wide_convolutions(data: bytes) -> bytes:
         graph = read_draft(data)
         operators: list[OperatorRecord] = []
         for operator in graph.operators:
-            operators += (
-                _Rewriting(graph, operator).operators() if _is_narrow(graph, operator) else [operator]
-            )
+            if _is_narrow_convolution(graph, operator):
+                operators += _Rewriting(graph, operator).convolution()
+            elif _is_narrow_maximum(graph, operator):
+                operators += _Rewriting(graph, operator).maximum()
+            else:
+                operators.append(operator)
         if len(operators) == len(graph.operators):
             return data
         graph.replace_operators(operators)
@@ -50,49 +51,65 @@ def with_wide_convolutions(data: bytes) -> bytes:
         return data
 
 
-def _is_narrow(graph: Graph, operator: OperatorRecord) -> bool:
-    """Whether it is a convolution of an image of one channel with a constant kernel, at every pixel."""
-    if operator.name not in ("CONV_2D", "DEPTHWISE_CONV_2D"):
+def _is_narrow_convolution(graph: Graph, operator: OperatorRecord) -> bool:
+    """Whether it is a convolution of an image of one channel with a constant kernel."""
+    if operator.name not in ("CONV_2D", "DEPTHWISE_CONV_2D") or len(operator.inputs) != 3:
         return False
-    image, weights = (graph.tensors[index] for index in operator.inputs[:2])
-    steps = ("StrideW", "StrideH", "DilationWFactor", "DilationHFactor")
+    weights, options = graph.tensors[operator.inputs[1]], operator.options
+    alike = options["DilationWFactor"] == options["DilationHFactor"] == 1
+    strided = options["StrideW"] == options["StrideH"] and BLOCK % options["StrideW"] == 0
+    constant = weights.dtype == np.int8 and bool(weights.data)
+    return _has_one_channel(graph, operator) and alike and strided and constant
+
+
+def _is_narrow_maximum(graph: Graph, operator: OperatorRecord) -> bool:
+    """Whether it is the maximum around every pixel of an image of one channel."""
+    if operator.name != "MAX_POOL_2D":
+        return False
     return (
-        len(operator.inputs) == 3
-        and image.shape[0] == image.shape[3] == 1
-        and image.dtype == weights.dtype == np.int8
-        and bool(weights.data)
-        and prod(weights.shape[1:3]) >= _SMALLEST_KERNEL
-        and all(operator.options[name] == 1 for name in steps)
+        _has_one_channel(graph, operator) and operator.options["StrideW"] == operator.options["StrideH"] == 1
     )
 
 
+def _has_one_channel(graph: Graph, operator: OperatorRecord) -> bool:
+    image = graph.tensors[operator.inputs[0]]
+    return image.dtype == np.int8 and len(image.shape) == 4 and image.shape[0] == image.shape[3] == 1
+
+
 class _Rewriting:
-    """Replaces one convolution of a graph by operators that give the same."""
+    """Replaces one operator of a graph by several that give the same."""
 
     def __init__(self, graph: Graph, operator: OperatorRecord) -> None:
         self._graph, self._operator = graph, operator
-        self._image, self._weights, self._bias = (graph.tensors[index] for index in operator.inputs)
+        self._image = graph.tensors[operator.inputs[0]]
         self._result = graph.tensors[operator.outputs[0]]
         self._steps: list[OperatorRecord] = []
 
-    def operators(self) -> list[OperatorRecord]:
-        """The operators that give the result of the convolution."""
+    def convolution(self) -> list[OperatorRecord]:
+        """The operators that give the result of a convolution."""
         kernels = self._kernels()
         channels, rows, columns = kernels.shape
         (_, height, width, _), (_, result_rows, result_columns, _) = self._image.shape, self._result.shape
-        blocks = -(-result_columns // BLOCK)
-        kernel_blocks = -(-(columns + BLOCK - 1) // BLOCK)
-        all_rows, all_columns = result_rows + rows - 1, (blocks + kernel_blocks - 1) * BLOCK
-        same = self._operator.options["Padding"] == schema.Padding.SAME
-        above, left = ((rows - 1) // 2, (columns - 1) // 2) if same else (0, 0)
-        pads = [[0, 0], [above, all_rows - height - above], [left, all_columns - width - left], [0, 0]]
+        stride = int(self._operator.options["StrideW"])
+        above, more_rows = self._padding(height, result_rows, rows)
+        left, _ = self._padding(width, result_columns, columns)
+        kernel_blocks = -(-(columns + BLOCK - stride) // BLOCK)
+        # All columns of the image, and those for all of the result.
+        blocks = max(-(-(left + width) // BLOCK), -(-result_columns * stride // BLOCK) + kernel_blocks - 1)
+        all_rows = height + more_rows
         index = self._operator.inputs[0]
-        if any(map(any, pads)):
-            index = self._add("PAD", self._image, (1, all_rows, all_columns, 1), index, pads)
-        shape = (1, all_rows, all_columns // BLOCK, BLOCK)
+        if more_rows or left or blocks * BLOCK > width:
+            # With the columns as channels: XNNPACK pads whole rows then, and pixel by pixel otherwise.
+            shape = (1, height, 1, width)
+            index = self._add("RESHAPE", self._image, shape, index, shape)
+            pads = [[0, 0], [above, more_rows - above], [0, 0], [left, blocks * BLOCK - left - width]]
+            index = self._add("PAD", self._image, (1, all_rows, 1, blocks * BLOCK), index, pads)
+        shape = (1, all_rows, blocks, BLOCK)
         index = self._add("RESHAPE", self._image, shape, index, shape)
-        index = self._convolve(index, _shifted(kernels, kernel_blocks), (1, result_rows, blocks))
-        shape = (1, result_rows, blocks * BLOCK, channels)
+        shifted = _shifted(kernels, kernel_blocks, stride)
+        result_blocks = blocks - kernel_blocks + 1
+        index = self._convolve(index, shifted, (1, result_rows, result_blocks))
+        shape = (1, result_rows, result_blocks * BLOCK // stride, channels)
         if shape == self._result.shape:
             self._add("RESHAPE", self._result, shape, index, shape, last=True)
         else:
@@ -102,9 +119,36 @@ class _Rewriting:
             )
         return self._steps
 
+    def maximum(self) -> list[OperatorRecord]:
+        """The operators that give the maxima of windows."""
+        (_, height, width, _), (_, rows, columns, _) = self._image.shape, self._result.shape
+        shape, turned = (1, height, 1, width), (0, 3, 2, 1)
+        index = self._add("RESHAPE", self._image, shape, self._operator.inputs[0], shape)
+        index = self._pool(index, "FilterHeight", (1, rows, 1, width))
+        index = self._add("TRANSPOSE", self._image, (1, width, 1, rows), index, turned)
+        index = self._pool(index, "FilterWidth", (1, columns, 1, rows))
+        index = self._add("TRANSPOSE", self._image, (1, rows, 1, columns), index, turned)
+        self._add("RESHAPE", self._result, self._result.shape, index, self._result.shape, last=True)
+        return self._steps
+
+    def _pool(self, index: int, size: str, shape: tuple[int, ...]) -> int:
+        """Take the maximum along the columns, in windows of the size that an option gives."""
+        options = {**self._operator.options, "FilterWidth": 1, "FilterHeight": self._operator.options[size]}
+        result = self._tensor(self._result, shape)
+        self._steps.append(replace(self._operator, inputs=(index,), outputs=(result,), options=options))
+        return result
+
+    def _padding(self, size: int, result: int, kernel: int) -> tuple[int, int]:
+        """Lines before the image, and before and after it."""
+        if self._operator.options["Padding"] != schema.Padding.SAME:
+            return 0, 0
+        total = max((result - 1) * int(self._operator.options["StrideW"]) + kernel - size, 0)
+        return total // 2, total
+
     def _kernels(self) -> NDArray[np.int8]:
         """One kernel for each channel of the result: int8 [channels, rows, columns]."""
-        kernels = np.frombuffer(self._weights.data, np.int8).reshape(self._weights.shape)
+        weights = self._graph.tensors[self._operator.inputs[1]]
+        kernels = np.frombuffer(weights.data, np.int8).reshape(weights.shape)
         return kernels[..., 0] if self._operator.name == "CONV_2D" else kernels[0].transpose(2, 0, 1)
 
     def _add(
@@ -134,32 +178,34 @@ class _Rewriting:
 
     def _convolve(self, index: int, kernels: NDArray[np.int8], shape: tuple[int, ...]) -> int:
         """Convolve with kernels [channels, rows, columns, BLOCK]; shape: of the result without channels."""
-        bias = np.tile(np.frombuffer(self._bias.data, np.int32), BLOCK)
+        weights, bias = (self._graph.tensors[each] for each in self._operator.inputs[1:])
+        biases = np.frombuffer(bias.data, np.int32)
+        times = len(kernels) // len(biases)
         operands = (
             index,
-            self._constant(kernels, _repeated(self._weights.quantization)),
-            self._constant(bias, _repeated(self._bias.quantization)),
+            self._constant(kernels, _repeated(weights.quantization, times)),
+            self._constant(np.tile(biases, times), _repeated(bias.quantization, times)),
         )
         result = self._tensor(self._result, (*shape, len(kernels)))
         names = ("StrideW", "StrideH", "FusedActivationFunction", "DilationWFactor", "DilationHFactor")
         options = {name: self._operator.options[name] for name in names}
-        options["Padding"] = schema.Padding.VALID
+        options.update(Padding=schema.Padding.VALID, StrideW=1)
         version, table = OPERATORS["CONV_2D"]
         self._steps.append(OperatorRecord("CONV_2D", version, operands, (result,), table, options))
         return result
 
 
-def _shifted(kernels: NDArray[np.int8], blocks: int) -> NDArray[np.int8]:
-    """Kernels [channels, rows, columns] at each of BLOCK columns: [BLOCK * channels, rows, blocks, BLOCK]."""
+def _shifted(kernels: NDArray[np.int8], blocks: int, stride: int) -> NDArray[np.int8]:
+    """Kernels [channels, rows, columns] at every `stride`-th column: [.. * channels, rows, blocks, BLOCK]."""
     channels, rows, columns = kernels.shape
-    shifted = np.zeros((BLOCK, channels, rows, blocks * BLOCK), np.int8)
-    for shift in range(BLOCK):
-        shifted[shift, :, :, shift : shift + columns] = kernels
-    return shifted.reshape(BLOCK * channels, rows, blocks, BLOCK)
+    shifted = np.zeros((BLOCK // stride, channels, rows, blocks * BLOCK), np.int8)
+    for number in range(BLOCK // stride):
+        shifted[number, :, :, number * stride : number * stride + columns] = kernels
+    return shifted.reshape(-1, rows, blocks, BLOCK)
 
 
-def _repeated(quantization: Quantization) -> Quantization:
-    """One scale for all channels, or those of the channels once for each column."""
+def _repeated(quantization: Quantization, times: int) -> Quantization:
+    """One scale for all channels, or those of the channels so many times."""
     if quantization.scales.size == 1:
         return quantization
-    return Quantization(np.tile(quantization.scales, BLOCK), np.tile(quantization.zero_points, BLOCK))
+    return Quantization(np.tile(quantization.scales, times), np.tile(quantization.zero_points, times))

@@ -29,6 +29,7 @@ OPERATORS = {
     "SLICE": (2, "NONE"),
     "SOFTMAX": (2, "SoftmaxOptions"),
     "SUB": (2, "SubOptions"),
+    "TRANSPOSE": (2, "NONE"),
 }
 """Version and options table of each operator, as converters write them for int8 and compilers expect them."""
 
