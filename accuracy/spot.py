@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy import photographs
+from accuracy import lamps, photographs
 from accuracy import spot_scenes as scenes
 from accuracy.engines import open_engine
 from accuracy.spot_scenes import SIDE, Scene
@@ -123,7 +123,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     ):
         if names:
             rows += _photograph_rows(engine, tracker, exact, names, of_each, label)
-    return rows
+    return rows + lamps.measure(engine, quick)
 
 
 def unseen() -> tuple[str, ...]:

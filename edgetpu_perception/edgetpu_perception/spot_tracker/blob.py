@@ -19,6 +19,9 @@ MIN_RIVAL_WEIGHT_SHARE = 0.3
 Rows: spot, two equal spots. Uncritical.
 """
 
+MAX_RIVALS = 3
+"""More blobs than these that compete are the scene, not spots. Uncritical."""
+
 MAX_SHARE_WITH_RIVALS = 0.495
 """Upper limit of a blob's share of the weight if others compete.
 
@@ -73,8 +76,9 @@ class Blob:
         return ramp(-self.width / self.columns, -0.95, -0.8) * ramp(-self.height / self.rows, -0.95, -0.8)
 
 
-FoundBlob = tuple[Blob, NDArray[np.uint8], float]
-"""A blob, a map that is non-zero outside of it, and its share of the weight of all blobs."""
+FoundBlob = tuple[Blob, NDArray[np.uint8], float, tuple[float, float] | None]
+"""A blob, a map that is non-zero outside of it and its rivals, its share of the weight of all blobs, and the
+centroid of the nearest rival."""
 
 
 def find_blob(
@@ -97,11 +101,11 @@ def find_blob(
     blob = Blob(mask, rows, columns, left, top, width, height, area)
     outside = above ^ _IN_BLOB
     if area == count:
-        return blob, outside, 1.0
+        return blob, outside, 1.0, None
     weight = area * (cv2.mean(evidence, mask=above & _IN_BLOB)[0] - threshold)
     total = count * (cv2.mean(evidence, mask=above)[0] - threshold)
     if total - weight < MIN_RIVAL_WEIGHT_SHARE * weight:
-        return blob, outside, weight / total
+        return blob, outside, weight / total, None
     return _choose(evidence, threshold, rival, near)
 
 
@@ -115,7 +119,7 @@ def _above(evidence: NDArray[Any], threshold: float) -> NDArray[np.uint8]:
 def _choose(
     evidence: NDArray[Any], threshold: float, rival: float, near: tuple[float, float] | None
 ) -> FoundBlob:
-    """`find_blob` with all blobs compared, which takes longer."""
+    """`find_blob` with all blobs compared, which takes longer; a few that compete are not outside either."""
     above = _above(evidence, threshold)
     count, labels, stats, centroids = cv2.connectedComponentsWithStats(above, connectivity=8)
     excess = np.where(above, evidence - np.float32(threshold), np.float32(0))
@@ -133,7 +137,14 @@ def _choose(
     rows, columns = inside.shape
     blob = Blob(mask, rows, columns, left, top, width, height, area)
     share = float(weights[chosen] / weights.sum())
-    return blob, inside ^ _ONE_BIT, min(share, MAX_SHARE_WITH_RIVALS) if len(candidates) > 1 else share
+    if len(candidates) == 1:
+        return blob, inside ^ _ONE_BIT, share, None
+    outside = inside ^ _ONE_BIT
+    if len(candidates) <= MAX_RIVALS:
+        outside = np.isin(labels, candidates, invert=True).view(np.uint8)
+    others = centroids[candidates[candidates != chosen]]
+    x, y = others[np.argmin(np.hypot(*(others - centroids[chosen]).T))].tolist()
+    return blob, outside, min(share, MAX_SHARE_WITH_RIVALS), (x, y)
 
 
 def solidity(blob: Blob, outline: Mapping[str, float]) -> float:

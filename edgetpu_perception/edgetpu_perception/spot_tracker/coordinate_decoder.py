@@ -15,7 +15,13 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import background_of, cells_below
 from edgetpu_perception.spot_tracker.evidence_decoder import HARD_EDGE_SIGMA
-from edgetpu_perception.spot_tracker.spot_decoder import FULL_CONFIDENCE_CONTRAST, MIN_CONTRAST, NO_SPOT, Spot
+from edgetpu_perception.spot_tracker.spot_decoder import (
+    FULL_CONFIDENCE_CONTRAST,
+    MIN_CONTRAST,
+    NO_SPOT,
+    Position,
+    Spot,
+)
 
 TEMPERATURE = 0.1
 """LibrEdgeTPU's graphs weigh cells with coordinates of -1..1 divided by this. Given by those models."""
@@ -72,7 +78,8 @@ class CoordinateDecoder:
         self,
         image: NDArray[np.uint8],
         outputs: Mapping[str, NDArray[Any]],
-        near: tuple[float, float] | None,  # noqa: ARG002 - the model chooses
+        near: Position | None,  # noqa: ARG002 - the model chooses
+        cell_pixels: float = 1.0,  # noqa: ARG002 - hot pixels are found in the input
     ) -> Spot:
         """Find the spot; NO_SPOT without contrast, if the softmax is 0, or at the end of the output's range.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import cv2
@@ -22,7 +23,14 @@ from edgetpu_perception.spot_tracker.flat_target import (
     flat_target_in,
 )
 from edgetpu_perception.spot_tracker.round_target import MAX_ROUND_CONFIDENCE, find_round_target
-from edgetpu_perception.spot_tracker.spot_decoder import FULL_CONFIDENCE_CONTRAST, MIN_CONTRAST, NO_SPOT, Spot
+from edgetpu_perception.spot_tracker.small_spot import find_small_spot
+from edgetpu_perception.spot_tracker.spot_decoder import (
+    FULL_CONFIDENCE_CONTRAST,
+    MIN_CONTRAST,
+    NO_SPOT,
+    Position,
+    Spot,
+)
 
 BRIGHT_SHARES = tuple(step / 20 for step in range(5, 19))
 """Shares of the contrast tried as threshold for a bright spot: 0.25 to 0.9.
@@ -62,7 +70,7 @@ CLEAR_SIGMAS = (5.5, 8.5)
 """Contrast over noise times the root of the independent cells: no spot up to the first, full confidence from
 the second on. The largest of a few thousand cells of noise reaches 4. Rows: spot, none. Uncritical."""
 
-BRIGHT_SOLIDITY = (0.5, 0.9)
+BRIGHT_SOLIDITY = (0.82, 0.95)
 """Solidity up to which a shape is no spot, and from which on it has full confidence.
 
 Rows: spot, half out of the frame, inside one sigma.
@@ -94,6 +102,18 @@ Rows: spot, colours, full contrast, within 0.3.
 
 MIN_RIVAL_CONTRAST_SHARE = 0.75
 """A blob is a candidate if it reaches this share of the contrast. Rows: spot, two equal spots."""
+
+UNIQUENESS = (-0.75, -0.5)
+"""Largest contrast of the map elsewhere, as a share of the spot's, negated: no spot up to the first, full
+confidence from the second on. Rows: spot, photographs without a lamp; white discs on half-contrast grey
+photographs (0.46 at most)."""
+
+SMALL_SPOT_CONTRAST_FACTOR = 1.3
+"""A cell is much brighter than the map, so that a spot too small for it is looked for, from this multiple of
+the map's contrast on. Rows: spot, lamps of radius 5 px; discs of radius 2-4, rmse."""
+
+SAME_SPOT_CELLS = 2.0
+"""A small spot this close to the blob is the blob. Derived: what 3x3 cells and a soft edge reach."""
 
 HARD_EDGE_SIGMA = 0.16
 """Standard deviation, cells, of the centroid of a disc of radius 1 with cells either inside or outside; it
@@ -163,11 +183,18 @@ Derived: white noise through the graph gives 2.1 (1 grey level, rounded) to 3.3;
 neighbours are correlated, it is less. Rows: spot, noise 8 at amplitude 160, inside one sigma.
 """
 
+_FLANK_CELLS = np.ones((5, 5), np.uint8)
+"""Neighbourhood within the flank of a spot. Derived: 1 cell for the 3x3 average and 1 for a soft edge."""
+
 
 class EvidenceDecoder:
     """Weighted centroid of the strongest blob of an evidence map [1, height, width, 1]."""
 
-    def __init__(self, output: TensorSpec, colored: bool = False) -> None:
+    def __init__(
+        self, output: TensorSpec, colored: bool = False, weights: Sequence[float] | None = None
+    ) -> None:
+        """`weights`: those of a colour filter (RGB); without them no small spot of a colour is found."""
+        self._weights = None if weights is None else np.array([weights], np.float32)
         self._name = output.name
         self._dtype = output.dtype
         self._colored = colored
@@ -175,37 +202,71 @@ class EvidenceDecoder:
         self._shares = COLOR_SHARES if colored else BRIGHT_SHARES
 
     def decode(
-        self, image: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]], near: tuple[float, float] | None
+        self,
+        image: NDArray[np.uint8],
+        outputs: Mapping[str, NDArray[Any]],
+        near: Position | None,
+        cell_pixels: float = 1.0,
     ) -> Spot:
         """See SpotDecoder.decode; NO_SPOT if nothing stands out."""
         evidence, below = self._evidence(outputs[self._name][0, :, :, 0])
-        grey = None if self._colored else image[0, :, :, 0]
         background = background_of(below)
         _, top, _, peak = cv2.minMaxLoc(evidence)
         contrast = top - background.level
+        large = self._large_spot(image[0], evidence, background, contrast, peak, near)
+        grey = self._grey(image[0])
+        if grey is None or cv2.minMaxLoc(grey)[1] - background.level < SMALL_SPOT_CONTRAST_FACTOR * contrast:
+            return large
+        small, level = find_small_spot(grey, cell_pixels, near)
+        if small is NO_SPOT or _is_same(small, large):
+            return large
+        brighter = level - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast
+        return small if brighter or small.confidence > large.confidence else large
+
+    def _large_spot(
+        self,
+        image: NDArray[np.uint8],
+        evidence: NDArray[Any],
+        background: Background,
+        contrast: float,
+        peak: tuple[int, int],
+        near: Position | None,
+    ) -> Spot:
+        """The strongest blob of the map, which averages over 3x3 cells; NO_SPOT if there is none."""
         clarity = ramp(contrast, MIN_CONTRAST, FULL_CONFIDENCE_CONTRAST)
         if clarity == 0.0:
             return NO_SPOT
+        grey = None if self._colored else image[:, :, 0]
         rival = background.level + MIN_RIVAL_CONTRAST_SHARE * contrast
         best, best_blob = NO_SPOT, None
-        for threshold in _clear_thresholds(below, background.level, contrast, self._shares):
-            blob, outside, share = find_blob(evidence, threshold, peak, rival, near)
-            noise = _noise_outside(image[0], outside)
+        for threshold in _clear_thresholds(background.below, background.level, contrast, self._shares):
+            blob, outside, share, other = find_blob(evidence, threshold, peak, rival, near)
+            noise = _noise_outside(image, outside)
             confidence = clarity * share * blob.compactness
+            confidence *= _uniqueness(evidence, outside, background.level, contrast)
             confidence *= ramp(contrast / noise * math.sqrt(blob.area) / 3.0, *CLEAR_SIGMAS)
             if confidence > best.confidence:
                 spot = _measure(
                     evidence, grey, background, contrast, threshold, blob, confidence, self._solid
                 )
                 if spot.confidence > best.confidence:
-                    best, best_blob = spot, blob
+                    best, best_blob = replace(spot, rival=other), blob
             if best.confidence >= SUFFICIENT_CONFIDENCE:
                 break
         if not self._colored:
             return best
         if best.confidence >= SUFFICIENT_CONFIDENCE and best_blob is not None:
-            return _refined_by_outline(best, best_blob, evidence, image[0])
-        return _best_flat_shape(best, cells_of_color(image[0], peak), clarity, near)
+            return _refined_by_outline(best, best_blob, evidence, image)
+        return _best_flat_shape(best, cells_of_color(image, peak), clarity, near)
+
+    def _grey(self, image: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
+        """What the graph removes hot pixels from, uint8 [H, W]; None if a colour's weights are unknown."""
+        if not self._colored:
+            return image[:, :, 0]
+        if self._weights is None:
+            return None
+        weighted: NDArray[np.uint8] = cv2.transform(image, self._weights)
+        return weighted
 
     def _evidence(self, grid: NDArray[Any]) -> tuple[NDArray[Any], Sequence[float]]:
         """The map in grey levels, [H, W], and its `cells_below`. Maps of floats need no conversion."""
@@ -213,6 +274,21 @@ class EvidenceDecoder:
             return grid, cells_below(np.clip(np.rint(grid), 0, 255).astype(np.uint8))
         evidence: NDArray[np.uint8] = grid.view(np.uint8) ^ np.uint8(0x80) if self._dtype == np.int8 else grid
         return evidence, cells_below(evidence)
+
+
+def _is_same(small: Spot, large: Spot) -> bool:
+    """Whether the blob is the small spot, and certain, so that its flanks tell the position better."""
+    apart = math.dist((small.x, small.y), (large.x, large.y))
+    return large.confidence >= SUFFICIENT_CONFIDENCE and apart < SAME_SPOT_CELLS
+
+
+def _uniqueness(evidence: NDArray[Any], outside: NDArray[np.uint8], level: float, contrast: float) -> float:
+    """1 if the map stays well below the spot everywhere else, 0 if it comes near, as in a scene without one.
+
+    `outside`: non-zero outside of the spot and of others like it, whose flanks do not count.
+    """
+    elsewhere = cv2.erode(outside, _FLANK_CELLS)
+    return ramp(level - cv2.minMaxLoc(evidence, elsewhere)[1], *(share * contrast for share in UNIQUENESS))
 
 
 def _clear_thresholds(
@@ -300,9 +376,7 @@ def _refined_by_outline(spot: Spot, blob: Blob, evidence: NDArray[Any], image: N
     return _flat_spot(target, spot.confidence)
 
 
-def _best_flat_shape(
-    best: Spot, flat: NDArray[np.uint8], clarity: float, near: tuple[float, float] | None
-) -> Spot:
+def _best_flat_shape(best: Spot, flat: NDArray[np.uint8], clarity: float, near: Position | None) -> Spot:
     """The best target among the cells `flat` of the peak's colour, or `best` if none has more confidence."""
     target = find_flat_target(flat, near)
     if target is not None and clarity * target.confidence > best.confidence:

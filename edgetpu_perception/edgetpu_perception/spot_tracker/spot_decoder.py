@@ -23,6 +23,10 @@ MIN_CONTRAST = 12.0
 """Contrast, grey levels, up to which there is no spot. Rows: spot, none (not valid)."""
 
 
+Position = tuple[float, float]
+"""x and y, cells."""
+
+
 @dataclass(frozen=True)
 class Spot:
     """A position with one-sigma errors. With confidence 0 no spot was found and the other numbers are NaN."""
@@ -32,6 +36,8 @@ class Spot:
     x_sigma: float = math.nan
     y_sigma: float = math.nan
     confidence: float = 0.0
+    rival: Position | None = None
+    """The nearest of other spots that are about as strong."""
 
 
 NO_SPOT = Spot()
@@ -41,10 +47,15 @@ class SpotDecoder(Protocol):
     """Finds the spot in the outputs of one kind of model."""
 
     def decode(
-        self, image: NDArray[np.uint8], outputs: Mapping[str, NDArray[Any]], near: tuple[float, float] | None
+        self,
+        image: NDArray[np.uint8],
+        outputs: Mapping[str, NDArray[Any]],
+        near: Position | None,
+        cell_pixels: float = 1.0,
     ) -> Spot:
         """Find the spot in the outputs for the model input `image`, uint8 [1, H, W, 1 or 3].
 
-        Of several equally good spots the one nearest to `near` (x, y) is returned.
+        Of several equally good spots the one nearest to `near` (x, y) is returned. `cell_pixels`: px of the
+        camera's image in a cell.
         """
         ...

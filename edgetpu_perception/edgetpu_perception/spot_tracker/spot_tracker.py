@@ -20,6 +20,7 @@ from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.spot_tracker.coordinate_decoder import CoordinateDecoder
 from edgetpu_perception.spot_tracker.evidence_decoder import EvidenceDecoder
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, SpotDecoder
+from edgetpu_perception.spot_tracker.spot_motion import SpotMotion
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         tracker = SpotTracker()
         result = tracker.update(image, stamp)
 
-    Of several spots of about the same strength the tracker stays with the last one. If inference runs
-    elsewhere, use `bind`, `preprocess` and `postprocess` instead of `update`.
+    Of several spots of about the same strength the tracker stays with the one it followed, also if they
+    cross. If inference runs elsewhere, use `bind`, `preprocess` and `postprocess` instead of `update`.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         self._model = graph.name(color)
         self._fixed = engine is not None
         self._decoder: SpotDecoder | None = None
-        self._last: tuple[float, float] | None = None
+        self._motion = SpotMotion()
         self._use_engine(engine)
 
     @property
@@ -110,7 +111,7 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
             cast(SwappableEngine, self._engine).set_weights(WeightRequest(weights))
         self._model = graph.name(color)
         self._color = color
-        self._last = None
+        self._motion = SpotMotion()
         if self._input is not None and colored:
             self._recognise(self._input, self._outputs)
         else:  # the graph for brightness is a different one
@@ -125,10 +126,13 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         """
         image = self._bound_input()
         assert self._decoder is not None
-        spot = self._decoder.decode(frame.inputs[image.name], outputs, self._last)
+        cell_pixels = frame.width * frame.height / (image.width * image.height)
+        spot = self._decoder.decode(
+            frame.inputs[image.name], outputs, self._motion.expected(frame.stamp), cell_pixels
+        )
         if spot is NO_SPOT or spot.confidence < self.min_confidence:
             return SpotResult(frame.stamp, False, spot.confidence)
-        self._last = spot.x, spot.y
+        self._motion.update(frame.stamp, spot)
         at = frame.position(image, spot.x, spot.y, spot.x_sigma, spot.y_sigma, self.camera)
         return SpotResult(frame.stamp, True, spot.confidence, at.x, at.y, at.x_sigma, at.y_sigma, *at.bearing)
 
@@ -138,12 +142,12 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         The latter are the outputs of the models "bright" and "color" of LibrEdgeTPU.
         """
         self._outputs = tuple(outputs)
+        weights = None
+        if image.channels == 3 and self._color is not None:
+            weights = color_filter(self._color).ravel().tolist()
         if len(outputs) == 1 and outputs[0].shape == (1, image.height, image.width, 1):
-            self._decoder = EvidenceDecoder(outputs[0], colored=image.channels == 3)
+            self._decoder = EvidenceDecoder(outputs[0], image.channels == 3, weights)
         elif sum(math.prod(spec.shape) for spec in outputs) == 2:
-            weights = None
-            if image.channels == 3 and self._color is not None:
-                weights = color_filter(self._color).ravel().tolist()
             self._decoder = CoordinateDecoder(outputs, image.height, image.width, weights)
         else:
             came = ", ".join(map(str, outputs)) or "none"

@@ -1,0 +1,140 @@
+"""A spot of about one cell, which the graph removes together with hot pixels, found in the model's input."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.confidence import ramp
+from edgetpu_perception.spot_tracker.blob import MAX_SHARE_WITH_RIVALS
+from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, Position, Spot
+
+BACKGROUND_CELLS = 5
+"""Side of the square whose median is the background of its middle cell.
+
+Derived: a spot on fewer than half of its 25 cells, up to a radius of 1.9, does not move the median.
+"""
+
+HOT_PIXEL_FACTOR = 1.5
+"""Least excess of a spot over what one white pixel of the camera adds to a cell. Derived: the brightest hot
+pixel adds 255 / (px in a cell); half of that is for another one nearby."""
+
+EXCESS = (30.0, 60.0)
+"""Grey levels by which 2x2 cells together exceed their background: no spot up to the first, full confidence
+from the second on. Rows: spot, lamps of radius 1.5 px; photographs without a lamp."""
+
+CLEARNESS = (1.3, 2.0)
+"""Excess over that of the next small thing: no spot up to the first, full confidence from the second on.
+
+Rows: spot, lamps of radius 1.5 to 5 px; photographs without a lamp.
+"""
+
+MIN_RIVAL_SHARE = 0.75
+"""Another small thing is a rival from this share of the excess on. Rows: spot, two lamps that cross."""
+
+ONE_CELL_SIGMA = 0.22
+"""Standard deviation, cells, of a point in one column of cells, where its position is unknown; it falls with
+the area of the spot, which must fit into the column. Rows: spot, lamps at night, inside one sigma."""
+
+ONE_COLUMN_SHARE = (0.45, 0.85)
+"""Share of the excess in one column: several columns at the first, one from the second on. Rows: the same."""
+
+SEVERAL_CELLS_SIGMA = 0.015
+"""The same if it lies on several columns. Rows: spot, lamps of radius 3 to 5 px, inside one sigma."""
+
+BACKGROUND_ERROR_FACTOR = 0.8
+"""Standard deviation of a background with texture over that of independent cells of the same spread.
+
+Neighbours are correlated. Rows: spot, lamps, inside one sigma.
+"""
+
+_OWN_CELLS = 3
+"""Reach, in cells, within which two excesses belong to one spot.
+
+Derived: 2x2 cells and half the side of the median's square.
+"""
+
+
+def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position | None) -> tuple[Spot, float]:
+    """Find the small spot that stands out most, and the grey level of its brightest cell.
+
+    `grey`: uint8 [H, W], what the graph works on. `cell_pixels`: px of the camera in a cell; if they are few,
+    a hot pixel looks like a small spot and neither is found. Of two similar spots the one nearest to `near`.
+    """
+    height = cv2.subtract(grey, cv2.medianBlur(grey, BACKGROUND_CELLS))
+    excess = cv2.boxFilter(
+        height, cv2.CV_32F, (2, 2), anchor=(0, 0), normalize=False, borderType=cv2.BORDER_CONSTANT
+    )
+    most, peak = _take(excess)
+    if most <= max(EXCESS[0], HOT_PIXEL_FACTOR * 255.0 / cell_pixels):
+        return NO_SPOT, 0.0
+    next_most, next_peak = _take(excess)
+    if next_most < MIN_RIVAL_SHARE * most:
+        return _measure(grey, peak, ramp(most, *EXCESS) * _clearness(most, next_most)), _level(grey, peak)
+    confidence = MAX_SHARE_WITH_RIVALS * ramp(most, *EXCESS) * _clearness(next_most, _take(excess)[0])
+    if near is not None and math.dist(next_peak, near) < math.dist(peak, near):
+        peak, next_peak = next_peak, peak
+    rival = next_peak[0] + 0.5, next_peak[1] + 0.5
+    spot = _measure(grey, peak, confidence)
+    return (replace(spot, rival=rival) if spot.confidence else NO_SPOT), _level(grey, peak)
+
+
+def _clearness(excess: float, next_excess: float) -> float:
+    """Confidence, 0..1, by what comes next."""
+    return ramp(excess / max(next_excess, 1.0), *CLEARNESS)
+
+
+def _level(grey: NDArray[np.uint8], peak: tuple[int, int]) -> float:
+    """The brightest of 2x2 cells."""
+    return float(grey[peak[1] : peak[1] + 2, peak[0] : peak[0] + 2].max())
+
+
+def _take(excess: NDArray[np.float32]) -> tuple[float, tuple[int, int]]:
+    """The largest excess and its column and row; the cells of that spot are set to 0."""
+    _, most, _, (column, row) = cv2.minMaxLoc(excess)
+    reach = _OWN_CELLS
+    excess[max(row - reach, 0) : row + reach + 1, max(column - reach, 0) : column + reach + 1] = 0.0
+    return most, (column, row)
+
+
+def _measure(grey: NDArray[np.uint8], peak: tuple[int, int], confidence: float) -> Spot:
+    """Centroid of what 4x4 cells around a peak (column, row) exceed the ring of cells around them by."""
+    if confidence == 0.0:
+        return NO_SPOT
+    column, row = peak
+    left, top = max(column - 3, 0), max(row - 3, 0)
+    part = grey[top : row + 5, left : column + 5].astype(np.float32)
+    inside = (
+        slice(max(row - 1, 0) - top, row + 3 - top),
+        slice(max(column - 1, 0) - left, column + 3 - left),
+    )
+    ring = np.ones(part.shape, bool)
+    ring[inside] = False
+    around = part[ring]
+    spread = float(around.std())
+    # What the background may reach by itself does not count: it would pull the centroid away.
+    above = np.maximum(part[inside] - (float(np.median(around)) + spread), 0.0)
+    total = float(above.sum())
+    if total <= 0.0:
+        return NO_SPOT
+    noise = BACKGROUND_ERROR_FACTOR * spread / total
+    free = ONE_CELL_SIGMA * max(1.0 - total / 255.0, 0.0)
+    x, x_sigma = _centroid(above.sum(axis=0) / total, free, noise * math.sqrt(above.shape[0]))
+    y, y_sigma = _centroid(above.sum(axis=1) / total, free, noise * math.sqrt(above.shape[1]))
+    return Spot(x + left + inside[1].start, y + top + inside[0].start, x_sigma, y_sigma, confidence)
+
+
+def _centroid(shares: NDArray[np.float32], free: float, noise: float) -> tuple[float, float]:
+    """Centroid along an axis and its sigma, cells.
+
+    `free`: sigma of a spot in one column; `noise`: standard deviation of a share.
+    """
+    positions = np.arange(len(shares))
+    centroid = float(shares @ positions)
+    one = free * ramp(float(shares.max()), *ONE_COLUMN_SHARE)
+    background = noise * math.sqrt(float(np.square(positions - centroid).sum()))
+    return centroid, math.sqrt(one**2 + SEVERAL_CELLS_SIGMA**2 + background**2)

@@ -1,0 +1,78 @@
+"""Where the spot is expected in the next image, also behind another spot that it crosses."""
+
+from __future__ import annotations
+
+import math
+
+from edgetpu_perception.spot_tracker.spot_decoder import Position, Spot
+
+VELOCITY_GAIN = 0.3
+"""Share of the velocity between two images that is taken over. Rows: spot, two lamps that cross."""
+
+MAX_GAP = 0.5
+"""Time, s, for which a velocity is believed without a measurement. Uncritical."""
+
+MAX_MERGED = 1.5
+"""Longest time, s, for which two spots may look like one. Uncritical."""
+
+MAX_MERGED_OFFSET_CELLS = 8.0
+"""A spot that is farther from where it was expected is not the two that merged. Derived: the radius of the
+largest spots that still have a rival beside them, an eighth of 64 cells."""
+
+MERGE_DISTANCE_CELLS = 12.0
+"""Largest distance of two spots that can merge before the next image. Uncritical."""
+
+
+class SpotMotion:
+    """Predicts the spot at constant velocity, in cells.
+
+    While two spots that crossed look like one, their common centroid tells nothing of the velocity of either,
+    so the prediction goes on with the velocity from before.
+    """
+
+    def __init__(self) -> None:
+        self._position: Position | None = None
+        self._velocity = (0.0, 0.0)
+        self._stamp = -math.inf
+        self._had_rival_near = False
+        self._merged_since = math.inf
+
+    def expected(self, stamp: float) -> Position | None:
+        """Where the spot should be at a time, s; None before the first one."""
+        if self._position is None:
+            return None
+        passed = stamp - self._stamp
+        if not 0.0 < passed <= MAX_GAP:
+            return self._position
+        return self._position[0] + self._velocity[0] * passed, self._position[1] + self._velocity[1] * passed
+
+    def update(self, stamp: float, spot: Spot) -> None:
+        """Take over a measured spot."""
+        expected = self.expected(stamp)
+        passed = stamp - self._stamp
+        if expected is not None and self._is_merged(stamp, spot, expected):
+            self._merged_since = min(self._merged_since, stamp)
+            self._position, self._stamp = expected, stamp
+            return
+        if self._position is not None and 0.0 < passed <= MAX_GAP:
+            self._velocity = (
+                self._velocity[0]
+                + VELOCITY_GAIN * ((spot.x - self._position[0]) / passed - self._velocity[0]),
+                self._velocity[1]
+                + VELOCITY_GAIN * ((spot.y - self._position[1]) / passed - self._velocity[1]),
+            )
+        elif passed != 0.0:
+            self._velocity = (0.0, 0.0)
+        self._position, self._stamp = (spot.x, spot.y), stamp
+        self._merged_since = math.inf
+        self._had_rival_near = (
+            spot.rival is not None and math.dist(spot.rival, (spot.x, spot.y)) < MERGE_DISTANCE_CELLS
+        )
+
+    def _is_merged(self, stamp: float, spot: Spot, expected: Position) -> bool:
+        return (
+            self._had_rival_near
+            and spot.rival is None
+            and stamp - self._merged_since <= MAX_MERGED
+            and math.dist(expected, (spot.x, spot.y)) < MAX_MERGED_OFFSET_CELLS
+        )

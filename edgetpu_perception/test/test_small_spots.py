@@ -1,0 +1,93 @@
+"""The spot tracker on lamps smaller than a cell, on lamps that cross, and on scenes without one."""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_perception import SpotResult, SpotTracker
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+WIDTH, HEIGHT = 320, 240
+PERIOD = 1 / 30
+
+
+def picture(*centers: tuple[float, float], radius: float = 2.0) -> NDArray[np.uint8]:
+    """White discs on dark grey, drawn at eight times the size."""
+    fine = np.full((8 * HEIGHT, 8 * WIDTH), 10, np.uint8)
+    for x, y in centers:
+        cv2.circle(fine, (round(8 * x + 3.5), round(8 * y + 3.5)), round(8 * radius), 255, cv2.FILLED)
+    return cv2.resize(fine, (WIDTH, HEIGHT), interpolation=cv2.INTER_AREA)
+
+
+def in_px(result: SpotResult) -> tuple[float, float]:
+    return (result.x + 1) * (WIDTH - 1) / 2, (result.y + 1) * (HEIGHT - 1) / 2
+
+
+@pytest.mark.parametrize("radius", [1.5, 2.0, 3.0, 5.0])
+@pytest.mark.parametrize("center", [(82.0, 120.0), (84.5, 118.9), (250.3, 33.3)])
+def test_a_lamp_below_one_cell_is_found(radius: float, center: tuple[float, float]) -> None:
+    result = SpotTracker().update(picture(center, radius=radius))
+    assert result.confidence >= 0.5
+    assert math.dist(in_px(result), center) < 2.5
+
+
+def test_the_sigma_of_a_lamp_inside_one_cell_is_a_share_of_the_cell() -> None:
+    result = SpotTracker().update(picture((82.0, 120.0), radius=1.2))
+    assert 0.1 < result.x_sigma * (WIDTH - 1) / 2 / 5.0 < 0.25
+
+
+@pytest.mark.parametrize("color", ["red", "white"])
+def test_a_small_lamp_of_a_color_is_found(color: str) -> None:
+    lamp = picture((100.0, 60.0), radius=3.0)
+    dark = np.full_like(lamp, 10)
+    image = np.stack([lamp, *((dark, dark) if color == "red" else (lamp, lamp))], axis=-1)
+    result = SpotTracker(color=color).update(image)
+    assert math.dist(in_px(result), (100.0, 60.0)) < 1.0
+
+
+def test_one_hot_pixel_of_the_camera_is_no_lamp() -> None:
+    image = picture()
+    image[100, 200] = 255
+    assert not SpotTracker().update(image).valid
+
+
+def test_at_the_size_of_the_model_a_single_pixel_is_no_lamp() -> None:
+    image = np.full((64, 64), 10, np.uint8)
+    image[20, 30] = 255
+    assert not SpotTracker().update(image).valid
+
+
+def test_a_small_lamp_is_preferred_to_a_dimmer_window() -> None:
+    image = picture((60.0, 60.0), radius=3.0)
+    image[120:200, 180:280] = 70
+    assert math.dist(in_px(SpotTracker().update(image)), (60.0, 60.0)) < 2.0
+
+
+def test_of_two_small_lamps_the_one_followed_is_kept() -> None:
+    tracker = SpotTracker()
+    tracker.update(picture((250.0, 60.0)))
+    result = tracker.update(picture((60.0, 60.0), (250.0, 60.0)))
+    assert math.dist(in_px(result), (250.0, 60.0)) < 2.0
+    assert result.confidence < 0.5
+
+
+@pytest.mark.parametrize("radius", [3.0, 10.0])
+def test_a_lamp_is_kept_while_another_one_crosses_it(radius: float) -> None:
+    tracker = SpotTracker()
+    for frame in range(40):
+        way = 4.0 * (frame - 19.5)
+        first, second = (160 + way, 120 + 0.3 * way), (160 - way, 122 + 0.3 * way)
+        result = tracker.update(picture(first, *([second] if frame else []), radius=radius), frame * PERIOD)
+    assert math.dist(in_px(result), first) < 4.0
+
+
+@pytest.mark.parametrize("name", ["astronaut", "coffee", "camera", "grass"])
+def test_a_photograph_without_a_lamp_has_no_spot(name: str) -> None:
+    data = pytest.importorskip("skimage.data", reason="needs scikit-image")
+    assert not SpotTracker().update(getattr(data, name)()[:400, :400]).valid
