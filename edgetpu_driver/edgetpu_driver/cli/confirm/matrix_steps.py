@@ -10,6 +10,7 @@ import numpy as np
 from edgetpu_driver.cli.confirm.outcome import Refuted, Values
 from edgetpu_driver.cli.confirm.trial_matrix import (
     GOOGLE_PROGRAMS,
+    RetargetedMatrix,
     TrialMatrix,
     compared,
     google_matrix,
@@ -67,6 +68,11 @@ PATCHED_FIELDS = of_matrices(
     TrialMatrix(256, 256, input_zero_point=90, output_zero_point=60, output_scale=0.3),
     TrialMatrix(256, 256, activation="RELU", output_zero_point=0),
     TrialMatrix(256, 256, activation="RELU6", output_zero_point=10, input_zero_point=1),
+)
+RETARGETED = of_matrix(
+    RetargetedMatrix(
+        256, 256, input_zero_point=100, output_zero_point=150, output_scale=0.25, scale_spread=0.5, seed=4
+    )
 )
 PADDING = of_matrix(TrialMatrix(200, 180, bias=True, output_scale=0.4))
 

@@ -25,6 +25,7 @@ _ON_PROGRAMS = (
     ("arithmetic", "the virtual device's numbers", matrix.arithmetic),
     ("repeats", "results that repeat to the bit", matrix.repeats),
     ("patched_fields", "zero points and clamps written into a program", matrix.PATCHED_FIELDS),
+    ("retargeted", "compiled files made into those of other graphs", matrix.RETARGETED),
     (
         "sizes",
         "programs of matrices of 512 and 1024 rows",

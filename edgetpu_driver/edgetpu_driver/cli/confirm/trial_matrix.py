@@ -16,6 +16,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.requantisation import Activation, multipliers
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain.dense_compiler import compile_dense
+from edgetpu_driver.toolchain.retargeting.graph_retargeting import retarget
 
 GOOGLE_SIZE = 256
 GOOGLE_PROGRAMS = (
@@ -146,6 +147,17 @@ def google_matrix(seed: int = 0) -> TrialMatrix:
         weight_scale=0.0008,
         seed=seed,
     )
+
+
+class RetargetedMatrix(TrialMatrix):
+    """A matrix whose file is made from that of `google_matrix`."""
+
+    @cached_property
+    def model(self) -> CompiledModel:
+        """The program for the stick, with these weights."""
+        source = google_matrix()
+        made = retarget(source.model.file, source.graph(), self.graph(), "confirm")
+        return CompiledModel.parse(made.file, "confirm")
 
 
 def compared(outputs: NDArray[Any], expected: NDArray[np.int64]) -> Values:

@@ -13,6 +13,7 @@ from edgetpu_driver.compiled_model import CUSTOM_OP, VIRTUAL_COMPILER, CompiledM
 from edgetpu_driver.darwinn.executable import Layer
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.graph_edit import TensorChange
+from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, Tensor, parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.toolchain.retargeting.file_rewriting import PartChange, rewrite_file
@@ -52,6 +53,8 @@ def retarget(compiled: bytes, old_graph: bytes, new_graph: bytes, name: str = ""
     messages. The same graph gives the file itself. Raises ModelFormatError for malformed files,
     ModelUnsupportedError, with the name of the layer, for what cannot be made.
     """
+    for graph in (old_graph, new_graph):
+        check_graph(graph)
     pair = pair_graphs(old_graph, new_graph)
     parts = CompiledModel.parse_parts(compiled, name)
     if parts[0].compiler == VIRTUAL_COMPILER:
