@@ -51,6 +51,7 @@ class Model:
         self.plan = plan
         self._state = State(fed_back, longest_gap)
         self._lock = threading.Lock()
+        self._closed = False
         states = {each.input.name for each in fed_back}
         self.inputs: tuple[TensorSpec, ...] = tuple(each for each in plan.inputs if each.name not in states)
         """The graph's own inputs in its order, without those that outputs are fed back to."""
@@ -78,7 +79,8 @@ class Model:
         processes of its own, see CpuEngine.
 
         Raises ModelNotFoundError, ModelFormatError, ModelUnsupportedError if something cannot run, with the
-        reason, InputError for a wrong feedback, DependencyMissingError without LiteRT if it is needed.
+        reason, InputError for no path or a wrong feedback, DependencyMissingError without LiteRT if it is
+        needed.
         """
         plan = load_plan(model)
         engines = _engines(engine)
@@ -108,6 +110,8 @@ class Model:
         `outputs` by name, in their order; the arrays belong to the caller. Raises InputError, DeviceError,
         ModelUnsupportedError.
         """
+        if self._closed:
+            raise ModelUnsupportedError(f"model '{self.plan.name}' is closed; load it again to run it")
         check_inputs(self.inputs, inputs)
         if not self.is_recurrent:
             return self._execution.run(inputs, on_step)
@@ -134,6 +138,7 @@ class Model:
 
     def close(self) -> None:
         """Release what its engines hold; the Edge TPU stays open. Harmless when called again."""
+        self._closed = True
         self._execution.close()
 
     def __enter__(self) -> Model:

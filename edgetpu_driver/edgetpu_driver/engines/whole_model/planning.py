@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.whole_model.plan import ModelPlan, Operand, Step
 from edgetpu_driver.engines.whole_model.steps import GraphSteps
-from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.errors import InputError, ModelFormatError
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.tflite.tensor import TensorSpec
 
@@ -22,9 +22,13 @@ _COMPILED = "_edgetpu"
 def load_plan(models: str | Path | Sequence[str | Path]) -> ModelPlan:
     """Read files and plan them: one file, or the segments of a pipeline in their order.
 
-    Raises ModelNotFoundError if a file cannot be read, otherwise as `plan_segments`.
+    Raises InputError for anything but paths, ModelNotFoundError if a file cannot be read, otherwise as
+    `plan_segments`.
     """
-    paths = [Path(models)] if isinstance(models, str | Path) else [Path(each) for each in models]
+    given = [models] if isinstance(models, str | Path) else models
+    if not isinstance(given, Sequence) or not all(isinstance(each, str | Path) for each in given):
+        raise InputError(f"expected the path of a model, or those of its segments; got {given!r:.80}")
+    paths = [Path(each) for each in given]
     return plan_segments([(path.stem.removesuffix(_COMPILED), read_model_file(path), path) for path in paths])
 
 
