@@ -106,10 +106,9 @@ class Graph:
 
     def spin_until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Run callbacks until the condition holds; fails when it does not in time."""
-        end = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < end, "the condition did not come true"
-            self._executor.spin_once(timeout_sec=0.05)
+        from testdata.spinning_node import spin_until
+
+        spin_until(condition, lambda: self._executor.spin_once(timeout_sec=0.05), seconds)
 
     def spin_for(self, seconds: float) -> None:
         end = time.monotonic() + seconds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -26,8 +25,8 @@ from edgetpu_driver.node_kit.fatal_error import FatalError  # noqa: E402
 from edgetpu_driver.node_kit.parameters import Setting  # noqa: E402
 from edgetpu_msgs.msg import ErrorCode  # noqa: E402
 from edgetpu_msgs.srv import SaveFile  # noqa: E402
+from testdata.spinning_node import spin_until  # noqa: E402
 
-PATIENCE = 10.0
 UNKNOWN_TYPE = 10
 
 
@@ -68,11 +67,11 @@ class Bench:
         self.context.try_shutdown()
 
     def spin_until(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < end, "the condition did not come true"
-            self.executor.spin_once(0.01)
-            self.peer_executor.spin_once(0.0)
+        spin_until(condition, self._spin_once)
+
+    def _spin_once(self) -> None:
+        self.executor.spin_once(0.01)
+        self.peer_executor.spin_once(0.0)
 
     def publisher(self, topic: str) -> Any:
         """A publisher that the node has found; it also sends bytes as they are."""

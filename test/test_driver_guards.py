@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from edgetpu_driver.nodes.driver_node import DriverNode
 from edgetpu_msgs.msg import DeviceStatus, Tensor
 from edgetpu_msgs.srv import Invoke, ListModels
 from edgetpu_perception.nodes.looming_node import LoomingNode
-from testdata.spinning_node import PATIENCE
+from testdata.spinning_node import spin_until
 
 
 class Stage:
@@ -53,10 +52,7 @@ class Stage:
             node.destroy_node()
 
     def spin_until(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < end, "the condition did not come true"
-            self.executor.spin_once(0.02)
+        spin_until(condition, lambda: self.executor.spin_once(0.02))
 
     def client(self, kind: Any, service: str) -> Any:
         client = self.talker.create_client(kind, f"/guarded/edgetpu/{service}", qos_profile=QOS_SERVICE)

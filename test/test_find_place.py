@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from edgetpu_matrix.nodes import place_recognition_node
 from edgetpu_matrix.nodes.place_recognition_node import PlaceRecognitionNode
 from edgetpu_msgs.msg import ErrorCode
 from edgetpu_msgs.srv import AddPlace, FindPlace
-from testdata.spinning_node import PATIENCE
+from testdata.spinning_node import PATIENCE, spin_until
 
 KITCHEN, HALL = [1.0, 0.0, 0.5], [0.0, 1.0, 0.0]
 
@@ -84,10 +83,7 @@ class House:
         return client.call_async(kind.Request(**fields))
 
     def spin_until(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < end, "the condition did not come true"
-            self.executor.spin_once(0.02)
+        spin_until(condition, lambda: self.executor.spin_once(0.02))
 
     def close(self) -> None:
         self.executor.shutdown()

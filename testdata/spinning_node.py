@@ -1,4 +1,4 @@
-"""A node and the executor under test that spins it."""
+"""Spin until something has happened; and a node with the executor under test that spins it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ from rclpy.node import Node
 
 PATIENCE = 10.0
 """Seconds after which a test fails whose condition has not come true."""
+
+
+def spin_until(
+    condition: Callable[[], bool], spin_once: Callable[[], object], seconds: float = PATIENCE
+) -> None:
+    """Call `spin_once` as long as the condition does not hold; fail if it does not in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true"
+        spin_once()
 
 
 class SpinningNode:
@@ -31,7 +41,4 @@ class SpinningNode:
 
     def spin_until(self, condition: Callable[[], bool]) -> None:
         """Spin as long as the condition does not hold."""
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < end, "the condition did not come true"
-            self.executor.spin_once(0.1)
+        spin_until(condition, lambda: self.executor.spin_once(0.1))

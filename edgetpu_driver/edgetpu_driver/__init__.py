@@ -6,6 +6,7 @@ The names below are loaded on first use, so that importing the package costs not
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,22 +38,33 @@ __all__ = [
 ]
 
 _HOME = {
-    "CompiledModel": "compiled_model",
-    "CpuEngine": "engines.cpu_engine",
-    "EdgeTpu": "stick.edge_tpu",
-    "EdgeTpuError": "errors",
-    "MatMul": "matrix.matmul",
-    "Model": "engines.whole_model.model",
-    "ModelFormatError": "errors",
-    "ProgramRunner": "stick.program_runner",
-    "TensorSpec": "tflite.tensor",
-    "VirtualEdgeTpu": "virtual.virtual_edge_tpu",
-    "WeightRequest": "weights.weight_request",
-    "dense_model": "toolchain.dense_compiler",
+    "CompiledModel": ".compiled_model",
+    "CpuEngine": ".engines.cpu_engine",
+    "EdgeTpu": ".stick.edge_tpu",
+    "EdgeTpuError": ".errors",
+    "MatMul": ".matrix.matmul",
+    "Model": ".engines.whole_model.model",
+    "ModelFormatError": ".errors",
+    "ProgramRunner": ".stick.program_runner",
+    "TensorSpec": ".tflite.tensor",
+    "VirtualEdgeTpu": ".virtual.virtual_edge_tpu",
+    "WeightRequest": ".weights.weight_request",
+    "dense_model": ".toolchain.dense_compiler",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+def lazy_getattr(package: str, home: Mapping[str, str]) -> Callable[[str], Any]:
+    """Make the `__getattr__` of a package whose names are imported on first use.
+
+    home: the module of each name, absolute or, with a leading dot, relative to the package.
+    """
+
+    def get(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(home[name], package), name)
+
+    return get
+
+
+__getattr__ = lazy_getattr(__name__, _HOME)

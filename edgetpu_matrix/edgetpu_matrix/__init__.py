@@ -5,8 +5,9 @@ The names below are loaded on first use, so that importing the package costs not
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from edgetpu_driver import lazy_getattr
 
 if TYPE_CHECKING:
     from edgetpu_matrix.engine_matrix import EngineMatrix
@@ -26,18 +27,15 @@ __all__ = [
     "SpectrumTransform",
 ]
 
-_HOME = {
-    "AmplitudeSpectrum": "spectrum.fourier_transform",
-    "EchoStateNetwork": "reservoir.echo_state_network",
-    "EngineMatrix": "engine_matrix",
-    "PlaceDatabase": "place_recognition.place_database",
-    "PlaceRecognition": "place_recognition.place_recognition",
-    "RidgeReadout": "reservoir.ridge_readout",
-    "SpectrumTransform": "spectrum.fourier_transform",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__ = lazy_getattr(
+    __name__,
+    {
+        "AmplitudeSpectrum": ".spectrum.fourier_transform",
+        "EchoStateNetwork": ".reservoir.echo_state_network",
+        "EngineMatrix": ".engine_matrix",
+        "PlaceDatabase": ".place_recognition.place_database",
+        "PlaceRecognition": ".place_recognition.place_recognition",
+        "RidgeReadout": ".reservoir.ridge_readout",
+        "SpectrumTransform": ".spectrum.fourier_transform",
+    },
+)

@@ -9,8 +9,9 @@ case if none is named). "Uncritical": a value larger by a quarter changes no fig
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from edgetpu_driver import lazy_getattr
 
 if TYPE_CHECKING:
     from edgetpu_driver.images.conversion_cache import CameraImage, Region
@@ -39,25 +40,22 @@ __all__ = [
     "VisualCompass",
 ]
 
-_HOME = {
-    "CameraImage": "edgetpu_driver.images.conversion_cache",
-    "FlowResult": "edgetpu_perception.optical_flow.optical_flow",
-    "HeadingResult": "edgetpu_perception.visual_compass.visual_compass",
-    "Looming": "edgetpu_perception.time_to_contact.looming",
-    "LoomingResult": "edgetpu_perception.time_to_contact.looming",
-    "MatchResult": "edgetpu_perception.pattern_tracker.pattern_tracker",
-    "OpticalFlow": "edgetpu_perception.optical_flow.optical_flow",
-    "PatternTracker": "edgetpu_perception.pattern_tracker.pattern_tracker",
-    "Pinhole": "edgetpu_perception.images.pinhole",
-    "Region": "edgetpu_driver.images.conversion_cache",
-    "SharedEngine": "edgetpu_perception.shared_engine",
-    "SpotResult": "edgetpu_perception.spot_tracker.spot_tracker",
-    "SpotTracker": "edgetpu_perception.spot_tracker.spot_tracker",
-    "VisualCompass": "edgetpu_perception.visual_compass.visual_compass",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+__getattr__ = lazy_getattr(
+    __name__,
+    {
+        "CameraImage": "edgetpu_driver.images.conversion_cache",
+        "FlowResult": ".optical_flow.optical_flow",
+        "HeadingResult": ".visual_compass.visual_compass",
+        "Looming": ".time_to_contact.looming",
+        "LoomingResult": ".time_to_contact.looming",
+        "MatchResult": ".pattern_tracker.pattern_tracker",
+        "OpticalFlow": ".optical_flow.optical_flow",
+        "PatternTracker": ".pattern_tracker.pattern_tracker",
+        "Pinhole": ".images.pinhole",
+        "Region": "edgetpu_driver.images.conversion_cache",
+        "SharedEngine": ".shared_engine",
+        "SpotResult": ".spot_tracker.spot_tracker",
+        "SpotTracker": ".spot_tracker.spot_tracker",
+        "VisualCompass": ".visual_compass.visual_compass",
+    },
+)

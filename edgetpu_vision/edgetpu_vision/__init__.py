@@ -5,8 +5,9 @@ The names below are loaded on first use, so that importing the package costs not
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from edgetpu_driver import lazy_getattr
 
 if TYPE_CHECKING:
     from edgetpu_vision.classification.classifications import Classification, Classifications
@@ -49,33 +50,30 @@ __all__ = [
     "describe",
 ]
 
-_HOME = {
-    "BodyPix": "pose_estimation.body_pix",
-    "BodySegmentation": "pose_estimation.poses",
-    "Classification": "classification.classifications",
-    "Classifications": "classification.classifications",
-    "Classifier": "classification.classifier",
-    "Detection": "detection.detections",
-    "Detections": "detection.detections",
-    "Detector": "detection.detector",
-    "Embedder": "embedding.embedder",
-    "Embedding": "embedding.embedding",
-    "Keypoint": "pose_estimation.poses",
-    "LabelsError": "errors",
-    "ModelDescription": "model_description.description",
-    "Normalisation": "preprocessing.pixel_scaling",
-    "OrientedBox": "detection.detections",
-    "OutputsError": "errors",
-    "Pose": "pose_estimation.poses",
-    "PoseEstimator": "pose_estimation.pose_estimator",
-    "Poses": "pose_estimation.poses",
-    "Segmentation": "segmentation.segmentation",
-    "Segmenter": "segmentation.segmenter",
-    "describe": "model_description.description",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__ = lazy_getattr(
+    __name__,
+    {
+        "BodyPix": ".pose_estimation.body_pix",
+        "BodySegmentation": ".pose_estimation.poses",
+        "Classification": ".classification.classifications",
+        "Classifications": ".classification.classifications",
+        "Classifier": ".classification.classifier",
+        "Detection": ".detection.detections",
+        "Detections": ".detection.detections",
+        "Detector": ".detection.detector",
+        "Embedder": ".embedding.embedder",
+        "Embedding": ".embedding.embedding",
+        "Keypoint": ".pose_estimation.poses",
+        "LabelsError": ".errors",
+        "ModelDescription": ".model_description.description",
+        "Normalisation": ".preprocessing.pixel_scaling",
+        "OrientedBox": ".detection.detections",
+        "OutputsError": ".errors",
+        "Pose": ".pose_estimation.poses",
+        "PoseEstimator": ".pose_estimation.pose_estimator",
+        "Poses": ".pose_estimation.poses",
+        "Segmentation": ".segmentation.segmentation",
+        "Segmenter": ".segmentation.segmenter",
+        "describe": ".model_description.description",
+    },
+)

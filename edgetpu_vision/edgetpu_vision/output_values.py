@@ -22,10 +22,7 @@ def is_quantised(spec: TensorSpec) -> bool:
 
 def real_range(spec: TensorSpec) -> tuple[float, float] | None:
     """The least and greatest real value of a quantised output; None if it is not quantised."""
-    if not is_quantised(spec):
-        return None
-    limits = np.iinfo(spec.dtype)
-    return (limits.min - spec.zero_point) * spec.scale, (limits.max - spec.zero_point) * spec.scale
+    return spec.real_limits if is_quantised(spec) else None
 
 
 def real_values(values: NDArray[Any], spec: TensorSpec) -> NDArray[np.float32]:

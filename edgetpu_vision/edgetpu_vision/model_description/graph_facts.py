@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.model_reader import Operator, Subgraph, Tensor
+from edgetpu_driver.tflite.quantised_inputs import quantised_inputs
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 _POST_PROCESS = "TFLite_Detection_PostProcess"
@@ -71,9 +72,12 @@ def graph_facts(graph: Subgraph) -> GraphFacts:
             probabilities.add(name)
         if source.name == "ARG_MAX" and source.inputs and (shape := graph.tensors[source.inputs[0]].shape):
             counts[name] = shape[-1]
-    return GraphFacts(
-        _post_process(graph, output_names), counts, frozenset(probabilities), _quantised_inputs(graph)
-    )
+    input_names = dict(zip(graph.inputs, (spec.name for spec in graph.input_specs), strict=True))
+    ranges = {
+        input_names[index]: Normalisation.of_range(*spec.real_limits)
+        for index, spec in quantised_inputs(graph).items()
+    }
+    return GraphFacts(_post_process(graph, output_names), counts, frozenset(probabilities), ranges)
 
 
 def _source(tensor: int, made_by: Mapping[int, Operator]) -> Operator | None:
@@ -86,18 +90,6 @@ def _source(tensor: int, made_by: Mapping[int, Operator]) -> Operator | None:
             return operator
         tensor = operator.inputs[0]
     return None
-
-
-def _quantised_inputs(graph: Subgraph) -> dict[str, Normalisation]:
-    found = {}
-    for index, spec in zip(graph.inputs, graph.input_specs, strict=True):
-        users = [operator for operator in graph.operators if index in operator.inputs]
-        if spec.dtype != np.float32 or [user.name for user in users] != ["QUANTIZE"] or not users[0].outputs:
-            continue
-        inner = graph.tensors[users[0].outputs[0]].spec
-        if inner.scale > 0 and inner.dtype in (np.uint8, np.int8):
-            found[spec.name] = Normalisation.of_range(*inner.real_limits)
-    return found
 
 
 def _post_process(graph: Subgraph, output_names: Mapping[int, str]) -> PostProcess | None:
