@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from edgetpu_driver.compiled_model import CUSTOM_OP, VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.darwinn.executable import Layer
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tflite.graph_edit import TensorChange
 from edgetpu_driver.tflite.graph_checks import check_graph
+from edgetpu_driver.tflite.graph_edit import TensorChange
 from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, Tensor, parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.toolchain.retargeting.file_rewriting import PartChange, rewrite_file
