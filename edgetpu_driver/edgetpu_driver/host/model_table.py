@@ -157,6 +157,7 @@ class ModelTable:
             outcome = self._loaded(fresh)
         except Exception as error:
             outcome = error if isinstance(error, EdgeTpuError) else _unexpected(error, fresh)
+            outcome = outcome.with_traceback(None)  # whose frames refer to it, and to the files
             with self._lock:
                 fresh.set_failed(outcome)
             self._scheduler.refuse()

@@ -371,7 +371,7 @@ class StickWorker:
         except DeviceError as error:
             return self._lose(error)
         except EdgeTpuError as error:
-            answer = error
+            answer = error.with_traceback(None)  # whose frames refer to the answer: they would stay for long
         except Exception as error:
             _log.exception("unexpected error in a request for model '%s'", request.model.name)
             answer = EdgeTpuError(f"unexpected {type(error).__name__}: {error}")

@@ -55,10 +55,7 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
         nodes.extend(make_nodes())
         for node in nodes:
             executor.add_node(node)
-        # Objects made so far live as long as the process; collecting them would take tens of milliseconds
-        # each time.
-        gc.collect()
-        gc.freeze()
+        settle_memory()
         while not stop.requested:
             executor.spin_once()
     except (FatalError, EdgeTpuError, ParameterException, NameValidationException) as error:
@@ -75,6 +72,17 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
         rclpy.try_shutdown()
         stop.ignore()
     return status
+
+
+def settle_memory() -> None:
+    """Collect garbage, and leave what there is now out of later collections.
+
+    The objects made so far live as long as the process, or until something large is released by its owner,
+    who calls this again then; looking at them would take tens of milliseconds each time.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _destroy(node: Node) -> int:

@@ -25,6 +25,7 @@ from edgetpu_driver.node_kit.base_node import QOS_LATCHED, BaseNode
 from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.one_line import one_line
+from edgetpu_driver.node_kit.spin import settle_memory
 from edgetpu_driver.nodes.device_status_messages import (
     device_status,
     diagnostic,
@@ -171,6 +172,7 @@ class DriverNode(BaseNode, LifecycleNode):
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Close the device and unload all models."""
         self._release("unconfigured")
+        settle_memory()  # the parts of a host refer to each other
         return super().on_cleanup(state)
 
     @_reported

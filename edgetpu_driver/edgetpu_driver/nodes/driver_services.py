@@ -190,10 +190,11 @@ class _Reply:
         """Answer with what `fill` writes of a result, or that there was an error."""
         if self.sent:
             return
+        if isinstance(outcome, Exception):
+            self.fail(outcome)
+            return
         response = self._response()
         try:
-            if isinstance(outcome, Exception):
-                raise outcome
             fill(response, outcome)
         except Exception as error:
             self.fail(error)
