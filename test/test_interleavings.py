@@ -12,6 +12,7 @@ import pytest
 from edgetpu_driver.errors import (
     ExpiredError,
     InputError,
+    ModelFormatError,
     ModelNotFoundError,
     ModelUnsupportedError,
     UnavailableError,
@@ -23,7 +24,8 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.host.placement import Spreading
-from edgetpu_driver.host.request_terms import NORMAL_TERMS, RequestTerms
+from edgetpu_driver.host.request_queue import LONGEST_NEGLECT
+from edgetpu_driver.host.request_terms import NORMAL_TERMS, Priority, RequestTerms
 from edgetpu_driver.host.weight_access import record
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
@@ -156,6 +158,67 @@ class TestUnloading:
         result = WeightResult(1, np.ones(SIZE, np.float32), 0, 0.0, 0.0)
         assert isinstance(record(model, replica, WEIGHTS, result), ModelNotFoundError)
         assert (replica.version, model.weights_version, replica.weights) == (1, 1, WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("long", "short"), [(Priority.REAL_TIME, Priority.BULK), (Priority.NORMAL, Priority.NORMAL)]
+)
+def test_long_work_lets_others_go_first_when_it_is_their_turn(
+    stage: Stage, long: Priority, short: Priority
+) -> None:
+    def work() -> None:
+        host = stage.make_host()
+        host.load("a")
+        answered: list[str] = []
+        product = ProductRequest(np.ones(SIZE), passes=64)
+        host.submit_multiply("a", product, lambda _: answered.append("long"), RequestTerms("/a", long))
+        stage.controller.sleep(0.01)
+        host.submit_invoke("a", INPUTS, lambda _: answered.append("short"), RequestTerms("/b", short))
+        stage.until(lambda: len(answered) == 2)
+        assert answered == ["short", "long"]
+
+    stage.run(work)
+
+
+def test_bulk_work_beside_a_client_that_always_asks_gets_more_than_single_turns(stage: Stage) -> None:
+    pieces = 64
+
+    def work() -> None:
+        host = stage.make_host()
+        host.load("a")
+        answered: list[Any] = []
+        busy = True
+
+        def ask(_answer: Any = None) -> None:
+            if busy:
+                host.submit_invoke("a", INPUTS, ask, RequestTerms("/busy", Priority.NORMAL))
+
+        for _ in range(3):
+            ask()
+        begin = stage.controller.now
+        product = ProductRequest(np.ones(SIZE), passes=pieces)
+        host.submit_multiply("a", product, answered.append, RequestTerms("/bulk", Priority.BULK))
+        stage.until(lambda: bool(answered), 10.0)
+        busy = False
+        assert stage.controller.now - begin < 0.75 * pieces * LONGEST_NEGLECT
+
+    stage.run(work)
+
+
+def test_answers_that_are_errors_keep_nothing_of_their_request(stage: Stage) -> None:
+    """A traceback's frames refer to the error, the request and its arrays until the garbage is collected."""
+
+    def work() -> None:
+        host = stage.make_host()
+        host.load("a")
+        answers: list[Any] = []
+        host.submit_multiply("a", ProductRequest(np.ones(7)), answers.append)
+        host.submit_load("broken", done=answers.append)
+        stage.until(lambda: len(answers) == 2)
+        assert {type(each) for each in answers} == {InputError, ModelFormatError}
+        assert [each.__traceback__ for each in answers] == [None, None]
+
+    stage.run(work)
 
 
 class TestPartsOfAModelThatIsNotReadYet:

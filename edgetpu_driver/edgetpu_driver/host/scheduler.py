@@ -26,7 +26,7 @@ from edgetpu_driver.host.waiting_requests import WaitingRequests
 from edgetpu_driver.host.weight_access import WeightAccess, record
 
 QUANTUM = 0.02
-"""Engine time after which long work lets other requests of its class go first, s."""
+"""Engine time after which long work lets other requests go first whose turn it is, s."""
 HANDED_ON = 1
 """How often a request is handed on that made a stick fail, other than by being unplugged."""
 
@@ -180,9 +180,7 @@ class Scheduler:
             return False
         with self.lock:
             urgent = self._queue.most_urgent(partial(self._may_run, slot, time.monotonic()))
-        if urgent is None or urgent > request.priority:
-            return False
-        return urgent < request.priority or elapsed > QUANTUM
+        return urgent is not None and (urgent < request.priority or elapsed > QUANTUM)
 
     def suspend(self, slot: StickSlot, request: Request, elapsed: float) -> None:
         """Put work that has begun back into the queue."""
@@ -198,14 +196,7 @@ class Scheduler:
             slot.parked.add(request)
             pieces = request.pieces
 
-        def work() -> None:
-            try:
-                value = calculation()
-            except Exception as error:
-                value = error
-            self._resume(slot, request, pieces, value)
-
-        self._arithmetic.submit(work)
+        self._arithmetic.submit(lambda: self._resume(slot, request, pieces, _outcome(calculation)))
 
     def _resume(self, slot: StickSlot, request: Request, pieces: Any, value: Any) -> None:
         with self.lock:
@@ -370,6 +361,14 @@ class Scheduler:
     def refusal_of(self, model: HostedModel) -> EdgeTpuError | None:
         """Why requests for a model cannot be run; see `refusal`. To be called with the lock held."""
         return refusal(model, self.slots, self._unavailable_reason)
+
+
+def _outcome(calculation: Calculation) -> Any:
+    """The result, or the exception."""
+    try:
+        return calculation()
+    except Exception as error:
+        return error
 
 
 def _ignore(*_arguments: object) -> None:
