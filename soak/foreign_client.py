@@ -67,10 +67,11 @@ class _Pending:
 class ForeignClient(Node):
     """Loads a model of its own, keeps requests for it in flight, and loads it again when it is lost."""
 
-    def __init__(self, name: str, model: str, run: ClientRun) -> None:
+    def __init__(self, name: str, model: str | Sequence[str], run: ClientRun) -> None:
+        """model: its file, or those of the segments of a pipeline."""
         super().__init__(name)
         self.random = np.random.default_rng(run.seed)
-        self.model = f"{name}/{model}"
+        self.model = f"{name}/{model if isinstance(model, str) else model[0]}"
         self.loaded = False
         self._loads = 0
         self._file = model
@@ -138,7 +139,11 @@ class ForeignClient(Node):
             self._journal.add(Outcome.LOST, lost.service, lost.sent, "no answer")
 
     def _load(self) -> None:
-        request = LoadModel.Request(model=self._file, name=self.model, shared=False, wait=True)
+        request = LoadModel.Request(name=self.model, shared=False, wait=True)
+        if isinstance(self._file, str):
+            request.model = self._file
+        else:
+            request.segments = list(self._file)
 
         def check(answer: Any) -> Judgement:
             self.loaded = True

@@ -1,9 +1,9 @@
-"""The three foreign clients of a run: one invokes, one swaps weights as well, one multiplies matrices."""
+"""The foreign clients of a run: three invoke models, one swaps weights as well, one multiplies matrices."""
 
 from __future__ import annotations
 
 import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from soak.request_checks import (
     judge_version,
     product_bound,
 )
+from testdata.compiled_graphs import compiled_graph, segments, source_graph
 
 SWAPPED, MULTIPLIED = 64, 128
 """Rows of the Dense models whose weights the clients set."""
@@ -33,7 +34,9 @@ _MATRIX = 200, 150
 """Rows and columns of the matrix that is multiplied by, in four tiles."""
 _TILES_ALONG_K = -(-_MATRIX[1] // MULTIPLIED)
 _INPUTS = 32
-"""Different inputs of the client that only invokes."""
+"""Different inputs of a client that only invokes."""
+_PARTS, _SEGMENTS = "parts", tuple(f"chain_segment_{number}_of_3" for number in range(3))
+"""A model with parts for the CPU around two for the Edge TPU, and a pipeline."""
 
 
 def write_models(directory: Path) -> None:
@@ -41,18 +44,24 @@ def write_models(directory: Path) -> None:
     write_model(features.name(), directory)
     for size in (SWAPPED, MULTIPLIED):
         write_model(dense.name(size), directory, dense.build(size))
+    chain, compiled = segments(len(_SEGMENTS))
+    (directory / "parts.tflite").write_bytes(source_graph(2))
+    (directory / "chain.tflite").write_bytes(chain)
+    for name, data in zip((_PARTS, *_SEGMENTS), (compiled_graph(2), *compiled), strict=True):
+        (directory / f"{name}_edgetpu.tflite").write_bytes(data)
 
 
 def _graph(directory: Path, name: str) -> bytes:
     return (directory / f"{name}.tflite").read_bytes()
 
 
-class InvokingClient(ForeignClient):
+class _UnchangingClient(ForeignClient):
     """Invokes a model whose weights never change."""
 
-    def __init__(self, run: ClientRun) -> None:
-        super().__init__("foreign_invoking", features.name(), run)
-        engine = CpuEngine(_graph(run.models, features.name()))
+    def __init__(self, name: str, model: str | Sequence[str], graph: bytes, run: ClientRun) -> None:
+        """graph: the whole model, not compiled."""
+        super().__init__(name, model, run)
+        engine = CpuEngine(graph)
         self._spec = engine.inputs[0]
         low, high = np.iinfo(self._spec.dtype).min, np.iinfo(self._spec.dtype).max
         shape = (_INPUTS, *self._spec.shape)
@@ -70,6 +79,27 @@ class InvokingClient(ForeignClient):
             return compare(arrays_of(answer.outputs), self._expected[index], f"input {index}")
 
         self.send("invoke", request, check)
+
+
+class InvokingClient(_UnchangingClient):
+    """Invokes a model that sticks run as a whole."""
+
+    def __init__(self, run: ClientRun) -> None:
+        super().__init__("foreign_invoking", features.name(), _graph(run.models, features.name()), run)
+
+
+class WholeClient(_UnchangingClient):
+    """Invokes a model of which a process for LiteRT runs parts."""
+
+    def __init__(self, run: ClientRun) -> None:
+        super().__init__("foreign_whole", f"{_PARTS}_edgetpu", source_graph(2), run)
+
+
+class PipelineClient(_UnchangingClient):
+    """Invokes a pipeline, whose segments are on different sticks."""
+
+    def __init__(self, run: ClientRun) -> None:
+        super().__init__("foreign_pipeline", _SEGMENTS, segments(len(_SEGMENTS))[0], run)
 
 
 class _SettingClient(ForeignClient):
@@ -171,5 +201,7 @@ CLIENTS: Mapping[str, Callable[[ClientRun], ForeignClient]] = {
     "invoking": InvokingClient,
     "swapping": SwappingClient,
     "multiplying": MultiplyingClient,
+    "whole": WholeClient,
+    "pipeline": PipelineClient,
 }
 """The clients by the name that `python -m soak.foreign_client` takes."""
