@@ -24,6 +24,8 @@ CUSTOM_OP = "edgetpu-custom-op"
 # Keys of the custom operator's options (vendor driver).
 PACKAGE_KEY = "4"
 FURTHER_PACKAGES_KEY = "7"
+INPUT_PADDING_KEY = "edgetpu_driver.input_padding"
+"""Only in files of ours; other drivers send zeros."""
 
 VIRTUAL_COMPILER = "edgetpu_driver.virtual"
 """The compiler named by models that were packed for the virtual stick."""
@@ -79,6 +81,8 @@ class CompiledModel:
     """The compiler and its version, as stated in the file."""
     remark: str = ""
     """What the compiler says about the file; only ours says anything."""
+    input_padding: bytes = b""
+    """What the host sends after the elements of the only input; then, and without it, zeros."""
 
     @classmethod
     def load(cls, path: str | Path) -> CompiledModel:
@@ -128,12 +132,13 @@ class CompiledModel:
             raise ModelFormatError(f"an input of '{CUSTOM_OP}' is absent; it has no optional ones")
         inputs = [graph.tensors[index].spec for index in part.inputs]
         outputs = [graph.tensors[index].spec for index in part.outputs]
+        input_layers = _match("input", inputs, execution.inputs, execution.batch_size)
         return cls(
             name=name,
             path=None,
             inputs=tuple(inputs),
             outputs=tuple(outputs),
-            input_layers=_match("input", inputs, execution.inputs, execution.batch_size),
+            input_layers=input_layers,
             output_layers=_match("output", outputs, execution.outputs, execution.batch_size),
             execution=execution,
             caching=caching,
@@ -144,6 +149,7 @@ class CompiledModel:
             operator=operator,
             compiler=package.compiler_version,
             remark=package.model_identifier,
+            input_padding=_input_padding(part, input_layers),
         )
 
     @cached_property
@@ -242,6 +248,19 @@ def _only_part(graph: Subgraph) -> int:
             "one part; edgetpu_driver.Model runs all of it"
         )
     return parts[0]
+
+
+def _input_padding(operator: Operator, layers: Sequence[Layer]) -> bytes:
+    options: Any = flexbuffer.decode(operator.custom_options)
+    padding = options.get(INPUT_PADDING_KEY)
+    if padding is None:
+        return b""
+    room = sum(layer.size_bytes - layer.element_count * layer.data_type.size for layer in layers)
+    if not isinstance(padding, memoryview) or len(layers) != 1 or len(padding) > room:
+        raise ModelFormatError(
+            f"the option '{INPUT_PADDING_KEY}' of '{CUSTOM_OP}' is not for the {room} bytes after one input"
+        )
+    return bytes(padding)
 
 
 def _package(operator: Operator) -> Package:

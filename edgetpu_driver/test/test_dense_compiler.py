@@ -27,6 +27,7 @@ from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph
+from edgetpu_driver.toolchain.compiled_file import write_compiled_file
 from edgetpu_driver.toolchain.dense_compiler import compile_dense, dense_model, is_dense
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
@@ -91,7 +92,8 @@ def chip_product(model: CompiledModel, values: NDArray[np.uint8]) -> NDArray[np.
     size = model.execution.inputs[0].size_bytes
     layout, blob = DenseLayout(size), np.frombuffer(model.parameters.cached, np.uint8)
     wire = np.zeros(size, np.int64)
-    wire[: values.size] = values
+    sent = values.tobytes() + model.input_padding
+    wire[: len(sent)] = np.frombuffer(sent, np.uint8)
     program = requantisation(model)
     sums = layout.decode(blob).astype(np.int64) @ (wire - program.input_zero_point)
     steps = np.clip(layout.decode_multipliers(blob) * sums, program.minimum, program.maximum)
@@ -229,9 +231,52 @@ def test_a_bias_rides_on_inputs_that_the_layer_does_not_have() -> None:
     bias = np.random.default_rng(2).integers(-100_000, 100_000, 200, np.int32)
     graph = matrix_graph(200, 200, bias=bias)
     model = compiled(graph)
-    assert "the bias rides on 7 unused inputs" in model.remark
+    assert "on 8 unused inputs, one of which the host holds at one step, exactly" in model.remark
+    assert model.input_padding == bytes([*bytes(7), 129])
     values = np.random.default_rng(1).integers(0, 256, 200, np.uint8)
     assert difference(chip_product(model, values), litert_product(graph, values)) <= 1
+
+
+@pytest.mark.parametrize("input_zero_point", [-127, -28, 0, 127])
+def test_a_bias_is_exact_to_the_step(input_zero_point: int) -> None:
+    """The bias is what comes of inputs that are all zero: in steps of the accumulator."""
+    bias = np.arange(-300, 300, 3, dtype=np.int32)
+    model = compiled(matrix_graph(200, 200, bias=bias, input_zero_point=input_zero_point))
+    weights = DenseLayout(256).decode(np.frombuffer(model.parameters.cached, np.uint8))
+    held = np.frombuffer(model.input_padding, np.uint8).astype(np.int64) - (input_zero_point + 128)
+    columns = weights[:200, 200 : 200 + held.size].astype(np.int64)
+    np.testing.assert_array_equal(columns @ held, bias)
+
+
+def test_a_bias_of_multiples_needs_no_finer_input() -> None:
+    model = compiled(matrix_graph(200, 200, bias=np.full(200, 1280, np.int32)))
+    assert model.input_padding == bytes(1)
+    assert "the bias rides on 1 unused input, exactly" in model.remark
+
+
+def test_no_larger_program_is_written_for_a_finer_bias() -> None:
+    model = compiled(matrix_graph(255, 255, bias=np.full(255, 1000, np.int32)))
+    assert (model.execution.inputs[0].size_bytes, model.input_padding) == (256, bytes(1))
+    assert "the bias rides on 1 unused input, rounded by up to 0.0" in model.remark
+
+
+def test_the_stick_gets_what_stands_for_the_bias() -> None:
+    bias = np.arange(-100, 100, dtype=np.int32) * 37
+    model = compiled(matrix_graph(200, 200, bias=bias))
+    values = np.random.default_rng(1).integers(0, 256, (2, 200), np.uint8)
+    with EdgeTpu.open(VirtualEdgeTpu()) as tpu:
+        for row in values:  # what is sent after the inputs stays from run to run
+            outputs = tpu.run(model, {model.inputs[0].name: row[np.newaxis]})
+            np.testing.assert_array_equal(outputs[model.outputs[0].name][0], chip_product(model, row))
+
+
+def test_padding_that_does_not_fit_is_refused() -> None:
+    plan = compiled(matrix_graph(256, 256))
+    file = write_compiled_file(
+        "x", plan.inputs, plan.outputs, (plan.execution,), compiler="x", input_padding=bytes(1)
+    )
+    with pytest.raises(ModelFormatError, match="is not for the 0 bytes after one input"):
+        CompiledModel.parse(file)
 
 
 def test_a_bias_that_leaves_no_input_free_takes_the_next_size() -> None:

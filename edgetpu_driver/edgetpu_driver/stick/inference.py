@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
@@ -29,6 +30,10 @@ class PreparedInference:
             (spec.name, layer, self._executable.inputs[layer.name])
             for spec, layer in zip(model.inputs, model.input_layers, strict=True)
         ]
+        for _, layer, wire in self._inputs if model.input_padding else ():
+            start = layer.element_count * layer.data_type.size
+            padding = np.frombuffer(model.input_padding, np.uint8)
+            wire[start : start + padding.size] = padding
         self._outputs = [
             (spec, TileGather(layer), self._executable.outputs[layer.name])
             for spec, layer in zip(model.outputs, model.output_layers, strict=True)

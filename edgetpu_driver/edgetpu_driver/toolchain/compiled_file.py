@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgetpu_driver.compiled_model import CUSTOM_OP, FURTHER_PACKAGES_KEY, PACKAGE_KEY
+from edgetpu_driver.compiled_model import CUSTOM_OP, FURTHER_PACKAGES_KEY, INPUT_PADDING_KEY, PACKAGE_KEY
 from edgetpu_driver.darwinn.executable import Executable, Package
 from edgetpu_driver.darwinn.package_writer import write_package
 from edgetpu_driver.tflite import flexbuffer
@@ -23,10 +23,12 @@ def write_compiled_file(
     *,
     compiler: str,
     remark: str = "",
+    input_padding: bytes = b"",
 ) -> bytes:
     """The file, always the same bytes for the same arguments.
 
-    compiler: what is named as the compiler. remark: what CompiledModel.remark is to be.
+    compiler: what is named as the compiler. remark, input_padding: what those of
+    CompiledModel are to be.
     """
     package = Package(
         executables=executables,
@@ -41,6 +43,8 @@ def write_compiled_file(
         "6": [_CHIP_ID],
         FURTHER_PACKAGES_KEY: [],
     }
+    if input_padding:
+        options[INPUT_PADDING_KEY] = input_padding
     builder = GraphBuilder(title)
     operands = [
         builder.input(spec.name, spec.shape, spec.dtype, scale=spec.scale, zero_point=spec.zero_point)

@@ -68,6 +68,7 @@ def compile_dense(graph: bytes, name: str = "") -> WrittenModel:
         _executables(plan, caching_token(graph)),
         compiler=DENSE_COMPILER,
         remark=plan.remark,
+        input_padding=plan.input_padding,
     )
     return WrittenModel(file, plan.remark, _sidecar(plan))
 

@@ -1,8 +1,9 @@
 """A FULLY_CONNECTED graph as what a Dense program computes: a matrix, multipliers, zero points and clamps.
 
 Programs exist for matrices of 256, 512, 768 and 1024 rows and columns. A smaller matrix is padded with zeros
-to the next of these. The chip's Dense program has no bias: it rides on inputs that the layer does not have,
-for which the host sends zero bytes, each worth minus the zero point of the input.
+to the next of these. The chip's Dense program has no bias: it rides on inputs that the layer does not have.
+For most the host sends zero bytes, each worth minus the zero point of the input; for one more, if a bias is
+no multiple of that, it sends a byte that is worth one step.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayou
 
 _ACTIVATIONS: dict[str, Activation] = {"NONE": "NONE", "RELU": "RELU", "RELU6": "RELU6"}
 _TO_UNSIGNED = 128
-_LARGEST_WEIGHT = 127
+_LARGEST_WEIGHT, _LARGEST_BYTE = 127, 255
 _SAME_SCALE = 1e-6
 """Relative difference up to which a QUANTIZE counts as one that only changes the sign."""
 _WORST_BIAS_ERROR = 0.5
@@ -43,6 +44,8 @@ class DenseProgramPlan:
     output: TensorSpec
     bias_columns: int
     """Inputs that hold the bias."""
+    input_padding: bytes
+    """What is sent for them."""
     bias_error: float
     """Largest error of the bias by rounding, in output steps."""
     evidence: str
@@ -65,10 +68,10 @@ class DenseProgramPlan:
         if (self.rows, self.columns) != (size, size):
             notes.append(f"{self.rows} x {self.columns} padded to {size} x {size}")
         if self.bias_columns:
-            notes.append(
-                f"the bias rides on {self.bias_columns} unused inputs, rounded by up to "
-                f"{self.bias_error:.2g} output steps"
-            )
+            error = f"rounded by up to {self.bias_error:.2g} output steps" if self.bias_error else "exactly"
+            held = ", one of which the host holds at one step" if any(self.input_padding) else ""
+            inputs = "1 unused input" if self.bias_columns == 1 else f"{self.bias_columns} unused inputs"
+            notes.append(f"the bias rides on {inputs}{held}, {error}")
         return "; ".join([*notes, self.evidence, "never run on a stick"])
 
 
@@ -104,8 +107,8 @@ def plan_dense_program(model: Model) -> DenseProgramPlan:
         limits = clamps(layer.result.scale, result.zero_point, layer.activation)
     if not (np.isfinite(of_rows).all() and (of_rows > 0).all() and np.isfinite(limits).all()):
         raise ModelUnsupportedError("expected scales whose quotients float32 holds")
-    size, bias, error = _fitted(layer, source.zero_point, of_rows)
-    section = _section(layer.weights.shape, size, bias)
+    size, bias = _fitted(layer, source.zero_point, of_rows)
+    section = _section(layer.weights.shape, size, bias.columns)
     requantisation = Requantisation(1.0, *limits, source.zero_point, 0, result.zero_point)
     from_uint8, to_uint8 = (
         graph.tensors[each[0]].dtype == np.uint8 for each in (graph.inputs, graph.outputs)
@@ -117,8 +120,9 @@ def plan_dense_program(model: Model) -> DenseProgramPlan:
         ParameterLayout((LayerWeights(section, tensor, layer.weights, of_rows),)),
         graph.tensors[graph.inputs[0]].spec,
         graph.tensors[graph.outputs[0]].spec,
-        bias.shape[1],
-        error,
+        bias.columns.shape[1],
+        bias.inputs,
+        bias.error,
         _evidence(size, usual=bool(from_uint8) and own_scales, converts_output=bool(to_uint8)),
     )
 
@@ -215,10 +219,20 @@ def _unsigned(outer: TensorSpec, inner: TensorSpec, kind: str) -> TensorSpec:
     return unsigned
 
 
-def _fitted(
-    layer: _Layer, zero_point: int, of_rows: NDArray[np.float32]
-) -> tuple[int, NDArray[np.int8], float]:
-    """The size of the program, the columns of the bias, int8[rows, n], and the largest error of the bias."""
+@dataclass(frozen=True, eq=False)
+class _BiasColumns:
+    """A bias as weights of inputs that the layer does not have."""
+
+    columns: NDArray[np.int8]
+    """[rows, inputs]."""
+    inputs: bytes
+    """What is sent for them."""
+    error: float
+    """The largest, in output steps."""
+
+
+def _fitted(layer: _Layer, zero_point: int, of_rows: NDArray[np.float32]) -> tuple[int, _BiasColumns]:
+    """The size of the program, and the bias."""
     rows, columns = layer.weights.shape
     largest = SIZES[-1]
     if max(rows, columns) > largest:
@@ -226,38 +240,52 @@ def _fitted(
             f"programs are written here for matrices of up to {largest} x {largest}; got {rows} x {columns}. "
             f"MatMul cuts larger ones into tiles of dense_{largest}"
         )
-    steps, error = _bias_steps(layer.bias, zero_point, of_rows)
-    width = -(-int(np.abs(steps).max()) // _LARGEST_WEIGHT)
-    if columns + width > largest:
-        raise ModelUnsupportedError(
-            f"{columns} inputs leave no room for the bias, which needs {width} of {largest}; "
-            "add it on the host"
-        )
-    # Column i has what is left of the steps after i columns of the largest weight.
-    left = np.abs(steps)[:, np.newaxis] - _LARGEST_WEIGHT * np.arange(width)
-    bias = np.sign(steps)[:, np.newaxis] * np.clip(left, 0, _LARGEST_WEIGHT)
-    size = next(size for size in SIZES if size >= max(rows, columns + width))
-    return size, bias.astype(np.int8), error
+    bias = _bias_columns(layer.bias, zero_point, of_rows, columns)
+    return _size_of(rows, columns + bias.columns.shape[1]), bias
 
 
-def _bias_steps(
-    bias: NDArray[np.int32], zero_point: int, of_rows: NDArray[np.float32]
-) -> tuple[NDArray[np.int64], float]:
-    """The bias as weights of one input of value -zero_point, int64[rows]; and the largest error."""
+def _size_of(rows: int, columns: int) -> int:
+    """The smallest program for a matrix."""
+    return next(size for size in SIZES if size >= max(rows, columns))
+
+
+def _bias_columns(
+    bias: NDArray[np.int32], zero_point: int, of_rows: NDArray[np.float32], columns: int
+) -> _BiasColumns:
+    """The bias as weights of inputs of value -zero_point, and of one of a single step.
+
+    That one is left out where the program would have to be larger for it and rounding does not matter.
+    """
     if not bias.any():
-        return np.zeros(len(bias), np.int64), 0.0
+        return _BiasColumns(np.zeros((len(bias), 0), np.int8), b"", 0.0)
     if not zero_point:
         raise ModelUnsupportedError(
             "a bias needs an input whose zero point is not the smallest value: zero bytes stand for it; "
             "add it on the host"
         )
     steps = np.rint(bias.astype(np.float64) / -zero_point).astype(np.int64)
-    error = float(np.max(np.abs(bias + zero_point * steps) * of_rows.astype(np.float64)))
+    width = -(-int(np.abs(steps).max()) // _LARGEST_WEIGHT)
+    largest, used = SIZES[-1], columns + width
+    if used > largest:
+        raise ModelUnsupportedError(
+            f"{columns} inputs leave no room for the bias, which needs {width} of {largest}; "
+            "add it on the host"
+        )
+    # Column i has what is left of the steps after i columns of the largest weight.
+    left = np.abs(steps)[:, np.newaxis] - _LARGEST_WEIGHT * np.arange(width)
+    coarse = np.sign(steps)[:, np.newaxis] * np.clip(left, 0, _LARGEST_WEIGHT)
+    rest = bias + zero_point * steps
+    error = float(np.max(np.abs(rest) * of_rows.astype(np.float64)))
+    fits = used < _size_of(len(bias), used) or (error > _WORST_BIAS_ERROR and used < largest)
+    if error and fits:
+        step = 1 if zero_point < _LARGEST_BYTE else -1
+        finer = np.column_stack([coarse, step * rest]).astype(np.int8)
+        return _BiasColumns(finer, bytes([*bytes(width), zero_point + step]), 0.0)
     if error > _WORST_BIAS_ERROR:
         raise ModelUnsupportedError(
             f"a bias on unused inputs would be off by {error:.2g} output steps; add it on the host"
         )
-    return steps, error
+    return _BiasColumns(coarse.astype(np.int8), bytes(width), error)
 
 
 def _section(shape: tuple[int, ...], size: int, bias: NDArray[np.int8]) -> DenseLayout:

@@ -73,8 +73,9 @@ class TrialMatrix:
     def _bias(self) -> NDArray[np.int32] | None:
         if not self.bias:
             return None
-        # In steps of input scale times weight scale: whole multiples of the zero point, which inputs hold.
-        return (self.input_zero_point * (np.arange(self.rows) % 200 - 100)).astype(np.int32)
+        # In steps of input scale times weight scale: multiples of what most inputs hold, and a rest.
+        rows = np.arange(self.rows)
+        return (self.input_zero_point * (rows % 200 - 100) + 60 - rows % 121).astype(np.int32)
 
     def graph(self) -> bytes:
         """The .tflite graph."""
