@@ -25,6 +25,8 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_srvs.srv import Trigger
 
 from edgetpu_driver.backends.virtual import VirtualStickBackend
+from edgetpu_driver.errors import ModelNotFoundError
+from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.nodes import driver_node
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -507,6 +509,24 @@ class TestAFault:
             graph.spin_until(lambda: (states[-1].state, states[-1].recoveries) == (DeviceStatus.READY, 1))
         finally:
             driver.destroy_node()
+
+
+def test_a_load_that_ends_after_the_node_is_gone_is_told_to_who_asked(
+    graph: Any,  # noqa: ARG001
+    model_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(ModelHost, "submit_load", lambda _host, *arguments, **_: asked.append(arguments[2]))
+    values = {"backend": "cpu", "model_dirs": [str(model_dir)]}
+    overrides = [Parameter(name, value=value) for name, value in values.items()]
+    driver = driver_node.DriverNode(parameter_overrides=overrides, namespace="/leaving")
+    outcomes: list[Any] = []
+    driver.submit_load("sums", done=outcomes.append)
+    driver.destroy_node()
+    error = ModelNotFoundError("it was unloaded meanwhile")
+    asked[0](error)
+    assert outcomes == [error]
 
 
 class TestTwoOfOneName:

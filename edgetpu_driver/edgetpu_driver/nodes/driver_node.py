@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -289,8 +290,9 @@ class DriverNode(BaseNode, LifecycleNode):
         return device_status(status, self.values["backend"], self.get_clock().now().to_msg())
 
     def publish_status(self) -> None:
-        """Publish ~/status now; may be called by any thread."""
-        self._status_publisher.publish(self.status())
+        """Publish ~/status now; may be called by any thread, without effect once the node is destroyed."""
+        with suppress(InvalidHandle):
+            self._status_publisher.publish(self.status())
 
     def diagnostics(self) -> list[DiagnosticStatus]:
         """Make an entry of /diagnostics for the driver, and one for each stick if there are several."""
