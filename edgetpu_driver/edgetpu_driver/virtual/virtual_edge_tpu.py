@@ -40,11 +40,12 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
 
     `register_model(compiled, source)` declares a model that it can run. The stick sees only what crosses the
     bus (instructions with or without addresses, parameters, inputs) and looks the instructions up in its
-    library. Models with a known parameter layout (weights.packed_layout, weights.compiler_layout) are run
-    with the weights that crossed the bus. Parameters of other models are not decoded: the source graph's
-    weights are used as long as the parameters are the file's own. Other parameters, or none in memory, give
-    noise. Unknown instructions, and transfers that do not follow the DMA hints, make it hang until it is
-    reset; `hang_reason` says why.
+    library. Programs of matrices, and of the scalar core alone, need no model: they are run from their bytes
+    (docs/programs.md). Models with a known parameter layout (weights.packed_layout, weights.compiler_layout)
+    are run with the weights that crossed the bus. Parameters of other models are not decoded: the source
+    graph's weights are used as long as the parameters are the file's own. Other parameters, or none in
+    memory, give noise. Unknown instructions, and transfers that do not follow the DMA hints, make it hang
+    until it is reset; `hang_reason` says why.
 
     Transfers and computation take simulated time (simulated_timing): `last_inference_time`, `clock`.
     """
