@@ -321,6 +321,7 @@ def off(outputs: Outputs) -> Outputs:
         ("google_program", lambda product: product.size == 256),
         ("patched_fields", lambda product: product.requantisation.minimum == 0),
         ("patched_fields", lambda product: product.requantisation.input_zero_point == 90),
+        ("retargeted", lambda product: product.size == 256),
         ("sizes", lambda product: product.size == 1024),
         ("sizes", lambda product: product.size == 512),
         ("size_768", lambda product: product.size == 768),
@@ -388,6 +389,18 @@ def test_models_that_displace_each_other_are_refuted(
     found = outcome(VirtualEdgeTpu(), name, compiled_together)
     assert found.outcome == "refuted"
     assert found.detail.endswith("gives other outputs once the other model has run")
+
+
+def test_every_step_has_a_stick_that_refutes_it() -> None:
+    tests = (
+        test_a_stick_that_behaves_otherwise_is_refuted,
+        test_wrong_products_are_refuted,
+        test_a_run_that_is_wrong_now_and_then_is_refuted,
+        test_a_stick_that_keeps_its_first_parameters_is_refuted,
+        test_models_that_displace_each_other_are_refuted,
+    )
+    cases = [case for test in tests for mark in test.pytestmark for case in mark.args[1]]  # type: ignore[attr-defined]
+    assert {case if isinstance(case, str) else case[0] for case in cases} == set(NAMES)
 
 
 def test_a_transfer_that_had_to_be_repeated_is_told() -> None:
