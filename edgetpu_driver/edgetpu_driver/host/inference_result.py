@@ -29,3 +29,17 @@ class InferenceResult:
     """Of the model's file, in hexadecimal."""
     part: int = 0
     """Number of the part for the Edge TPU that these are the outputs of; 0: the whole model."""
+
+    def lasting(self, duration: float) -> InferenceResult:
+        """The same result with the seconds that a client has measured."""
+        # dataclasses.replace takes five times as long, for every image.
+        return InferenceResult(
+            self.outputs,
+            self.error,
+            duration,
+            self.engine_duration,
+            self.device_duration,
+            self.weights_version,
+            self.model_sha256,
+            self.part,
+        )

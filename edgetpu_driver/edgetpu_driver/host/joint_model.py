@@ -47,8 +47,13 @@ class JointModel:
         held = self._at.get(result.weights_version)
         if held is None:
             return None
-        outputs, version = self._outputs[head].read(result.outputs), held[head]
-        return replace(result, outputs=outputs, weights_version=version, model_sha256=head.sha256)
+        return InferenceResult(
+            self._outputs[head].read(result.outputs),
+            engine_duration=result.engine_duration,
+            device_duration=result.device_duration,
+            weights_version=held[head],
+            model_sha256=head.sha256,
+        )
 
     def missing(self, head: HostedModel) -> list[tuple[int, WeightRequest]]:
         """The weights that it is yet to be given for a head, with their versions; each is returned once.

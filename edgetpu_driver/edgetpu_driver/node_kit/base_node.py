@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticStatus
-from rclpy.clock import Clock
-from rclpy.clock_type import ClockType
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -23,6 +21,7 @@ from edgetpu_driver.node_kit.one_line import one_line
 from edgetpu_driver.node_kit.parameter_overrides import unknown_overrides
 from edgetpu_driver.node_kit.parameters import Setting, declare
 from edgetpu_driver.node_kit.result_topics import ResultTopic
+from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 
 try:
     from rclpy.event_handler import PublisherEventCallbacks
@@ -103,7 +102,7 @@ class BaseNode(Node):
 
     def create_steady_timer(self, period: float, callback: Callable[[], None]) -> Timer:
         """Make a timer in real time, s, also when the graph runs on simulated time."""
-        return self.create_timer(period, callback, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        return create_steady_timer(self, period, callback)
 
     def on_parameter(self, name: str, value: Any) -> None:
         """Apply the new value of a parameter that is not read-only."""

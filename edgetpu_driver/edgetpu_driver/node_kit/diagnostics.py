@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from rclpy.clock import Clock
-from rclpy.clock_type import ClockType
 from rclpy.node import Node
 
 from edgetpu_driver.node_kit.one_line import one_line
+from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 
 DIAGNOSTICS_PERIOD = 1.0
 """Seconds; REP-107 asks for 1 Hz."""
@@ -103,4 +102,4 @@ def publish_diagnostics(node: Node, entries: Callable[[], Sequence[DiagnosticSta
         array.header.stamp = node.get_clock().now().to_msg()
         publisher.publish(array)
 
-    node.create_timer(DIAGNOSTICS_PERIOD, publish, clock=Clock(clock_type=ClockType.STEADY_TIME))
+    create_steady_timer(node, DIAGNOSTICS_PERIOD, publish)

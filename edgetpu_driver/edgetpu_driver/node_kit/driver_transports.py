@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
@@ -137,7 +137,7 @@ class DirectTransport:
             if isinstance(result, EdgeTpuError):
                 done(InferenceResult(error=result, duration=duration))
             else:
-                done(replace(result, duration=duration))
+                done(result.lasting(duration))
 
         answered = self._answer_to(finish)
         try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from builtin_interfaces.msg import Time
-from rclpy.clock import Clock
-from rclpy.clock_type import ClockType
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import LivelinessPolicy, QoSProfile
+
+from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 
 HEARTBEAT_PERIOD = 0.5
 """Seconds."""
@@ -34,8 +34,4 @@ def start_heartbeat(node: Node) -> None:
     runs on simulated time.
     """
     publisher = node.create_publisher(Time, "~/heartbeat", QOS_HEARTBEAT)
-    node.create_timer(
-        HEARTBEAT_PERIOD,
-        lambda: publisher.publish(node.get_clock().now().to_msg()),
-        clock=Clock(clock_type=ClockType.STEADY_TIME),
-    )
+    create_steady_timer(node, HEARTBEAT_PERIOD, lambda: publisher.publish(node.get_clock().now().to_msg()))

@@ -9,8 +9,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
-from rclpy.clock import Clock
-from rclpy.clock_type import ClockType
 from rclpy.node import Node
 
 from edgetpu_driver.errors import (
@@ -31,6 +29,7 @@ from edgetpu_driver.node_kit.driver_transports import (
     ServiceTransport,
     Transport,
 )
+from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
@@ -131,8 +130,7 @@ class ModelClient:
         self.problem = "looking for the driver"
         """Why no results are to be expected, one line; empty if they are."""
         # Simulated time may stand still; whether the driver answers is a matter of real time.
-        clock = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = node.create_timer(STEP_PERIOD, self._step, clock=clock)
+        self._timer = create_steady_timer(node, STEP_PERIOD, self._step)
 
     @property
     def ready(self) -> bool:

@@ -10,8 +10,6 @@ from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from rclpy.clock import Clock
-from rclpy.clock_type import ClockType
 from rclpy.node import Node
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, UnavailableError
@@ -22,6 +20,7 @@ from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan
 from edgetpu_driver.matrix.products import TileRequest
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_driver.node_kit.model_client import ModelClient
+from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor
 from edgetpu_matrix.nodes.product_in_progress import ProductInProgress, ProductResult
@@ -120,8 +119,7 @@ class MatrixClient:
         self._copies: list[_Copy] = []
         self._add_copy()
         # Simulated time may stand still; a lost device is a matter of real time.
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = node.create_timer(RETRY_PERIOD, self._step, clock=steady)
+        self._timer = create_steady_timer(node, RETRY_PERIOD, self._step)
 
     @property
     def ready(self) -> bool:

@@ -1,0 +1,45 @@
+"""Timers of one process are due together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import rclpy
+from rclpy.context import Context
+from rclpy.node import Node
+
+from edgetpu_driver.node_kit.steady_timers import create_steady_timer
+
+
+@pytest.fixture
+def nodes() -> Iterator[tuple[Node, Node]]:
+    context = Context()
+    rclpy.init(context=context)
+    made = tuple(rclpy.create_node(name, context=context) for name in ("a", "b"))
+    yield made
+    for node in made:
+        node.destroy_node()
+    context.shutdown()
+
+
+def test_a_timer_brings_those_of_all_nodes_into_step(nodes: tuple[Node, Node]) -> None:
+    first = create_steady_timer(nodes[0], 100.0, lambda: None)
+    first.handle.call_timer()  # it is due in almost 200 s now
+    second = create_steady_timer(nodes[1], 50.0, lambda: None)
+    ahead = first.time_until_next_call() - second.time_until_next_call()
+    assert abs(ahead * 1e-9 - 50.0) < 1.0
+
+
+def test_a_cancelled_timer_stays_so(nodes: tuple[Node, Node]) -> None:
+    first = create_steady_timer(nodes[0], 100.0, lambda: None)
+    first.cancel()
+    create_steady_timer(nodes[1], 100.0, lambda: None)
+    assert first.is_canceled()
+
+
+def test_a_destroyed_timer_is_forgotten(nodes: tuple[Node, Node]) -> None:
+    first = create_steady_timer(nodes[0], 100.0, lambda: None)
+    nodes[0].destroy_timer(first)
+    second = create_steady_timer(nodes[1], 100.0, lambda: None)
+    assert second.time_until_next_call() > 99e9
