@@ -25,7 +25,7 @@ from edgetpu_driver.usb.framing import Frame, Tag
 from edgetpu_driver.usb.link import POLL_SECONDS, UsbLink
 from edgetpu_driver.usb.registers import Register
 
-_RUNS = 50
+_RUNS, _RUNS_OF_A_CLOCK = 50, 10
 _COLDEST, _HOTTEST = 5.0, 95.0
 """Of a die that is in use, degrees Celsius."""
 _DIAGNOSIS_SECONDS = 0.1
@@ -145,13 +145,14 @@ def temperature(stick: TrialStick) -> Values:
 def clock(stick: TrialStick) -> Values:
     """Change the main clock while the chip runs, and compute at every rate."""
     matrix = google_matrix()
-    inputs = np.repeat(matrix.inputs()[:1], _RUNS, axis=0)
+    inputs = np.repeat(matrix.inputs()[:1], _RUNS_OF_A_CLOCK, axis=0)
     values = {}
     try:
         for preset in ClockPreset:
             stick.tpu.set_clock(preset)
             stick.check_unharmed(f"the clock preset {preset.value}")
-            values[preset.value] = _seconds(stick, partial(stick.multiply, matrix, inputs)) / _RUNS
+            seconds = _seconds(stick, partial(stick.multiply, matrix, inputs))
+            values[preset.value] = seconds / _RUNS_OF_A_CLOCK
     finally:
         stick.tpu.set_clock(stick.preset)
     return {"seconds_per_run": values}
