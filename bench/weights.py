@@ -26,9 +26,9 @@ from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.quantisation import INT8_MAX
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_request import WeightRequest
+from edgetpu_driver.weights.weight_tensors import INT8_MAX
 from measured_figures.row import Row
 
 AREA = "weights"

@@ -330,8 +330,8 @@ def test_other_graphs_are_refused_with_the_reason(graph: bytes, reason: str) -> 
 def test_weights_of_a_padded_matrix_are_found_with_and_without_the_graph() -> None:
     graph = matrix_graph(100, 300)
     model = compiled(graph)
-    (named,) = weight_locations(model, SidecarFiles(graph))
-    (unnamed,) = weight_locations(model, SidecarFiles())
+    (named,) = weight_locations(model, SidecarFiles(graph)).known
+    (unnamed,) = weight_locations(model, SidecarFiles()).known
     assert (named.tensor.name, unnamed.tensor.name) == ("product/weights", "weights")
     assert named.tensor.shape == unnamed.tensor.shape == (100, 300)
     np.testing.assert_allclose(unnamed.tensor.scales, named.tensor.scales, rtol=1e-6)
@@ -342,7 +342,7 @@ def test_weights_of_a_padded_matrix_are_found_with_and_without_the_graph() -> No
 def test_rows_with_a_bias_on_inputs_keep_their_scales() -> None:
     graph = matrix_graph(100, 100, bias=np.full(100, 1000, np.int32))
     for sidecars in (SidecarFiles(graph), SidecarFiles()):
-        (location,) = weight_locations(compiled(graph), sidecars)
+        (location,) = weight_locations(compiled(graph), sidecars).known
         assert location.requantisation is None
         assert not location.tensor.is_pure_matmul
 
@@ -351,7 +351,7 @@ def test_rows_with_a_bias_on_inputs_keep_their_scales() -> None:
 def test_a_program_with_an_activation_is_no_pure_product(activation: str, pure: bool) -> None:
     """Without the graph the clamps in the program tell."""
     model = compiled(matrix_graph(256, 256, activation=activation))
-    (location,) = weight_locations(model, SidecarFiles())
+    (location,) = weight_locations(model, SidecarFiles()).known
     assert location.tensor.is_pure_matmul == pure
 
 

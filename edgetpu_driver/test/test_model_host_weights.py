@@ -41,8 +41,8 @@ from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.quantisation import INT8_MAX
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
+from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 SIZE = 64

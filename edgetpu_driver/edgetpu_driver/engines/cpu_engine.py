@@ -18,7 +18,7 @@ from edgetpu_driver.engines.litert_interpreter import LARGEST_SCALE, refuse_fata
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.engines.wide_convolutions import with_wide_convolutions
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensor
+from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensors
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.tflite.model_reader import (
@@ -139,7 +139,10 @@ class CpuEngine:
         operator = self._rescalable_user(tensor) if request.rescale_rows else None
         quantiser = self._quantiser(tensor)
         result = quantiser.quantise(request)
-        data = replace_tensor(self._data, tensor.name, quantiser.values)
+        values = {tensor.name: quantiser.values}
+        if quantiser.bias is not None:
+            values[tensor.bias] = quantiser.bias
+        data = replace_tensors(self._data, values)
         if tensor.has_row_scales:  # also without rescaling: an earlier request may have rescaled
             scales = tensor.scales.copy()
             if request.rescale_rows:

@@ -17,9 +17,9 @@ from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import WeightLocation, weight_locations
+from edgetpu_driver.weights.weight_locations import WeightLocation, WeightLocations, weight_locations
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor
+from edgetpu_driver.weights.weight_tensors import WeightTensor
 
 
 class StickEngine:
@@ -46,7 +46,7 @@ class StickEngine:
         self._on_close = on_close
         self._lock = threading.RLock()
         self._version = 0
-        self._locations: tuple[WeightLocation, ...] | None = None
+        self._locations: WeightLocations | None = None
         self._quantisers: dict[str, WeightQuantiser] = {}
         self._cached = np.frombuffer(model.parameters.cached, np.uint8)
         self._streamed = np.frombuffer(model.parameters.streamed, np.uint8)
@@ -102,7 +102,7 @@ class StickEngine:
             quantiser = self._quantiser(tensor)
             result = quantiser.quantise(request)
             scales = rescaled_rows(tensor, result, request.row_gains) if request.rescale_rows else None
-            parameters = self._parameters_with(location, quantiser.values, scales)
+            parameters = self._parameters_with(location, quantiser, scales)
             return partial(self._upload, parameters, location.streamed, result)
 
     def close(self) -> None:
@@ -118,15 +118,20 @@ class StickEngine:
         return self._quantisers[tensor.name]
 
     def _parameters_with(
-        self, location: WeightLocation, values: NDArray[np.int8], scales: NDArray[np.float32] | None
+        self, location: WeightLocation, quantised: WeightQuantiser, scales: NDArray[np.float32] | None
     ) -> NDArray[np.uint8]:
-        """The parameters with these values at the location; scales: None for the model's own."""
+        """The parameters with these values at the location; scales: None for the model's own.
+
+        Nothing but the section is changed.
+        """
         parameters = (self._streamed if location.streamed else self._cached).copy()
         section = location.section_of(parameters)
-        if scales is None:  # an earlier request may have rescaled
+        if scales is None and location.requantisation is not None:  # an earlier request may have rescaled
             own = self.model.parameters.streamed if location.streamed else self.model.parameters.cached
             section[:] = location.section_of(np.frombuffer(own, np.uint8))
-        location.section.encode(values, section)
+        location.section.encode(quantised.values, section)
+        if quantised.bias is not None:
+            location.section.encode_bias(quantised.bias, section)
         if scales is not None:
             location.encode_scales(scales, section)
         return parameters
@@ -146,5 +151,4 @@ class StickEngine:
         if self._locations is None:
             sidecars = self._sidecars or SidecarFiles.beside(self.model.path)
             self._locations = weight_locations(self.model, sidecars)
-        chosen = select_tensor([location.tensor for location in self._locations], tensor)
-        return next(location for location in self._locations if location.tensor is chosen)
+        return self._locations.select(tensor, self.model.name)

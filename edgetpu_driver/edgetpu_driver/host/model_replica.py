@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from edgetpu_driver.backends.backend import Backend, ParsedModel
 from edgetpu_driver.engines.pieces import Pieces
 from edgetpu_driver.engines.protocol import AttachedEngine
-from edgetpu_driver.errors import DeviceError, EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.errors import (
+    DeviceError,
+    EdgeTpuError,
+    InputError,
+    ModelUnsupportedError,
+    UnavailableError,
+)
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.weight_history import WeightHistory
 from edgetpu_driver.matrix.loaded_matrix import LoadedMatrix, ProductRequest, needs_tiles, refuse_tiles
@@ -130,8 +136,9 @@ class ModelReplica:
 
     def setting(self, request: WeightRequest) -> Pieces[tuple[WeightRequest, WeightResult]]:
         """Replace weights on this stick; the request with a copy of the weights, and what that did."""
-        copy = yield partial(np.array, request.weights)  # the caller may go on to change its array
-        request = replace(request, weights=copy)
+        copy = yield partial(np.array, request.weights)  # the caller may go on to change its arrays
+        bias = None if request.bias is None else np.array(request.bias)
+        request = replace(request, weights=copy, bias=bias)
         engine = self._attached()
         if (yield partial(needs_tiles, engine, request)):
             self._check_tiles(engine, request)
@@ -173,7 +180,10 @@ class ModelReplica:
         return f"unexpected {type(error).__name__}: {error}"
 
     def _check_tiles(self, engine: AttachedEngine, request: WeightRequest) -> None:
-        tile = engine.weight_tensor(request.tensor).shape
+        tensor = engine.weight_tensor(request.tensor)
+        if request.bias is not None:
+            raise ModelUnsupportedError(f"'{tensor.name}' is a matrix in tiles, which has no bias")
+        tile = tensor.shape
         tiles = prod(-(-size // most) for size, most in zip(request.weights.shape, tile, strict=True))
         if tiles > self._most_tiles:
             raise InputError(

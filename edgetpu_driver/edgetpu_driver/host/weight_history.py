@@ -14,7 +14,8 @@ class WeightHistory:
     def __init__(self) -> None:
         self.version = 0
         """How often weights were replaced."""
-        self._weights: dict[str, tuple[int, WeightRequest]] = {}
+        self._weights: dict[tuple[str, bool], tuple[int, WeightRequest]] = {}
+        """By tensor, and whether a bias came with them: it stays when weights are set without one."""
 
     def since(self, version: int) -> list[tuple[int, WeightRequest]]:
         """The weights that were set after a version, with the versions they led to."""
@@ -23,8 +24,11 @@ class WeightHistory:
     def record(self, request: WeightRequest) -> int:
         """Remember weights that are in effect now; the new version."""
         weights = dict(self._weights)  # others may be reading
-        weights.pop(request.tensor, None)
-        weights[request.tensor] = self.version + 1, request
+        has_bias = request.bias is not None
+        weights.pop((request.tensor, False), None)
+        if has_bias:
+            weights.pop((request.tensor, True), None)
+        weights[request.tensor, has_bias] = self.version + 1, request
         self._weights = weights
         self.version += 1
         return self.version

@@ -26,8 +26,9 @@ from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan, plan_of_file
 from edgetpu_driver.matrix.products import ProductBatch
 from edgetpu_driver.matrix.scaling import RowGains
-from edgetpu_driver.weights.quantisation import INT8_MAX, clipping_error
+from edgetpu_driver.weights.quantisation import clipping_error
 from edgetpu_driver.weights.weight_request import WeightResult
+from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
 MAX_PASSES = 64
 """Most repetitions of a product: beyond 8 little is left to gain, see docs/weights.md."""

@@ -18,8 +18,9 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.matrix import scaling
 from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM, RowGains
-from edgetpu_driver.weights.quantisation import INT8_MAX, WeightQuantiser
+from edgetpu_driver.weights.quantisation import WeightQuantiser
 from edgetpu_driver.weights.weight_request import WeightRequest
+from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
 _LARGEST = float(np.finfo(np.float32).max)
 

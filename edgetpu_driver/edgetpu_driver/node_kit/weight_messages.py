@@ -27,6 +27,8 @@ def set_weights_request(model: str, request: WeightRequest) -> SetWeights.Reques
         rescale_rows=request.rescale_rows,
     )
     message.weights = array("f", values.tobytes())
+    if request.bias is not None:
+        message.bias = array("f", np.ascontiguousarray(request.bias, np.float32).tobytes())
     return message
 
 
@@ -42,7 +44,13 @@ def weight_request(message: SetWeights.Request) -> WeightRequest:
         weights = values.reshape(shape)
     except ValueError:  # no values, and sizes that NumPy does not take
         raise InputError(f"expected the shape of an array; got {shape}") from None
-    return WeightRequest(weights, message.tensor, message.accept_clipping, message.rescale_rows)
+    return WeightRequest(
+        weights,
+        message.tensor,
+        message.accept_clipping,
+        message.rescale_rows,
+        bias=np.frombuffer(message.bias, np.float32) if len(message.bias) else None,
+    )
 
 
 def fill_weight_result(response: SetWeights.Response, swap: WeightResult) -> None:
@@ -54,6 +62,7 @@ def fill_weight_result(response: SetWeights.Response, swap: WeightResult) -> Non
     response.worst_error = swap.worst_error
     response.rms_error = swap.rms_error
     response.is_matmul = swap.is_pure_matmul
+    response.worst_bias_error = swap.worst_bias_error
 
 
 def weight_result(response: SetWeights.Response) -> WeightResult | EdgeTpuError:
@@ -70,6 +79,7 @@ def weight_result(response: SetWeights.Response) -> WeightResult | EdgeTpuError:
         rms_error=response.rms_error,
         shape=tuple(int(size) for size in response.largest_shape),
         is_pure_matmul=response.is_matmul,
+        worst_bias_error=response.worst_bias_error,
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.model_reader import Tensor, parse_model
 
 
 def replace_tensor(data: bytes, tensor: str, values: ArrayLike) -> bytes:
@@ -16,13 +19,28 @@ def replace_tensor(data: bytes, tensor: str, values: ArrayLike) -> bytes:
     ModelFormatError for a malformed file; InputError when there is no such constant, when other tensors share
     its bytes, or when the values do not fit.
     """
+    return replace_tensors(data, {tensor: values})
+
+
+def replace_tensors(data: bytes, values: Mapping[str, ArrayLike]) -> bytes:
+    """Copy the file with other values in several constants of subgraph 0, by name; see `replace_tensor`."""
     tensors = parse_model(data).subgraphs[0].tensors
-    found = [each for each in tensors if each.name == tensor and each.data]
-    if len(found) != 1:
-        raise InputError(f"expected one constant tensor '{tensor}' in the model, found {len(found)}")
-    target = found[0]
-    if sum(each.buffer == target.buffer for each in tensors) > 1:
-        raise InputError(f"expected a buffer of its own for '{tensor}', it is shared with other tensors")
+    users = Counter(each.buffer for each in tensors)
+    patched = bytearray(data)
+    for name, new in values.items():
+        found = [each for each in tensors if each.name == name and each.data]
+        if len(found) != 1:
+            raise InputError(f"expected one constant tensor '{name}' in the model, found {len(found)}")
+        target = found[0]
+        if users[target.buffer] > 1:
+            raise InputError(f"expected a buffer of its own for '{name}', it is shared with other tensors")
+        content = _content(target, new)
+        patched[target.data_offset : target.data_offset + len(content)] = content
+    return bytes(patched)
+
+
+def _content(target: Tensor, values: ArrayLike) -> bytes:
+    """The bytes of values in the tensor's dtype; InputError if they do not fit."""
     array = np.asarray(values)
     if array.shape != target.shape:
         raise InputError(f"expected {target.spec}, got values of shape {list(array.shape)}")
@@ -30,9 +48,10 @@ def replace_tensor(data: bytes, tensor: str, values: ArrayLike) -> bytes:
         fitting = array.astype(target.dtype)
     rounding_is_fine = target.dtype.kind == "f" and array.dtype.kind in "iuf"
     if not rounding_is_fine and not np.array_equal(fitting, array):
-        raise InputError(f"expected values that {target.dtype} can hold for '{tensor}', got {array.dtype}")
-    start = target.data_offset
-    return data[:start] + fitting.tobytes() + data[start + len(target.data) :]
+        raise InputError(
+            f"expected values that {target.dtype} can hold for '{target.name}', got {array.dtype}"
+        )
+    return fitting.tobytes()
 
 
 def replace_scales(data: bytes, tensor: str, scales: ArrayLike) -> bytes:

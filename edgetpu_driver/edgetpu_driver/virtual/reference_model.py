@@ -20,6 +20,7 @@ from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.virtual.simulated_timing import compute_cycles
 from edgetpu_driver.weights.compiler_layout import layout_in
+from edgetpu_driver.weights.network_weights import NetworkWeights
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
 from edgetpu_driver.weights.parameter_layout import ParameterLayout
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
@@ -34,9 +35,9 @@ class _Engine(Protocol):
 class ReferenceModel:
     """A compiled model and its source graph, which defines what the program computes.
 
-    If the layout of the parameters is known (weights.packed_layout, weights.compiler_layout, or locations
-    listed in a sidecar), the weights are those that crossed the bus. Otherwise the graph's weights represent
-    the file's own parameters.
+    If the layout of the parameters is known (weights.packed_layout, weights.compiler_layout, the sections of
+    weights.network_sections, or locations listed in a sidecar), the weights are those that crossed the bus.
+    Otherwise the graph's weights represent the file's own parameters.
     """
 
     def __init__(
@@ -67,6 +68,8 @@ class ReferenceModel:
         self._layout = None if self._packed else self._known_layout(compiled)
         unknown = not self._packed and self._layout is None
         self._locations = self._listed_locations(compiled) if unknown else ()
+        self._compiled = compiled
+        self._network: NetworkWeights | None = None
         self._specs = inputs, outputs
         self._inputs = list(zip(inputs, compiled.input_layers, strict=True))
         self._outputs = [
@@ -118,8 +121,12 @@ class ReferenceModel:
             return self._engine_of_locations(cached, streamed)
         own_cached, own_streamed = self._own
         # Outputs may leave before the last parameters arrive.
-        known = cached == own_cached and own_streamed.startswith(streamed)
-        return self._engine_for(self._source) if known else None
+        if cached == own_cached and own_streamed.startswith(streamed):
+            return self._engine_for(self._source)
+        if self._network is None:
+            self._network = NetworkWeights(self._compiled, self._source)
+        graph = self._network.graph_with(Parameters(cached, streamed))
+        return None if graph is None else self._engine_for(graph)
 
     def _engine_for(self, graph: bytes) -> _Engine:
         """The engine that runs the source graph, with the constants that this copy of it has."""
@@ -162,7 +169,8 @@ class ReferenceModel:
     def _listed_locations(self, compiled: CompiledModel) -> tuple[WeightLocation, ...]:
         """The weight locations listed in a sidecar file, by the tensor of the graph."""
         try:
-            (location,) = weight_locations(compiled, replace(SidecarFiles.beside(compiled.path), graph=b""))
+            sidecars = replace(SidecarFiles.beside(compiled.path), graph=b"")
+            (location,) = weight_locations(compiled, sidecars).known
             tensor = select_tensor(weight_tensors(self._model), "")
         except (EdgeTpuError, ValueError):
             return ()

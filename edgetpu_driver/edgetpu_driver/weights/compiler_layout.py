@@ -12,10 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel, Parameters
-from edgetpu_driver.darwinn.parameters.channelwise import DepthwiseLayout, RoutingLayout
 from edgetpu_driver.darwinn.parameters.dense import DenseLayout
-from edgetpu_driver.darwinn.parameters.section_codec import Section
-from edgetpu_driver.darwinn.parameters.single_output import convolution_layout, coordinate_layout
+from edgetpu_driver.darwinn.parameters.layer_layout import (
+    HeaderRows,
+    LayerLayout,
+    convolution_layout,
+    depthwise_layout,
+    matrix_layout,
+)
+from edgetpu_driver.darwinn.parameters.routing import RoutingLayout
 from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
@@ -110,7 +115,7 @@ def _colour(graph: Subgraph) -> ParameterLayout:
         reason = "of pattern trackers only the byte offsets of the kernel's weights are known"
         raise _unknown(operator, weights, reason)
     side = _image_side(graph, (64, 128), channels=3)
-    mixer = _convolution(graph, operator, convolution_layout(1, 1, 3), side)
+    mixer = _convolution(graph, operator, convolution_layout((1, 1, 1, 3)), side)
     rows = _coordinate_rows(graph, graph.operators[4:6], side)
     if side < _STREAMED_SIDE:
         return ParameterLayout((mixer, RoutingLayout(_TILES), *rows, RoutingLayout(2)))
@@ -120,7 +125,9 @@ def _colour(graph: Subgraph) -> ParameterLayout:
 def _looming(graph: Subgraph) -> ParameterLayout:
     side = _image_side(graph, (64, 128), channels=1)
     gradients = (graph.operators[1], graph.operators[3])
-    kernels = [_convolution(graph, operator, convolution_layout(3, 3, 1), side) for operator in gradients]
+    kernels = [
+        _convolution(graph, operator, convolution_layout((1, 3, 3, 1)), side) for operator in gradients
+    ]
     zones = graph.tensors[graph.operators[6].outputs[0]].shape
     if zones != (1, 3, 3, 1):
         raise ModelUnsupportedError(
@@ -131,12 +138,13 @@ def _looming(graph: Subgraph) -> ParameterLayout:
 
 def _gabor(graph: Subgraph) -> ParameterLayout:
     side = _image_side(graph, (64, 128), channels=1)
-    return ParameterLayout((_convolution(graph, graph.operators[1], DepthwiseLayout(7, 7, 8), side),))
+    kernels = depthwise_layout((1, 7, 7, 8), 1, HeaderRows(zero_points=True))
+    return ParameterLayout((_convolution(graph, graph.operators[1], kernels, side),))
 
 
 def _coordinate_rows(graph: Subgraph, operators: tuple[Operator, ...], side: int) -> tuple[Part, ...]:
     """The x and y rows over an image of that side."""
-    section = coordinate_layout(side * side)
+    section = matrix_layout((1, side * side))
     rows = []
     for operator in operators:
         weights = _weights(graph, operator)
@@ -145,11 +153,11 @@ def _coordinate_rows(graph: Subgraph, operators: tuple[Operator, ...], side: int
     return tuple(rows)
 
 
-def _convolution(graph: Subgraph, operator: Operator, section: Section, side: int) -> LayerWeights:
+def _convolution(graph: Subgraph, operator: Operator, section: LayerLayout, side: int) -> LayerWeights:
     """The kernels of a convolution that keeps the size of the image."""
     weights = _weights(graph, operator)
     _check_form(operator, weights, section)
-    channels = section.shape[3] if isinstance(section, DepthwiseLayout) else section.shape[0]
+    channels = section.channels
     result = graph.tensors[operator.outputs[0]].shape
     if result != (1, side, side, channels):
         raise _unknown(
@@ -159,7 +167,7 @@ def _convolution(graph: Subgraph, operator: Operator, section: Section, side: in
 
 
 def _layer(
-    section: Section, operator: Operator, weights: Tensor, of_rows: NDArray[np.float32] | None = None
+    section: LayerLayout, operator: Operator, weights: Tensor, of_rows: NDArray[np.float32] | None = None
 ) -> LayerWeights:
     values = np.frombuffer(weights.data, np.int8).reshape(weights.shape)
     return LayerWeights(section, operator.inputs[1], values, of_rows)
@@ -181,7 +189,7 @@ def _weights(graph: Subgraph, operator: Operator) -> Tensor:
     return weights
 
 
-def _check_form(operator: Operator, weights: Tensor, section: Section) -> None:
+def _check_form(operator: Operator, weights: Tensor, section: LayerLayout) -> None:
     scales = weights.quantization.scales
     if weights.shape != section.shape:
         raise _unknown(operator, weights, f"expected {list(section.shape)}")

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.darwinn.parameters.layer_layout import (
-    DiagonalLayout,
-    GroupedLayout,
     HeaderRows,
     LayerLayout,
+    convolution_layout,
+    depthwise_layout,
+    matrix_layout,
 )
 from edgetpu_driver.darwinn.parameters.section_codec import ALIGNMENT, ZERO_WEIGHT, aligned
 from edgetpu_driver.darwinn.parameters.softmax import SoftmaxLayout
@@ -25,7 +26,6 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 
 _ELEMENTWISE = ("ADD", "SUB", "MUL")
-_LEAST_CONVOLUTION_LANES, _LEAST_MATRIX_LANES = 4, 16
 _CHANNEL_AXIS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}
 _RANK = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 4, "FULLY_CONNECTED": 2}
 
@@ -176,22 +176,11 @@ def _weighted(graph: Subgraph, index: int, scales: Mapping[str, TensorSpec]) -> 
 def _layout(operator: Operator, weights: Tensor, header: HeaderRows, source: tuple[int, ...]) -> LayerLayout:
     dtype: Any = weights.dtype.type
     zero_point = int(weights.quantization.zero_points[0])
-    inputs = source[-1] if source else 0
-    if operator.name == "DEPTHWISE_CONV_2D" and inputs != 1:
-        if weights.shape[-1] != inputs:
-            raise ModelUnsupportedError(
-                f"the layout of {weights.shape[-1]} outputs of {inputs} inputs is not known; expected as many"
-            )
-        return DiagonalLayout(weights.shape, header, dtype=dtype, zero_point=zero_point)
-    matrix = operator.name == "FULLY_CONNECTED"
-    return GroupedLayout(
-        weights.shape,
-        header,
-        least_lanes=_LEAST_MATRIX_LANES if matrix else _LEAST_CONVOLUTION_LANES,
-        dtype=dtype,
-        zero_point=zero_point,
-        channels_last=operator.name == "DEPTHWISE_CONV_2D",
-    )
+    if operator.name == "DEPTHWISE_CONV_2D":
+        inputs = source[-1] if source else 0
+        return depthwise_layout(weights.shape, inputs, header, dtype=dtype, zero_point=zero_point)
+    layout = matrix_layout if operator.name == "FULLY_CONNECTED" else convolution_layout
+    return layout(weights.shape, header, dtype=dtype, zero_point=zero_point)
 
 
 def _weights(graph: Subgraph, operator: Operator) -> Tensor:

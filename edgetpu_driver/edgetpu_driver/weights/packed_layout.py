@@ -45,7 +45,7 @@ def with_parameters(graph: bytes, parameters: bytes) -> bytes:
 
 
 def weight_offsets(graph: bytes) -> dict[str, int]:
-    """The byte offset of each weight tensor in the parameters, by its name."""
+    """The byte offset of each weight tensor and bias in the parameters, by its name."""
     offsets, position = {}, 0
     for tensor in _weight_tensors(graph):
         offsets[tensor.name] = position

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import Parameters
-from edgetpu_driver.darwinn.parameters.channelwise import RoutingLayout
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout
-from edgetpu_driver.darwinn.parameters.section_codec import Section
+from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout
+from edgetpu_driver.darwinn.parameters.routing import RoutingLayout
 from edgetpu_driver.errors import ModelFormatError
 
 
@@ -19,7 +18,7 @@ from edgetpu_driver.errors import ModelFormatError
 class LayerWeights:
     """The weights of one layer and the codec of its section of the parameter bytes."""
 
-    section: Section
+    section: LayerLayout
     tensor: int
     """Index of the weight tensor in the graph."""
     weights: NDArray[np.int8]
@@ -34,15 +33,14 @@ class LayerWeights:
 
     def encode(self, out: NDArray[np.uint8]) -> None:
         """Write the section, uint8[size]."""
-        if isinstance(self.section, DenseLayout) and self.multipliers is not None:
-            self.section.encode_multipliers(self.multipliers, out)
+        self.section.encode_header(out, multipliers=self.multipliers)
         self.section.encode(self.weights, out)
 
     def decode(self, data: NDArray[np.uint8]) -> LayerWeights:
         """The same layer with the weights in uint8[size]; ModelFormatError if the bytes do not fit it."""
         multipliers = None
         weights = self.section.decode(data)
-        if isinstance(self.section, DenseLayout):
+        if self.section.header.multipliers:
             multipliers = self.section.decode_multipliers(data)
         return replace(self, weights=weights, multipliers=multipliers)
 

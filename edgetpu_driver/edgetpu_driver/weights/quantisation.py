@@ -1,4 +1,4 @@
-"""Quantising real weights to the int8 values of a model's weight tensor, with the error that this causes."""
+"""Quantising real weights to the 8-bit values of a model's weight tensor, with the error that this causes."""
 
 from __future__ import annotations
 
@@ -8,40 +8,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.errors import ClippingError, InputError
+from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from edgetpu_driver.weights.weight_tensors import WeightTensor
-
-INT8_MAX = 127
-"""Quantisation steps on either side of zero; TFLite leaves -128 unused in weights."""
+from edgetpu_driver.weights.weight_tensors import INT8_MAX, WeightTensor
 
 _BLOCK_VALUES = 1 << 16  # values quantised at a time, so that they fit into the processor's cache
+_INT32 = np.iinfo(np.int32)
 _SMALLEST_SCALE = 1e-30
 _LARGE_ERROR = 1e15  # beyond it squares, and values in steps, may overflow float32
 
 
 class WeightQuantiser:
-    """Quantises real weights to the int8 values of one tensor, repeatedly. Not thread-safe."""
+    """Quantises real weights to the 8-bit values of one tensor, repeatedly. Not thread-safe."""
 
     def __init__(self, tensor: WeightTensor) -> None:
         self.tensor = tensor
         rows = tensor.scales.size
         self._size = rows, prod(tensor.shape) // rows
-        self._values = np.zeros(self._size, np.int8)
+        self._values: NDArray[Any] = np.full(self._size, tensor.zero_point, tensor.dtype)
+        self._bias: NDArray[np.int32] | None = None
         self._filled = self._size
         block = max(1, min(rows, _BLOCK_VALUES // self._size[1]))
         self._block = block
         self._scratch = np.empty((3, block * self._size[1]), np.float32)
 
     @property
-    def values(self) -> NDArray[np.int8]:
+    def bias(self) -> NDArray[np.int32] | None:
+        """The bias quantised last, int32[all rows]; None if none was given."""
+        return self._bias
+
+    @property
+    def values(self) -> NDArray[Any]:
         """The weights quantised last, of the tensor's shape; overwritten by the next call of `quantise`."""
         if self.tensor.rows_last:
             return np.ascontiguousarray(self._values.T).reshape(self.tensor.shape)
         return self._values.reshape(self.tensor.shape)
 
     def quantise(self, request: WeightRequest) -> WeightResult:
-        """Quantise to `values`: round to the nearest step, half to even; clip to -127..127 steps.
+        """Quantise to `values`: round to the nearest step, half to even; clip to the tensor's limits.
 
         The result has version 0: the caller counts versions. Raises InputError for weights that do not fit
         the tensor, ClippingError if values would be clipped and the request does not accept that.
@@ -54,7 +58,7 @@ class WeightQuantiser:
         elif request.row_gains is not None:
             scales /= _checked_gains(request.row_gains, rows)
         if (rows, columns) != self._filled:
-            self._values[:] = 0
+            self._values[:] = self.tensor.zero_point
             self._filled = rows, columns
         clipped, worst, squares = 0, 0.0, 0.0
         for start in range(0, rows, self._block):
@@ -62,11 +66,21 @@ class WeightQuantiser:
             lost = self._quantise_block(real[part], scales[part], self._values[part, :columns])
             clipped, worst, squares = clipped + lost[0], max(worst, lost[1]), squares + lost[2]
         if clipped and not request.accept_clipping:
-            raise clipping_error(self.tensor.scales, clipped, real.size, worst)
+            raise clipping_error(self.tensor.scales, clipped, real.size, worst, self.tensor.limits)
+        lost_bias = self._quantise_bias(request, rows)
         scales.setflags(write=False)
         rms = float(np.sqrt(squares / real.size))
         tensor = self.tensor
-        return WeightResult(0, scales, clipped, worst, rms, tensor.shape, tensor.is_pure_matmul)
+        return WeightResult(
+            version=0,
+            row_scales=scales,
+            clipped=clipped + lost_bias[0],
+            worst_error=worst,
+            rms_error=rms,
+            shape=tensor.shape,
+            is_pure_matmul=tensor.is_pure_matmul,
+            worst_bias_error=lost_bias[1],
+        )
 
     def _rows(self, weights: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """The weights as [rows, columns]."""
@@ -90,7 +104,7 @@ class WeightQuantiser:
         return (array.reshape(-1, self._size[0]).T if tensor.rows_last else array).reshape(self._size)
 
     def _quantise_block(
-        self, real: NDArray[np.floating[Any]], scales: NDArray[np.float32], out: NDArray[np.int8]
+        self, real: NDArray[np.floating[Any]], scales: NDArray[np.float32], out: NDArray[Any]
     ) -> tuple[int, float, float]:
         """Fill `out`; return the number of clipped values, the largest error, the sum of squared errors."""
         exact, rounded, error = (scratch[: real.size].reshape(real.shape) for scratch in self._scratch)
@@ -98,11 +112,11 @@ class WeightQuantiser:
         with np.errstate(over="ignore"):
             np.divide(real, column, out=exact, casting="same_kind")
         np.rint(exact, out=rounded)
-        clipped = 0
-        if max(rounded.max(), -rounded.min()) > INT8_MAX:
-            clipped = int(np.count_nonzero(np.abs(rounded) > INT8_MAX))
-            np.clip(rounded, -INT8_MAX, INT8_MAX, out=rounded)
-        out[...] = rounded
+        clipped, (least, most) = 0, self.tensor.limits
+        if rounded.max() > most or rounded.min() < least:
+            clipped = int(np.count_nonzero((rounded > most) | (rounded < least)))
+            np.clip(rounded, least, most, out=rounded)
+        out[...] = rounded if not self.tensor.zero_point else rounded + self.tensor.zero_point
         np.subtract(exact, rounded, out=error)
         np.multiply(error, column, out=error)
         worst = float(max(error.max(), -error.min()))
@@ -112,12 +126,56 @@ class WeightQuantiser:
         lost = real.astype(np.float64) - rounded * column
         return clipped, float(np.abs(lost).max()), float(np.sum(lost**2))
 
+    def _quantise_bias(self, request: WeightRequest, rows: int) -> tuple[int, float]:
+        """Set `bias`; return the number of clipped values and the largest error of the others."""
+        if request.bias is None:
+            self._bias = None
+            return 0, 0.0
+        scales = self.tensor.bias_scales
+        if scales is None:
+            raise ModelUnsupportedError(
+                f"'{self.tensor.name}' belongs to a layer without a bias, and none can be added"
+            )
+        if request.rescale_rows or request.row_gains is not None:
+            raise ModelUnsupportedError(f"the rows of '{self.tensor.name}' cannot be rescaled with a bias")
+        real = np.asarray(request.bias)
+        if real.shape != (rows,) or real.dtype.kind not in "fiu" or not np.all(np.isfinite(real)):
+            raise InputError(f"expected a finite bias [{rows}]; got {real.dtype.name}{list(real.shape)}")
+        exact = real.astype(np.float64) / scales[:rows]
+        steps = np.clip(np.rint(exact), _INT32.min, _INT32.max)
+        fits = steps == np.rint(exact)
+        clipped = int(np.count_nonzero(~fits))
+        error = np.abs(exact - steps) * scales[:rows]
+        if clipped and not request.accept_clipping:
+            most = float(_INT32.max * scales.min())
+            raise ClippingError(
+                f"expected a bias of at most {most:g} on either side of zero; {clipped} of {rows} are beyond",
+                clipped,
+            )
+        bias = np.zeros(self._size[0], np.int32)
+        bias[:rows] = steps.astype(np.int64)
+        self._bias = bias
+        return clipped, float(error.max(initial=0))
 
-def clipping_error(scales: NDArray[np.float32], clipped: int, size: int, worst: float) -> ClippingError:
+
+def clipping_error(
+    scales: NDArray[np.float32],
+    clipped: int,
+    size: int,
+    worst: float,
+    steps: tuple[int, int] = (-INT8_MAX, INT8_MAX),
+) -> ClippingError:
     """The error for `clipped` of `size` weights that exceed the range of rows with these scales.
 
-    worst: by how much they exceed it at most.
+    worst: by how much they exceed it at most. steps: the least and the largest.
     """
+    if -steps[0] != steps[1]:
+        least, most = (float(scales[0]) * end for end in steps)
+        return ClippingError(
+            f"expected weights from {least:g} to {most:g}; {clipped} of {size} are beyond, by up to "
+            f"{worst:g}",
+            clipped,
+        )
     finest, coarsest = INT8_MAX * float(scales.min()), INT8_MAX * float(scales.max())
     limits = f"{finest:g}" if finest == coarsest else f"{finest:g} to {coarsest:g}, by row,"
     return ClippingError(

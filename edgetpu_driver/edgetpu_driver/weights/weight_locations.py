@@ -2,8 +2,8 @@
 
 A location counts as known if one of these tells it:
 
-- the plain graph the model was compiled from, if its weights, laid out as edgetpu_compiler or the virtual
-  packer does, are byte for byte the model's own;
+- the plain graph the model was compiled from, for each layer whose section, as edgetpu_compiler or the
+  virtual packer lays it out, is byte for byte in the model's parameters;
 - the model alone, if it is Dense: its parameters have the size and form of one matrix, and their headers
   give the scales;
 - a sidecar file with the byte offsets of a convolution's weights, or the scale of a colour filter.
@@ -12,30 +12,32 @@ A location counts as known if one of these tells it:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.parameters.channelwise import RoutingLayout
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout, PaddedDenseLayout
+from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel
+from edgetpu_driver.darwinn.parameters.dense import PaddedDenseLayout
+from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout, convolution_layout
+from edgetpu_driver.darwinn.parameters.routing import RoutingLayout
 from edgetpu_driver.darwinn.parameters.scattered import ScatteredLayout
 from edgetpu_driver.darwinn.parameters.section_codec import Section
-from edgetpu_driver.darwinn.parameters.single_output import convolution_layout
 from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
-from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
+from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_driver.weights.compiler_layout import layout_in
 from edgetpu_driver.weights.dense_layer import clamps_outputs, dense_layout
+from edgetpu_driver.weights.dense_program import plan_dense_program
+from edgetpu_driver.weights.network_sections import locate_sections
 from edgetpu_driver.weights.packed_layout import parameters_of, weight_offsets
 from edgetpu_driver.weights.parameter_layout import ParameterLayout
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_tensors import WeightTensor, weight_tensors
+from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
 
+_BIAS_BYTES = 4
 _COLOUR_ROUTING = RoutingLayout(16)
 _COLOUR_BYTES = {64: 132_416, 128: 1_344}
 """Cached parameter bytes of colour trackers, by the side of their image in px."""
@@ -61,50 +63,126 @@ class WeightLocation:
     def encode_scales(self, scales: NDArray[np.float32], section: NDArray[np.uint8]) -> None:
         """Write the multipliers for the scales of the weights; InputError if they overflow float32."""
         assert self.requantisation is not None
-        assert isinstance(self.section, DenseLayout)
+        assert isinstance(self.section, LayerLayout)
         source, result = self.requantisation
         with np.errstate(over="ignore"):
             of_rows = multipliers(source, scales, result)
         self.section.encode_multipliers(of_rows, section)
 
 
-def weight_locations(model: CompiledModel, sidecars: SidecarFiles) -> tuple[WeightLocation, ...]:
-    """Every weight tensor whose location is known; ModelUnsupportedError if there is none."""
-    for locations in (
-        _from_graph(model, sidecars.graph) if sidecars.graph else (),
-        _dense(model),
-        _from_sidecar(model, sidecars.sidecar or {}),
-    ):
-        if locations:
-            return locations
+@dataclass(frozen=True, eq=False)
+class WeightLocations:
+    """The weight tensors of a model, by whether it is known where they are."""
+
+    known: tuple[WeightLocation, ...]
+    refused: Mapping[str, str]
+    """Names of weight tensors of the graph that cannot be replaced, and the reason."""
+
+    def select(self, tensor: str, model: str) -> WeightLocation:
+        """The location of the tensor of that name; of "" as `select_tensor`.
+
+        model: its name, for messages. Raises ModelUnsupportedError, with the reason, for a tensor that is
+        refused, and what `select_tensor` raises.
+        """
+        if tensor in self.refused:
+            raise ModelUnsupportedError(f"cannot replace '{tensor}' of '{model}': {self.refused[tensor]}")
+        chosen = select_tensor([each.tensor for each in self.known], tensor)
+        return next(each for each in self.known if each.tensor is chosen)
+
+
+def weight_locations(model: CompiledModel, sidecars: SidecarFiles) -> WeightLocations:
+    """Every weight tensor, if it is known where one is; else ModelUnsupportedError."""
+    refused: dict[str, str] = {}
+    found = _from_graph(model, sidecars.graph, refused) if sidecars.graph else ()
+    found = found or _dense(model) or _from_sidecar(model, sidecars.sidecar or {})
+    if found:
+        return WeightLocations(found, refused)
     raise ModelUnsupportedError(
         f"it is not known where '{model.name}' keeps its weights: expected a Dense model, the graph it was "
         "compiled from beside it with a layout that is known, or a sidecar with the offsets of its weights"
     )
 
 
-def _from_graph(model: CompiledModel, data: bytes) -> tuple[WeightLocation, ...]:
-    graph = parse_model(data)
+def _from_graph(model: CompiledModel, data: bytes, refused: dict[str, str]) -> tuple[WeightLocation, ...]:
+    """The locations that a graph tells; fills in why others are refused."""
+    if model.compiler == DENSE_COMPILER:
+        return _of_dense_program(model, parse_model(data))
+    part = model.source_part(data)
+    graph = parse_model(part)
     tensors = {tensor.name: tensor for tensor in weight_tensors(graph)}
+    packed = parameters_of(part)
+    if packed and packed == b"".join((model.parameters.cached, model.parameters.streamed)):
+        found = _packed(model, part, tensors)
+    else:
+        found = _compiled(model, part, tensors, refused)
+    for tensor in weight_tensors(parse_model(data)):
+        if tensor.name not in tensors:
+            refused[tensor.name] = "the part of the model that the Edge TPU runs has no such tensor"
+    return found
+
+
+def _packed(
+    model: CompiledModel, graph: bytes, tensors: Mapping[str, WeightTensor]
+) -> tuple[WeightLocation, ...]:
+    """Where the virtual packer puts weights and biases."""
+    parameters = model.parameters
+    size = len(parameters.cached or parameters.streamed)
+    offsets = weight_offsets(graph)
+    locations = []
+    for tensor in tensors.values():
+        start = offsets[tensor.name]
+        bias = offsets.get(tensor.bias, -1)
+        layout = ScatteredLayout(
+            tensor.shape,
+            slice(start, start + prod(tensor.shape)),
+            size,
+            dtype=tensor.dtype.type,
+            bias=slice(bias, bias + _BIAS_BYTES * tensor.scales.size) if bias >= 0 else None,
+        )
+        locations.append(WeightLocation(tensor, layout, 0, streamed=not parameters.cached))
+    return tuple(locations)
+
+
+def _compiled(
+    model: CompiledModel, graph: bytes, tensors: Mapping[str, WeightTensor], refused: dict[str, str]
+) -> tuple[WeightLocation, ...]:
+    """Where edgetpu_compiler put weights and biases."""
+    sections = locate_sections(model, graph)
+    locations = []
+    for placed in sections.placed:
+        section = placed.section
+        tensor = tensors.get(section.name)
+        if tensor is None or section.tensor == ABSENT:
+            continue
+        layout = section.weight_layout
+        if placed.ambiguous:
+            refused[section.name] = "the parameters hold its values in several places"
+            continue
+        if placed.own_scales:
+            refused[section.name] = "the file was compiled with other scales than the graph's"
+            continue
+        if not layout.has_bias:
+            tensor = replace(tensor, bias="", bias_scales=None)
+        operator = sections.graph.operators[section.operator]
+        ends = (sections.graph.tensors[each[0]].spec.scale for each in (operator.inputs, operator.outputs))
+        rescalable = tensor.is_matrix and layout.header.multipliers and len(tensors) == 1
+        requantisation = (next(ends), next(ends)) if rescalable and not layout.has_bias else None
+        locations.append(WeightLocation(tensor, layout, placed.offset, placed.streamed, requantisation))
+    refused |= {each.name: each.reason for each in sections.missing}
+    return tuple(locations)
+
+
+def _of_dense_program(model: CompiledModel, graph: Model) -> tuple[WeightLocation, ...]:
+    """Of a program that was written here, which may be for a larger matrix than the graph's."""
     if not _corresponds(model, graph.subgraphs[0]):
         return ()
-    layout = _layout_in(model, graph)
-    if layout is not None:
-        same = layout.encode() == model.parameters
-        return _layers(layout, graph.subgraphs[0], tensors) if same else ()
-    packed = parameters_of(data)
-    if not packed or packed != b"".join((model.parameters.cached, model.parameters.streamed)):
+    try:
+        layout = plan_dense_program(graph).layout
+    except ModelUnsupportedError:
         return ()
-    return tuple(
-        WeightLocation(
-            tensors[name],
-            ScatteredLayout(tensors[name].shape, slice(None), prod(tensors[name].shape)),
-            start,
-            streamed=not model.parameters.cached,
-        )
-        for name, start in weight_offsets(data).items()
-        if name in tensors
-    )
+    if layout.encode() != model.parameters:
+        return ()
+    return _layers(layout, graph.subgraphs[0], {each.name: each for each in weight_tensors(graph)})
 
 
 def _corresponds(model: CompiledModel, graph: Subgraph) -> bool:
@@ -115,13 +193,6 @@ def _corresponds(model: CompiledModel, graph: Subgraph) -> bool:
 
     same_inputs = forms(model.inputs) == forms(graph.input_specs)
     return same_inputs and forms(model.outputs) == forms(graph.output_specs)
-
-
-def _layout_in(model: CompiledModel, graph: Model) -> ParameterLayout | None:
-    try:
-        return layout_in(model, graph)
-    except ModelUnsupportedError:
-        return None
 
 
 def _layers(
@@ -146,7 +217,7 @@ def _layers(
 
 def _has_bias_columns(section: Section) -> bool:
     """Whether a matrix has a bias in the unit of its rows, which other scales would change."""
-    return isinstance(section, PaddedDenseLayout) and section.has_bias
+    return isinstance(section, PaddedDenseLayout) and section.has_bias_columns
 
 
 def _dense(model: CompiledModel) -> tuple[WeightLocation, ...]:
@@ -194,7 +265,7 @@ def _listed(model: CompiledModel, sidecar: Mapping[str, Any]) -> WeightLocation:
 def _check_form(shape: tuple[int, ...], offsets: NDArray[np.intp], data: NDArray[np.uint8]) -> None:
     """InputError if the offsets are those of a known layout and the parameters are not of its form."""
     try:
-        known = convolution_layout(*shape[1:])
+        known = convolution_layout(shape)
     except ModelUnsupportedError:
         return  # only the offsets are known
     if np.array_equal(known.weight_offsets.ravel(), offsets):
@@ -209,7 +280,7 @@ def _colour(model: CompiledModel, scale: float) -> tuple[WeightLocation, ...]:
     shape = model.inputs[0].shape
     blob = np.frombuffer(model.parameters.cached, np.uint8)
     side = shape[1] if len(shape) == 4 and shape[1:] == (shape[1], shape[1], 3) else 0
-    layout = convolution_layout(1, 1, 3)
+    layout = convolution_layout((1, 1, 1, 3))
     if len(model.inputs) != 1 or _COLOUR_BYTES.get(side) != blob.size or not scale > 0:
         return ()
     try:

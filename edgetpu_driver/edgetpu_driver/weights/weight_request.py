@@ -26,6 +26,9 @@ class WeightRequest:
     row_gains: NDArray[np.floating] | None = None
     """float[rows], positive: the outputs come multiplied by these. They are applied to the requantisation
     multipliers with `rescale_rows`, otherwise to the weights. None: the outputs are not scaled."""
+    bias: NDArray[np.floating] | None = None
+    """float[rows of the weights]: what is added to the sums of products, before the activation, in the unit
+    of weights times inputs. Other rows of a larger matrix get none. None: the bias stays as it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +41,7 @@ class WeightResult:
     """float32[rows]: real value of one step, for the rows of the given weights. A row holds the weights of
     one output channel."""
     clipped: int
-    """Number of values that were clipped."""
+    """Number of values that were clipped, those of the bias included."""
     worst_error: float
     """Largest quantisation error, in the unit of the weights."""
     rms_error: float
@@ -47,3 +50,5 @@ class WeightResult:
     """Shape of the tensor, which is the largest shape it takes."""
     is_pure_matmul: bool = False
     """See WeightTensor."""
+    worst_bias_error: float = 0.0
+    """Largest error of the bias by rounding, in its unit; 0 if none was given."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.tflite.model_reader import Model, Operator, Tensor
+from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
 from edgetpu_driver.weights.dense_layer import is_pure_matmul
 
+INT8_MAX = 127
+"""Quantisation steps on either side of zero; TFLite leaves -128 unused in weights."""
+
+_INT8, _UINT8_MAX = np.dtype(np.int8), 255
 _KINDS = ("CONV_2D", "FULLY_CONNECTED", "DEPTHWISE_CONV_2D")
 
 
@@ -29,6 +35,21 @@ class WeightTensor:
     """Whether every row can have its own scale."""
     is_pure_matmul: bool = False
     """Whether the model only multiplies by this matrix: no bias, no activation, no other layer."""
+    dtype: np.dtype[Any] = _INT8
+    """Of the stored values: int8, or uint8 with one scale and zero point."""
+    zero_point: int = 0
+    """Stored value of the weight 0."""
+    bias: str = ""
+    """Name of the tensor of the layer's bias; empty if it has none that could be set."""
+    bias_scales: NDArray[np.float64] | None = None
+    """float64[rows]: real value of one step of the bias; None if it has none that could be set."""
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the largest weight in steps; TFLite leaves -128 unused."""
+        if self.dtype == np.uint8:
+            return -self.zero_point, _UINT8_MAX - self.zero_point
+        return -INT8_MAX, INT8_MAX
 
     @property
     def is_matrix(self) -> bool:
@@ -42,15 +63,18 @@ class WeightTensor:
 
 
 def weight_tensors(model: Model) -> tuple[WeightTensor, ...]:
-    """The weights of a plain graph whose values can be replaced: symmetric int8 with data of their own."""
+    """The weights of a plain graph whose values can be replaced: quantised to 8 bits, with data of their own.
+
+    They are symmetric int8, or uint8 with one scale.
+    """
     graph = model.subgraphs[0]
-    buffers = [tensor.buffer for tensor in graph.tensors]
+    users = Counter(tensor.buffer for tensor in graph.tensors)
     found: dict[str, WeightTensor] = {}
     for operator in graph.operators:
-        if operator.name in _KINDS:
+        if operator.name in _KINDS and len(operator.inputs) > 1 and operator.inputs[1] != ABSENT:
             tensor = graph.tensors[operator.inputs[1]]
-            if _is_replaceable(tensor) and buffers.count(tensor.buffer) == 1:
-                found[tensor.name] = _weight_tensor(operator, tensor, is_pure_matmul(graph, operator))
+            if _is_replaceable(tensor) and users[tensor.buffer] == 1:
+                found[tensor.name] = _weight_tensor(graph, operator, users)
     return tuple(found.values())
 
 
@@ -79,18 +103,38 @@ def select_tensor(tensors: Sequence[WeightTensor], name: str) -> WeightTensor:
 
 def _is_replaceable(tensor: Tensor) -> bool:
     quantisation = tensor.quantization
-    symmetric = quantisation.scales.size > 0 and not np.any(quantisation.zero_points)
-    return bool(tensor.data) and tensor.dtype == np.int8 and symmetric
+    if not tensor.data or not quantisation.scales.size:
+        return False
+    if tensor.dtype == np.uint8:
+        return quantisation.scales.size == 1
+    return bool(tensor.dtype == np.int8) and not np.any(quantisation.zero_points)
 
 
-def _weight_tensor(operator: Operator, tensor: Tensor, pure_matmul: bool) -> WeightTensor:
+def _weight_tensor(graph: Subgraph, operator: Operator, users: Counter[int]) -> WeightTensor:
+    tensor = graph.tensors[operator.inputs[1]]
     rows = tensor.shape[-1] if operator.name == "DEPTHWISE_CONV_2D" else tensor.shape[0]
-    scales = tensor.quantization.scales
+    scales = np.broadcast_to(tensor.quantization.scales, rows)
+    bias = _bias(graph, operator, rows, users)
+    source = graph.tensors[operator.inputs[0]].spec
     return WeightTensor(
         tensor.name,
         operator.name,
         tensor.shape,
-        np.broadcast_to(scales, rows),
-        has_row_scales=scales.size == rows > 1,
-        is_pure_matmul=pure_matmul,
+        scales,
+        has_row_scales=tensor.quantization.scales.size == rows > 1,
+        is_pure_matmul=is_pure_matmul(graph, operator),
+        dtype=tensor.dtype,
+        zero_point=int(tensor.quantization.zero_points[0]),
+        bias=bias,
+        bias_scales=scales.astype(np.float64) * source.scale if bias else None,
     )
+
+
+def _bias(graph: Subgraph, operator: Operator, rows: int, users: Counter[int]) -> str:
+    """The name of a constant bias in steps of input scale * weight scale; empty if there is none."""
+    if len(operator.inputs) < 3 or operator.inputs[2] == ABSENT:
+        return ""
+    bias = graph.tensors[operator.inputs[2]]
+    fits = bias.dtype == np.int32 and bias.shape == (rows,) and bool(bias.data)
+    quantised = graph.tensors[operator.inputs[0]].spec.scale > 0
+    return bias.name if fits and quantised and users[bias.buffer] == 1 else ""

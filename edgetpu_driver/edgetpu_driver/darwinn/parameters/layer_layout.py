@@ -25,9 +25,12 @@ from edgetpu_driver.darwinn.parameters.section_codec import (
     INPUTS_PER_CELL,
     ZERO_WEIGHT,
     aligned,
+    check_bias,
     check_blob,
     check_filler,
     check_target,
+    check_weights,
+    no_bias,
 )
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 
@@ -35,7 +38,9 @@ CHANNELS_PER_GROUP = 64
 
 _SIGN_BIT = 0x80
 _CHANNELS_PER_CELL = 4
-_DIAGONAL = np.arange(_CHANNELS_PER_CELL)
+_LARGEST_DENSE_KERNEL = 16
+"""Side in px up to which the cells of a single kernel are contiguous; of a 32 x 32 kernel they are not."""
+_LEAST_CONVOLUTION_LANES, _LEAST_MATRIX_LANES = 4, 16
 
 
 @dataclass(frozen=True)
@@ -85,11 +90,7 @@ class LayerLayout:
 
         InputError for another shape or dtype.
         """
-        if weights.dtype != self.dtype or weights.shape != self.shape:
-            raise InputError(
-                f"expected weights {self.dtype.name}{list(self.shape)}; got "
-                f"{weights.dtype.name}{list(weights.shape)}"
-            )
+        check_weights(weights, self.shape, self.dtype)
         check_target(out, self.size)
         self._encode_cells(weights, self._view(out)[:, self.header.count :])
         out[self._used :] = 0
@@ -128,10 +129,7 @@ class LayerLayout:
         """Write int32[channels]; ModelUnsupportedError for a layer that was compiled without a bias."""
         self._check_bias_row()
         check_target(out, self.size)
-        if bias.dtype != np.int32 or bias.shape != (self.channels,):
-            raise InputError(
-                f"expected a bias int32[{self.channels}]; got {bias.dtype.name}{list(bias.shape)}"
-            )
+        check_bias(bias, self.channels)
         self._header_row(out, int(self.header.multipliers))[...] = self._by_lane(bias, 0)
 
     def decode_bias(self, blob: NDArray[np.uint8]) -> NDArray[np.int32]:
@@ -174,7 +172,7 @@ class LayerLayout:
 
     def _check_bias_row(self) -> None:
         if not self.header.bias:
-            raise ModelUnsupportedError("the layer was compiled without a bias, and has no room for one")
+            raise no_bias()
 
     def _by_lane(self, values: NDArray[np.int32] | int, missing: int) -> NDArray[np.int32]:
         """int32[groups, lanes]: the values; `missing` up to the multiple of four; 0."""
@@ -330,3 +328,57 @@ class DiagonalLayout(LayerLayout):
         return np.lib.stride_tricks.as_strided(
             cells.view(np.uint8), shape, strides, writeable=cells.flags.writeable
         )
+
+
+def matrix_layout(
+    shape: tuple[int, ...],
+    header: HeaderRows | None = None,
+    *,
+    dtype: type[np.int8] | type[np.uint8] = np.int8,
+    zero_point: int = 0,
+) -> GroupedLayout:
+    """The layout of a FULLY_CONNECTED [rows, columns]. zero_point: of the weights in the graph."""
+    return GroupedLayout(shape, header, least_lanes=_LEAST_MATRIX_LANES, dtype=dtype, zero_point=zero_point)
+
+
+def convolution_layout(
+    shape: tuple[int, ...],
+    header: HeaderRows | None = None,
+    *,
+    dtype: type[np.int8] | type[np.uint8] = np.int8,
+    zero_point: int = 0,
+) -> GroupedLayout:
+    """The layout of a CONV_2D [channels, height, width, inputs]. zero_point: of the weights in the graph."""
+    large = max(shape[1:3]) > _LARGEST_DENSE_KERNEL
+    lanes = _LEAST_MATRIX_LANES if large else _LEAST_CONVOLUTION_LANES
+    return GroupedLayout(shape, header, least_lanes=lanes, dtype=dtype, zero_point=zero_point)
+
+
+def depthwise_layout(
+    shape: tuple[int, ...],
+    inputs: int,
+    header: HeaderRows | None = None,
+    *,
+    dtype: type[np.int8] | type[np.uint8] = np.int8,
+    zero_point: int = 0,
+) -> LayerLayout:
+    """The layout of a DEPTHWISE_CONV_2D [1, height, width, channels] of so many input channels.
+
+    zero_point: of the weights in the graph. ModelUnsupportedError for several inputs with several outputs
+    each.
+    """
+    if inputs == 1:
+        return GroupedLayout(
+            shape,
+            header,
+            least_lanes=_LEAST_CONVOLUTION_LANES,
+            dtype=dtype,
+            zero_point=zero_point,
+            channels_last=True,
+        )
+    if shape[-1] != inputs:
+        raise ModelUnsupportedError(
+            f"the layout of a depthwise convolution of {inputs} inputs to {shape[-1]} outputs is not known; "
+            "expected as many outputs as inputs, or one input"
+        )
+    return DiagonalLayout(shape, header, dtype=dtype, zero_point=zero_point)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.errors import InputError, ModelFormatError
+from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 
 ALIGNMENT = 64
 """Alignment of sections and their rows, bytes."""
@@ -16,23 +16,35 @@ INPUTS_PER_CELL = 4
 ZERO_WEIGHT = np.uint8(0x80)
 """Stored form of the weight 0: the zero point of the bytes."""
 
+_INT8 = np.dtype(np.int8)
+
 
 class Section(Protocol):
     """The part of a parameter blob that belongs to one layer."""
 
     @property
     def size(self) -> int:
-        """Size in bytes, a multiple of 64."""
+        """Size in bytes."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the layer's weights, in the order of the TFLite tensor."""
 
-    def encode(self, weights: NDArray[np.int8], out: NDArray[np.uint8]) -> None:
-        """Write int8 weights of `shape` into out, uint8[size]; InputError for another shape or dtype."""
+    @property
+    def has_bias(self) -> bool:
+        """Whether it has room for a bias."""
 
-    def decode(self, blob: NDArray[np.uint8]) -> NDArray[np.int8]:
+    def encode(self, weights: NDArray[Any], out: NDArray[np.uint8]) -> None:
+        """Write weights of `shape`, int8 or uint8, into out, uint8[size]; InputError for others."""
+
+    def decode(self, blob: NDArray[np.uint8]) -> NDArray[Any]:
         """Weights of `shape` from uint8[size]; ModelFormatError if the bytes are not such a section."""
+
+    def encode_bias(self, bias: NDArray[np.int32], out: NDArray[np.uint8]) -> None:
+        """Write int32[channels]; ModelUnsupportedError if there is no room for a bias."""
+
+    def decode_bias(self, blob: NDArray[np.uint8]) -> NDArray[np.int32]:
+        """int32[channels] from uint8[size]; raises as `encode_bias`."""
 
 
 def aligned(size: int) -> int:
@@ -40,10 +52,23 @@ def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def check_weights(weights: NDArray[Any], shape: tuple[int, ...]) -> None:
-    """Raise InputError unless weights are int8 of the shape."""
-    if weights.dtype != np.int8 or weights.shape != shape:
-        raise InputError(f"expected weights int8{list(shape)}; got {weights.dtype.name}{list(weights.shape)}")
+def check_weights(weights: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any] = _INT8) -> None:
+    """Raise InputError unless weights are of the shape and dtype."""
+    if weights.dtype != dtype or weights.shape != shape:
+        raise InputError(
+            f"expected weights {dtype.name}{list(shape)}; got {weights.dtype.name}{list(weights.shape)}"
+        )
+
+
+def check_bias(bias: NDArray[Any], channels: int) -> None:
+    """Raise InputError unless the bias is int32[channels]."""
+    if bias.dtype != np.int32 or bias.shape != (channels,):
+        raise InputError(f"expected a bias int32[{channels}]; got {bias.dtype.name}{list(bias.shape)}")
+
+
+def no_bias() -> ModelUnsupportedError:
+    """The error of a layer that has no room for a bias."""
+    return ModelUnsupportedError("the layer was compiled without a bias, and has no room for one")
 
 
 def check_target(out: NDArray[Any], size: int) -> None:

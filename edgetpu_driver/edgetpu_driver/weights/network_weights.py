@@ -1,0 +1,65 @@
+"""A graph with the weights that the parameters of its compiled file hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.compiled_model import CompiledModel, Parameters
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.tflite.constant_patch import replace_tensors
+from edgetpu_driver.tflite.model_reader import ABSENT
+from edgetpu_driver.weights.network_layers import encode_layer
+from edgetpu_driver.weights.network_sections import PlacedSection, locate_sections
+
+
+class NetworkWeights:
+    """Reads the weights and biases of every layer whose section is found."""
+
+    def __init__(self, compiled: CompiledModel, graph: bytes) -> None:
+        """graph: the part that the chip runs, of the file that `compiled` was compiled from."""
+        self._graph = graph
+        self._own = _bytes_of(compiled.parameters)
+        self._sections = locate_sections(compiled, graph)
+
+    def graph_with(self, parameters: Parameters) -> bytes | None:
+        """The graph with the weights and biases in other parameters of the same model.
+
+        None if anything but these differs from the file's own parameters.
+        """
+        blobs = _bytes_of(parameters)
+        if [blob.size for blob in blobs] != [blob.size for blob in self._own]:
+            return None
+        values: dict[str, NDArray[Any]] = {}
+        rest = [blob.copy() for blob in blobs]
+        for placed in self._sections.placed:
+            own, new = (placed.of(each[placed.streamed]) for each in (self._own, blobs))
+            if np.array_equal(own, new):
+                continue
+            if placed.section.tensor == ABSENT or placed.ambiguous:
+                return None
+            try:
+                values |= self._values(placed, new)
+            except EdgeTpuError:
+                return None  # meaningless bytes
+            placed.of(rest[placed.streamed])[:] = own
+        same = all(np.array_equal(*pair) for pair in zip(rest, self._own, strict=True))
+        return replace_tensors(self._graph, values) if same else None
+
+    def _values(self, placed: PlacedSection, data: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
+        """The weights and the bias in one section, by tensor; EdgeTpuError for anything else in it."""
+        section = placed.section
+        layout, tensors = section.weight_layout, self._sections.graph.tensors
+        weights = layout.decode(data)
+        bias = layout.decode_bias(data) if layout.has_bias else None
+        of_channels = layout.decode_multipliers(section.data) if layout.header.multipliers else None
+        if not np.array_equal(encode_layer(section, weights, bias, of_channels), data):
+            raise EdgeTpuError(f"the section of '{section.name}' holds other values than weights and a bias")
+        values = {tensors[section.tensor].name: weights}
+        return values if bias is None else values | {tensors[section.bias].name: bias}
+
+
+def _bytes_of(parameters: Parameters) -> list[NDArray[np.uint8]]:
+    return [np.frombuffer(each, np.uint8) for each in (parameters.cached, parameters.streamed)]
