@@ -24,16 +24,22 @@ from bench.timing import compare
 from edgetpu_driver import CompiledModel, EdgeTpu, MatMul, VirtualEdgeTpu
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.stick_engine import StickEngine
+from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.weights.network_layers import encode_network
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_request import WeightRequest
-from edgetpu_driver.weights.weight_tensors import INT8_MAX
+from edgetpu_driver.weights.weight_tensors import INT8_MAX, weight_tensors
 from measured_figures.row import Row
+from testdata import GOLDEN
 
 AREA = "weights"
 _SWAPS = 2000
 _TILE = 256
+_MOBILENET = "models/mobilenet_v1_0.25_128_quant"
+_MOBILENET_GRAPH = "vision/mobilenet_v1_0.25_128_quant.tflite"
+_CLASSES = 1001
 _VECTORS = 30
 _SWAP_REACH = {256: (6.0, 15.0), 512: (6.0, 12.0), 1024: (5.0, 7.0)}
 """Times of the plain swap that a swap may take, by matrix size: through an engine, through MatMul."""
@@ -45,6 +51,7 @@ def rows() -> Iterator[Row]:
         yield from _exactness(size)
     for size in _SWAP_REACH:
         yield from _swap(size)
+    yield from _layers()
     yield _tiles()
     yield _swaps_in_a_row()
 
@@ -114,6 +121,33 @@ def _swap(size: int) -> Iterator[Row]:
         ):
             case = f"swap to first result{how}, N = {size}"
             yield compare(work, plain).row(AREA, case, "plain swap", reach)
+
+
+def _layers() -> Iterator[Row]:
+    """The classifier of a MobileNet, from real weights to parameters that are ready for the upload.
+
+    Compared with a copy of all parameters, and with writing every layer of the network.
+    """
+    path, source = GOLDEN.find(_MOBILENET + "_edgetpu.tflite"), GOLDEN.find(_MOBILENET_GRAPH)
+    if path is None or source is None:
+        return
+    model, graph = CompiledModel.load(path), source.read_bytes()
+    part = parse_model(model.source_part(graph)).subgraphs[0]
+    parameters = np.frombuffer(model.parameters.cached, np.uint8)
+    with EdgeTpu.open(usb_backend=_ZerosStick(model.output_layers[0].size_bytes)) as tpu:
+        engine = StickEngine(tpu, model, SidecarFiles(graph))
+        name = next(each.name for each in weight_tensors(parse_model(graph)) if each.shape[0] == _CLASSES)
+        tensor = engine.weight_tensor(name)
+        least, most = (end * float(tensor.scales[0]) for end in tensor.limits)
+        weights = np.random.default_rng(0).uniform(least, most, tensor.shape).astype(np.float32)
+        request = WeightRequest(weights, name)
+
+        def swap() -> None:
+            engine.prepare_weights(request)
+
+        case = "swap of a MobileNet's classifier, 1001 x 256, on the host"
+        yield compare(swap, parameters.copy).row(AREA, case, "copy of all parameters", None)
+        yield compare(swap, lambda: encode_network(part)).row(AREA, case, "encoding every layer", 1.0)
 
 
 def _plain_swap(weights: NDArray[np.float32], transfers: list[tuple[int, int]]) -> Callable[[], None]:

@@ -97,6 +97,15 @@ class TestWeightServices:
         listed = graph.call(ListModels, "/edgetpu/list_models").models
         assert {model.name: model.weights_version for model in listed} == {"sums": 0, "mine": 1}
 
+    def test_a_swap_takes_a_bias_for_every_row(self, graph: Any) -> None:
+        swap = self.set_weights(graph, 0.0, 1.0, 3.0, -2.0, bias=[3.0, -4.25])
+        assert outcome(swap) == (True, ErrorCode.NONE, "")
+        assert swap.worst_bias_error == 0.25
+        result = graph.call(Invoke, "/edgetpu/invoke", model="mine", inputs=[numbers(5, 6, 7, 8)])
+        assert list(result.outputs[0].data) == [6 + 6 + 3, 15 - 12 - 8 + 3]
+        short = self.set_weights(graph, 0.0, 1.0, 3.0, -2.0, bias=[3.0])
+        assert (short.success, short.error.value) == (False, ErrorCode.BAD_INPUT)
+
     def test_matmul_takes_a_batch_of_real_vectors(self, graph: Any) -> None:
         self.set_weights(graph, 0.0, 1.0, 3.0, -2.0)
         product = graph.call(

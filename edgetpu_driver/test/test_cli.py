@@ -131,6 +131,24 @@ def test_info_of_a_compiled_model_shows_its_executables(
     assert execution["outputs"][0]["tile_rows"] == [4, 4, 4, 4]
 
 
+def test_info_lists_the_layers_whose_weights_can_be_set(
+    capsys: pytest.CaptureFixture[str], golden: ModelFolder
+) -> None:
+    _, value = answer(capsys, "info", golden.model("color_red_64x64_edgetpu.tflite"))
+    assert [(each["tensor"], each["shape"], each["bias"]) for each in value["weights"]] == [
+        ("tfl.pseudo_qconst3", [1, 1, 1, 3], False),
+        ("tfl.pseudo_qconst1", [1, 4096], False),
+        ("tfl.pseudo_qconst", [1, 4096], False),
+    ]
+    assert all(each["settable"] for each in value["weights"])
+
+
+def test_info_says_why_no_weights_can_be_set(capsys: pytest.CaptureFixture[str], golden: ModelFolder) -> None:
+    _, value = answer(capsys, "info", golden.model("keras_lstm_mnist_ptq_edgetpu.tflite"))
+    assert value["weights"] == []
+    assert "expected a Dense model, the graph it was compiled from" in value["weights_reason"]
+
+
 def test_info_says_why_a_model_cannot_run_over_usb(
     capsys: pytest.CaptureFixture[str], golden: ModelFolder
 ) -> None:

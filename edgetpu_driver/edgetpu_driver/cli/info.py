@@ -10,6 +10,7 @@ from typing import Any
 
 from edgetpu_driver.backends.usable_backends import usable_backends
 from edgetpu_driver.cli.session import read_model
+from edgetpu_driver.cli.settable_weights import weights_of_graph, weights_of_parts, weights_text
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
 from edgetpu_driver.compiled_model import CUSTOM_OP, DENSE_COMPILER, CompiledModel
 from edgetpu_driver.darwinn.executable import (
@@ -53,6 +54,8 @@ def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: AR
     value |= _compiled(plan) if plan.edge_tpu_steps else _graph(model)
     if plan.edge_tpu_steps:
         value["remark"] = value["remark"] or retargeting_remark(path, data) or None
+    models = [step.model for step in plan.edge_tpu_steps]
+    value |= weights_of_parts(models) if models else weights_of_graph(model)
     return Answer(value, _text(value))
 
 
@@ -207,6 +210,8 @@ def _text(value: dict[str, Any]) -> str:
         _tensor_table("outputs", value["outputs"]),
         _step_table(value["steps"]),
     ]
+    weights = weights_text(value)
+    parts += [weights] if weights else []
     if value["compiled"]:
         inner = [each for each in value["parts"] if len(value["steps"]) > 1]
         for each in inner:

@@ -1,0 +1,66 @@
+"""Which weights of a model file can be replaced, for `edgetpu info`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from edgetpu_driver.cli.terminal import table
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.tflite.model_reader import Model
+from edgetpu_driver.weights.sidecar_files import SidecarFiles
+from edgetpu_driver.weights.weight_locations import weight_locations
+from edgetpu_driver.weights.weight_tensors import WeightTensor, weight_tensors
+
+
+def weights_of_graph(model: Model) -> dict[str, Any]:
+    """The tensors of a plain graph, all of which can be set."""
+    return _answer([_settable(tensor) for tensor in weight_tensors(model)], "")
+
+
+def weights_of_parts(models: Sequence[CompiledModel]) -> dict[str, Any]:
+    """The tensors of a compiled model, and the reason for those that cannot be set."""
+    if len(models) != 1:
+        return _answer([], f"expected a model with one part for the Edge TPU; this has {len(models)}")
+    try:
+        found = weight_locations(models[0], SidecarFiles.beside(models[0].path))
+    except EdgeTpuError as error:
+        return _answer([], str(error))
+    tensors = [_settable(each.tensor) for each in found.known]
+    tensors += [{"tensor": name, "settable": False, "reason": why} for name, why in found.refused.items()]
+    return _answer(tensors, "")
+
+
+def weights_text(value: dict[str, Any]) -> str:
+    """The table of what `weights_of_graph` or `weights_of_parts` gives."""
+    if value["weights_reason"]:
+        return f"no weights can be set: {value['weights_reason']}"
+    rows = [
+        (
+            each["tensor"],
+            each["operator"],
+            "x".join(map(str, each["shape"])),
+            each["dtype"],
+            "yes" if each["bias"] else "no",
+        )
+        if each["settable"]
+        else (each["tensor"], f"no: {each['reason']}", "", "", "")
+        for each in value["weights"]
+    ]
+    return table(rows, ("weights that can be set", "operator", "shape", "dtype", "bias")) if rows else ""
+
+
+def _answer(tensors: list[dict[str, Any]], reason: str) -> dict[str, Any]:
+    return {"weights": tensors, "weights_reason": reason or None}
+
+
+def _settable(tensor: WeightTensor) -> dict[str, Any]:
+    return {
+        "tensor": tensor.name,
+        "settable": True,
+        "operator": tensor.operator,
+        "shape": tensor.shape,
+        "dtype": tensor.dtype.name,
+        "bias": tensor.bias_scales is not None,
+    }
