@@ -156,6 +156,28 @@ def test_a_graph_is_compiled_beside_itself(
     assert "Mapped to Edge TPU" in (models / "dense_64_edgetpu.log").read_text()
 
 
+def test_a_graph_is_compiled_on_another_computer(
+    models: Path,
+    make_compiler: MakeCompiler,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Its ssh runs commands here."""
+    compiler = make_compiler()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ssh = compiler.with_name("ssh")
+    ssh.write_text('#!/bin/sh\nwhile [ "$1" = -o ]; do shift 2; done\nexec sh -c "$2"\n')
+    ssh.chmod(0o755)
+    code, value = answer(capsys, "--on", "me@pc", "--co-compile", *sorted(models.glob("*.tflite")))
+    assert (code, value["target"], value["compiler"]) == (0, "edgetpu", "edgetpu_compiler on me@pc")
+    assert value["resident_together"]
+    for name in ("dense_64", "dense_128"):
+        made = compiler.parent / "compiled" / f"{name}_edgetpu.tflite"
+        assert (models / made.name).read_bytes() == made.read_bytes()
+        assert "Mapped to Edge TPU" in (models / f"{name}_edgetpu.log").read_text()
+
+
 def test_the_driver_finds_compiled_models(
     models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:
