@@ -28,6 +28,7 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.toolchain.compiled_file_names import source_graph
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
+from edgetpu_driver.toolchain.retargeting.addition_factors import factors_of, has_offset
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import RetargetedModel, retarget
 from edgetpu_driver.weights.network_sections import locate_sections
 from testdata import GOLDEN
@@ -38,7 +39,10 @@ PAIRS = sorted(stem.removesuffix("_edgetpu") for stem in NAMES if stem.endswith(
 PAIRS = [name for name in PAIRS if name in NAMES]
 MOBILENET = "mobilenet_v1_0.25_128_quant"
 POSENET = "posenet_mobilenet_v1_075_353_481_16_quant_decoder"
-RETRAINED = ("color_red_64x64", "gabor_64x64_p4", "dense_256", "bright_64x64", MOBILENET, POSENET)
+RETRAINED = (
+    *("color_red_64x64", "gabor_64x64_p4", "dense_256", "bright_64x64", "looming_64x64_3x3"),
+    *(MOBILENET, POSENET),
+)
 """Of every kind of quantisation, with biases and without."""
 _LAYER = "MobilenetV1/Logits/Conv2d_1c_1x1"
 LOGITS = f"{_LAYER}/BiasAdd;{_LAYER}/Conv2D;{_LAYER}/biases"
@@ -108,7 +112,7 @@ def test_a_retrained_graph_is_in_the_file(name: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", RETRAINED)
+@pytest.mark.parametrize("name", [*RETRAINED, "deeplabv3_mnv2_pascal_quant"])
 def test_the_way_back_gives_the_bytes_of_the_compiler(name: str) -> None:
     graph = GraphVariant(file(name), seed=3).build()
     there = of_graph(name, graph).file
@@ -201,9 +205,21 @@ def test_other_shapes_are_refused_with_the_difference() -> None:
 
 
 def test_a_layer_whose_scales_are_not_known_is_refused_by_name() -> None:
-    graph = GraphVariant(file("looming_64x64_3x3"), seed=1).build()
-    with pytest.raises(ModelUnsupportedError, match="ADD 'looming_detector_1/edge_magnitude_sq_1/Add'"):
-        of_graph("looming_64x64_3x3", graph)
+    name = "movenet_single_pose_lightning_ptq"
+    graph = with_quantization(file(name), {"sub": (1.1, -128)})
+    with pytest.raises(ModelUnsupportedError, match=r"SUB 'sub'.* cannot be retargeted"):
+        of_graph(name, graph)
+
+
+def test_factors_of_an_addition_are_those_of_the_compiler() -> None:
+    # The first addition of DeepLab: its scales, and what its program holds.
+    factors = factors_of((0.47327128052711487, 0.35828325152397156), (123, 125))
+    assert (factors.first, factors.second) == (20929, 15844)
+    assert factors.offset == 2**32 - (20929 * 123 + 15844 * 125)
+    (model,) = CompiledModel.parse_parts(file("deeplabv3_mnv2_pascal_quant_edgetpu"))
+    chunks = cut(bitstream.data for bitstream in model.execution.bitstreams)
+    operations = [operation for chunk in chunks for operation in chunk.operations]
+    assert sum(requantises(each) and has_offset(each, factors) for each in operations) == 9
 
 
 def test_a_bias_where_the_file_has_none_is_refused_by_name() -> None:

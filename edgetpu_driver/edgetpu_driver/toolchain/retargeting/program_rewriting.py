@@ -16,6 +16,11 @@ from edgetpu_driver.darwinn.instructions.tensor_operation import (
 )
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.toolchain.retargeting.addition_factors import (
+    has_offset,
+    rewritten_factors,
+    with_offset,
+)
 from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair
 from edgetpu_driver.toolchain.retargeting.requantising_steps import CONSTANT_STEPS, LAYER, Step, steps_of
@@ -23,7 +28,7 @@ from edgetpu_driver.weights.network_sections import NetworkSections
 
 _Place = tuple[int, int]
 """The chunk of an operation and its position in it, which is the order of execution."""
-_Steps = Sequence[tuple[Step, Requantisation]]
+_Steps = Sequence[tuple[Step, Step]]
 """Steps of the old graph, each with what it is in the new one."""
 
 
@@ -76,8 +81,8 @@ class _Rewriter:
         own = [(old, new) for old, new in steps if (old.operator, old.role) == (owner, LAYER)]
         return own or steps
 
-    def _decided(self) -> dict[_Place, Requantisation]:
-        """What every operation that is explained is to requantise by."""
+    def _decided(self) -> dict[_Place, tuple[Step, Step]]:
+        """The step that every operation belongs to that is explained, in both graphs."""
         order = ExecutionOrder(
             self._pair.old,
             [
@@ -89,21 +94,44 @@ class _Rewriter:
         decided = {}
         for place, steps in self._explained.items():
             possible = steps
-            if len({new for _, new in steps}) > 1:
+            if len({_effect(new) for _, new in steps}) > 1:
                 possible = [(old, new) for old, new in steps if order.allows(old.operator, place)]
                 self._explained[place] = possible
-            if len({new for _, new in possible}) != 1:
+            if len({_effect(new) for _, new in possible}) != 1:
                 raise self._undecided(possible or steps)
-            decided[place] = possible[0][1]
+            decided[place] = possible[0]
         return decided
 
     def _rewritten(
-        self, number: int, chunk: Chunk, wanted: Mapping[_Place, Requantisation]
+        self, number: int, chunk: Chunk, decided: Mapping[_Place, tuple[Step, Step]]
     ) -> Iterator[Operation]:
-        for position, operation in enumerate(chunk.operations):
-            new = wanted.get((number, position))
-            changes = new is not None and new != read_requantisation(operation)
-            yield write_requantisation(operation, new) if changes and new is not None else operation
+        others: dict[int, Operation] = {}
+        for position in range(len(chunk.operations)):
+            old, new = decided.get((number, position), (None, None))
+            if old is not None and new is not None and old.factors != new.factors:
+                others |= self._with_factors(chunk.operations, position, old, new)
+        for position, before in enumerate(chunk.operations):
+            operation = others.get(position, before)
+            old, new = decided.get((number, position), (None, None))
+            changes = old is not None and new is not None and new.requantisation != old.requantisation
+            yield write_requantisation(operation, new.requantisation) if changes and new else operation
+
+    def _with_factors(
+        self, operations: Sequence[Operation], position: int, old: Step, new: Step
+    ) -> Mapping[int, Operation]:
+        """The operations of an addition with other factors; ModelUnsupportedError if they are not found."""
+        if (
+            old.factors is not None
+            and new.factors is not None
+            and has_offset(operations[position], old.factors)
+        ):
+            changed = rewritten_factors(operations, position, old.factors, new.factors)
+            if changed is not None:
+                return {**changed, position: with_offset(operations[position], new.factors)}
+        raise ModelUnsupportedError(
+            f"{self._pair.operator_name(old.operator)} cannot be retargeted: the factors of its inputs are "
+            "not found in the program"
+        )
 
     def _undecided(self, steps: _Steps) -> ModelUnsupportedError:
         operators = sorted({old.operator for old, _ in steps})
@@ -115,16 +143,21 @@ class _Rewriter:
         )
 
 
-def _steps(pair: GraphPair, placed: set[int]) -> dict[Requantisation, list[tuple[Step, Requantisation]]]:
+def _effect(step: Step) -> tuple[Requantisation, object]:
+    """What a step writes into an operation."""
+    return step.requantisation, step.factors
+
+
+def _steps(pair: GraphPair, placed: set[int]) -> dict[Requantisation, list[tuple[Step, Step]]]:
     """The steps of the old graph by their fields. placed: operators that have something in the parameters."""
-    steps: dict[Requantisation, list[tuple[Step, Requantisation]]] = defaultdict(list)
+    steps: dict[Requantisation, list[tuple[Step, Step]]] = defaultdict(list)
     for index in range(len(pair.old.operators)):
         old, new = (
             steps_of(graph, pair.options, index, has_section=index in placed)
             for graph in (pair.old, pair.new)
         )
         for ours, theirs in zip(old, new, strict=True):
-            steps[ours.requantisation].append((ours, theirs.requantisation))
+            steps[ours.requantisation].append((ours, theirs))
     return steps
 
 

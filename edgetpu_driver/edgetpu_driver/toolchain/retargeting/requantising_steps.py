@@ -18,6 +18,7 @@ import numpy as np
 from edgetpu_driver.darwinn.requantisation import Activation, Requantisation, clamps, multipliers
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.operator_options import Options
+from edgetpu_driver.toolchain.retargeting.addition_factors import Factors, factors_of, scale_of_sum
 
 SIGNED_SHIFT = 128
 """Zero points of int8 are that much less than those the chip has."""
@@ -48,6 +49,8 @@ class Step:
     role: str
     """LAYER, or what tells the steps of one operator apart."""
     requantisation: Requantisation
+    factors: Factors | None = None
+    """Of an addition."""
 
 
 CONSTANT_STEPS = frozenset(
@@ -89,7 +92,7 @@ def steps_of(
     """
     with np.errstate(all="ignore"):
         found = _Rules(graph, options[operator], graph.operators[operator], has_section)
-        return tuple(Step(operator, role, each) for role, each in found.steps())
+        return tuple(Step(operator, role, each, found.factors) for role, each in found.steps())
 
 
 class _Rules:
@@ -100,6 +103,7 @@ class _Rules:
             quantised(graph.tensors[index]) if index != ABSENT else None for index in operator.inputs
         ]
         self._result = quantised(graph.tensors[operator.outputs[0]]) if operator.outputs else None
+        self.factors = self._factors()
 
     def steps(self) -> Iterator[tuple[str, Requantisation]]:
         source = self._sources[0] if self._sources else None
@@ -109,7 +113,7 @@ class _Rules:
         rule = RULES.get(self._operator.name)
         if rule is not None and activation is not None:
             yield from rule(self, source, self._result, activation)
-        if self._operator.name != "SOFTMAX":
+        if self._operator.name not in ("SOFTMAX", "ADD"):
             yield "copy", _step(self._result, 1.0, self._result)
 
     def layer(
@@ -145,6 +149,23 @@ class _Rules:
         other = self._sources[1] if len(self._sources) > 1 else None
         if other is not None:
             yield "product", _step(source, other.scale, result, activation, other.zero_point)
+
+    def _factors(self) -> Factors | None:
+        """Of an ADD of two tensors."""
+        if self._operator.name != "ADD" or None in self._sources or len(self._sources) != 2:
+            return None
+        if any(self._graph.tensors[index].data for index in self._operator.inputs):
+            return None
+        first, second = (each for each in self._sources if each is not None)
+        return factors_of((first.scale, second.scale), (first.zero_point, second.zero_point))
+
+    def sum(
+        self, source: Quantised, result: Quantised, activation: Activation
+    ) -> Iterator[tuple[str, Requantisation]]:
+        """Zero points of the inputs are in the offset instead."""
+        if self.factors is not None:
+            step = scale_of_sum(source.scale, self.factors.first)
+            yield "sum", _step(Quantised(step, 0), 1.0, result, activation)
 
     def collected(
         self, _: Quantised, result: Quantised, activation: Activation
@@ -200,6 +221,7 @@ RULES: dict[str, _Rule] = {
     **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), _Rules.layer),
     **dict.fromkeys(("AVERAGE_POOL_2D", "MEAN"), _Rules.mean),
     "MUL": _Rules.product,
+    "ADD": _Rules.sum,
     "CONCATENATION": _Rules.collected,
     "QUANTIZE": _Rules.changed_scale,
     "SOFTMAX": _Rules.softmax,

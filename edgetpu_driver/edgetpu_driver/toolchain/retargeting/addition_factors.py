@@ -1,0 +1,108 @@
+"""What a program adds two tensors with: a whole number for each, and what their zero points come to.
+
+Both inputs are multiplied by a number of 15 bits, so that their steps become equal, and the sum is
+requantised like that of a layer. The two numbers are the best approximation of the quotient of the scales.
+They stand in operations of the mesh bus right before, eight times; the tensor operation has the sum of the
+zero points.
+Found with 24 additions in three models, of which all have these values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from edgetpu_driver.darwinn.instructions.operations import Operation
+from edgetpu_driver.darwinn.instructions.tensor_operation import requantises
+
+_LARGEST_FACTOR = (1 << 15) - 1
+_OFFSET = 2045, 2076
+"""In tensor operations: what is added to a sum of products, int32."""
+_OFFSET_VALUES = 1 << 32
+_MESH = range(0x15, 0x19)
+_BLOCK = 10
+"""Operations of the mesh bus, five for each input."""
+_FIELDS = {0: (728, 743), 1: (744, 759), 3: (728, 743), 4: (744, 759)}
+"""Where those of an input hold its factor, by their position."""
+_HALF = _BLOCK // 2
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Of an addition: first * (input - its zero point) + second * (other input - its zero point)."""
+
+    first: int
+    second: int
+    zero_points: tuple[int, int]
+
+    @property
+    def offset(self) -> int:
+        """What the zero points come to, as the field of an operation."""
+        total = self.first * self.zero_points[0] + self.second * self.zero_points[1]
+        return -total % _OFFSET_VALUES
+
+
+def factors_of(scales: tuple[float, float], zero_points: tuple[int, int]) -> Factors:
+    """The factors for two inputs; the larger scale gets the larger one, at most 32767."""
+    high, low = max(scales), min(scales)
+    ratio = (Fraction(low) / Fraction(high)).limit_denominator(_LARGEST_FACTOR)
+    larger, smaller = ratio.denominator, ratio.numerator
+    first, second = (larger, smaller) if scales[0] >= scales[1] else (smaller, larger)
+    return Factors(first, second, zero_points)
+
+
+def scale_of_sum(scale: float, factor: int) -> float:
+    """The step of the sum: that of an input by its factor, float32."""
+    return float(np.float32(scale) / np.float32(factor))
+
+
+def has_offset(operation: Operation, factors: Factors) -> bool:
+    """Whether a tensor operation adds what the zero points come to."""
+    return operation.field(*_OFFSET) == factors.offset
+
+
+def with_offset(operation: Operation, factors: Factors) -> Operation:
+    """The tensor operation with another offset."""
+    return operation.with_field(*_OFFSET, factors.offset)
+
+
+def rewritten_factors(
+    operations: Sequence[Operation], position: int, old: Factors, new: Factors
+) -> Mapping[int, Operation] | None:
+    """The operations before the tensor operation at a position that hold factors, with others, by position.
+
+    None if they are not found, or which input is whose cannot be told.
+    """
+    while position and requantises(operations[position - 1]):
+        position -= 1
+    while position and not (_is_mesh(operations[position - 1]) or requantises(operations[position - 1])):
+        position -= 1
+    start = position - _BLOCK
+    block = operations[max(start, 0) : position]
+    if len(block) < _BLOCK or not all(map(_is_mesh, block)):
+        return None
+    values = [_factor(block[:_HALF]), _factor(block[_HALF:])]
+    inputs = (old.first, new.first), (old.second, new.second)
+    orders = [each for each in (inputs, inputs[::-1]) if [before for before, _ in each] == values]
+    if not orders or len({tuple(each[1] for each in order) for order in orders}) > 1:
+        return None
+    changed = {}
+    for half, (_, value) in enumerate(orders[0]):
+        for index, bits in _FIELDS.items():
+            place = start + half * _HALF + index
+            changed[place] = operations[place].with_field(*bits, value)
+    return changed
+
+
+def _is_mesh(operation: Operation) -> bool:
+    return operation.numbered and operation.opcode in _MESH
+
+
+def _factor(operations: Sequence[Operation]) -> int | None:
+    """The factor that the operations of one input hold; None if they do not agree on one."""
+    values = {operations[index].field(*bits) for index, bits in _FIELDS.items()}
+    beyond = {operations[index].value >> bits[1] + 1 for index, bits in _FIELDS.items()}
+    return values.pop() if len(values) == 1 and beyond == {0} else None
