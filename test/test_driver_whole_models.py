@@ -16,10 +16,13 @@ from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_driver.errors import InputError
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.tensor_messages import from_message
 from edgetpu_driver.nodes.driver_node import DriverNode
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.weightless_files import weightless_files
 from edgetpu_msgs.msg import DeviceStatus, ErrorCode, ModelInfo, ModelPart, Tensor
 from edgetpu_msgs.srv import Invoke, ListModels, LoadModel
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
@@ -83,9 +86,10 @@ def check_outputs(response: Invoke.Response, expected: dict[str, Any]) -> None:
         np.testing.assert_array_equal(from_message(tensor), expected[tensor.name])
 
 
-def result_of(graph: Any, client: ModelClient, inputs: dict[str, Any]) -> InferenceResult:
+def result_of(graph: Any, client: ModelClient, inputs: dict[str, Any], **options: Any) -> InferenceResult:
     results: list[InferenceResult] = []
-    graph.spin_until(lambda: client.invoke(inputs, results.append))
+    graph.spin_until(lambda: client.ready)
+    assert client.invoke(inputs, results.append, **options)
     graph.spin_until(lambda: bool(results))
     client.close()
     return results[0]
@@ -163,6 +167,33 @@ def test_a_client_in_another_process_gets_whole_results(graph: Any) -> None:
         np.testing.assert_array_equal(result.outputs[name], values)
 
 
+def check_one_part(graph: Any, client: ModelClient) -> None:
+    graph.spin_until(lambda: client.ready)
+    assert [spec.name for part in client.loaded.parts for spec in part.inputs] == ["a0", "a1"]
+    with pytest.raises(InputError, match="expected part 1 to 2 of 'parts', or 0; got 3"):
+        client.invoke({"image": IMAGE}, print, part=3)
+    result = result_of(graph, client, {"a0": X}, part=1)
+    assert (result.error, result.part, list(result.outputs)) == (None, 1, ["b0"])
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_client_in_another_process_runs_one_part(graph: Any) -> None:
+    check_one_part(graph, ModelClient(graph.node, "parts", request_timeout=10.0, sets_weights=False))
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_client_in_another_process_is_told_what_the_file_says(graph: Any, whole_model_dir: Path) -> None:
+    client = ModelClient(graph.node, "parts", request_timeout=10.0, sets_weights=False)
+    graph.spin_until(lambda: client.ready)
+    (file,) = weightless_files(client.loaded.files_without_weights)
+    client.close()
+    told, read = (
+        parse_model(data).subgraphs[0]
+        for data in (file, (whole_model_dir / "parts_edgetpu.tflite").read_bytes())
+    )
+    assert (told.input_specs, told.output_specs) == (read.input_specs, read.output_specs)
+
+
 @pytest.mark.usefixtures("driver")
 def test_a_client_in_another_process_loads_segments(graph: Any) -> None:
     client = ModelClient(graph.node, SEGMENTS, request_timeout=10.0, sets_weights=False)
@@ -174,6 +205,9 @@ def test_a_client_in_another_process_loads_segments(graph: Any) -> None:
 
 @pytest.mark.usefixtures("local_driver")
 class TestWithinOneProcess:
+    def test_a_client_runs_one_part(self, graph: Any) -> None:
+        check_one_part(graph, ModelClient(graph.node, "parts", request_timeout=10.0))
+
     @pytest.mark.parametrize(
         ("model", "inputs", "source"),
         [("parts", {"image": IMAGE}, source_graph(2)), (SEGMENTS, {"x0": X}, segments(3)[0])],

@@ -26,7 +26,7 @@ from vision_msgs.msg import Classification, Detection2DArray, LabelInfo
 
 from edgetpu_driver import Model
 from edgetpu_msgs.msg import Embedding, PersonPoses
-from edgetpu_vision import Classifier, Detector, Embedder, PoseEstimator, Segmenter
+from edgetpu_vision import Classifier, Detector, Embedder, Normalisation, PoseEstimator, Segmenter
 from edgetpu_vision.pose_estimation.poses import PART_NAMES
 from testdata import GOLDEN
 from testdata.body_pix_graph import body_pix_file
@@ -315,6 +315,24 @@ def test_a_bad_value_is_refused_with_the_reason(nodes: Nodes, name: str, value: 
     assert not result.successful
     assert result.reason.startswith(reason)
     assert nodes.show(picture("cat"), "classifier")["classifier"].results
+
+
+def test_the_range_of_the_input_changes_while_the_node_runs(nodes: Nodes) -> None:
+    def set_range(*values: float) -> Any:
+        kind = ParameterType.PARAMETER_DOUBLE_ARRAY
+        return nodes.set("embedder", "input_range", ParameterValue(type=kind, double_array_value=values))
+
+    refusal = set_range(1.0, 0.0)
+    expected = (
+        "input_range: expected the values for black and for white, the first one smaller; got [1.0, 0.0]"
+    )
+    assert (refusal.successful, refusal.reason) == (False, expected)
+    assert set_range(0.0, 1.0).successful
+    image = picture("bird")
+    vector = nodes.show(image, "embedder")["embedder"].vector
+    dark = Embedder(model("embedder"), normalisation=Normalisation.of_range(0, 1)).update(image).vector
+    np.testing.assert_allclose(vector, dark, atol=1e-5)
+    assert set_range().successful
 
 
 def test_another_model_is_loaded_while_the_node_runs(nodes: Nodes) -> None:

@@ -42,6 +42,7 @@ from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
+from testdata.recurrent_cell import recurrent_cell
 
 RNG = np.random.default_rng(13)
 IMAGE = {"image": RNG.integers(0, 256, (1, 8), np.uint8)}
@@ -488,5 +489,56 @@ class TestWeights:
 
     def test_with_several_parts_it_is_not_known_which_are_meant(self, host: ModelHost) -> None:
         host.load("parts_edgetpu")
-        with pytest.raises(ModelUnsupportedError, match=r"one part for the Edge TPU.*'parts' has 2"):
+        with pytest.raises(
+            ModelUnsupportedError, match=r"one part for the Edge TPU.*'parts' has 2: say which"
+        ):
             host.set_weights("parts", WeightRequest(np.zeros((8, 8), np.float32)))
+
+    def test_those_of_one_of_several_parts_are_replaced(self, host: ModelHost, models: Path) -> None:
+        from edgetpu_driver.tflite.graph_builder import GraphBuilder
+        from edgetpu_driver.toolchain import dense_graph
+
+        first = dense_graph.build(64)
+        (models / "first.tflite").write_bytes(first)
+        y = parse_model(first).subgraphs[0].output_specs[0]
+        builder = GraphBuilder("second")
+        grey = builder.input("y", y.shape, y.dtype, scale=y.scale, zero_point=y.zero_point)
+        inner = builder.quantize(grey, np.int8, scale=y.scale, zero_point=y.zero_point - 128)
+        outer = builder.fully_connected(
+            inner, RNG.integers(-127, 128, (64, 64)), weight_scale=0.01, scale=0.1, zero_point=0, name="z"
+        )
+        builder.output(outer)
+        (models / "second.tflite").write_bytes(builder.build())
+        loaded = host.load(["first.tflite", "second.tflite"], "both")
+        assert [part.on_device for part in loaded.parts] == [True, True]
+        engines = [CpuEngine(first), CpuEngine(builder.build())]
+        x = RNG.integers(0, 256, (1, 64), np.uint8)
+        for version, part in enumerate((2, 1, 2), start=1):
+            weights = WeightRequest(RNG.uniform(-0.1, 0.1, (64, 64)).astype(np.float32))
+            assert host.set_weights("both", weights, part=part).version == version
+            engines[part - 1].set_weights(weights)
+            answer = host.invoke("both", {"x": x})
+            assert (answer.weights_version, loaded.weights_version) == (version, version)
+            middle = engines[0].run({"x": x})["y"]
+            np.testing.assert_array_equal(answer.outputs["z"], engines[1].run({"y": middle})["z"])
+
+    def test_a_part_that_is_not_there_is_refused(self, host: ModelHost) -> None:
+        host.load("parts_edgetpu")
+        with pytest.raises(
+            InputError, match="expected part 1 to 2 of 'parts', or 0 for the whole model; got 3"
+        ):
+            host.set_weights("parts", WeightRequest(np.zeros((8, 8), np.float32)), part=3)
+
+
+class TestStateThatLiteRtKeeps:
+    @pytest.mark.parametrize("backend", ["cpu", "virtual"])
+    def test_it_is_set_to_zero_on_request(self, backend: str, sticks: Any, models: Path) -> None:
+        (models / "cell.tflite").write_bytes(recurrent_cell())
+        host = ModelHost(CpuBackend() if backend == "cpu" else backend_of(sticks[0]), [models])
+        host.connect()
+        host.load("cell")
+        x = {"x": np.ones((1, 1), np.float32)}
+        resets = [True, False, False, True, False]
+        found = [float(host.invoke("cell", x, reset=reset).outputs["y"][0, 0]) for reset in resets]
+        host.close()
+        assert found == [1.0, 2.0, 3.0, 1.0, 2.0]

@@ -14,12 +14,11 @@ from edgetpu_driver import CpuEngine, EdgeTpu, Model, VirtualEdgeTpu
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
-from edgetpu_driver.tflite.model_reader import Tensor
-from edgetpu_driver.tflite.model_writer import OperatorRecord, write_model
 from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.tflite.tensor import TensorSpec
 from testdata import GOLDEN, ModelFolder
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
+from testdata.recurrent_cell import recurrent_cell
 
 IMAGE = np.array([[0, 255, 7, 130, 128, 64, 200, 31]], np.uint8)
 
@@ -143,23 +142,8 @@ def test_a_jump_in_time_resets_the_state(recurrent: Path) -> None:
 
 @pytest.mark.parametrize("isolated", [False, True])
 def test_a_state_that_litert_keeps_is_reset_too(tmp_path: Path, isolated: bool) -> None:
-    """A layer of one cell whose output is its input and its last output."""
-
-    def tensor(name: str, shape: tuple[int, ...], value: float | None = None, state: bool = False) -> Tensor:
-        data = b"" if value is None else np.full(shape, value, np.float32).tobytes()
-        return Tensor(name, shape, np.dtype(np.float32), data=data, is_variable=state)
-
-    tensors = [
-        tensor("x", (1, 1)),
-        tensor("weights", (1, 1), 1.0),
-        tensor("recurrent_weights", (1, 1), 1.0),
-        tensor("bias", (1,), 0.0),
-        tensor("state", (1, 1), state=True),
-        tensor("y", (1, 1)),
-    ]
     path = tmp_path / "cell.tflite"
-    layer = OperatorRecord("RNN", 1, (0, 1, 2, 3, 4), (5,))
-    path.write_bytes(write_model("cell", tensors, [layer], [0], [5]))
+    path.write_bytes(recurrent_cell())
     x = {"x": np.ones((1, 1), np.float32)}
     with Model.load(path, isolated=isolated) as model:
         assert model.is_recurrent
@@ -167,6 +151,22 @@ def test_a_state_that_litert_keeps_is_reset_too(tmp_path: Path, isolated: bool) 
         model.reset()
         stamps = [10.0, 10.5, 9.0]
         assert [float(model.run(x, stamp)["y"][0, 0]) for stamp in stamps] == [1.0, 2.0, 1.0]
+
+
+def test_a_closed_model_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "cell.tflite"
+    path.write_bytes(recurrent_cell())
+    model = Model.load(path)
+    model.close()
+    model.close()
+    with pytest.raises(ModelUnsupportedError, match="model 'cell' is closed; load it again to run it"):
+        model.run({"x": np.ones((1, 1), np.float32)})
+
+
+@pytest.mark.parametrize("model", [None, 3, [None], b"x.tflite"])
+def test_something_else_than_paths_is_refused(model: Any) -> None:
+    with pytest.raises(InputError, match="expected the path of a model, or those of its segments; got"):
+        Model.load(model)
 
 
 def test_without_a_feedback_the_state_is_an_input(recurrent: Path) -> None:

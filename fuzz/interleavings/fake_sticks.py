@@ -132,6 +132,9 @@ class FakeEngine:
             self.uploads += 1
         return {"y": product(self._values, inputs["x"])}
 
+    def reset(self) -> None:
+        """See AttachedEngine."""
+
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
         """See SwappableEngine."""
         assert tensor in ("", "w")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.backends.backend import ParsedModel, Placement
 from edgetpu_driver.backends.host_processor import HostProcessor
 from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.engines.whole_model.execution import StepEngine, cpu_engine
@@ -85,6 +86,11 @@ class CpuStepEngine:
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Run the step once. Raises InputError, ModelUnsupportedError, GraphProcessError."""
         return dict(self._engine.run(inputs))
+
+    def reset(self) -> None:
+        """Set the variables of a part for LiteRT to zero."""
+        if isinstance(self._engine, CpuEngine):
+            self._engine.reset()
 
     def close(self) -> None:
         """End the process of a part for LiteRT; harmless when called again."""

@@ -108,6 +108,11 @@ class CpuEngine:
         check_inputs(self.inputs, inputs)
         return self._runner.run(inputs)
 
+    def reset(self) -> None:
+        """Set what operators keep from run to run, the variables of the graph, to zero."""
+        if any(tensor.is_variable for tensor in self._graph.subgraphs[0].tensors):
+            self.replace_graph(self._data)  # another interpreter, whose variables are zero
+
     def replace_graph(self, data: bytes) -> None:
         """Run another file of the same graph from now on, with other constants; it is not checked again.
 

@@ -66,6 +66,10 @@ class AttachedEngine(SwappableEngine, Protocol):
         """
         ...
 
+    def reset(self) -> None:
+        """Set what operators keep from run to run to zero; the programs of a device keep nothing."""
+        ...
+
     @property
     def resident(self) -> bool:
         """Whether its parameters are in the device's memory now; never waits for the device."""

@@ -80,6 +80,9 @@ class StickEngine:
         """Run the model once; see LoadedModel.run."""
         return self._loaded.run(inputs)
 
+    def reset(self) -> None:
+        """Nothing to do: programs keep nothing from run to run."""
+
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
         """The tensor whose values `set_weights` replaces; see SwappableEngine."""
         return self._location(tensor).tensor

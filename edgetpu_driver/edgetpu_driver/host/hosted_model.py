@@ -43,6 +43,8 @@ class HostedModel:
         self.sha256 = ""
         """Of the file, or of all segments one after another, in hexadecimal; empty until it is loaded."""
         self.file_bytes = 0
+        self.files_without_weights = b""
+        """What the files say of labels, anchors and the like; see `without_weights`."""
         self.parsed: ParsedModel | None = None
         self.plan: ModelPlan | None = None
         """How its parts make the whole; None if one engine runs all of it."""
@@ -75,8 +77,11 @@ class HostedModel:
         """Of its file, or of its first segment."""
         return self.paths[0]
 
-    def set_read(self, sha256: str, file_bytes: int, read: ReadModel) -> None:
-        """Take what was read from the files."""
+    def set_read(
+        self, sha256: str, file_bytes: int, read: ReadModel, files_without_weights: bytes = b""
+    ) -> None:
+        """Take what was read from the files; see `without_weights`."""
+        self.files_without_weights = files_without_weights
         several = sum(part.on_device for part in read.parts) > 1
         parts: list[HostedModel] = []
         for each in read.parts:

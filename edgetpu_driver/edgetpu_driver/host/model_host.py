@@ -32,7 +32,7 @@ from edgetpu_driver.host.shared_inference import SharedInference
 from edgetpu_driver.host.stick_pool import StickPool, all_registers
 from edgetpu_driver.host.stick_worker import StickWorker
 from edgetpu_driver.host.submission import Submission
-from edgetpu_driver.host.whole_models import WholeModels, device_part, numbered, only_device_part
+from edgetpu_driver.host.whole_models import WholeModels, device_part, numbered, of_whole, only_device_part
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.tflite.tensor import check_inputs
@@ -276,11 +276,13 @@ class ModelHost:
         terms: RequestTerms = NORMAL_TERMS,
         *,
         part: int = 0,
+        reset: bool = False,
     ) -> None:
         """Run a loaded model once, without waiting.
 
         part: 0 for the whole model, with the graph's own inputs and outputs; n for its n-th part for the Edge
-        TPU alone. A recurrent model keeps no state here: the caller hands outputs back as inputs.
+        TPU alone. State that is an output is handed back by the caller as an input; reset: whether state that
+        operators keep by themselves, for all callers together, is set to zero before.
 
         done: called once with the result, or with ExpiredError, UnavailableError when the device is lost
         meanwhile and no other has the model, or the DeviceError that the device did not recover from. What
@@ -297,10 +299,10 @@ class ModelHost:
                 if not model.unsupported_reason:  # which is what the scheduler raises then
                     raise
         done = numbered(done, part) if part else done
-        if not part and self._share_inferences and self._shared.can_share(model, terms):
+        if not (part or reset) and self._share_inferences and self._shared.can_share(model, terms):
             self._shared.ask(model, inputs, done, terms)
         else:
-            self._submission.invoke(model, inputs, done, terms, later)
+            self._submission.invoke(model, inputs, done, terms, later, reset)
 
     def submit_multiply(
         self, name: str, request: ProductRequest, done: Done[Product], terms: RequestTerms = BULK_TERMS
@@ -320,9 +322,12 @@ class ModelHost:
         request: WeightRequest,
         done: Done[WeightResult],
         terms: RequestTerms = BULK_TERMS,
+        *,
+        part: int = 0,
     ) -> None:
         """Replace the values of one weight tensor of a loaded model, without waiting.
 
+        part: n for the weights of its n-th part for the Edge TPU; 0 for its only one.
         The array of the request must not change before the answer. Every result is computed with all old or
         all new weights, and those that begin after the answer with the new ones. The weights stay in effect
         when a device is lost and comes back. A matrix larger than a Dense model is cut into tiles for
@@ -332,13 +337,15 @@ class ModelHost:
         """
         model = self._table.model(name)
         self._table.check_owner(model, terms.client)
-        model = only_device_part(model)
+        answer, target, later = of_whole(model, done), model, part
+        if model.state is ModelState.LOADED:
+            target, later = device_part(model, part) if part else only_device_part(model), 0
 
-        def changed(answer: WeightResult | EdgeTpuError) -> None:
-            self._shared.weights_changed(model)
-            done(answer)
+        def changed(outcome: WeightResult | EdgeTpuError) -> None:
+            self._shared.weights_changed(target)
+            answer(outcome)
 
-        self._submission.swap(model, request, changed if model.head_name else done, terms)
+        self._submission.swap(target, request, changed if target.head_name else answer, terms, later)
 
     def invoke(
         self,
@@ -347,10 +354,11 @@ class ModelHost:
         terms: RequestTerms = NORMAL_TERMS,
         *,
         part: int = 0,
+        reset: bool = False,
     ) -> InferenceResult:
         """Run a loaded model once, and wait for the result; see `submit_invoke`."""
         result: InferenceResult = waited(
-            lambda done: self.submit_invoke(name, inputs, done, terms, part=part)
+            lambda done: self.submit_invoke(name, inputs, done, terms, part=part, reset=reset)
         )
         return result
 
@@ -360,10 +368,12 @@ class ModelHost:
         return product
 
     def set_weights(
-        self, name: str, request: WeightRequest, terms: RequestTerms = BULK_TERMS
+        self, name: str, request: WeightRequest, terms: RequestTerms = BULK_TERMS, *, part: int = 0
     ) -> WeightResult:
         """Replace weights of a loaded model, and wait; see `submit_set_weights`."""
-        result: WeightResult = waited(lambda done: self.submit_set_weights(name, request, done, terms))
+        result: WeightResult = waited(
+            lambda done: self.submit_set_weights(name, request, done, terms, part=part)
+        )
         return result
 
 

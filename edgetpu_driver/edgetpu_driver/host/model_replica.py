@@ -107,12 +107,14 @@ class ModelReplica:
         for engine in engines:
             engine.close()
 
-    def invoking(self, inputs: Mapping[str, NDArray[Any]]) -> Pieces[InferenceResult]:
-        """Run the model once. Raises InputError, DeviceError."""
+    def invoking(self, inputs: Mapping[str, NDArray[Any]], reset: bool = False) -> Pieces[InferenceResult]:
+        """Run the model once, from a state of zeros if `reset`. Raises InputError, DeviceError."""
         yield from ()
         engine = self._attached()
         refuse_tiles(self.name, engine, self.weights)
         start = perf_counter()
+        if reset:
+            engine.reset()
         outputs = engine.run(inputs)
         return InferenceResult(
             outputs,

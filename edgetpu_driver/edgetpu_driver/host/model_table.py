@@ -29,6 +29,7 @@ from edgetpu_driver.host.stick_pool import StickPool
 from edgetpu_driver.host.stick_worker import StickWorker
 from edgetpu_driver.host.whole_models import WholeModels
 from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.tflite.weightless_files import without_weights
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled, plain_stem
 from edgetpu_driver.toolchain.joint_graphs import build_joint_graph, head_name
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
@@ -184,6 +185,7 @@ class ModelTable:
                 fresh.owner, fresh.shared = present.owner, present.shared
         read = self._read(files)
         name = "" if read.parts else head_name(*files[0], read.whole.inputs, read.whole.outputs)
+        said = _without_weights(files)
         waiting: list[Request] = []
         if read.parts:
             self._whole.cpu.prepare()
@@ -193,7 +195,7 @@ class ModelTable:
                 raise fresh.gone()
             if present is not fresh and present is not None:
                 self._retire(present)
-            fresh.set_read(digest, sum(len(data) for _, data in files), read)
+            fresh.set_read(digest, sum(len(data) for _, data in files), read, said)
             fresh.head_name = name
             self._models[fresh.name] = fresh
             if fresh.parts:
@@ -247,6 +249,14 @@ class ModelTable:
         for backend in others:
             read.adopt(backend)
         return read
+
+
+def _without_weights(files: Sequence[tuple[Path, bytes]]) -> bytes:
+    """See `without_weights`; nothing for files of a format that only the backend knows."""
+    try:
+        return without_weights(data for _, data in files)
+    except EdgeTpuError:
+        return b""
 
 
 def _unexpected(error: Exception, model: HostedModel) -> EdgeTpuError:

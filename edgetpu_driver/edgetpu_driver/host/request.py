@@ -64,7 +64,9 @@ class Request:
     inputs: Mapping[str, NDArray[Any]] | None = None
     """Of an inference, in case the model turns out to have several steps when it is loaded."""
     part: int = 0
-    """Number of the only part of the model that is to be run, in that case; 0: all."""
+    """Number of the only part of the model that is meant, in that case; 0: all."""
+    reset: bool = False
+    """Whether an inference begins with a state of zeros."""
     sequence: int = 0
     passed_over: float = inf
     """Since when requests whose parameters are in memory go before it, s."""

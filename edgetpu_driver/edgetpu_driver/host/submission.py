@@ -13,7 +13,7 @@ from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.request import Kind, Request
 from edgetpu_driver.host.request_terms import BULK_TERMS, RequestTerms
 from edgetpu_driver.host.scheduler import Scheduler
-from edgetpu_driver.host.whole_models import WholeModels, invoking
+from edgetpu_driver.host.whole_models import WholeModels, invoking, setting
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightRequest
 
@@ -36,10 +36,11 @@ class Submission:
         done: Done,
         terms: RequestTerms,
         part: int = 0,
+        reset: bool = False,
     ) -> None:
-        """Run a model once; part: of one that is not read yet, see ModelHost."""
-        request = Request.of(terms, model, Kind.INVOKE, invoking(model, inputs, part), done)
-        request.inputs, request.part = inputs, part
+        """Run a model once; part: of one that is not read yet, reset: see ModelHost."""
+        request = Request.of(terms, model, Kind.INVOKE, invoking(model, inputs, part, reset), done)
+        request.inputs, request.part, request.reset = inputs, part, reset
         self._submit(request, terms)
 
     def multiply(
@@ -54,10 +55,16 @@ class Submission:
         )
 
     def swap(
-        self, model: HostedModel, weights: WeightRequest, done: Done, terms: RequestTerms = BULK_TERMS
+        self,
+        model: HostedModel,
+        weights: WeightRequest,
+        done: Done,
+        terms: RequestTerms = BULK_TERMS,
+        part: int = 0,
     ) -> None:
-        """Replace weights of a model."""
-        request = Request.of(terms, model, Kind.SWAP, lambda replica: replica.setting(weights), done)
+        """Replace weights of a model; part: of one that is not read yet, see ModelHost."""
+        request = Request.of(terms, model, Kind.SWAP, setting(model, weights, part), done)
+        request.part = part
         self._submit(request, terms)
 
     def _submit(self, request: Request, terms: RequestTerms) -> None:

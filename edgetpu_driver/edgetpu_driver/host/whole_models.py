@@ -26,6 +26,7 @@ from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_pool import StickPool
 from edgetpu_driver.host.whole_run import WholeRun
 from edgetpu_driver.tflite.tensor import check_inputs
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 
 class WholeModels:
@@ -65,10 +66,12 @@ class WholeModels:
         """
         model, inputs = request.model, request.inputs
         if inputs is None:
-            self._sticks.submit(replace(request, model=only_device_part(model)))
+            part = device_part(model, request.part) if request.part else only_device_part(model)
+            self._sticks.submit(replace(request, model=part, part=0))
         elif request.part:
             part = device_part(model, request.part)
-            self._sticks.submit(replace(request, model=part, begin=invoking(part, inputs)))
+            begin = invoking(part, inputs, reset=request.reset)
+            self._sticks.submit(replace(request, model=part, begin=begin))
         else:
             self._run(request, inputs)
 
@@ -149,9 +152,10 @@ def only_device_part(model: HostedModel) -> HostedModel:
     """
     parts = model.device_parts
     if len(parts) != 1:
+        hint = ": say which part" if parts else ""
         raise ModelUnsupportedError(
             f"expected a model with one part for the Edge TPU, whose weights are then meant; '{model.name}' "
-            f"has {len(parts)}"
+            f"has {len(parts)}{hint}"
         )
     return parts[0]
 
@@ -167,16 +171,42 @@ def device_part(model: HostedModel, number: int) -> HostedModel:
 
 
 def invoking(
-    model: HostedModel, inputs: Mapping[str, NDArray[Any]], part: int = 0
+    model: HostedModel, inputs: Mapping[str, NDArray[Any]], part: int = 0, reset: bool = False
 ) -> Callable[[ModelReplica], Pieces[InferenceResult]]:
     """What starts an inference of a model that one engine runs, or of that part of it if it has no other."""
 
     def begin(replica: ModelReplica) -> Pieces[InferenceResult]:
         if part:
             device_part(model, part)
-        return (yield from replica.invoking(inputs))
+        return (yield from replica.invoking(inputs, reset))
 
     return begin
+
+
+def setting(
+    model: HostedModel, request: WeightRequest, part: int = 0
+) -> Callable[[ModelReplica], Pieces[tuple[WeightRequest, WeightResult]]]:
+    """What replaces weights of a model that one engine runs, or of that part of it if it has no other."""
+
+    def begin(replica: ModelReplica) -> Pieces[tuple[WeightRequest, WeightResult]]:
+        if part:
+            device_part(model, part)
+        return (yield from replica.setting(request))
+
+    return begin
+
+
+def of_whole(
+    model: HostedModel, done: Callable[[WeightResult | EdgeTpuError], None]
+) -> Callable[[WeightResult | EdgeTpuError], None]:
+    """A callback that is given the version of the weights of all parts, as results of the model tell it."""
+
+    def answered(answer: WeightResult | EdgeTpuError) -> None:
+        if isinstance(answer, WeightResult) and len(model.device_parts) > 1:
+            answer = replace(answer, version=model.weights_version)
+        done(answer)
+
+    return answered
 
 
 def numbered(

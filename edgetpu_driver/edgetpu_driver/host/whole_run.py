@@ -65,7 +65,7 @@ class WholeRun:
             Request(
                 part,
                 Kind.INVOKE,
-                lambda replica: replica.invoking(inputs),
+                lambda replica: replica.invoking(inputs, terms.reset),
                 partial(self._stepped, index),
                 terms.client,
                 terms.priority,

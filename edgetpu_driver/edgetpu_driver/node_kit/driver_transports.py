@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 from rclpy.client import Client
@@ -21,30 +20,19 @@ from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.error_codes import answer_error
 from edgetpu_driver.node_kit.executor_calls import executor_calls
+from edgetpu_driver.node_kit.loaded_model import (
+    DEFAULT_OPTIONS,
+    InvokeOptions,
+    LoadResult,
+    ModelFile,
+    PartTensors,
+)
 from edgetpu_driver.node_kit.tensor_messages import from_message, specs_from_messages, to_message
 from edgetpu_driver.node_kit.weight_messages import set_weights_request, weight_result
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
+from edgetpu_msgs.msg import ModelInfo, ModelPart
 from edgetpu_msgs.srv import Invoke, LoadModel, SetWeights
-
-ModelFile: TypeAlias = str | Sequence[str]
-"""A file's stem, its name or an absolute path; of a pipeline, those of its segments in their order."""
-
-
-@dataclass(frozen=True)
-class LoadResult:
-    """A loaded model's name and tensors, or why it could not be loaded."""
-
-    name: str = ""
-    inputs: tuple[TensorSpec, ...] = ()
-    outputs: tuple[TensorSpec, ...] = ()
-    error: EdgeTpuError | None = None
-    problem: str = ""
-    """Why the driver, which has loaded the model, cannot run it; one line, else empty."""
-    sha256: str = ""
-    """Of the model's file, in hexadecimal."""
-    files: tuple[str, ...] = ()
-    """Path of the model's file on the driver's computer; of a pipeline those of its segments in order."""
 
 
 class Transport(Protocol):
@@ -68,14 +56,19 @@ class Transport(Protocol):
         specs: tuple[TensorSpec, ...],
         inputs: Mapping[str, NDArray[Any]],
         done: Callable[[InferenceResult], None],
+        options: InvokeOptions = DEFAULT_OPTIONS,
     ) -> None:
-        """Ask the driver to run a model; `specs` are those of its inputs."""
+        """Ask the driver to run a model, or a part of it; `specs` are those of its inputs."""
         ...
 
     def set_weights(
-        self, model: str, request: WeightRequest, done: Callable[[WeightResult | EdgeTpuError], None]
+        self,
+        model: str,
+        request: WeightRequest,
+        done: Callable[[WeightResult | EdgeTpuError], None],
+        part: int = 0,
     ) -> None:
-        """Ask the driver to replace weights of a model."""
+        """Ask the driver to replace weights of a model, or of a part of it."""
         ...
 
     def cancel(self) -> None:
@@ -114,7 +107,9 @@ class DirectTransport:
             problem = f"loaded, but it cannot run here: {reason}" if reason else ""
             tensors = loaded.inputs, loaded.outputs
             files = tuple(map(str, loaded.paths))
-            return done(LoadResult(loaded.name, *tensors, None, problem, loaded.sha256, files))
+            said = loaded.files_without_weights
+            parts = tuple(PartTensors(part.inputs, part.outputs) for part in loaded.device_parts)
+            return done(LoadResult(loaded.name, *tensors, None, problem, loaded.sha256, files, said, parts))
 
         answered = self._answer_to(finish)
         try:
@@ -128,6 +123,7 @@ class DirectTransport:
         specs: tuple[TensorSpec, ...],  # noqa: ARG002 - the arrays need no translation
         inputs: Mapping[str, NDArray[Any]],
         done: Callable[[InferenceResult], None],
+        options: InvokeOptions = DEFAULT_OPTIONS,
     ) -> None:
         """Hand the request to the driver and return; `done` is called by the node's executor."""
         start = time.perf_counter()
@@ -141,17 +137,23 @@ class DirectTransport:
 
         answered = self._answer_to(finish)
         try:
-            self._find().active_host().submit_invoke(model, inputs, answered, self._terms)
+            host = self._find().active_host()
+            host.submit_invoke(model, inputs, answered, self._terms, part=options.part, reset=options.reset)
         except EdgeTpuError as error:
             answered(error)
 
     def set_weights(
-        self, model: str, request: WeightRequest, done: Callable[[WeightResult | EdgeTpuError], None]
+        self,
+        model: str,
+        request: WeightRequest,
+        done: Callable[[WeightResult | EdgeTpuError], None],
+        part: int = 0,
     ) -> None:
         """Hand the request to the driver and return; `done` is called by the node's executor."""
         answered = self._answer_to(done)
         try:
-            self._find().active_host().submit_set_weights(model, request, answered, self._swap_terms)
+            host = self._find().active_host()
+            host.submit_set_weights(model, request, answered, self._swap_terms, part=part)
         except EdgeTpuError as error:
             answered(error)
 
@@ -231,6 +233,7 @@ class ServiceTransport:
         specs: tuple[TensorSpec, ...],
         inputs: Mapping[str, NDArray[Any]],
         done: Callable[[InferenceResult], None],
+        options: InvokeOptions = DEFAULT_OPTIONS,
     ) -> None:
         """Send the request and return; `done` is called by the node's executor."""
         start = time.perf_counter()
@@ -245,11 +248,17 @@ class ServiceTransport:
             client=self._terms.client,
             priority=int(self._terms.priority),
             deadline=self._terms.deadline,
+            part=options.part,
+            reset=options.reset,
         )
         self._send(self._invoke, request, answered)
 
     def set_weights(
-        self, model: str, request: WeightRequest, done: Callable[[WeightResult | EdgeTpuError], None]
+        self,
+        model: str,
+        request: WeightRequest,
+        done: Callable[[WeightResult | EdgeTpuError], None],
+        part: int = 0,
     ) -> None:
         """Send the request and return; `done` is called by the node's executor."""
 
@@ -260,6 +269,7 @@ class ServiceTransport:
         message = set_weights_request(model, request)
         terms = self._swap_terms
         message.client, message.priority, message.deadline = terms.client, int(terms.priority), terms.deadline
+        message.part = part
         self._send(self._set_weights, message, answered)
 
     def cancel(self) -> None:
@@ -303,10 +313,30 @@ def _load_result(answer: LoadModel.Response) -> LoadResult:
         return LoadResult(error=answer_error(answer))
     info = answer.info
     try:
-        inputs, outputs = specs_from_messages(info.inputs), specs_from_messages(info.outputs)
-        return LoadResult(info.name, inputs, outputs, None, answer.message, info.sha256, tuple(info.paths))
+        whole, *parts = (
+            PartTensors(specs_from_messages(each.inputs), specs_from_messages(each.outputs))
+            for each in (info, *_device_parts(info))
+        )
+        return LoadResult(
+            info.name,
+            whole.inputs,
+            whole.outputs,
+            None,
+            answer.message,
+            info.sha256,
+            tuple(info.paths),
+            bytes(info.files_without_weights),
+            tuple(parts),
+        )
     except InputError as error:
         return LoadResult(error=error)
+
+
+def _device_parts(info: ModelInfo) -> list[ModelPart]:
+    """The parts that requests count: those for the Edge TPU, or the only one."""
+    if len(info.parts) == 1:
+        return list(info.parts)
+    return [part for part in info.parts if part.device == ModelPart.EDGE_TPU]
 
 
 def _inference_result(answer: Invoke.Response, duration: float) -> InferenceResult:

@@ -20,11 +20,11 @@ from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.node_kit.base_node import QOS_DEBUG, BaseNode
 from edgetpu_driver.node_kit.diagnostics import Counters
-from edgetpu_driver.node_kit.driver_transports import ModelFile
 from edgetpu_driver.node_kit.image_messages import message_from_rgb
 from edgetpu_driver.node_kit.image_parameters import image_settings
 from edgetpu_driver.node_kit.image_subscriptions import Cameras, SharedImage
 from edgetpu_driver.node_kit.image_watch import ImageWatch
+from edgetpu_driver.node_kit.loaded_model import ModelFile
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import NewestFrame
 from edgetpu_driver.node_kit.parameters import Setting
@@ -94,6 +94,9 @@ class ImageNode(BaseNode):
 
     settings: ClassVar[tuple[Setting, ...]] = image_settings()
     subject = "images"
+
+    begins_anew: bool = False
+    """Whether the image under way does not continue those before it: state of the model is set to zero."""
 
     changes_model: ClassVar[bool] = False
     """Whether the node replaces weights or graphs; others need no permission for ~/set_weights."""
@@ -303,6 +306,7 @@ class ImageNode(BaseNode):
             inputs,
             functools.partial(self._on_answer, shared, image, frame),
             self._is_newest,
+            reset=self.begins_anew,
         )
 
     def _is_newest(self) -> bool:

@@ -76,7 +76,13 @@ class SharedImage:
         return self._image
 
     def invoke(
-        self, client: ModelClient, inputs: Inputs, done: Done, still_wanted: Callable[[], bool] = lambda: True
+        self,
+        client: ModelClient,
+        inputs: Inputs,
+        done: Done,
+        still_wanted: Callable[[], bool] = lambda: True,
+        *,
+        reset: bool = False,
     ) -> bool:
         """Run a model on inputs computed from the image, as ModelClient.invoke does.
 
@@ -91,9 +97,11 @@ class SharedImage:
                 else:
                     done(answer.result)
                 return True
-        return self._ask(client, _Answer(target, inputs, waiting=[done]), still_wanted)
+        return self._ask(client, _Answer(target, inputs, waiting=[done]), still_wanted, reset)
 
-    def _ask(self, client: ModelClient, answer: _Answer, still_wanted: Callable[[], bool]) -> bool:
+    def _ask(
+        self, client: ModelClient, answer: _Answer, still_wanted: Callable[[], bool], reset: bool
+    ) -> bool:
         def answered(result: InferenceResult) -> None:
             answer.result = result
             if result.error is not None:
@@ -106,7 +114,7 @@ class SharedImage:
 
         self._answers.append(answer)
         try:
-            asked = client.invoke(answer.inputs, answered, still_wanted)
+            asked = client.invoke(answer.inputs, answered, still_wanted, reset=reset)
         except BaseException:
             self._answers.remove(answer)
             raise

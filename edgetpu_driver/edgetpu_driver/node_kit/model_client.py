@@ -24,11 +24,10 @@ from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.driver_choice import driver_choice
 from edgetpu_driver.node_kit.driver_transports import (
     DirectTransport,
-    LoadResult,
-    ModelFile,
     ServiceTransport,
     Transport,
 )
+from edgetpu_driver.node_kit.loaded_model import InvokeOptions, LoadResult, ModelFile
 from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
@@ -148,6 +147,11 @@ class ModelClient:
         return self._state is ClientState.BUSY
 
     @property
+    def loaded(self) -> LoadResult:
+        """The model as the driver has loaded it; empty until then."""
+        return self._loaded
+
+    @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """What the model takes; empty until it is loaded."""
         return self._loaded.inputs
@@ -157,23 +161,19 @@ class ModelClient:
         """What the model gives; empty until it is loaded."""
         return self._loaded.outputs
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Paths of the model's file or segments on the driver's computer; empty until it is loaded."""
-        return self._loaded.files
-
-    @property
-    def sha256(self) -> str:
-        """Of these files, in hexadecimal; empty until it is loaded."""
-        return self._loaded.sha256
-
     def invoke(
         self,
         inputs: _Arrays,
         done: _Invoked,
         still_wanted: Callable[[], bool] = lambda: True,
+        *,
+        part: int = 0,
+        reset: bool = False,
     ) -> bool:
         """Run the model once; `done` gets the outputs or the error, exactly once.
+
+        part: 0 for the whole model, n for the n-th of `loaded.parts` alone. reset: whether state that
+        operators of the model keep from run to run is set to zero before.
 
         After ModelNotFoundError and UnavailableError the client is not ready until it has loaded the model
         again: the same inputs may be sent anew from `on_ready`. still_wanted: whether to try again when the
@@ -185,15 +185,17 @@ class ModelClient:
         """
         if not self._is_free():
             return False
-        check_inputs(self._loaded.inputs, inputs)
+        check_inputs(self._loaded.inputs_of(part), inputs)
         self._begin(lambda error: done(InferenceResult(error=error)))
-        self._send_invoke(inputs, done, still_wanted)
+        self._send_invoke(inputs, done, still_wanted, InvokeOptions(part, reset))
         return True
 
-    def _send_invoke(self, inputs: _Arrays, done: _Invoked, still_wanted: Callable[[], bool]) -> None:
+    def _send_invoke(
+        self, inputs: _Arrays, done: _Invoked, still_wanted: Callable[[], bool], options: InvokeOptions
+    ) -> None:
         # Neither this nor `finish` refers to itself: images would stay until the garbage is collected.
         def finish(result: InferenceResult) -> None:
-            again = partial(self._send_invoke, inputs, done, still_wanted)
+            again = partial(self._send_invoke, inputs, done, still_wanted, options)
             if self._tries_again(result.error, self._terms, still_wanted, again):
                 return
             if result.error is None and (foreign := self._foreign(result)):
@@ -203,26 +205,27 @@ class ModelClient:
             done(result)
 
         assert self._transport is not None  # while a request is under way
-        self._transport.invoke(self._loaded.name, self._loaded.inputs, inputs, finish)
+        specs = self._loaded.inputs_of(options.part)
+        self._transport.invoke(self._loaded.name, specs, inputs, finish, options)
 
-    def set_weights(self, request: WeightRequest, done: _Replaced) -> bool:
+    def set_weights(self, request: WeightRequest, done: _Replaced, *, part: int = 0) -> bool:
         """Replace the values of one weight tensor; `done` gets what that did or the error, exactly once.
 
+        part: n for a tensor of the n-th of `loaded.parts`; 0 for the only one.
         See SwappableEngine.set_weights. The model should have been loaded under a name of this node's own.
         A driver that was started anew has the weights of the file: set them in every `on_ready`. Returns
         False as `invoke` does.
         """
         if not self._is_free():
             return False
-
         self._begin(done)
-        self._send_weights(request, done)
+        self._send_weights(request, done, part)
         return True
 
-    def _send_weights(self, request: WeightRequest, done: _Replaced) -> None:
+    def _send_weights(self, request: WeightRequest, done: _Replaced, part: int) -> None:
         def finish(result: WeightResult | EdgeTpuError) -> None:
             error = result if isinstance(result, EdgeTpuError) else None
-            again = partial(self._send_weights, request, done)
+            again = partial(self._send_weights, request, done, part)
             if self._tries_again(error, self._swap_terms, lambda: True, again):
                 return
             if not isinstance(result, EdgeTpuError):
@@ -231,7 +234,7 @@ class ModelClient:
             done(result)
 
         assert self._transport is not None
-        self._transport.set_weights(self._loaded.name, request, finish)
+        self._transport.set_weights(self._loaded.name, request, finish, part)
 
     def close(self) -> None:
         """Stop looking for the driver; a request under way ends with an error."""
@@ -267,7 +270,8 @@ class ModelClient:
         name, version = self._loaded.name, self._weights_version
         if result.model_sha256 != self._loaded.sha256:
             return f"the driver has another model as '{name}'"
-        if version is not None and result.weights_version != version:
+        several = result.part and len(self._loaded.parts) > 1  # whose results tell the version of the part
+        if version is not None and not several and result.weights_version != version:
             return (
                 f"expected version {version} of the weights of '{name}', which were set here; "
                 f"got {result.weights_version}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -176,6 +177,13 @@ def _entry(
         hardware_id=hardware_id,
         values=[KeyValue(key=key, value=value) for key, value in values.items()],
     )
+
+
+def loaded_model_info(model: HostedModel) -> ModelInfo:
+    """Describe a model to the client that loads it, with its files without weights."""
+    info = model_info(model)
+    info.files_without_weights = array("B", model.files_without_weights)
+    return info
 
 
 def model_info(model: HostedModel) -> ModelInfo:

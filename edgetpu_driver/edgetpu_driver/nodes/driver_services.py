@@ -29,7 +29,7 @@ from edgetpu_driver.node_kit.weight_messages import (
     product_request,
     weight_request,
 )
-from edgetpu_driver.nodes.device_status_messages import model_info, register_messages
+from edgetpu_driver.nodes.device_status_messages import loaded_model_info, model_info, register_messages
 from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_msgs.msg import DeviceStatus
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
@@ -86,7 +86,7 @@ class DriverServices:
 
     def _load_model(self, request: LoadModel.Request, reply: _Reply) -> None:
         def fill(response: LoadModel.Response, model: HostedModel) -> None:
-            response.info = model_info(model)
+            response.info = loaded_model_info(model)
             if model.unsupported_reason:
                 response.message = f"loaded, but it cannot run here: {model.unsupported_reason}"
             elif model.state is ModelState.QUEUED:
@@ -151,7 +151,7 @@ class DriverServices:
         inputs = inputs_from_messages(request.inputs, part.inputs)
         terms = _terms(request, Priority.NORMAL)
         done = functools.partial(reply.finish, fill)
-        host.submit_invoke(model.name, inputs, done, terms, part=request.part)
+        host.submit_invoke(model.name, inputs, done, terms, part=request.part, reset=request.reset)
 
     def _set_weights(self, request: SetWeights.Request, reply: _Reply) -> None:
         host = self._driver.active_host()
@@ -163,7 +163,7 @@ class DriverServices:
 
         terms = _terms(request, Priority.BULK)
         done = functools.partial(reply.finish, fill)
-        host.submit_set_weights(model.name, weight_request(request), done, terms)
+        host.submit_set_weights(model.name, weight_request(request), done, terms, part=request.part)
 
     def _matmul(self, request: MatMul.Request, reply: _Reply) -> None:
         host = self._driver.active_host()

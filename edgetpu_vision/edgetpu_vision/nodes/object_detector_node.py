@@ -81,7 +81,7 @@ class ObjectDetectorNode(VisionNode):
         row=detections_row,
     )
     rebuilt_by = (
-        *("fit", "feedback", "labels", "classes", "max_results"),
+        *("fit", "input_range", "feedback", "labels", "classes", "max_results"),
         *("nms_threshold", "head", "boxes_output"),
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -15,20 +14,18 @@ from vision_msgs.msg import LabelInfo, VisionClass
 from edgetpu_driver.engines.whole_model.model import LONGEST_GAP
 from edgetpu_driver.engines.whole_model.recurrence import State, feedback_of, likely_feedback
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
-from edgetpu_driver.files.file_access import read_file
 from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED
-from edgetpu_driver.node_kit.driver_transports import ModelFile
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode, PreparedFrame
+from edgetpu_driver.node_kit.loaded_model import ModelFile
 from edgetpu_driver.node_kit.one_line import one_line
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_driver.tflite.weightless_files import weightless_files
 from edgetpu_vision.algorithm import VisionAlgorithm
 from edgetpu_vision.model_description.description import UNKNOWN, describe
 from edgetpu_vision.nodes.vision_parameters import feedback_pairs, model_files
-
-_LARGEST_MODEL = 2**28
-"""Bytes of a model's file that is read for labels and the like. Uncritical: Coral's have up to 2**26."""
+from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 _MOST_LABELS = 2**16 - 1
 """Numbers that fit into a vision_msgs/VisionClass, whose last one means no label."""
@@ -43,7 +40,7 @@ class VisionNode(ImageNode):
 
     algorithm: VisionAlgorithm[Any]
 
-    rebuilt_by: ClassVar[tuple[str, ...]] = ("fit", "feedback")
+    rebuilt_by: ClassVar[tuple[str, ...]] = ("fit", "input_range", "feedback")
     """Parameters that the algorithm is made of."""
     has_labels: ClassVar[bool] = True
     """Whether results name classes, so that there is ~/labels."""
@@ -92,10 +89,14 @@ class VisionNode(ImageNode):
 
     def inputs_of(self, frame: PreparedFrame, stamp: float) -> Mapping[str, NDArray[Any]]:
         """Return all inputs of the model for a frame, those that outputs are fed back to included."""
-        return {**frame.inputs, **self._state.inputs(stamp)} if self._state.feedback else frame.inputs
+        if self._state.jumps(stamp):
+            self.begins_anew = True
+            self._state.reset()
+        return {**frame.inputs, **self._state.inputs()} if self._state.feedback else frame.inputs
 
     def on_outputs(self, outputs: Mapping[str, NDArray[Any]]) -> None:
         """Keep the outputs that are inputs of the next run."""
+        self.begins_anew = False
         if self._state.feedback:
             self._state.keep(outputs)
 
@@ -164,6 +165,7 @@ class VisionNode(ImageNode):
             values,
             fit=values["fit"] or None,
             min_confidence=values["min_confidence"],
+            normalisation=Normalisation.of_range(*values["input_range"]) if values["input_range"] else None,
             description=self._description,
         )
         for algorithm in algorithms:
@@ -173,6 +175,7 @@ class VisionNode(ImageNode):
     def _on_model(self) -> None:
         """Bind a new algorithm to the model that was loaded, and publish the names of its classes."""
         assert self._client is not None
+        self.begins_anew = True
         if self._describe():
             self._bound = None
         # The base class resumes with the image that waits.
@@ -182,19 +185,19 @@ class VisionNode(ImageNode):
     def _describe(self) -> bool:
         """Read what the model's files say beyond its tensors; return whether they are others than before."""
         assert self._client is not None
-        identity = (*self._client.files, self._client.sha256)
+        loaded = self._client.loaded
+        identity = (*loaded.files, loaded.sha256)
         if identity == self._described:
             return False
         self._described = identity
+        self._description = UNKNOWN
         try:
-            contents = [_read(Path(file)) for file in self._client.files]
-            self._description = describe(contents) if contents else UNKNOWN
-        except (OSError, ValueError, EdgeTpuError) as error:
-            # A driver on another computer has its files there.
-            self._description = UNKNOWN
+            if loaded.files_without_weights:
+                self._description = describe(weightless_files(loaded.files_without_weights))
+        except EdgeTpuError as error:
             self.get_logger().warning(
-                f"cannot read the file of model '{self.model_name}', so its labels and anchors are unknown: "
-                f"{one_line(error)}"
+                f"cannot read what the driver says of model '{self.model_name}', so its labels and anchors "
+                f"are unknown: {one_line(error)}"
             )
         return True
 
@@ -217,10 +220,3 @@ def _without(inputs: Sequence[TensorSpec], state: State) -> list[TensorSpec]:
     """The inputs that are not part of the state."""
     names = {each.input.name for each in state.feedback}
     return [spec for spec in inputs if spec.name not in names]
-
-
-def _read(path: Path) -> bytes:
-    """The content of a model's file, which a message names; ValueError for a file of another kind."""
-    if path.suffix != ".tflite":
-        raise ValueError(f"expected a .tflite file; got '{path}'")
-    return read_file(path, _LARGEST_MODEL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from edgetpu_driver.node_kit.image_parameters import image_settings
@@ -78,6 +79,24 @@ FIT = Setting(
 )
 
 
+def _no_range(values: list[Any]) -> str | None:
+    numbers = all(type(each) in (int, float) and isfinite(each) for each in values)
+    if not values or (numbers and len(values) == 2 and values[0] < values[1]):
+        return None
+    return f"expected the values for black and for white, the first one smaller; got {values}"
+
+
+INPUT_RANGE = Setting(
+    "input_range",
+    [],
+    "Real values that the model takes for black and for white, such as [-1.0, 1.0]. Empty: what its file "
+    "says, or what is usual for such models.",
+    read_only=False,
+    check=_no_range,
+    any_type=True,
+)
+
+
 def min_confidence(default: float) -> Setting:
     """Describe `min_confidence` for a node whose results hold parts with scores, or have none at all."""
     return Setting(
@@ -123,5 +142,5 @@ def vision_settings(model: str, confidence: float, *own: Setting) -> tuple[Setti
 
     model: the default. confidence: the default of min_confidence.
     """
-    common = (model_setting(model), FIT, FEEDBACK, min_confidence(confidence))
+    common = (model_setting(model), FIT, INPUT_RANGE, FEEDBACK, min_confidence(confidence))
     return merge_settings(image_settings(*common), own)

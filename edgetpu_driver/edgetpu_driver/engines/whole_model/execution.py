@@ -102,7 +102,7 @@ class PlanExecution:
         """Forget what parts for LiteRT keep from run to run. Raises what CpuEngine raises."""
         for step, engine in zip(self.plan.steps, self._engines, strict=True):
             if isinstance(step, LiteRtStep) and step.keeps_state and isinstance(engine, CpuEngine):
-                engine.replace_graph(step.graph)  # another interpreter, whose variables are zero
+                engine.reset()
 
     def close(self) -> None:
         """Release what the engines hold; harmless when called again."""

@@ -1,0 +1,60 @@
+"""A model as a driver has loaded it, and what a client may ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.tflite.tensor import TensorSpec
+
+ModelFile: TypeAlias = str | Sequence[str]
+"""A file's stem, its name or an absolute path; of a pipeline, those of its segments in their order."""
+
+
+@dataclass(frozen=True)
+class PartTensors:
+    """The tensors of one part of a model."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+
+@dataclass(frozen=True)
+class InvokeOptions:
+    """What a request may ask for beside the usual."""
+
+    part: int = 0
+    """0: the whole model; n: only its n-th part for the Edge TPU."""
+    reset: bool = False
+    """Whether state that operators keep from run to run is set to zero before."""
+
+
+DEFAULT_OPTIONS = InvokeOptions()
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """A loaded model's name and tensors, or why it could not be loaded."""
+
+    name: str = ""
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[TensorSpec, ...] = ()
+    error: EdgeTpuError | None = None
+    problem: str = ""
+    """Why the driver, which has loaded the model, cannot run it; one line, else empty."""
+    sha256: str = ""
+    """Of the model's file, in hexadecimal."""
+    files: tuple[str, ...] = ()
+    """Path of the model's file on the driver's computer; of a pipeline those of its segments in order."""
+    files_without_weights: bytes = b""
+    """What these files say beside their weights, see `weightless_files`; empty if that is not told."""
+    parts: tuple[PartTensors, ...] = ()
+    """Its parts for the Edge TPU, in order; the model itself if one device runs all of it."""
+
+    def inputs_of(self, part: int) -> tuple[TensorSpec, ...]:
+        """The inputs of the part of that number, from 1; of the whole model for 0. Raises InputError."""
+        if not 0 <= part <= len(self.parts):
+            raise InputError(f"expected part 1 to {len(self.parts)} of '{self.name}', or 0; got {part}")
+        return self.parts[part - 1].inputs if part else self.inputs

@@ -1,0 +1,66 @@
+"""Files of models without their weights: operators, anchors, metadata and labels, in few bytes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.tflite.model_reader import parse_model
+
+_LARGEST_KEPT = 1024
+"""Bytes of a constant that is kept. Uncritical: shapes and axes are smaller, weights that matter larger."""
+_LARGEST_SENT = 2**21
+"""Bytes of what is made of all files; anchors and labels take up to some 100 kB."""
+_LARGEST_FILE = 2**28
+
+
+def without_weights(files: Iterable[bytes]) -> bytes:
+    """The files with zeros for weights and programs, each compressed by zlib, one after another.
+
+    Constants that operators with a code of their own take, such as anchors, are kept. Empty if even so it is
+    larger than a message should be. Raises ModelFormatError for a file that is no model.
+    """
+    result = b"".join(zlib.compress(_zeroed(data)) for data in files)
+    return result if len(result) <= _LARGEST_SENT else b""
+
+
+def weightless_files(data: bytes) -> tuple[bytes, ...]:
+    """The files in what `without_weights` has made; InputError for anything else."""
+    return tuple(_streams(data))
+
+
+def _zeroed(data: bytes) -> bytes:
+    copy = np.frombuffer(data, np.uint8).copy()
+    for graph in parse_model(data).subgraphs:
+        custom = [operator for operator in graph.operators if operator.custom_code]
+        kept = {graph.tensors[index].buffer for each in custom for index in each.inputs if index >= 0}
+        for tensor in graph.tensors:
+            if len(tensor.data) > _LARGEST_KEPT and tensor.buffer not in kept:
+                copy[tensor.data_offset : tensor.data_offset + len(tensor.data)] = 0
+        for operator in custom:
+            if len(operator.custom_options) > _LARGEST_KEPT:
+                start = _address(operator.custom_options) - _address(data)
+                copy[start : start + len(operator.custom_options)] = 0
+    return copy.tobytes()
+
+
+def _address(data: bytes | memoryview) -> int:
+    view: NDArray[np.uint8] = np.frombuffer(data, np.uint8)
+    return int(view.ctypes.data)
+
+
+def _streams(data: bytes) -> Iterator[bytes]:
+    while data:
+        stream = zlib.decompressobj()
+        try:
+            content = stream.decompress(data, _LARGEST_FILE)
+        except zlib.error as error:
+            raise InputError(f"expected files compressed by zlib; got {error}") from None
+        if not stream.eof:
+            raise InputError(f"expected whole files of at most {_LARGEST_FILE} bytes; got a part or more")
+        yield content
+        data = stream.unused_data
