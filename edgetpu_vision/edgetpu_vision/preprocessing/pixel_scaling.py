@@ -73,26 +73,37 @@ class PixelScaling:
             normalisation = Normalisation.of_range(0.0, 1.0)
         self._line = _line(normalisation) if normalisation and spec.dtype == np.float32 else None
         self._table = None if self._line or normalisation is None else _table(spec, normalisation, channels)
-        if self._table is None:
-            return
-        levels = np.arange(_LEVELS)
-        plain = {np.dtype(np.uint8): levels, np.dtype(np.int8): levels - 128}.get(spec.dtype)
-        # A table made of other constants may differ by a level here and there from the plain one.
-        if plain is not None and np.abs(self._table.reshape(_LEVELS, -1) - plain[:, None]).max() <= 1:
-            self._table = None
+        if self._table is not None and spec.dtype != np.float32:
+            plain = np.arange(_LEVELS) + np.iinfo(spec.dtype).min
+            # A table made of other constants may differ by a level here and there from the plain one.
+            if np.abs(self._table.reshape(_LEVELS, -1) - plain[:, None]).max() <= 1:
+                self._table = None
+        self.in_place = self._line is None and self._table is None
+        """Whether pixels are converted where they are: to uint8 or int8, without a table."""
 
-    def apply(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
-        """Convert pixels, uint8 of any shape [.., channels], which may be overwritten."""
+    def apply(self, pixels: NDArray[np.uint8], result: NDArray[Any]) -> None:
+        """Convert pixels, uint8 [rows, columns, channels].
+
+        result: where to, of the same shape and in the input's dtype; if `in_place` the pixels themselves.
+        """
         if self._line is not None:
-            scaled = np.multiply(pixels, self._line[0], dtype=np.float32)
-            scaled += self._line[1]
-            return scaled
-        if self._table is not None:
-            converted: NDArray[Any] = cv2.LUT(pixels, self._table)
-            return converted.reshape(pixels.shape)
-        if self.dtype == np.int8:
-            return np.bitwise_xor(pixels, _FLIP, out=pixels).view(np.int8)
-        return pixels
+            factor, summand = self._line
+            result[...] = pixels
+            np.multiply(result, factor, out=result)
+            if summand:
+                np.add(result, summand, out=result)
+        elif self._table is not None:
+            result[...] = cv2.LUT(pixels, self._table).reshape(pixels.shape)
+        elif self.dtype == np.int8:
+            np.bitwise_xor(pixels, _FLIP, out=result.view(np.uint8))
+
+    def of_level(self, level: int, channels: int) -> NDArray[Any]:
+        """What one grey level becomes, [channels]."""
+        pixels = np.full((1, 1, channels), level, np.uint8)
+        result = pixels.view(self.dtype) if self.in_place else np.empty(pixels.shape, self.dtype)
+        self.apply(pixels, result)
+        converted: NDArray[Any] = result[0, 0]
+        return converted
 
 
 def covers(spec: TensorSpec, normalisation: Normalisation) -> bool:

@@ -51,6 +51,9 @@ class Preprocessor:
         self._truncates = truncates
         _, self.height, self.width, self.channels = self.spec.shape
         self._scaling = PixelScaling(self.spec, normalisation)
+        padding = self._scaling.of_level(PADDING, self.channels)
+        # One number for all channels is written much faster.
+        self._padding = padding[0] if (padding == padding[0]).all() else padding
         kind = replace(spec, name=""), fit, normalisation, truncates
         self._key = _KINDS.setdefault(kind, len(_KINDS))
 
@@ -65,30 +68,37 @@ class Preprocessor:
         """
 
         def make() -> NDArray[Any]:
-            return self._scaling.apply(self._resized(image.pixels, placement)).reshape(self.spec.shape)
+            return self._filled(image.pixels, placement).reshape(self.spec.shape)
 
         return image.made((self._key, placement.region), make)
 
-    def _resized(self, pixels: NDArray[np.uint8], placement: Placement) -> NDArray[np.uint8]:
-        """The region in the size of the input, uint8 [height, width, channels]."""
-        x, y, width, height = placement.region
-        part = pixels[y : y + height, x : x + width]
-        grey = self.channels == 1
-        if grey:
-            part = to_grey(part)
-        result = np.empty((self.height, self.width, self.channels), np.uint8)
+    def _filled(self, pixels: NDArray[np.uint8], placement: Placement) -> NDArray[Any]:
+        """The input, [height, width, channels]."""
+        result = np.empty((self.height, self.width, self.channels), self.spec.dtype)
         left, top = placement.left, placement.top
         right, bottom = left + placement.width, top + placement.height
-        result[:top], result[bottom:] = PADDING, PADDING
-        result[top:bottom, :left], result[top:bottom, right:] = PADDING, PADDING
-        target = result[top:bottom, left:right]
-        if part.ndim == 3 or grey:
-            plane = target[:, :, 0] if grey else target
-            _resize_into(part, plane, self._truncates)
+        if placement.height < self.height:
+            result[:top], result[bottom:] = self._padding, self._padding
+        if placement.width < self.width:
+            result[top:bottom, :left], result[top:bottom, right:] = self._padding, self._padding
+        inner = result[top:bottom, left:right]
+        # Pixels get where they belong at once if their dtype allows it.
+        resized = inner.view(np.uint8) if self._scaling.in_place else np.empty(inner.shape, np.uint8)
+        self._resize(pixels, placement.region, resized)
+        self._scaling.apply(resized, inner)
+        return result
+
+    def _resize(self, pixels: NDArray[np.uint8], region: Region, target: NDArray[np.uint8]) -> None:
+        """Resize a region to uint8 [height, width, channels]."""
+        x, y, width, height = region
+        part = pixels[y : y + height, x : x + width]
+        if self.channels == 1:
+            _resize_into(to_grey(part), target[:, :, 0], self._truncates)
+        elif part.ndim == 3:
+            _resize_into(part, target, self._truncates)
         else:
             small = np.empty(target.shape[:2], np.uint8)
             target[:] = to_rgb(_resize_into(part, small, self._truncates))
-        return result
 
 
 def _resize_into(part: NDArray[np.uint8], target: NDArray[np.uint8], truncates: bool) -> NDArray[np.uint8]:
