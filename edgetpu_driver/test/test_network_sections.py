@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout
+from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.model_reader import ABSENT
 from edgetpu_driver.weights.network_sections import NetworkSections, locate_sections
 from testdata import GOLDEN
@@ -76,3 +79,83 @@ def test_sections_give_back_the_values_of_the_graph(name: str) -> None:
         if section.bias != ABSENT:
             bias = section.weight_layout.decode_bias(section.data)
             assert bias.tobytes() == tensors[section.bias].data
+
+
+POSENET = "posenet_mobilenet_v1_075_353_481_16_quant_decoder"
+
+
+def with_parameters(model: CompiledModel, blob: NDArray[np.uint8]) -> CompiledModel:
+    assert model.caching is not None
+    return replace(model, caching=replace(model.caching, parameters=blob.tobytes()))
+
+
+def test_a_head_that_was_compiled_with_another_scale_keeps_the_multipliers_of_the_file() -> None:
+    model, sections = located(POSENET)
+    head = next(each for each in sections.placed if each.section.name == "float_heatmaps/conv")
+    blob = np.frombuffer(model.parameters.cached, np.uint8).copy()
+    layout = head.section.weight_layout
+    scaled = layout.decode_multipliers(head.section.data) * np.float32(1.25)
+    layout.encode_multipliers(scaled, head.of(blob))
+    changed = locate_sections(with_parameters(model, blob), GOLDEN.path(NAMES[POSENET]).read_bytes())
+    found = changed.find("float_heatmaps/conv")
+    assert found is not None
+    assert (found.offset, found.own_scales) == (head.offset, True)
+    np.testing.assert_array_equal(found.section.data, head.of(blob))
+    assert [each.section.name for each in changed.placed if each.own_scales] == ["float_heatmaps/conv"]
+    assert (changed.missing, changed.remainders) == ((), ())
+
+
+def test_the_scale_of_an_output_is_that_of_the_compiled_file() -> None:
+    """The graph beside it may come of another calibration."""
+    model, sections = located(POSENET)
+    head = next(each for each in sections.placed if each.section.name == "float_heatmaps/conv")
+    outputs = tuple(
+        replace(each, scale=each.scale / 2) if each.name == "float_heatmaps" else each
+        for each in model.outputs
+    )
+    blob = np.frombuffer(model.parameters.cached, np.uint8).copy()
+    layout = head.section.weight_layout
+    layout.encode_multipliers(layout.decode_multipliers(head.section.data) * np.float32(2), head.of(blob))
+    changed = replace(with_parameters(model, blob), outputs=outputs)
+    found = locate_sections(changed, GOLDEN.path(NAMES[POSENET]).read_bytes()).find(head.section.name)
+    assert found is not None
+    assert (found.offset, found.own_scales) == (head.offset, False)
+
+
+def test_multipliers_that_are_no_multiple_of_the_graphs_are_not_taken() -> None:
+    model, sections = located(POSENET)
+    head = next(each for each in sections.placed if each.section.name == "float_heatmaps/conv")
+    blob = np.frombuffer(model.parameters.cached, np.uint8).copy()
+    layout = head.section.weight_layout
+    other = layout.decode_multipliers(head.section.data)
+    other[3] *= np.float32(1.5)
+    layout.encode_multipliers(other, head.of(blob))
+    changed = locate_sections(with_parameters(model, blob), GOLDEN.path(NAMES[POSENET]).read_bytes())
+    assert [each.name for each in changed.missing] == ["float_heatmaps/conv"]
+    assert [(each.offset, each.size) for each in changed.remainders] == [(head.offset, head.size)]
+
+
+def test_layers_with_the_same_bytes_are_marked() -> None:
+    model, sections = located("looming_64x64_3x3")
+    first, second = sections.placed
+    blob = np.frombuffer(model.parameters.cached, np.uint8).copy()
+    second.of(blob)[:] = first.of(blob)
+    graph = GOLDEN.path(NAMES["looming_64x64_3x3"]).read_bytes()
+    tensors = sections.graph.tensors
+    weights = np.frombuffer(tensors[first.section.tensor].data, np.int8).reshape(1, 3, 3, 1)
+    twins = replace_tensor(graph, second.section.name, weights)
+    found = locate_sections(with_parameters(model, blob), twins)
+    assert [each.ambiguous for each in found.placed] == [True, True]
+    again = locate_sections(with_parameters(model, blob), graph)
+    assert [each.name for each in again.missing] == [second.section.name]
+    assert [each.ambiguous for each in again.placed] == [True]
+
+
+def test_a_model_that_was_compiled_together_with_another_holds_the_same_sections() -> None:
+    name = "mobilenet_v1_0.25_128_quant"
+    together = CompiledModel.load(
+        GOLDEN.path(NAMES[f"{name}_cocompiled_with_mobilenet_v1_0.5_160_quant_edgetpu"])
+    )
+    found = locate_sections(together, GOLDEN.path(NAMES[name]).read_bytes())
+    assert sum(each.size for each in found.placed) == together.parameter_bytes == MODELS[name].size
+    assert found.missing == ()

@@ -29,6 +29,9 @@ _ELEMENTWISE = ("ADD", "SUB", "MUL")
 _CHANNEL_AXIS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}
 _RANK = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 4, "FULLY_CONNECTED": 2}
 
+_MOST_SOFTMAX_VALUES = 1 << 16
+"""Beyond these it is one over the pixels of an image, which has no section."""
+
 
 @dataclass(frozen=True, eq=False)
 class LayerSection:
@@ -89,7 +92,11 @@ def encode_network(graph: Subgraph, scales: Mapping[str, TensorSpec] | None = No
     sections: list[LayerSection] = []
     unknown: list[UnknownLayer] = []
     for index, operator in enumerate(graph.operators):
+        if not operator.outputs or ABSENT in operator.inputs[:1] or not operator.inputs:
+            continue  # of a damaged graph
         if operator.name == "SOFTMAX":
+            if graph.tensors[operator.inputs[0]].shape[-1:] > (_MOST_SOFTMAX_VALUES,):
+                continue
             sections.append(_softmax(graph, index, last_row=True))
         elif operator.name in WEIGHTED:
             try:

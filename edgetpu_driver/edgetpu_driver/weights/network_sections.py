@@ -7,6 +7,7 @@ sections found are rows that route values between tiles, or bytes that are not u
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -26,6 +27,8 @@ from edgetpu_driver.weights.network_layers import (
     without_last_row,
 )
 
+_KEEPING_SCALES = ("QUANTIZE", "RESHAPE", "RESIZE_BILINEAR", "AVERAGE_POOL_2D")
+"""Operators whose result has the scale of their input, if the graph says so."""
 _SAME_FACTOR = 1e-5
 """Relative difference between quotients of multipliers that counts as rounding."""
 
@@ -42,7 +45,7 @@ class PlacedSection:
     own_scales: bool = False
     """Whether the file's multipliers differ from the graph's: it was compiled with other scales there."""
     ambiguous: bool = False
-    """Whether another layer has the same bytes, so that it is not known which of two places is whose."""
+    """Whether the same bytes are elsewhere too, so that it is not known which place is this layer's."""
 
     @property
     def size(self) -> int:
@@ -132,7 +135,7 @@ class _Search:
         missing.sort(key=lambda each: each.operator)
         placed_in_order = tuple(found[index] for index in sorted(found))
         return NetworkSections(
-            self._graph, _marked(placed_in_order), tuple(missing), tuple(self._remainders())
+            self._graph, self._marked(placed_in_order), tuple(missing), tuple(self._remainders())
         )
 
     def _equal(self, section: LayerSection) -> PlacedSection | None:
@@ -184,6 +187,26 @@ class _Search:
         self._taken[placed.streamed][start : start + placed.size // ALIGNMENT] = True
         return placed
 
+    def _marked(self, placed: tuple[PlacedSection, ...]) -> tuple[PlacedSection, ...]:
+        """The sections, with those marked whose bytes are also another's, or in what belongs to none."""
+        counts = Counter(each.section.data.tobytes() for each in placed)
+        return tuple(
+            replace(each, ambiguous=counts[each.section.data.tobytes()] > 1 or self._is_elsewhere(each))
+            if each.section.tensor != ABSENT
+            else each
+            for each in placed
+        )
+
+    def _is_elsewhere(self, placed: PlacedSection) -> bool:
+        """Whether bytes that belong to no section are equal to these."""
+        data = placed.section.data
+        places = (
+            self._free(streamed, offset, data.size)
+            for streamed in (False, True)
+            for offset in self._starts[streamed].get(data[:ALIGNMENT].tobytes(), ())
+        )
+        return any(place is not None and np.array_equal(place, data) for place in places)
+
     def _remainders(self) -> Iterator[Remainder]:
         for streamed, (blob, taken) in enumerate(zip(self._blobs, self._taken, strict=True)):
             edges = np.flatnonzero(np.diff(np.concatenate([[True], taken, [True]]).astype(np.int8)))
@@ -204,22 +227,27 @@ def _starts(blob: NDArray[np.uint8]) -> dict[bytes, list[int]]:
 
 
 def _scales_of_outputs(compiled: CompiledModel, graph: Subgraph) -> dict[str, TensorSpec]:
-    """Inputs and outputs as the compiled file has them; it may come of another calibration."""
-    pairs = [*zip(graph.input_specs, compiled.inputs, strict=False)]
-    pairs += zip(graph.output_specs, compiled.outputs, strict=False)
-    return {ours.name: theirs for ours, theirs in pairs if ours.shape == theirs.shape and theirs.scale > 0}
+    """Inputs and outputs as the compiled file has them; it may come of another calibration.
 
-
-def _marked(placed: tuple[PlacedSection, ...]) -> tuple[PlacedSection, ...]:
-    """The sections, with those marked that have the bytes of another."""
-    counts: dict[bytes, int] = {}
-    for each in placed:
-        key = each.section.data.tobytes()
-        counts[key] = counts.get(key, 0) + 1
-    return tuple(
-        replace(each, ambiguous=counts[each.section.data.tobytes()] > 1) if each.section.tensor >= 0 else each
-        for each in placed
-    )
+    An operator that keeps the scale, in front of an output, has it at its input too.
+    """
+    ends = [*zip(graph.inputs, compiled.inputs, strict=False)]
+    ends += zip(graph.outputs, compiled.outputs, strict=False)
+    producers = {result: each for each in graph.operators for result in each.outputs}
+    found: dict[str, TensorSpec] = {}
+    for end, theirs in ends:
+        if graph.tensors[end].shape != theirs.shape or not theirs.scale > 0:
+            continue
+        index, scale = end, graph.tensors[end].spec.scale
+        for _ in range(len(graph.operators) + 1):  # a damaged graph may go in circles
+            if graph.tensors[index].spec.scale != scale:
+                break
+            found[graph.tensors[index].name] = theirs
+            producer = producers.get(index)
+            if producer is None or producer.name not in _KEEPING_SCALES or ABSENT in producer.inputs[:1]:
+                break
+            index = producer.inputs[0]
+    return found
 
 
 def _row_without_multipliers(layout: LayerLayout, data: NDArray[np.uint8]) -> int:

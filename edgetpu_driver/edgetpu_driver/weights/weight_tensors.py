@@ -73,7 +73,7 @@ def weight_tensors(model: Model) -> tuple[WeightTensor, ...]:
     for operator in graph.operators:
         if operator.name in _KINDS and len(operator.inputs) > 1 and operator.inputs[1] != ABSENT:
             tensor = graph.tensors[operator.inputs[1]]
-            if _is_replaceable(tensor) and users[tensor.buffer] == 1:
+            if _is_replaceable(operator, tensor) and users[tensor.buffer] == 1:
                 found[tensor.name] = _weight_tensor(graph, operator, users)
     return tuple(found.values())
 
@@ -101,9 +101,14 @@ def select_tensor(tensors: Sequence[WeightTensor], name: str) -> WeightTensor:
     raise InputError(f"expected the name of one of the weight tensors {names}; got none")
 
 
-def _is_replaceable(tensor: Tensor) -> bool:
+def _rows(operator: Operator, tensor: Tensor) -> int:
+    """Number of output channels."""
+    return tensor.shape[-1] if operator.name == "DEPTHWISE_CONV_2D" else tensor.shape[0]
+
+
+def _is_replaceable(operator: Operator, tensor: Tensor) -> bool:
     quantisation = tensor.quantization
-    if not tensor.data or not quantisation.scales.size:
+    if not tensor.data or not tensor.shape or quantisation.scales.size not in (1, _rows(operator, tensor)):
         return False
     if tensor.dtype == np.uint8:
         return quantisation.scales.size == 1
@@ -112,7 +117,7 @@ def _is_replaceable(tensor: Tensor) -> bool:
 
 def _weight_tensor(graph: Subgraph, operator: Operator, users: Counter[int]) -> WeightTensor:
     tensor = graph.tensors[operator.inputs[1]]
-    rows = tensor.shape[-1] if operator.name == "DEPTHWISE_CONV_2D" else tensor.shape[0]
+    rows = _rows(operator, tensor)
     scales = np.broadcast_to(tensor.quantization.scales, rows)
     bias = _bias(graph, operator, rows, users)
     source = graph.tensors[operator.inputs[0]].spec
