@@ -121,7 +121,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     """Rows of the compass protocol; `engine` is "cpu" or "virtual". Rows without their data are omitted."""
     run = open_engine(engine, features.name(), features.build())
     rows = []
-    names = available()
+    names = available()[: 2 if quick else None]
     if names:
         fields, rates = ((75.0,), (60.0,)) if quick else (FIELDS_OF_VIEW, RATES)
         turns = [Turn(*each) for each in itertools.product(names, fields, rates)]

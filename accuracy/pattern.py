@@ -81,7 +81,7 @@ class Outcome:
 
 def measure(engine: str, quick: bool = False) -> list[Row]:
     """Rows of the pattern protocol; `engine` is "cpu" or "virtual"."""
-    count = 40 if quick else 400
+    count = 20 if quick else 400
     rows = []
     photographs: dict[str, Sequence[str]] = {"": DEVELOPMENT}
     if not quick:

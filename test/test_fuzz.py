@@ -10,7 +10,7 @@ from fuzz.corpus import Sample
 from fuzz.harness import FuzzError, Tally, check, fuzz
 from fuzz.targets import Target, targets
 
-INPUTS = 60
+INPUTS = 30
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_nodes_survive_what_is_sent_to_them(ros_domain: int) -> None:  # noqa: A
     from fuzz.ros_graph import GraphFuzzer
 
     with GraphFuzzer(1, ("spot_tracker",)) as fuzzer:
-        fuzzer.run(300, lambda: None)
+        fuzzer.run(120, lambda: None)
     assert fuzzer.tally.findings == []
     assert fuzzer.tally.answers == fuzzer.tally.requests > 0
     assert fuzzer.tally.messages > 0

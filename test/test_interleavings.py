@@ -35,7 +35,7 @@ from fuzz.interleavings.primitives import replaced
 from fuzz.interleavings.scenario import FILES, host_modules, run_seed, write_files
 from fuzz.interleavings.thread_controller import InterleavingError, ThreadController
 
-SEEDS = 150
+SEEDS = 80
 """`make fuzz` runs thousands."""
 INPUTS = {"x": np.full(INPUT.shape, 3, np.int8)}
 WEIGHTS = WeightRequest(np.full((SIZE, SIZE), 0.5, np.float32))
