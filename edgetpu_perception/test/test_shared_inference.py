@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 
 from edgetpu_driver import CpuEngine
 from edgetpu_driver.backends.factory import make_backend
+from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.request_terms import RequestTerms
+from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_perception.graphs import families
 
@@ -260,3 +263,41 @@ def test_a_model_that_is_loaded_anew_leaves_the_joint_graph(host: ModelHost) -> 
     ask_all(host, HEADS, image)
     settle(host, HEADS, camera)
     assert inferences(host, lambda: ask_all(host, HEADS, camera.image())) == 1
+
+
+def compiled_only(tmp_path: Path, names: tuple[str, ...], told: SimpleQueue[str]) -> ModelHost:
+    """A host that runs compiled models only, as one with a real stick does."""
+    for name in names:
+        families.write_model(name, tmp_path)
+        packed = pack_for_virtual_stick({name: families.build(name)}, together=False)[name]
+        (tmp_path / f"{name}_edgetpu.tflite").write_bytes(packed)
+    backend = make_backend("virtual")
+    backend.uncompiled = False
+    host = ModelHost(backend, [tmp_path], tell=told.put)
+    host.connect()
+    return host
+
+
+def test_without_a_compiled_joint_graph_models_are_run_one_by_one(tmp_path: Path) -> None:
+    models, told, camera = HEADS[:2], SimpleQueue[str](), Camera()
+    host = compiled_only(tmp_path, models, told)
+    load(host, models)
+    settle(host, models, camera, count=2)
+    host.load(HEADS[0])  # after what else is to be loaded
+    host.close()
+    line = told.get(timeout=10)
+    assert "features1_64x64, looming_64x64 are run one by one" in line
+    assert "features1_64x64_and_looming_64x64_edgetpu.tflite" in line
+    assert told.empty()
+
+
+def test_a_compiled_joint_graph_is_used_where_graphs_must_be_compiled(tmp_path: Path) -> None:
+    models, told, camera = HEADS[:2], SimpleQueue[str](), Camera()
+    host = compiled_only(tmp_path, (*models, joint_name(models)), told)
+    load(host, models)
+    settle(host, models, camera)
+    image = camera.image()
+    for model, result in ask_all(host, models, image).items():
+        assert same(result, camera.expected(model, image))
+    host.close()
+    assert told.get(timeout=10) == "features1_64x64, looming_64x64 are run as one graph"

@@ -73,13 +73,16 @@ class ModelHost:
         find_more: FindMore | None = None,
         process_limits: ProcessLimits | None = None,
         share_inferences: bool = True,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         """spreading: how models are assigned to sticks.
 
         self_check_period: seconds between two inferences with a known result on each device of a host that
         was started; 0: none. A device with another result is FAILED until `reset`. find_more: makes
         backends for devices that were plugged in after the host was made, which then join. process_limits: of
-        the processes in which LiteRT runs parts of models.
+        the processes in which LiteRT runs parts of models. share_inferences: whether requests
+        of several clients for the same image are answered by one inference, see SharedInference. tell: is
+        given what is worth a line in a log.
         """
         each: Sequence[Backend] = backends if isinstance(backends, Sequence) else (backends,)
         self.files = ModelDirectories(model_dirs, compiled=each[0].compiled, uncompiled=each[0].uncompiled)
@@ -95,7 +98,7 @@ class ModelHost:
         submission = self._submission = Submission(self._scheduler, self._whole)
         table = self._table
         self._shared = SharedInference(
-            submission.invoke, submission.swap, table.load_joint, table.unload_joint
+            submission.invoke, submission.swap, table.load_joint, table.unload_joint, tell or _nothing
         )
         self._share_inferences = share_inferences
         self._lock = threading.Lock()

@@ -82,9 +82,17 @@ class SharedInference:
     results are the same numbers. All methods may be called from any thread.
     """
 
-    def __init__(self, invoke: Invoke, swap: Swap, load: Load, unload: Callable[[HostedModel], None]) -> None:
-        """load, unload: of joint graphs, by name."""
+    def __init__(
+        self,
+        invoke: Invoke,
+        swap: Swap,
+        load: Load,
+        unload: Callable[[HostedModel], None],
+        tell: Callable[[str], None] = _log.info,
+    ) -> None:
+        """load, unload: of joint graphs, by name. tell: is given a line when one is used, or cannot be."""
         self._invoke, self._swap, self._load, self._unload = invoke, swap, load, unload
+        self._tell = tell
         self._lock = threading.Lock()
         """Never held while anything is answered."""
         self._groups = ImageGroups(self._changed)
@@ -215,27 +223,28 @@ class SharedInference:
     ) -> None:
         with self._lock:
             if isinstance(outcome, EdgeTpuError):
-                self._tell(heads, outcome)
+                self._tell_once(heads, outcome)
                 return
             try:
                 if self._wanted.get(group) == heads:
                     self._use(group, JointModel(outcome, heads))
                     return
             except EdgeTpuError as error:
-                self._tell(heads, error)
+                self._tell_once(heads, error)
             self._unload(outcome)
 
     def _use(self, group: ImageGroup, joint: JointModel) -> None:
         self._replace(group, joint)
+        self._tell(f"{_names(joint.heads)} are run as one graph")
         for head in joint.heads:
             self._send_weights(joint, head)
 
-    def _tell(self, heads: Sequence[HostedModel], error: EdgeTpuError) -> None:
-        """Log, once for each joint graph, why it is not used."""
-        names = ", ".join(head.head_name for head in heads)
+    def _tell_once(self, heads: Sequence[HostedModel], error: EdgeTpuError) -> None:
+        """Tell, once for each joint graph, why it is not used."""
+        names = _names(heads)
         if names not in self._told:
             self._told.add(names)
-            _log.info("%s are run one by one, not as one graph: %s", names, error)
+            self._tell(f"{names} are run one by one, not as one graph: {error}")
 
     def _replace(self, group: ImageGroup, joint: JointModel | None) -> None:
         before, group.joint = group.joint, joint
@@ -267,8 +276,12 @@ class SharedInference:
             joint.send_again(head)
             self._next_try[joint] = time.monotonic() + _RETRY_SECONDS
         else:
-            _log.info("'%s' runs on its own, not as part of one graph: %s", head.name, error)
+            self._tell(f"{head.name} is run on its own, not as part of one graph: {error}")
             head.head_name = ""
+
+
+def _names(heads: Sequence[HostedModel]) -> str:
+    return ", ".join(head.head_name for head in heads)
 
 
 def _hand_over(waiting: _Waiting, answer: InferenceResult | EdgeTpuError) -> None:

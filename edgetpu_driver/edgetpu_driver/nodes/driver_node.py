@@ -111,6 +111,7 @@ class DriverNode(BaseNode, LifecycleNode):
                 find_more=self.find_more(),
                 process_limits=self._process_limits(),
                 share_inferences=values["share_inferences"],
+                tell=lambda line: self.get_logger().info(one_line(line)),
             )
             for model in values["models"]:
                 segments = model.split(",")
