@@ -36,11 +36,13 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.request_terms import RequestTerms
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
+from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.weight_request import WeightRequest
+from edgetpu_driver.weights.weight_tensors import weight_tensors
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
 from testdata.recurrent_cell import recurrent_cell
 
@@ -486,6 +488,16 @@ class TestWeights:
             answer = host.invoke("both", x)
             assert (answer.weights_version, loaded.weights_version) == (version, version)
             np.testing.assert_array_equal(answer.outputs["pair"].ravel(), engine.run(x)["y"].ravel())
+
+    def test_a_layer_between_operators_on_the_cpu_takes_weights_by_its_name(self, host: ModelHost) -> None:
+        loaded = host.load("one_edgetpu")
+        assert [part.on_device for part in loaded.parts] == [False, True, False]
+        (tensor,) = weight_tensors(parse_model(source_graph(1)))
+        steps = RNG.integers(-127, 128, tensor.shape).astype(np.int8)
+        swap = host.set_weights("one", WeightRequest(steps * tensor.scales[:, np.newaxis], tensor.name))
+        assert (swap.version, swap.clipped) == (1, 0)
+        changed = replace_tensor(source_graph(1), tensor.name, steps)
+        check_same(host.invoke("one", IMAGE).outputs, by_litert(changed, IMAGE))
 
     def test_with_several_parts_it_is_not_known_which_are_meant(self, host: ModelHost) -> None:
         host.load("parts_edgetpu")
