@@ -67,17 +67,26 @@ class LayerLayout:
     """
 
     def __init__(
-        self, shape: tuple[int, ...], header: HeaderRows, lanes: int, groups: int, cells: int, zero_point: int
+        self,
+        shape: tuple[int, ...],
+        channels: int,
+        header: HeaderRows,
+        form: tuple[int, int, int],
+        dtype: type[np.int8] | type[np.uint8],
+        zero_point: int,
     ) -> None:
-        """Use `convolution_layout` and others instead. lanes, cells: of one group, cells of each lane."""
+        """Use `convolution_layout` and others instead. form: groups, cells of each lane, lanes."""
         self.shape = shape
+        self.channels = channels
+        """Output channels."""
         self.header = header
-        self.channels = 0
-        """Output channels; set by subclasses."""
-        self.dtype: np.dtype[Any] = np.dtype(np.int8)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
         self._zero = zero_point
-        self._lanes, self._groups, self._rows = lanes, groups, header.count + cells
-        self._used = groups * self._rows * lanes * INPUTS_PER_CELL
+        self._existing = -(-channels // _CHANNELS_PER_CELL) * _CHANNELS_PER_CELL
+        """Channels up to the multiple of four."""
+        self._groups, cells, self._lanes = form
+        self._rows = header.count + cells
+        self._used = self._groups * self._rows * self._lanes * INPUTS_PER_CELL
         self.size = aligned(self._used)
 
     @property
@@ -162,11 +171,6 @@ class LayerLayout:
         words = np.ascontiguousarray(self._header_row(blob, 0)).reshape(-1)
         return words.view(np.float32)[: self.channels].copy()
 
-    @property
-    def _existing(self) -> int:
-        """Channels up to the multiple of four."""
-        return -(-self.channels // _CHANNELS_PER_CELL) * _CHANNELS_PER_CELL
-
     def _encode_zero_points(self, out: NDArray[np.uint8]) -> None:
         self._header_row(out, self.header.count - 1)[...] = self._by_lane(int(ZERO_WEIGHT), int(ZERO_WEIGHT))
 
@@ -224,9 +228,9 @@ class GroupedLayout(LayerLayout):
         lanes = CHANNELS_PER_GROUP if groups > 1 else -(-channels // 16) * 16
         if channels <= _CHANNELS_PER_CELL:
             lanes = least_lanes
-        cells = self._positions * self._cells
-        super().__init__(shape, header or HeaderRows(), lanes, groups, cells, zero_point)
-        self.channels, self.dtype, self._channels_last = channels, np.dtype(dtype), channels_last
+        form = groups, self._positions * self._cells, lanes
+        super().__init__(shape, channels, header or HeaderRows(), form, dtype, zero_point)
+        self._channels_last = channels_last
         sign = _SIGN_BIT if self.dtype == np.int8 else 0
         self._sign = np.uint32(sign * 0x01010101)
 
@@ -293,11 +297,8 @@ class DiagonalLayout(LayerLayout):
         if min(shape, default=0) < 1 or shape[0] != 1:
             raise ModelUnsupportedError(f"expected weights [1, height, width, channels], got {list(shape)}")
         self._positions = prod(shape[:-1])
-        groups = -(-shape[-1] // _CHANNELS_PER_CELL)
-        super().__init__(
-            shape, header or HeaderRows(), _CHANNELS_PER_CELL, groups, self._positions, zero_point
-        )
-        self.channels, self.dtype = shape[-1], np.dtype(dtype)
+        form = -(-shape[-1] // _CHANNELS_PER_CELL), self._positions, _CHANNELS_PER_CELL
+        super().__init__(shape, shape[-1], header or HeaderRows(), form, dtype, zero_point)
         self._sign = np.uint8(_SIGN_BIT if self.dtype == np.int8 else 0)
 
     def _encode_cells(self, weights: NDArray[Any], cells: NDArray[np.uint32]) -> None:
