@@ -1,0 +1,185 @@
+"""Position, sigmas and confidence of a blob of an evidence map."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.confidence import ramp
+from edgetpu_perception.spot_tracker.background import ROUNDING_NOISE, Background
+from edgetpu_perception.spot_tracker.blob import Blob, cut_off_error, solidity
+from edgetpu_perception.spot_tracker.spot_decoder import Spot
+
+HARD_EDGE_SIGMA = 0.16
+"""Standard deviation, cells, of the centroid of a disc of radius 1 with cells either inside or outside; it
+falls with radius**-0.5. Derived: drawn discs of radius 2 to 20 give 0.148 to 0.154."""
+
+SOFT_EDGE_SIGMA = 0.003
+"""The same if cells on the edge are as bright as their covered part.
+
+Rows: spot, discs with soft edges, inside one sigma.
+"""
+
+BORDER_SIGMA = 0.27
+"""The same along an axis on which the spot touches the border, where cells outside are missing.
+
+Rows: spot, discs that touch the edge, inside one sigma.
+"""
+
+SMALL_SPOT_SIGMA = 0.04
+"""Added for soft edges at radius 1, cells, as cells below the threshold are lost; falls with radius**-2.
+
+Rows: spot, smooth spots, inside one sigma.
+"""
+
+RIM_CELLS_PER_ROOT_AREA = (-0.8, -0.2)
+"""Cells of half to 85 % of the height, per root of the cells above half, negated: a soft edge at the first, a
+hard edge at the second. Rows: spot, discs with soft edges and discs of radius 2-24, inside one sigma."""
+
+TEXTURE_SIGMA = 0.5
+"""Error of a centroid, cells, if the background varies by as much as the spot stands out.
+
+Rows: spot, discs on texture, inside one sigma.
+"""
+
+ROUNDING_SIGMA = 0.002
+"""Error of the centroid of a smooth, noise-free spot, cells, from rounding to grey levels.
+
+Rows: spot, smooth spots, inside one sigma.
+"""
+
+MIN_AREA_TO_SEE_NOISE = 40
+"""Cells from which on noise inside a spot can be told from the curvature of the spot.
+
+Rows: spot, noise 8 at amplitude 160, inside one sigma.
+"""
+
+MAX_TRUSTED_NOISE_SHARE = 0.75
+"""Noise inside the spot over that of the background below which the background's is texture, not noise.
+
+Rows: spot, discs on texture, inside one sigma.
+"""
+
+OUTLINE_OFFSET_RADII = (-0.15, -0.04)
+"""Distance between the centroid of the outline and the weighted one, in radii plus one cell, negated: no spot
+at the first, full confidence at the second. Rows: spot, none (gradients); half out of the frame."""
+
+INPUT_ROUNDING_NOISE = 0.36
+"""Standard deviation, grey levels, of a cell of the model's input that rounding alone leaves.
+
+One rounding leaves 1/sqrt(12) = 0.29, independent ones by camera and resizing 0.41. Rows: spot, smooth spots,
+inside one sigma.
+"""
+
+NOISE_REDUCTION = 2.6
+"""Noise of the model's input over noise of the map.
+
+Derived: white noise through the graph gives 2.1 (1 grey level, rounded) to 3.3; on resized images, whose
+neighbours are correlated, it is less. Rows: spot, noise 8 at amplitude 160, inside one sigma.
+"""
+
+_SECOND_DIFFERENCES = np.outer([1.0, -2.0, 1.0], [1.0, -2.0, 1.0])
+"""Filter that passes white noise with a gain of 6 and no linear or quadratic shape (Immerkaer 1996).
+
+Derived: [1, -2, 1] along both axes.
+"""
+
+
+def measure_blob(
+    evidence: NDArray[Any],
+    grey: NDArray[np.uint8] | None,
+    background: Background,
+    contrast: float,
+    threshold: float,
+    blob: Blob,
+    confidence: float,
+    solid: tuple[float, float],
+) -> Spot:
+    """Centroid of a blob, weighted with the excess over the threshold, and its sigmas.
+
+    The confidence falls with the shape's solidity and with the distance to the centroid of the outline.
+    """
+    inside = evidence[blob.window] * blob.mask
+    outline, moments = cv2.moments(blob.mask), cv2.moments(inside)
+    weight = moments["m00"] - threshold * blob.area
+    x = (moments["m10"] - threshold * outline["m10"]) / weight
+    y = (moments["m01"] - threshold * outline["m01"]) / weight
+    radius = math.sqrt(blob.area / math.pi)
+    outline_offset = math.hypot(outline["m10"] / blob.area - x, outline["m01"] / blob.area - y)
+    confidence *= ramp(-outline_offset / (1.0 + radius), *OUTLINE_OFFSET_RADII)
+    confidence *= ramp(solidity(blob, outline), *solid)
+    noise, hardness = _noise_and_hardness(grey, background, blob)
+    spread = math.sqrt(max(background.spread_outside(blob.area) ** 2 - (noise / NOISE_REDUCTION) ** 2, 0.0))
+    common = ROUNDING_SIGMA**2 + (TEXTURE_SIGMA * spread / contrast) ** 2
+    noise_gain = (noise / weight) ** 2
+    x_edge, y_edge = _edge_variances(blob, hardness, radius)
+    x, y = x + blob.left, y + blob.top
+    x_cut_off, y_cut_off = cut_off_error(x, y, blob)
+    return Spot(
+        x,
+        y,
+        math.sqrt(common + x_edge + noise_gain * outline["mu20"] + x_cut_off**2),
+        math.sqrt(common + y_edge + noise_gain * outline["mu02"] + y_cut_off**2),
+        confidence,
+    )
+
+
+def _edge_variances(blob: Blob, hardness: float, radius: float) -> tuple[float, float]:
+    """Variances of x and y from the cells on the edge, cells squared."""
+    x_cut, y_cut = blob.touches_border
+    hard, soft = hardness * HARD_EDGE_SIGMA**2, 1.0 - hardness
+    x_edge = hard + soft * (BORDER_SIGMA if x_cut else SOFT_EDGE_SIGMA) ** 2
+    y_edge = hard + soft * (BORDER_SIGMA if y_cut else SOFT_EDGE_SIGMA) ** 2
+    rim = soft * (SMALL_SPOT_SIGMA / radius**2) ** 2
+    return x_edge / radius + rim, y_edge / radius + rim
+
+
+def noise_outside(image: NDArray[np.uint8], outside: NDArray[np.uint8]) -> float:
+    """Standard deviation of a cell of the map outside a blob, as if all deviation in the image were noise."""
+    deviations: list[float] = cv2.meanStdDev(image, mask=outside)[1].ravel().tolist()
+    return max(sum(deviations) / len(deviations) / NOISE_REDUCTION, ROUNDING_NOISE)
+
+
+def _noise_and_hardness(
+    grey: NDArray[np.uint8] | None, background: Background, blob: Blob
+) -> tuple[float, float]:
+    """Standard deviation of a cell of the model's input, grey levels, and `_hardness`.
+
+    A black background shows no noise, and a textured one seems to have too much. In these cases noise is
+    measured inside the spot, with a filter that does not pass smooth shapes (Immerkaer 1996).
+    """
+    if grey is None:
+        return INPUT_ROUNDING_NOISE, 1.0
+    noise = NOISE_REDUCTION * background.noise if background.noise > ROUNDING_NOISE else INPUT_ROUNDING_NOISE
+    inside = blob.mask.view(bool)
+    if blob.area >= MIN_AREA_TO_SEE_NOISE if background.clipped else noise >= 0.5:
+        deviations = np.abs(cv2.filter2D(grey[blob.window], cv2.CV_16S, _SECOND_DIFFERENCES)[inside])
+        deviations.sort()
+        seen = 1.4826 / 6.0 * int(deviations[blob.area // 2])
+        if background.clipped:
+            noise = max(noise, seen)
+        elif seen < MAX_TRUSTED_NOISE_SHARE * noise:
+            noise = max(seen, INPUT_ROUNDING_NOISE)
+    return noise, _hardness(grey[blob.window][inside], background.level, noise)
+
+
+def _hardness(cells: NDArray[np.uint8], level: float, noise: float) -> float:
+    """1 for a spot whose cells are either bright or dark, 0 if cells on its edge are partly bright.
+
+    `cells`: uint8 [n] inside the spot; sorted in place. `level`: brightness of the background.
+    """
+    cells.sort()
+    ordered, count = cells.tobytes(), len(cells)
+    height = ordered[-1] - 2.0 * noise - level
+    half = count - bisect_right(ordered, level + 0.5 * height)
+    # With noise, cells of the middle would count as rim.
+    top = min(0.85, 1.0 - 5.0 * noise / height) if height > 0.0 else 0.0
+    if top < 0.6:
+        return ramp((count - bisect_right(ordered, level + 0.85 * height)) / max(half, 1), 0.4, 0.8)
+    rim = half - (count - bisect_right(ordered, level + top * height))
+    return ramp(-rim / math.sqrt(max(half, 1)) * 0.35 / (top - 0.5), *RIM_CELLS_PER_ROOT_AREA)
