@@ -6,7 +6,6 @@ The drivers are scripted, so that each answer is the one under test.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,11 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from edgetpu_driver.backends.backend import ParsedModel, Placement
 from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNotFoundError
+from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.model_reading import ReadModel
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED
@@ -28,6 +30,7 @@ from edgetpu_msgs.msg import DeviceStatus
 
 SPEC = TensorSpec("x", (1, 2), np.dtype(np.int8), 1.0, 0)
 INPUTS = {"x": np.array([[1, 2]], np.int8)}
+PARSED = ParsedModel((SPEC,), (SPEC,), Placement.CACHED, parameter_bytes=2, caching_token=0, source=None)
 GOOD = InferenceResult({"x": INPUTS["x"]}, model_sha256="file")
 
 
@@ -38,6 +41,10 @@ class ScriptedDriver:
         self.name = name
         self.loads: list[tuple[str, str, str, bool]] = []
         self.terms: list[RequestTerms] = []
+        self.options: list[tuple[int, bool]] = []
+        """The part and `reset` of the inferences."""
+        self.parts_set: list[int] = []
+        """The parts whose weights were set."""
         self.answers: list[InferenceResult | EdgeTpuError] = []
         """To the next inferences; GOOD when there are none."""
         self.version = 0
@@ -48,15 +55,22 @@ class ScriptedDriver:
 
     def submit_load(self, model: str, name: str, done: Any, *, client: str, shared: bool) -> None:
         self.loads.append((model, name, client, shared))
-        named = {"name": name or model, "inputs": (SPEC,), "outputs": (SPEC,)}
-        done(SimpleNamespace(**named, unsupported_reason="", sha256="file", paths=()))
+        loaded = HostedModel(name or model, ())
+        loaded.set_read("file", 0, ReadModel(PARSED))
+        done(loaded)
 
-    def submit_invoke(self, _name: str, _inputs: Any, done: Any, terms: RequestTerms) -> None:
+    def submit_invoke(
+        self, _name: str, _inputs: Any, done: Any, terms: RequestTerms, *, part: int, reset: bool
+    ) -> None:
         self.terms.append(terms)
+        self.options.append((part, reset))
         done(self.answers.pop(0) if self.answers else GOOD)
 
-    def submit_set_weights(self, _name: str, request: WeightRequest, done: Any, terms: RequestTerms) -> None:
+    def submit_set_weights(
+        self, _name: str, request: WeightRequest, done: Any, terms: RequestTerms, *, part: int
+    ) -> None:
         self.terms.append(terms)
+        self.parts_set.append(part)
         self.version += 1
         done(WeightResult(self.version, np.ones(1, np.float32), 0, 0.0, 0.0, request.weights.shape, True))
 
@@ -88,9 +102,9 @@ def ask(client: ModelClient, graph: Any, **options: Any) -> InferenceResult:
     return results[0]
 
 
-def give(client: ModelClient, graph: Any) -> None:
+def give(client: ModelClient, graph: Any, **options: Any) -> None:
     results: list[WeightResult | EdgeTpuError] = []
-    assert client.set_weights(WeightRequest(np.ones((1, 2))), results.append)
+    assert client.set_weights(WeightRequest(np.ones((1, 2))), results.append, **options)
     graph.spin_until(lambda: bool(results))
     assert isinstance(results[0], WeightResult)
 
@@ -119,6 +133,17 @@ class TestTerms:
     ) -> None:
         make_client(name=name)
         assert driver.loads == [("m", name, "/tester", shared)]
+
+    def test_the_part_and_whether_state_is_reset_reach_the_driver(
+        self, graph: Any, driver: ScriptedDriver, make_client: Any
+    ) -> None:
+        client = make_client(name="mine")
+        ask(client, graph)
+        ask(client, graph, part=1, reset=True)
+        assert driver.options == [(0, False), (1, True)]
+        give(client, graph)
+        give(client, graph, part=1)
+        assert driver.parts_set == [0, 1]
 
 
 class TestFullQueues:

@@ -30,12 +30,13 @@ def message(step: int = 4) -> Image:
 
 
 class Client:
-    """Answers when it is told to; `asked` are the inputs it has got."""
+    """Answers when it is told to; `asked` are the inputs it has got, `resets` whether to reset state first."""
 
     def __init__(self, model: str, driver: str = "/edgetpu") -> None:
         self.target = driver, model
         self.ready = True
         self.asked: list[Mapping[str, Any]] = []
+        self.resets: list[bool] = []
         self._done: Callable[[InferenceResult], None] | None = None
 
     def invoke(
@@ -43,9 +44,12 @@ class Client:
         inputs: Mapping[str, Any],
         done: Callable[[InferenceResult], None],
         still_wanted: Callable[[], bool],  # noqa: ARG002
+        *,
+        reset: bool,
     ) -> bool:
         if self.ready:
             self.asked.append(inputs)
+            self.resets.append(reset)
             self._done = done
         return self.ready
 
@@ -106,6 +110,19 @@ def test_another_input_is_another_inference(image: SharedImage) -> None:
     image.invoke(first, inputs(image), lambda _: None)
     image.invoke(second, {"image": image.image.fill(Region(1, 0, 3, 2), 1, 2, 1)}, lambda _: None)
     assert (len(first.asked), len(second.asked)) == (1, 1)
+
+
+@pytest.mark.parametrize("second_comes_late", [False, True])
+def test_an_inference_that_went_on_with_the_state_is_not_for_a_node_that_begins_anew(
+    image: SharedImage, second_comes_late: bool
+) -> None:
+    first, second, third = Client("cell"), Client("cell"), Client("cell")
+    image.invoke(first, inputs(image), lambda _: None)
+    if second_comes_late:
+        first.answer(RESULT)
+    for client in (second, third):
+        image.invoke(client, inputs(image), lambda _: None, reset=True)
+    assert (first.resets, second.resets, third.resets) == ([False], [True], [])
 
 
 def test_an_error_goes_to_all_who_wait_and_is_not_kept(image: SharedImage) -> None:

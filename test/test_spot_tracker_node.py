@@ -622,15 +622,16 @@ def test_weights_that_the_driver_was_too_late_for_are_set_with_the_next_image(
     from edgetpu_driver.nodes.driver_node import DriverNode
     from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
 
+    monkeypatch.setenv("ROS_HOME", str(tmp_path / "ros_home"))  # the colour that the node keeps
     monkeypatch.setattr(model_client, "DEADLINE_SHARE", 1.0)  # no time to ask again within one request
     set_weights = ModelHost.submit_set_weights
     late: list[EdgeTpuError] = []
 
-    def submit(host: ModelHost, name: str, request: Any, done: Any, *terms: Any) -> None:
+    def submit(host: ModelHost, name: str, request: Any, done: Any, *terms: Any, part: int) -> None:
         if late:
             done(late.pop())
         else:
-            set_weights(host, name, request, done, *terms)
+            set_weights(host, name, request, done, *terms, part=part)
 
     monkeypatch.setattr(ModelHost, "submit_set_weights", submit)
     arguments = ["--ros-args", "-r", "image:=/late_camera/image", "-p", "color:=red", "-p", "rectified:=true"]

@@ -41,13 +41,15 @@ class _Answer:
 
     target: tuple[str, str]
     inputs: Inputs
+    reset: bool
     result: InferenceResult | None = None
     waiting: list[Done] = field(default_factory=list)
 
-    def is_to(self, target: tuple[str, str], inputs: Inputs) -> bool:
+    def is_to(self, target: tuple[str, str], inputs: Inputs, reset: bool) -> bool:
         """Whether this is the same request; inputs that nodes share are the same arrays."""
         mine = self.inputs
-        return self.target == target and all(mine.get(name) is array for name, array in inputs.items())
+        same_arrays = all(mine.get(name) is array for name, array in inputs.items())
+        return self.target == target and self.reset == reset and same_arrays
 
 
 class SharedImage:
@@ -86,22 +88,20 @@ class SharedImage:
     ) -> bool:
         """Run a model on inputs computed from the image, as ModelClient.invoke does.
 
-        If another node has requested the same model of the same driver with the same array, `done` gets the
-        result of that request, now or when it arrives.
+        If another node has requested the same model of the same driver with the same array and the same
+        `reset`, `done` gets the result of that request, now or when it arrives.
         """
         target = client.target
         for answer in self._answers:
-            if answer.is_to(target, inputs):
+            if answer.is_to(target, inputs, reset):
                 if answer.result is None:
                     answer.waiting.append(done)
                 else:
                     done(answer.result)
                 return True
-        return self._ask(client, _Answer(target, inputs, waiting=[done]), still_wanted, reset)
+        return self._ask(client, _Answer(target, inputs, reset, waiting=[done]), still_wanted)
 
-    def _ask(
-        self, client: ModelClient, answer: _Answer, still_wanted: Callable[[], bool], reset: bool
-    ) -> bool:
+    def _ask(self, client: ModelClient, answer: _Answer, still_wanted: Callable[[], bool]) -> bool:
         def answered(result: InferenceResult) -> None:
             answer.result = result
             if result.error is not None:
@@ -114,7 +114,7 @@ class SharedImage:
 
         self._answers.append(answer)
         try:
-            asked = client.invoke(answer.inputs, answered, still_wanted, reset=reset)
+            asked = client.invoke(answer.inputs, answered, still_wanted, reset=answer.reset)
         except BaseException:
             self._answers.remove(answer)
             raise
