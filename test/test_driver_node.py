@@ -97,22 +97,29 @@ class TestWeightServices:
         listed = graph.call(ListModels, "/edgetpu/list_models").models
         assert {model.name: model.weights_version for model in listed} == {"sums": 0, "mine": 1}
 
-    def test_a_swap_takes_a_bias_for_every_row(self, graph: Any, model_dir: Path) -> None:
+    @pytest.fixture
+    def biased(self, model_dir: Path) -> Iterator[str]:
+        """The name of a model with a bias, in the model folder for this test only."""
         builder = GraphBuilder("biased")
         x = builder.input("x", (1, 2), np.int8, scale=0.5, zero_point=0)
         eye = np.eye(2, dtype=np.int8)
         builder.output(builder.fully_connected(x, eye, 1.0, scale=0.5, zero_point=0, bias=[1, 1]))
-        (model_dir / "biased.tflite").write_bytes(builder.build())
-        assert graph.call(LoadModel, "/edgetpu/load_model", model="biased", wait=True).success
-        swap = self.set_weights(graph, 0.0, 1.0, 3.0, -2.0, model="biased", bias=[3.0, -4.25])
+        file = model_dir / "biased.tflite"
+        file.write_bytes(builder.build())
+        yield file.stem
+        file.unlink()
+
+    def test_a_swap_takes_a_bias_for_every_row(self, graph: Any, biased: str) -> None:
+        assert graph.call(LoadModel, "/edgetpu/load_model", model=biased, wait=True).success
+        swap = self.set_weights(graph, 0.0, 1.0, 3.0, -2.0, model=biased, bias=[3.0, -4.25])
         assert outcome(swap) == (True, ErrorCode.NONE, "")
         assert swap.worst_bias_error == 0.25
         tensor = Tensor(name="x", dtype=Tensor.INT8, shape=[1, 2], data=[5, 6])
-        result = graph.call(Invoke, "/edgetpu/invoke", model="biased", inputs=[tensor])
+        result = graph.call(Invoke, "/edgetpu/invoke", model=biased, inputs=[tensor])
         assert list(np.array(result.outputs[0].data, np.uint8).view(np.int8)) == [6 + 6, 15 - 12 - 8]
-        short = self.set_weights(graph, 0.0, 1.0, 3.0, -2.0, model="biased", bias=[3.0])
+        short = self.set_weights(graph, 0.0, 1.0, 3.0, -2.0, model=biased, bias=[3.0])
         assert (short.success, short.error.value) == (False, ErrorCode.BAD_INPUT)
-        assert graph.call(UnloadModel, "/edgetpu/unload_model", name="biased").success
+        assert graph.call(UnloadModel, "/edgetpu/unload_model", name=biased).success
 
     def test_a_layer_without_a_bias_takes_none(self, graph: Any) -> None:
         swap = self.set_weights(graph, 0.0, 1.0, 3.0, -2.0, bias=[3.0, -4.25])
