@@ -19,13 +19,15 @@ from edgetpu_driver.darwinn.instructions.tensor_operation import (
     requantises,
     write_requantisation,
 )
-from edgetpu_driver.darwinn.requantisation import Requantisation, clamps, multipliers
+from edgetpu_driver.darwinn.requantisation import Activation, Requantisation, clamps, multipliers
 from edgetpu_driver.errors import InputError, ModelFormatError
 from testdata import ModelFolder
 
 WAIT = 0x1A << 6
 TENSOR = 0x01 << 6
 READS = Requantisation(0.25, -128.0, 127.0, 3, 4, 128)
+DENSE_SCALE = 0.01904885843396187
+"""Of the output of golden dense_256."""
 
 
 def executables(golden: ModelFolder) -> Iterator[Executable]:
@@ -169,13 +171,23 @@ def test_a_zero_point_beyond_a_byte_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("activation", "bits"),
-    [("NONE", (0xC3010001, 0x42FC0001)), ("RELU", (0, 0x42FC0001)), ("RELU6", (0, 0x439D7D61))],
+    ("scale", "zero_point", "activation", "bits"),
+    [
+        pytest.param(DENSE_SCALE, 129, "NONE", (0xC3010001, 0x42FC0001), id="dense_256"),
+        pytest.param(DENSE_SCALE, 129, "RELU", (0, 0x42FC0001), id="dense_256 with RELU"),
+        pytest.param(DENSE_SCALE, 129, "RELU6", (0, 0x42FC0001), id="dense_256 with RELU6"),
+        pytest.param(0.023529469966888428, 0, "RELU6", (0, 0x437EFFD6), id="DeepLab: 6 is within the range"),
+        pytest.param(
+            0.023528477177023888, 0, "RELU6", (0, 0x437F0000), id="MobileNet: 6 is beyond the range"
+        ),
+    ],
 )
-def test_clamps_round_as_the_compiler_rounds(activation: str, bits: tuple[int, int]) -> None:
-    """The first pair is in the program of golden dense_256."""
-    minimum, maximum = clamps(0.01904885843396187, 129, activation)  # type: ignore[arg-type]
-    assert tuple(struct.unpack("<I", struct.pack("<f", each))[0] for each in (minimum, maximum)) == bits
+def test_clamps_round_as_the_compiler_rounds(
+    scale: float, zero_point: int, activation: Activation, bits: tuple[int, int]
+) -> None:
+    """The first pair is in the program of golden dense_256, the last two in those of the networks named."""
+    found = clamps(scale, zero_point, activation)
+    assert tuple(struct.unpack("<I", struct.pack("<f", each))[0] for each in found) == bits
 
 
 def test_a_layer_of_golden_mobilenet_is_requantised_as_its_scales_say(golden: ModelFolder) -> None:
