@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accuracy import flow_scenes as scenes
+from accuracy import moving_objects
 from accuracy.engines import open_engine
 from accuracy.flow_scenes import POOLED, Pair
 from accuracy.photographs import DEVELOPMENT
@@ -110,7 +111,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         if names:
             rows += _shift_rows(flow, exact, names, count, label)
             rows += _rejection_rows(flow, exact, names, count, label)
-    return rows + _gabor_rows(engine, max(count // 3, 4))
+    return rows + moving_objects.measure(flow, quick) + _gabor_rows(engine, max(count // 3, 4))
 
 
 def run(flow: OpticalFlow, pairs: Iterable[Pair]) -> Errors:

@@ -1,1 +1,1 @@
-"""Optical flow: mean motion of the image content from one frame to the next."""
+"""Optical flow: motion of most of the image from one frame to the next."""

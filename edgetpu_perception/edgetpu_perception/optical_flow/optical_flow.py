@@ -1,4 +1,4 @@
-"""Mean motion of the image content from one frame to the next."""
+"""Motion of most of the image from one frame to the next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from edgetpu_perception.confidence import ramp
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.optical_flow.flow_features import FlowFeatures, flow_features
-from edgetpu_perception.optical_flow.shift_registration import ShiftScores, Texture
+from edgetpu_perception.optical_flow.shift_registration import (
+    Registration,
+    Shift,
+    ShiftScores,
+    Texture,
+)
 
 MAX_SHIFT_SHARE = 9 / 32
 """Largest reported shift along an axis, as a share of the image.
@@ -48,9 +53,31 @@ PEAK_RADIUS_PX = 4
 it. Derived: the features vary over 3 px and more."""
 
 
+AGREEMENT_RANGE = (0.95, 0.985)
+"""Correlation of the part that follows a motion: by chance up to the first, certain from the second on.
+
+Rows: flow, two photographs, not valid; an object of 17 % of the area, valid.
+"""
+
+CORRELATION_OF_MOST_RANGE = (0.22, 0.4)
+"""Correlation of the whole picture at the motion of most of it, lowered by what moves by itself: by chance up
+to the first, certain from the second on. Rows: flow, two photographs, not valid; static camera, valid."""
+
+FOLLOWING_LEAD_RANGE = (0.2, 0.4)
+"""Lead of the share that follows the dominant motion over that of another one: no confidence up to the first,
+full confidence from the second on. Rows: flow, an object of 17 % of the area, valid."""
+
+FOLLOWING_RANGE = (0.02, 0.1)
+"""Share of the picture that has texture and follows a motion: by chance up to the first, trusted from the
+second on. Rows: flow, two places of a photograph, not valid."""
+
+Candidate = tuple[int, int, Shift]
+"""Row and column of a whole shift in ShiftScores, and what it was refined to."""
+
+
 @dataclass(frozen=True)
 class FlowResult:
-    """Motion of the image content since the previous frame; its numbers are NaN unless `valid`."""
+    """Motion of most of the image since the previous frame; its numbers are NaN unless `valid`."""
 
     stamp: float
     """Time of the image, s."""
@@ -95,6 +122,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         """Scores of all whole shifts in the last comparison; None if there was none."""
         self._features: FlowFeatures | None = None
         self._last: tuple[Frame, Texture] | None = None
+        self._dominant_shift = (0, 0)
         self._use_engine(engine)
 
     @property
@@ -110,6 +138,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
     def reset(self) -> None:
         """Forget the previous frame."""
         self._last = None
+        self._dominant_shift = (0, 0)
         self.surface = None
 
     def postprocess(self, frame: Frame, outputs: Mapping[str, NDArray[Any]]) -> FlowResult:
@@ -131,17 +160,11 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         after: tuple[Frame, Texture],
     ) -> FlowResult:
         (last, first), (frame, second) = before, after
-        search = decoder.search
-        surface = self.surface = search.compare(first, second)
-        row, column = divmod(int(surface.evidence.argmax()), surface.evidence.shape[1])
-        shift = search.refine(first, second, column - search.reach_x, row - search.reach_y)
+        row, column, shift, clarity = self._match(decoder, first, second)
         dx_sigma, dy_sigma = (math.hypot(s, decoder.floor) for s in (shift.dx_sigma, shift.dy_sigma))
-        peak = max(round(PEAK_RADIUS_PX / decoder.cell), 2)
-        lead = _evidence_lead(surface.evidence, row, column, peak)
         confidence = (
-            ramp(search.texture_over_rounding(first, second, row, column), *TEXTURE_RANGE)
-            * ramp(float(surface.correlation[row, column]), *CORRELATION_RANGE)
-            * ramp(lead * decoder.independent, *EVIDENCE_LEAD_RANGE)
+            ramp(decoder.search.texture_over_rounding(first, second, row, column), *TEXTURE_RANGE)
+            * clarity
             * ramp(-max(dx_sigma, dy_sigma), -SIGMA_RANGE_CELLS[0], -SIGMA_RANGE_CELLS[1])
         )
         x_cells, y_cells = image.width / decoder.cell, image.height / decoder.cell
@@ -159,6 +182,77 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
             dx_sigma * x_px,
             dy_sigma * y_px,
         )
+
+    def _match(self, decoder: FlowFeatures, first: Texture, second: Texture) -> tuple[int, int, Shift, float]:
+        """Row and column of the best whole shift, what it is refined to, and confidence, 0..1, by agreement.
+
+        What moves by itself is looked for if the picture as a whole does not follow the best shift.
+        """
+        search = decoder.search
+        surface = self.surface = search.compare(first, second)
+        peak = max(round(PEAK_RADIUS_PX / decoder.cell), 2)
+        row, column = divmod(int(surface.evidence.argmax()), surface.evidence.shape[1])
+        shift = search.refine(first, second, column - search.reach_x, row - search.reach_y)
+        lead = decoder.independent * _evidence_lead(surface.evidence, row, column, peak)
+        agreement = ramp(float(surface.correlation[row, column]), *CORRELATION_RANGE)
+        clarity = agreement * ramp(lead, *EVIDENCE_LEAD_RANGE)
+        if search.sees_parts and (shift.following < 1.0 or clarity < 1.0):
+            best = _candidate(search, first, second, row, column)
+            row, column, shift, ahead = self._dominant(search, first, second, best, peak)
+            of_most = ramp(ahead, *FOLLOWING_LEAD_RANGE)
+            of_most *= ramp(float(surface.correlation[row, column]), *CORRELATION_OF_MOST_RANGE)
+            trusted = clarity * ramp(shift.following, *FOLLOWING_RANGE) if shift is best[2] else 0.0
+            clarity = max(of_most, trusted)
+        self._dominant_shift = (column - search.reach_x, row - search.reach_y)
+        return row, column, shift, clarity
+
+    def _dominant(
+        self, search: Registration, first: Texture, second: Texture, best: Candidate, peak: int
+    ) -> tuple[int, int, Shift, float]:
+        """Of several motions the one that most of the area follows, and how far it is ahead of the others.
+
+        The candidates are the two largest peaks of the evidence, which goes by contrast rather than area, the
+        motion of the frame before, and no motion.
+        """
+        assert self.surface is not None
+        dx, dy = self._dominant_shift
+        places = [
+            _second_peak(self.surface.evidence, best[0], best[1], peak),
+            (search.reach_y, search.reach_x),
+            (search.reach_y + dy, search.reach_x + dx),
+        ]
+        candidates = [best]
+        for row, column in places:
+            if all(abs(row - other[0]) > 1 or abs(column - other[1]) > 1 for other in candidates):
+                candidates.append(_candidate(search, first, second, row, column))
+        candidates.sort(key=lambda candidate: -_score(candidate[2]))
+        row, column, shift = candidates[0]
+        others = (
+            _score(other)
+            for _, _, other in candidates[1:]
+            if math.hypot(other.dx - shift.dx, other.dy - shift.dy) > peak
+        )
+        return row, column, shift, _score(shift) - max(others, default=0.0)
+
+
+def _candidate(search: Registration, first: Texture, second: Texture, row: int, column: int) -> Candidate:
+    """A whole shift, refined to the motion of most of the area near it."""
+    shift = search.refine(first, second, column - search.reach_x, row - search.reach_y, of_most=True)
+    return row, column, shift
+
+
+def _score(shift: Shift) -> float:
+    """Share of the picture that follows a motion, 0..1; 0 if the frames do not agree there."""
+    return shift.following * ramp(shift.agreement, *AGREEMENT_RANGE)
+
+
+def _second_peak(evidence: NDArray[np.float32], row: int, column: int, peak: int) -> tuple[int, int]:
+    """Row and column of the largest evidence farther than half a peak from the best one."""
+    radius = max(peak // 2, 1)
+    rest = evidence.copy()
+    rest[max(row - radius, 0) : row + radius + 1, max(column - radius, 0) : column + radius + 1] = 0.0
+    place = divmod(int(rest.argmax()), rest.shape[1])
+    return place[0], place[1]
 
 
 def _view(frame: Frame) -> tuple[object, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.optical_flow.dominant_motion import (
+    SURROUNDING_CELLS,
+    SurroundingMotions,
+    all_follow,
+    block_sums,
+)
 from edgetpu_perception.optical_flow.image_noise import ImageNoise
 
 Floats = NDArray[np.float32]
@@ -28,6 +33,12 @@ _DIAGONAL = np.diag_indices(_UNKNOWNS)
 
 _NOISE_VARIANCES = 8
 """Variance of a doubled difference of two images over the noise variance of one. Derived: 2**2 * 2."""
+
+MIN_SURROUNDINGS = 4
+"""Fewest surroundings along each axis of which a few may move by themselves. Uncritical."""
+
+REWEIGHTED_STEPS = 5
+"""Least-squares steps in which the part that follows the motion is settled. Uncritical from 3 on."""
 
 MAX_NOISE_SHARE = 0.7
 """Largest share of a sum of squares that is taken off as noise.
@@ -70,6 +81,10 @@ class Shift:
     dy: float
     dx_sigma: float
     dy_sigma: float
+    following: float
+    """Share of the picture that has texture and follows it, 0..1; 1 if nothing moves by itself."""
+    agreement: float
+    """Correlation of the frames in that part; 1 if that is all of the picture, where ShiftScores has it."""
 
 
 class Registration:
@@ -97,6 +112,8 @@ class Registration:
         `remove_mean`: take the maps without their mean, which changes with the view.
         """
         self.reach_x, self.reach_y = reach_x, reach_y
+        self.sees_parts = min(rows, columns) >= MIN_SURROUNDINGS * SURROUNDING_CELLS
+        """Whether the maps are large enough to tell what moves by itself."""
         self._noise = noise
         self._block, self._roughness, self._remove_mean = block, roughness, remove_mean
         self._image_noise = image_noise
@@ -139,12 +156,15 @@ class Registration:
         energy = min(first.energy[row, column], second.energy[-1 - row, -1 - column])
         return math.sqrt(energy / (self._overlap[row, column] * len(first.maps))) / self._noise
 
-    def refine(self, first: Texture, second: Texture, dx: int, dy: int) -> Shift:
+    def refine(self, first: Texture, second: Texture, dx: int, dy: int, *, of_most: bool = False) -> Shift:
         """Refine a whole shift, which must be right to about 1 px, by least squares.
 
         The mean of both frames' gradients makes one step exact to second order (Benhimane and Malis, 2004).
         The contrast may change by an unknown factor. Noise makes gradients look larger than they are; this
         bias is removed by the amount of noise in the residual (errors in variables).
+
+        Where parts of the picture move by themselves, only those that follow the motion of most of the area
+        count (`dominant_motion`); with `of_most` this is done even if nearly all follow one.
 
         For the sigmas, residuals are first summed over blocks (a cluster-robust covariance), as neighbours
         are not independent; deformation and independent motion then count like noise. If a few blocks have
@@ -155,16 +175,14 @@ class Registration:
         if self._remove_mean:
             terms -= terms.mean(axis=(2, 3), keepdims=True)
             residual -= residual.mean(axis=(1, 2), keepdims=True)
+        step, inverse = self._solve(terms, residual)
+        following = 1.0
+        if self.sees_parts and (of_most or not self._all_follow(terms, residual, step)):
+            weights, following = self._weights(terms, residual, step)
+            terms *= weights
+            residual *= weights
+            step, inverse = self._solve(terms, residual)
         flat = terms.reshape(3, -1)
-        normal = (flat @ flat.T).astype(np.float64)
-        normal[_DIAGONAL] += MIN_ENERGY
-        right = (flat @ residual.ravel()).astype(np.float64)
-        if self._roughness:
-            unexplained = float(np.square(residual).sum() - right @ np.linalg.solve(normal, right))
-            noise = np.array([self._roughness, self._roughness, 1.0]) * unexplained / 4
-            normal[_DIAGONAL] -= np.minimum(noise, MAX_NOISE_SHARE * np.diag(normal))
-        inverse = np.linalg.inv(normal)
-        step = inverse @ right
         residual += _third_order(terms, step)
         influence = (inverse[:2].astype(np.float32) @ flat).reshape(terms[:2].shape)
         step = inverse @ (flat @ residual.ravel())
@@ -178,7 +196,35 @@ class Registration:
         influence *= residual
         variance = np.maximum(_spread(_block_sums(influence, self._block)), least)
         dx_sigma, dy_sigma = np.sqrt(variance).tolist()
-        return Shift(dx + float(step[0]), dy + float(step[1]), dx_sigma, dy_sigma)
+        agreement = 1.0 if following == 1.0 else _agreement(terms, residual)
+        return Shift(dx + float(step[0]), dy + float(step[1]), dx_sigma, dy_sigma, following, agreement)
+
+    def _solve(self, terms: Floats, residual: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Least squares without the bias of noise, [3], and the inverse of its normal matrix, [3, 3]."""
+        flat = terms.reshape(_UNKNOWNS, -1)
+        normal = (flat @ flat.T).astype(np.float64)
+        normal[_DIAGONAL] += MIN_ENERGY
+        right = (flat @ residual.ravel()).astype(np.float64)
+        if self._roughness:
+            unexplained = float(np.square(residual).sum() - right @ np.linalg.solve(normal, right))
+            noise = np.array([self._roughness, self._roughness, 1.0]) * unexplained / 4
+            normal[_DIAGONAL] -= np.minimum(noise, MAX_NOISE_SHARE * np.diag(normal))
+        inverse = np.linalg.inv(normal).astype(np.float64)
+        return inverse @ right, inverse
+
+    def _all_follow(self, terms: Floats, residual: Floats, step: NDArray[np.float64]) -> bool:
+        """Whether nothing moves by itself, given the least-squares step."""
+        explained = step.astype(np.float32) @ terms.reshape(_UNKNOWNS, -1)
+        return all_follow(terms, residual - explained.reshape(residual.shape), self._noise)
+
+    def _weights(self, terms: Floats, residual: Floats, step: NDArray[np.float64]) -> tuple[Floats, float]:
+        """1 where the picture follows the dominant motion, less elsewhere, [rows, columns]; and its share."""
+        motions = SurroundingMotions(terms, residual - np.float32(step[2]) * terms[2], self._noise)
+        weights = motions.weights(motions.dominant())
+        for _ in range(REWEIGHTED_STEPS):
+            step, _ = self._solve(terms * weights, residual * weights)
+            weights = motions.weights(step[:2])
+        return weights, motions.share(step[:2])
 
     def _energy(self, maps: Floats) -> Floats:
         squares = np.square(maps)
@@ -204,6 +250,12 @@ def _equations(first: Texture, second: Texture, dx: int, dy: int) -> tuple[Float
     difference = before - after
     difference *= 2 * weight
     return terms, difference
+
+
+def _agreement(terms: Floats, residual: Floats) -> float:
+    """Correlation of the two frames, from `_equations`: their sum, and twice their difference."""
+    both, apart = float(np.square(terms[2]).sum()), float(np.square(residual).sum()) / 4
+    return (both - apart) / (both + apart + float(MIN_ENERGY))
 
 
 def _spread(sums: Floats) -> NDArray[np.float64]:
@@ -236,17 +288,9 @@ def _overlap(size: int, shift: int) -> tuple[slice, slice]:
 def _block_sums(values: Floats, side: int) -> Floats:
     """Sums of [n, channels, rows, columns] over channels and blocks of side x side: [n, blocks]."""
     planes = values.sum(axis=1) if values.shape[1] > 1 else values[:, 0]
-    down, across = _blocks(planes.shape[1], side), _blocks(planes.shape[2], side)
+    down, across = block_sums(planes.shape[1], side), block_sums(planes.shape[2], side)
     sums: Floats = (down @ planes @ across.T).reshape(len(planes), -1)
     return sums
-
-
-@functools.lru_cache(maxsize=256)
-def _blocks(size: int, side: int) -> Floats:
-    """Matrix that sums over blocks of about `side` elements: [blocks, size]."""
-    count = max(round(size / side), 1)
-    block_of = np.arange(size) * count // size
-    return np.equal(block_of, np.arange(count)[:, np.newaxis]).astype(np.float32)
 
 
 def _dft_size(least: int) -> int:

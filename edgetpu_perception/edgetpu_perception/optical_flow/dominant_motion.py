@@ -1,0 +1,156 @@
+"""Which parts of the picture follow one motion: the motion of most of its area, not of its mean.
+
+Each surrounding of a few cells is asked how well a shift explains it, by a quadratic form of its gradients.
+A surrounding counts once whatever its contrast, so that a bright person does not outvote a dim wall.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+SURROUNDING_CELLS = 6
+"""Side of a surrounding, cells: small beside what moves by itself, large enough for two gradients.
+
+Rows: flow, an object of 17 % of the area, rmse; static camera, rmse.
+"""
+
+MAX_DEVIATION_CELLS = 0.12
+"""Deviation from the motion, cells, from which on a surrounding does not follow it.
+
+Rows: flow, static camera, rmse. Smaller ones take slants and rotations for other motions.
+"""
+
+NOISE_FACTOR = 2.0
+"""Largest residual of a surrounding that follows the motion, over that of the best ones, in squares.
+
+Derived: sums of 36 cells and 3 channels vary by a fifth; two of them leave room for the rest. Uncritical.
+"""
+
+BEST_SHARE = 0.3
+"""Quantile of the least residuals that is taken as that of noise. Derived: most of the picture moves as one,
+and some of it is flat."""
+
+VISIBLE_SHIFT_CELLS = 0.5
+"""Shift, cells, by whose residual the texture of a surrounding is judged. Uncritical."""
+
+TEXTURE_RANGE = (2.0, 8.0)
+"""Residual of that shift over the largest one that noise leaves: flat up to the first, texture from the
+second on. Flat parts of two unrelated pictures agree. Rows: flow, two photographs, not valid; static camera,
+valid."""
+
+NOISE_RESERVE = 1.5
+"""Factor on the largest residual before a motion of its own is looked for. Rows: the same as NEARLY_ALL."""
+
+NEARLY_ALL = 0.95
+"""Share of the surroundings that follow a motion if nothing moves by itself; noise lets some of them deviate.
+
+Rows: flow, gain 20 %, offset 20, noise 4, inside one sigma; static camera, rmse.
+"""
+
+REACH_CELLS = 1.2
+"""Distance from a whole shift within which the dominant motion is looked for.
+
+Derived: a peak of the correlation is right to 1 cell.
+"""
+
+_STEP_CELLS = 0.1
+"""Distance of the shifts that are tried, cells. Derived: below MAX_DEVIATION_CELLS."""
+
+_AXIS = np.arange(-REACH_CELLS, REACH_CELLS + _STEP_CELLS / 2, _STEP_CELLS)
+"""Shifts tried along an axis. Given by REACH_CELLS."""
+
+_SHIFTS = np.stack([axis.ravel() for axis in np.meshgrid(_AXIS, _AXIS)])
+"""All shifts tried, [2, n]. Given by _AXIS."""
+
+
+def all_follow(terms: Floats, residual: Floats, noise: float) -> bool:
+    """Whether nearly every surrounding follows the motion that leaves this residual.
+
+    `terms`: derivatives to x and y, [2 or more, channels, rows, columns]; `residual`: [channels, rows,
+    columns]; `noise`: standard deviation of a feature from rounding.
+    """
+    slopes = terms[:2].reshape(-1, *residual.shape[1:])
+    squares = np.stack([np.einsum("nij,nij->ij", each, each) for each in (slopes, residual)])
+    slope, left = _sums(squares)
+    limit = _limit(slope, left, noise * noise * _features(residual))
+    excess = left / (NOISE_RESERVE * limit)
+    following = 1.0 / np.square(excess[excess > 1.0])
+    return float(following.sum()) >= NEARLY_ALL * len(excess) - (len(excess) - len(following))
+
+
+class SurroundingMotions:
+    """How well each surrounding is explained by any shift near a whole one."""
+
+    def __init__(self, terms: Floats, residual: Floats, noise: float) -> None:
+        """The arguments are those of `all_follow`, with the residual of the whole shift."""
+        x, y = terms[:2]
+        products = (x * x, x * y, y * y, x * residual, y * residual, residual * residual)
+        self._rows, self._columns = residual.shape[1:]
+        self._forms = _sums(np.stack([product.sum(axis=0) for product in products]))
+        xx, xy, yy, bx, by, square = self._forms
+        determinant = np.maximum(xx * yy - xy * xy, 1e-3 * np.square(xx + yy) + 1e-12)
+        least = np.maximum(square - (yy * bx * bx - 2 * xy * bx * by + xx * by * by) / determinant, 0.0)
+        self._limit = _limit(xx + yy, least, noise * noise * _features(residual))
+        visible = VISIBLE_SHIFT_CELLS**2 * (xx + yy) / self._limit
+        flat, textured = TEXTURE_RANGE
+        self._textured = np.clip((visible - flat) / (textured - flat), 0.0, 1.0)
+
+    def dominant(self) -> NDArray[np.float64]:
+        """The shift, cells [2], that the largest part of the textured area follows."""
+        followed = self._weights(*_SHIFTS[:, :, np.newaxis]) @ self._textured
+        shift: NDArray[np.float64] = _SHIFTS[:, int(followed.argmax())]
+        return shift
+
+    def weights(self, shift: NDArray[np.float64]) -> Floats:
+        """1 where the surrounding follows a shift [2], less where it does not: [rows, columns]."""
+        down, across = block_sums(self._rows, SURROUNDING_CELLS), block_sums(self._columns, SURROUNDING_CELLS)
+        weights = self._weights(*shift).astype(np.float32).reshape(len(down), len(across))
+        spread: Floats = (down.T @ weights @ across).astype(np.float32)
+        return spread
+
+    def share(self, shift: NDArray[np.float64]) -> float:
+        """Share of the picture that has texture and follows a shift [2]: 0..1."""
+        return float(np.mean(self._weights(*shift) * self._textured))
+
+    def _weights(self, dx: Any, dy: Any) -> NDArray[np.float64]:
+        """Weights of the surroundings for shifts that broadcast to them."""
+        xx, xy, yy, bx, by, square = self._forms
+        left = square - 2 * (dx * bx + dy * by) + dx * dx * xx + 2 * dx * dy * xy + dy * dy * yy
+        weights: NDArray[np.float64] = 1.0 / np.square(np.maximum(left / self._limit, 1.0))
+        return weights
+
+
+def _limit(slope: NDArray[np.float64], left: NDArray[np.float64], rounding: float) -> NDArray[np.float64]:
+    """Largest sum of squares that a surrounding which follows the motion may leave."""
+    best = int(BEST_SHARE * len(left))
+    common = NOISE_FACTOR * float(np.partition(left, best)[best])
+    # Rounding of the difference of two frames, doubled: 2 * 2**2, halved as the least squares take a share.
+    limit: NDArray[np.float64] = common + MAX_DEVIATION_CELLS**2 * slope + 4.0 * rounding
+    return limit
+
+
+def _features(residual: Floats) -> float:
+    """Number of features in a surrounding."""
+    return float(residual.shape[0] * SURROUNDING_CELLS**2)
+
+
+def _sums(planes: Floats) -> NDArray[np.float64]:
+    """Sums of [n, rows, columns] over surroundings: float64 [n, surroundings]."""
+    down = block_sums(planes.shape[1], SURROUNDING_CELLS)
+    across = block_sums(planes.shape[2], SURROUNDING_CELLS)
+    sums = (down @ planes @ across.T).reshape(len(planes), -1)
+    return sums.astype(np.float64)
+
+
+@functools.lru_cache(maxsize=512)
+def block_sums(size: int, side: int) -> Floats:
+    """Matrix that sums over blocks of about `side` elements: [blocks, size]."""
+    count = max(round(size / side), 1)
+    block_of = np.arange(size) * count // size
+    return np.equal(block_of, np.arange(count)[:, np.newaxis]).astype(np.float32)

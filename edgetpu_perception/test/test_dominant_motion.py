@@ -1,0 +1,88 @@
+"""Optical flow gives the motion of most of the picture, not of what moves by itself."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_perception import OpticalFlow
+from edgetpu_perception.optical_flow.dominant_motion import SurroundingMotions, all_follow
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+WIDTH, HEIGHT = 320, 240
+
+
+def texture(seed: int, contrast: float) -> NDArray[np.float32]:
+    """Smooth random grey levels around 128, larger than the picture."""
+    random = np.random.default_rng(seed)
+    rough = cv2.GaussianBlur(random.normal(0, 1, (HEIGHT + 80, WIDTH + 80)).astype(np.float32), (0, 0), 6.0)
+    return (128 + contrast * rough / rough.std()).astype(np.float32)
+
+
+def picture(
+    scene: NDArray[np.float32], person: NDArray[np.float32], shift: tuple[int, int], place: int
+) -> NDArray[np.uint8]:
+    """The scene moved by `shift` px, and a person of 60x150 px whose left edge is at `place`."""
+    dx, dy = shift
+    view = scene[40 - dy : 40 - dy + HEIGHT, 40 - dx : 40 - dx + WIDTH].copy()
+    view[60:210, place : place + 60] = person[:150, :60]
+    return np.clip(np.rint(view), 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize("shift", [(0, 0), (7, -3)])
+def test_a_person_of_high_contrast_does_not_move_a_dim_scene(shift: tuple[int, int]) -> None:
+    scene, person = texture(1, 25.0), texture(2, 60.0)
+    flow = OpticalFlow()
+    flow.update(picture(scene, person, (0, 0), 80), 0.0)
+    result = flow.update(picture(scene, person, shift, 92), 0.1)
+    assert result.valid
+    assert result.dx == pytest.approx(shift[0], abs=0.15)
+    assert result.dy == pytest.approx(shift[1], abs=0.15)
+
+
+def test_two_scenes_of_which_no_part_is_the_same_are_not_valid() -> None:
+    flow = OpticalFlow()
+    person = texture(9, 50.0)
+    flow.update(picture(texture(3, 30.0), person, (0, 0), 80), 0.0)
+    assert not flow.update(picture(texture(4, 30.0), person, (0, 0), 200), 0.1).valid
+
+
+def features(dx: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Derivatives of a channel of 48x48 cells, and the residual if columns from 36 on moved by `dx` cells."""
+    terms = np.random.default_rng(5).normal(0, 1, (2, 1, 48, 48)).astype(np.float32)
+    residual = np.zeros((1, 48, 48), np.float32)
+    residual[:, :, 36:] = np.float32(dx) * terms[0, :, :, 36:]
+    return terms, residual
+
+
+def test_nearly_all_follow_a_motion_without_residual() -> None:
+    assert all_follow(*features(0.0), noise=0.01)
+
+
+def test_not_all_follow_if_a_quarter_moves_by_itself() -> None:
+    assert not all_follow(*features(0.8), noise=0.01)
+
+
+def test_the_dominant_motion_is_that_of_three_quarters() -> None:
+    motions = SurroundingMotions(*features(0.8), noise=0.01)
+    assert motions.dominant() == pytest.approx((0.0, 0.0), abs=0.15)
+
+
+def test_only_what_follows_a_motion_has_weight() -> None:
+    motions = SurroundingMotions(*features(0.8), noise=0.01)
+    weights = motions.weights(np.zeros(2))
+    assert weights.shape == (48, 48)
+    assert weights[:, :36] == pytest.approx(1.0)
+    assert weights[:, 36:].max() < 0.1
+
+
+def test_the_share_counts_what_follows_and_has_texture() -> None:
+    terms, residual = features(0.8)
+    terms[:, :, :24] = 0.0
+    residual[:, :24] = 0.0
+    assert SurroundingMotions(terms, residual, noise=0.01).share(np.zeros(2)) == pytest.approx(
+        0.375, abs=0.01
+    )
