@@ -31,8 +31,6 @@ class Refusal(Enum):
     BUSY = 8
 
 
-_BAD_MODEL = 3
-"""What is answered, too, when the process ends that runs a part of the model for LiteRT."""
 _OUTCOMES = {
     Refusal.UNKNOWN_MODEL: Outcome.UNKNOWN_MODEL,
     Refusal.UNAVAILABLE: Outcome.UNAVAILABLE,
@@ -46,8 +44,7 @@ def judge_refusal(code: int, message: str, *, has_deadline: bool) -> Judgement:
     try:
         refusal = Refusal(code)
     except ValueError:
-        ended = code == _BAD_MODEL and "the process that r" in message
-        return Outcome.UNAVAILABLE if ended else Outcome.WRONG, f"error {code}: {message}"
+        return Outcome.WRONG, f"error {code}: {message}"
     if refusal is Refusal.EXPIRED:
         return (Outcome.EXPIRED, "") if has_deadline else (Outcome.WRONG, f"without a deadline: {message}")
     return _OUTCOMES[refusal], message

@@ -17,7 +17,12 @@ from rclpy.executors import SingleThreadedExecutor  # noqa: E402
 from std_msgs.msg import String  # noqa: E402
 from std_srvs.srv import Trigger  # noqa: E402
 
-from edgetpu_driver.errors import InputError  # noqa: E402
+from edgetpu_driver.errors import (  # noqa: E402
+    EdgeTpuError,
+    GraphProcessError,
+    InputError,
+    ModelUnsupportedError,
+)
 from edgetpu_driver.node_kit.base_node import BaseNode  # noqa: E402
 from edgetpu_driver.node_kit.callback_guard import GuardedExecutor  # noqa: E402
 from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor  # noqa: E402
@@ -163,14 +168,22 @@ def test_a_client_gets_an_answer_if_the_first_one_cannot_be_sent(bench: Bench) -
     assert answer.message.startswith("unexpected UnicodeEncodeError")
 
 
-def test_an_answer_has_the_code_of_the_error(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InputError, ErrorCode.BAD_INPUT),
+        (ModelUnsupportedError, ErrorCode.BAD_MODEL),
+        (GraphProcessError, ErrorCode.DEVICE),
+    ],
+)
+def test_an_answer_has_the_code_of_the_error(bench: Bench, error: type[EdgeTpuError], code: int) -> None:
     def refuse(*_arguments: Any) -> Any:
-        raise InputError("expected a name")
+        raise error("expected a name")
 
     bench.node.create_service(SaveFile, "save", refuse)
     answer = bench.ask(SaveFile, "save", SaveFile.Request())
     assert (answer.success, answer.message) == (False, "expected a name")
-    assert answer.error.value == ErrorCode.BAD_INPUT
+    assert answer.error.value == code
 
 
 def test_a_request_that_cannot_be_read_does_not_end_the_service(bench: Bench) -> None:
