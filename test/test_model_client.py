@@ -306,8 +306,7 @@ class TestInOneProcess:
         graph.spin_until(lambda: bool(results))
         assert isinstance(results[0].error, UnavailableError)
         start_driver()
-        graph.spin_until(lambda: not client.ready)
-        assert sums(ask(client, graph)) == SUMS
+        assert sums(ask_until_available(client, graph)) == SUMS
 
 
 @pytest.fixture(params=["direct", "service"])
