@@ -79,9 +79,7 @@ def all_follow(terms: Floats, residual: Floats, noise: float) -> bool:
     squares = np.stack([np.einsum("nij,nij->ij", each, each) for each in (slopes, residual)])
     slope, left = _sums(squares)
     limit = _limit(slope, left, noise * noise * _features(residual))
-    excess = left / (NOISE_RESERVE * limit)
-    following = 1.0 / np.square(excess[excess > 1.0])
-    return float(following.sum()) >= NEARLY_ALL * len(excess) - (len(excess) - len(following))
+    return float(np.mean(_followed(left, NOISE_RESERVE * limit))) >= NEARLY_ALL
 
 
 class SurroundingMotions:
@@ -109,7 +107,7 @@ class SurroundingMotions:
 
     def weights(self, shift: NDArray[np.float64]) -> Floats:
         """1 where the surrounding follows a shift [2], less where it does not: [rows, columns]."""
-        down, across = block_sums(self._rows, SURROUNDING_CELLS), block_sums(self._columns, SURROUNDING_CELLS)
+        down, across = _blocks(self._rows, SURROUNDING_CELLS), _blocks(self._columns, SURROUNDING_CELLS)
         weights = self._weights(*shift).astype(np.float32).reshape(len(down), len(across))
         spread: Floats = (down.T @ weights @ across).astype(np.float32)
         return spread
@@ -122,8 +120,13 @@ class SurroundingMotions:
         """Weights of the surroundings for shifts that broadcast to them."""
         xx, xy, yy, bx, by, square = self._forms
         left = square - 2 * (dx * bx + dy * by) + dx * dx * xx + 2 * dx * dy * xy + dy * dy * yy
-        weights: NDArray[np.float64] = 1.0 / np.square(np.maximum(left / self._limit, 1.0))
-        return weights
+        return _followed(left, self._limit)
+
+
+def _followed(left: NDArray[np.float64], limit: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 for surroundings whose sum of squares left is within the limit, less for the others."""
+    weights: NDArray[np.float64] = 1.0 / np.square(np.maximum(left / limit, 1.0))
+    return weights
 
 
 def _limit(slope: NDArray[np.float64], left: NDArray[np.float64], rounding: float) -> NDArray[np.float64]:
@@ -142,14 +145,17 @@ def _features(residual: Floats) -> float:
 
 def _sums(planes: Floats) -> NDArray[np.float64]:
     """Sums of [n, rows, columns] over surroundings: float64 [n, surroundings]."""
-    down = block_sums(planes.shape[1], SURROUNDING_CELLS)
-    across = block_sums(planes.shape[2], SURROUNDING_CELLS)
-    sums = (down @ planes @ across.T).reshape(len(planes), -1)
-    return sums.astype(np.float64)
+    return block_sums(planes, SURROUNDING_CELLS).astype(np.float64)
+
+
+def block_sums(planes: Floats, side: int) -> Floats:
+    """Sums of [n, rows, columns] over blocks of about side x side: [n, blocks]."""
+    down, across = _blocks(planes.shape[1], side), _blocks(planes.shape[2], side)
+    return (down @ planes @ across.T).reshape(len(planes), -1).astype(np.float32, copy=False)
 
 
 @functools.lru_cache(maxsize=512)
-def block_sums(size: int, side: int) -> Floats:
+def _blocks(size: int, side: int) -> Floats:
     """Matrix that sums over blocks of about `side` elements: [blocks, size]."""
     count = max(round(size / side), 1)
     block_of = np.arange(size) * count // size

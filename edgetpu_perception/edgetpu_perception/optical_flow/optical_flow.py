@@ -197,7 +197,9 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         agreement = ramp(float(surface.correlation[row, column]), *CORRELATION_RANGE)
         clarity = agreement * ramp(lead, *EVIDENCE_LEAD_RANGE)
         if search.sees_parts and (shift.following < 1.0 or clarity < 1.0):
-            best = _candidate(search, first, second, row, column)
+            # A shift that not all of the picture follows has been refined to what does.
+            parts = shift.following < 1.0
+            best = (row, column, shift) if parts else _candidate(search, first, second, row, column)
             row, column, shift, ahead = self._dominant(search, first, second, best, peak)
             of_most = ramp(ahead, *FOLLOWING_LEAD_RANGE)
             of_most *= ramp(float(surface.correlation[row, column]), *CORRELATION_OF_MOST_RANGE)

@@ -194,7 +194,7 @@ class Registration:
                 least, self._image_noise.variance(influence[:, 0], residual[0], _NOISE_VARIANCES)
             )
         influence *= residual
-        variance = np.maximum(_spread(_block_sums(influence, self._block)), least)
+        variance = np.maximum(_spread(block_sums(influence.sum(axis=1), self._block)), least)
         dx_sigma, dy_sigma = np.sqrt(variance).tolist()
         agreement = 1.0 if following == 1.0 else _agreement(terms, residual)
         return Shift(dx + float(step[0]), dy + float(step[1]), dx_sigma, dy_sigma, following, agreement)
@@ -283,14 +283,6 @@ def _overlap(size: int, shift: int) -> tuple[slice, slice]:
     """Range of the content that stays in view, before and after the shift."""
     low, high = max(0, -shift), min(size, size - shift)
     return slice(low, high), slice(low + shift, high + shift)
-
-
-def _block_sums(values: Floats, side: int) -> Floats:
-    """Sums of [n, channels, rows, columns] over channels and blocks of side x side: [n, blocks]."""
-    planes = values.sum(axis=1) if values.shape[1] > 1 else values[:, 0]
-    down, across = block_sums(planes.shape[1], side), block_sums(planes.shape[2], side)
-    sums: Floats = (down @ planes @ across.T).reshape(len(planes), -1)
-    return sums
 
 
 def _dft_size(least: int) -> int:

@@ -183,7 +183,7 @@ class EvidenceDecoder:
                     evidence, grey, background, contrast, threshold, blob, confidence, self._solid
                 )
                 if spot.confidence > best.confidence:
-                    best, best_blob = replace(spot, rival=other), blob
+                    best, best_blob = spot if other is None else replace(spot, rival=other), blob
             if best.confidence >= SUFFICIENT_CONFIDENCE:
                 break
         if not self._colored:
