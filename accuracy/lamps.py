@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import cv2
 import numpy as np
 
 from accuracy import lamp_scenes as scenes
 from accuracy import photographs
-from accuracy.engines import open_engine
 from accuracy.lamp_scenes import HEIGHT, WIDTH, LampScene
 from edgetpu_perception import SpotTracker
-from edgetpu_perception.graphs import families as models
-from edgetpu_perception.graphs import spot_evidence as graph
 from measured_figures.row import Row
 
 RADII = (1.5, 2.0, 3.0, 5.0, 10.0)
@@ -27,10 +24,14 @@ FRAME_PERIOD = 1.0 / 30.0
 """Time between two images of a crossing, s."""
 
 
-def measure(engine: str, quick: bool = False) -> list[Row]:
+OpenTracker = Callable[[str | None], SpotTracker]
+"""Makes a tracker of a colour; None tracks what is brightest."""
+
+
+def measure(open_tracker: OpenTracker, quick: bool = False) -> list[Row]:
     """Rows of the lamps; the baseline is the brightest cell of the same 64x64 picture."""
     count = 60 if quick else 300
-    rows, tracker = [], _tracker(engine)
+    rows, tracker = [], open_tracker(None)
     for label, names in (("", photographs.DEVELOPMENT), ("more: ", photographs.held_out())):
         for radius in RADII:
             night = list(scenes.lamps(names, radius, scenes.NIGHT, count, 21))
@@ -39,29 +40,21 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
             dusk = list(scenes.lamps(names, radius, scenes.DUSK, count, 22))
             rows += _lamp_rows(tracker, f"{label}lamps of radius {radius:g} px at dusk", dusk, None)
     crossings = 10 if quick else 40
-    kept = 100.0 * _kept(engine, photographs.DEVELOPMENT, crossings)
+    kept = 100.0 * _kept(open_tracker, photographs.DEVELOPMENT, crossings)
     rows.append(Row("spot", "two lamps that cross", "with the first", kept, "%", 97.5, "higher"))
     for color in (None, "white"):
         name = f"photographs without a lamp, {color or 'brightness'}"
-        empty = list(scenes.empty(scenes.WITHOUT_LAMP, count, 23))
-        rows.append(Row("spot", name, "valid", _valid(_tracker(engine, color), empty), "%", 3.0, "lower"))
-        empty = list(scenes.empty(photographs.held_out(), count, 23))
-        rows.append(
-            Row("spot", f"more: {name}", "valid", _valid(_tracker(engine, color), empty), "%", None, "lower")
-        )
+        for label, names, reach in (("", scenes.WITHOUT_LAMP, 3.0), ("more: ", photographs.held_out(), None)):
+            valid = _valid(open_tracker(color), scenes.empty(names, count, 23))
+            rows.append(Row("spot", label + name, "valid", valid, "%", reach, "lower"))
     return rows
-
-
-def _tracker(engine: str, color: str | None = None) -> SpotTracker:
-    name = graph.name(color)
-    return SpotTracker(open_engine(engine, name, models.build(name)), color=color)
 
 
 def _lamp_rows(tracker: SpotTracker, name: str, drawn: Sequence[LampScene], reach: float | None) -> list[Row]:
     errors = np.array([_errors(tracker, scene) for scene in drawn])
-    right = 100.0 * float(np.mean(np.hypot(errors[:, 0], errors[:, 1]) <= RIGHT_PX))
-    plain = 100.0 * float(np.mean([_brightest_cell_is_right(scene) for scene in drawn]))
     hits = np.hypot(errors[:, 0], errors[:, 1]) <= RIGHT_PX
+    right = 100.0 * float(hits.mean())
+    plain = 100.0 * float(np.mean([_brightest_cell_is_right(scene) for scene in drawn]))
     inside = 100.0 * float(np.mean(np.abs(errors[hits, :2]) <= errors[hits, 2:])) if hits.any() else math.nan
     return [
         Row("spot", name, "right", right, "%", reach, "higher", plain),
@@ -84,11 +77,11 @@ def _brightest_cell_is_right(scene: LampScene) -> bool:
     return math.hypot(x - scene.x, y - scene.y) <= RIGHT_PX
 
 
-def _kept(engine: str, names: Sequence[str], count: int) -> float:
+def _kept(open_tracker: OpenTracker, names: Sequence[str], count: int) -> float:
     """Share of crossings after which the first lamp is still followed."""
     kept = 0
     for crossing in scenes.crossings(names, count, 24):
-        tracker = _tracker(engine)
+        tracker = open_tracker(None)
         error = math.nan
         for frame, scene in enumerate(crossing):
             result = tracker.update(scene.image, frame * FRAME_PERIOD)

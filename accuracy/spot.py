@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
@@ -123,7 +123,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     ):
         if names:
             rows += _photograph_rows(engine, tracker, exact, names, of_each, label)
-    return rows + lamps.measure(engine, quick)
+    return rows + lamps.measure(functools.partial(_tracker, engine), quick)
 
 
 def unseen() -> tuple[str, ...]:
@@ -234,7 +234,7 @@ def _photograph_rows(
             bound = run(SpotTracker(ExactEvidence(preset), color=preset), drawn)
             rows += _color_rows(f"{label}{name}, {preset}", contrast, found, bound)
             both.append((found, bound))
-        total, total_bound = (reduce(Errors.and_, errors) for errors in zip(*both, strict=True))
+        total, total_bound = (functools.reduce(Errors.and_, errors) for errors in zip(*both, strict=True))
         rows.append(_coverage_row(label + name, total, total_bound))
     return rows
 
