@@ -1,12 +1,15 @@
-"""The grammar of the command line. Imports nothing but argparse, so that help appears at once."""
+"""The grammar of the command line."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
+from edgetpu_driver.cli import models_arguments
+from edgetpu_driver.cli.command_parsers import PRESETS, Commands, add_command, positive
+from edgetpu_driver.cli.program import arguments as program_arguments
+
 _BACKENDS = ("usb", "virtual", "cpu")
-_PRESETS = ("low", "medium", "high", "max")
 
 _EPILOG = """\
 exit codes: 0 done, 1 a model, an input or a check is at fault, 2 wrong usage, 3 no stick can be used,
@@ -32,35 +35,9 @@ def parser() -> argparse.ArgumentParser:
     _add_registers(commands)
     _add_selftest(commands)
     _add_confirm(commands)
-    _add_models(commands)
-    _add_program(commands)
-    return top
-
-
-def _add_models(commands: _Commands[argparse.ArgumentParser]) -> None:
-    """The commands of `edgetpu models`, whose module knows its own grammar."""
-    from edgetpu_driver.cli import models_arguments
-
     models_arguments.add(commands)
-
-
-def _add_program(commands: _Commands[argparse.ArgumentParser]) -> None:
-    """The commands of `edgetpu program`, likewise."""
-    from edgetpu_driver.cli.program import arguments
-
-    arguments.add(commands)
-
-
-_Commands = argparse._SubParsersAction  # not public in argparse
-
-
-def _command(
-    commands: _Commands[argparse.ArgumentParser], name: str, module: str, summary: str, more: str = ""
-) -> argparse.ArgumentParser:
-    made = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {more}")
-    made.set_defaults(module=module, function=name)
-    made.add_argument("--json", action="store_true", help="write one JSON value instead of text")
-    return made
+    program_arguments.add(commands)
+    return top
 
 
 def _add_device_options(command: argparse.ArgumentParser, backends: tuple[str, ...] = _BACKENDS) -> None:
@@ -80,54 +57,54 @@ def _add_device_options(command: argparse.ArgumentParser, backends: tuple[str, .
         help="image for a stick in boot mode (default: apex_latest_single_ep.bin in $ROS_HOME/edgetpu or "
         "~/.ros/edgetpu)",
     )
-    group.add_argument("--preset", choices=_PRESETS, default="high", help="clock rates (default: high)")
+    group.add_argument("--preset", choices=PRESETS, default="high", help="clock rates (default: high)")
 
 
-def _add_devices(commands: _Commands[argparse.ArgumentParser]) -> None:
-    command = _command(
+def _add_devices(commands: Commands) -> None:
+    command = add_command(
         commands,
-        "devices",
         "devices",
         "list the sticks on the bus and whether they can be used",
         "Each stick that cannot be used is shown with the reason and the remedy. Without a stick it checks "
         "what one will need: the udev rule, your groups and the firmware.",
+        module="devices",
     )
     command.add_argument("--backend", choices=_BACKENDS, default="usb", help="default: usb")
 
 
-def _add_doctor(commands: _Commands[argparse.ArgumentParser]) -> None:
-    command = _command(
+def _add_doctor(commands: Commands) -> None:
+    command = add_command(
         commands,
         "doctor",
-        "doctor.command",
         "say what is missing before a stick gives results",
         "Looks at the computer, Python, libusb, the udev rule, the group, the firmware, the stick and its "
         "link, the models, LiteRT and ROS. Each line says what was found and, where something is wrong, the "
         "command that mends it. The exit code is 1 if something is missing.",
+        module="doctor.command",
     )
     command.add_argument("--backend", choices=_BACKENDS, default="usb", help="default: usb")
 
 
-def _add_info(commands: _Commands[argparse.ArgumentParser]) -> None:
-    command = _command(
+def _add_info(commands: Commands) -> None:
+    command = add_command(
         commands,
-        "info",
         "info",
         "show what a model file holds",
         "Of a compiled model: tensors, executables, layers with their layout on the wire, and DMA hints. Of "
         "a plain graph: tensors and operators.",
+        module="info",
     )
     command.add_argument("model", type=Path, metavar="MODEL", help="a .tflite file, compiled or not")
 
 
-def _add_disassemble(commands: _Commands[argparse.ArgumentParser]) -> None:
-    command = _command(
+def _add_disassemble(commands: Commands) -> None:
+    command = add_command(
         commands,
-        "disassemble",
         "disassemble",
         "show the instructions in compiled models or bare bitstreams",
         "One line for each operation, of 1 to 17 words, with the fields that are known and what else is set, "
         "then the transfers a program asks for.",
+        module="disassemble",
     )
     command.add_argument(
         "files", type=Path, nargs="+", metavar="MODEL|BITSTREAM", help="compiled .tflite files or bitstreams"
@@ -150,7 +127,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--part",
-        type=_positive,
+        type=positive,
         nargs="?",
         const=1,
         metavar="NUMBER",
@@ -159,15 +136,15 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_run(commands: _Commands[argparse.ArgumentParser]) -> None:
-    command = _command(
+def _add_run(commands: Commands) -> None:
+    command = add_command(
         commands,
-        "run",
         "run",
         "run a model once",
         "Inputs are .npy, .npz (arrays by input name), images (resized, through OpenCV) or raw bytes. Arrays "
         "of floating-point numbers are quantised as the model says. Operators that the compiler left to the "
         "CPU run there. The state of a recurrent model starts at zero where no input gives it.",
+        module="run",
     )
     _add_model(command)
     command.add_argument(
@@ -194,51 +171,56 @@ def _add_run(commands: _Commands[argparse.ArgumentParser]) -> None:
     _add_device_options(command)
 
 
-def _add_benchmark(commands: _Commands[argparse.ArgumentParser]) -> None:
-    command = _command(
+def _add_benchmark(commands: Commands) -> None:
+    command = add_command(
         commands,
         "benchmark",
-        "run",
         "measure how long a model takes",
         "Random inputs; wall time on this host. A virtual stick computes with LiteRT, so that its times say "
         "nothing of a real one.",
+        module="run",
     )
     _add_model(command)
-    command.add_argument("--runs", type=_positive, default=200, help="inferences to measure (default: 200)")
+    command.add_argument("--runs", type=positive, default=200, help="inferences to measure (default: 200)")
     _add_device_options(command)
 
 
-def _add_registers(commands: _Commands[argparse.ArgumentParser]) -> None:
-    command = _command(commands, "registers", "selftest", "read the error and status registers of a stick")
-    _add_device_options(command)
-
-
-def _add_selftest(commands: _Commands[argparse.ArgumentParser]) -> None:
-    command = _command(
+def _add_registers(commands: Commands) -> None:
+    command = add_command(
         commands,
-        "selftest",
+        "registers",
+        "read the error and status registers of a stick",
+        module="selftest",
+    )
+    _add_device_options(command)
+
+
+def _add_selftest(commands: Commands) -> None:
+    command = add_command(
+        commands,
         "selftest",
         "check that a stick works",
         "Opens the stick, looks at its registers and temperature, runs a model and compares with LiteRT. A "
         "real stick needs a compiled model for that.",
+        module="selftest",
     )
     command.add_argument(
         "--model",
         type=Path,
         help="the compiled model to run, its graph beside it; virtual and cpu have one built in",
     )
-    command.add_argument("--runs", type=_positive, default=50, help="inferences to compare (default: 50)")
+    command.add_argument("--runs", type=positive, default=50, help="inferences to compare (default: 50)")
     _add_device_options(command)
 
 
-def _add_confirm(commands: _Commands[argparse.ArgumentParser]) -> None:
-    command = _command(
+def _add_confirm(commands: Commands) -> None:
+    command = add_command(
         commands,
         "confirm",
-        "confirm.command",
         "go through what only a real stick can confirm, and write a report",
         "Safest first; stops where the stick has to be plugged in again. docs/unconfirmed_on_silicon.md has "
         "the same table.",
+        module="confirm.command",
     )
     which = command.add_mutually_exclusive_group()
     which.add_argument("--from", dest="first", default="", metavar="STEP", help="go on with this step")
@@ -258,9 +240,3 @@ def _add_confirm(commands: _Commands[argparse.ArgumentParser]) -> None:
         help="FILE.json and FILE.txt are written (default: edgetpu_confirm); --from and --only add to them",
     )
     _add_device_options(command, backends=("usb", "virtual"))
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive whole number, got {text!r}")
-    return int(text)

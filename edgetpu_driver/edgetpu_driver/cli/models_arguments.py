@@ -5,36 +5,29 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from edgetpu_driver.cli.command_parsers import Commands, add_command, add_group, seconds
+
 _MODEL_DIR = "edgetpu/models in $ROS_HOME or ~/.ros, where the driver looks"
 
-_Commands = argparse._SubParsersAction  # not public in argparse
 
-
-def add(commands: _Commands[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Add `models` and its own commands."""
-    summary = "build graphs, compile them, take over compiled ones"
-    models = commands.add_parser("models", help=summary, description=f"{summary.capitalize()}.")
-    parts = models.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parts = add_group(commands, "models", "build graphs, compile them, take over compiled ones")
     _add_build(parts)
     _add_compile(parts)
     _add_retarget(parts)
     _add_import(parts)
 
 
-def _command(
-    commands: _Commands[argparse.ArgumentParser], name: str, summary: str, more: str
-) -> argparse.ArgumentParser:
-    made = commands.add_parser(name, help=summary, description=f"{summary.capitalize()}. {more}")
-    made.set_defaults(module=f"models_{name}", function="run")
-    made.add_argument("--json", action="store_true", help="write one JSON value instead of text")
-    return made
+def _command(commands: Commands, name: str, summary: str, more: str) -> argparse.ArgumentParser:
+    return add_command(commands, name, summary, more, module=f"models_{name}", function="run")
 
 
 def _add_output(command: argparse.ArgumentParser, default: str) -> None:
     command.add_argument("--output", type=Path, metavar="DIR", help=f"default: {default}")
 
 
-def _add_build(commands: _Commands[argparse.ArgumentParser]) -> None:
+def _add_build(commands: Commands) -> None:
     command = _command(
         commands,
         "build",
@@ -49,7 +42,7 @@ def _add_build(commands: _Commands[argparse.ArgumentParser]) -> None:
     _add_output(command, _MODEL_DIR)
 
 
-def _add_compile(commands: _Commands[argparse.ArgumentParser]) -> None:
+def _add_compile(commands: Commands) -> None:
     command = _command(
         commands,
         "compile",
@@ -74,12 +67,12 @@ def _add_compile(commands: _Commands[argparse.ArgumentParser]) -> None:
         "--co-compile", action="store_true", help="so that all models stay in the chip's memory together"
     )
     command.add_argument(
-        "--timeout", type=_seconds, default=300.0, metavar="S", help="seconds to wait (default: 300)"
+        "--timeout", type=seconds, default=300.0, metavar="S", help="seconds to wait (default: 300)"
     )
     _add_output(command, "beside each graph")
 
 
-def _add_retarget(commands: _Commands[argparse.ArgumentParser]) -> None:
+def _add_retarget(commands: Commands) -> None:
     command = _command(
         commands,
         "retarget",
@@ -93,7 +86,7 @@ def _add_retarget(commands: _Commands[argparse.ArgumentParser]) -> None:
     _add_output(command, "beside the graph")
 
 
-def _add_import(commands: _Commands[argparse.ArgumentParser]) -> None:
+def _add_import(commands: Commands) -> None:
     command = _command(
         commands,
         "import",
@@ -104,10 +97,3 @@ def _add_import(commands: _Commands[argparse.ArgumentParser]) -> None:
     command.add_argument("directory", type=Path, metavar="DIR", help="where the models are")
     command.add_argument("--overwrite", action="store_true", help="replace other files of the same name")
     _add_output(command, _MODEL_DIR)
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text}")
-    return value

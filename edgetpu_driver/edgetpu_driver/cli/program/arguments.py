@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-_PRESETS = ("low", "medium", "high", "max")
-_LONGEST = 3600.0
+from edgetpu_driver.cli.command_parsers import (
+    PRESETS,
+    Commands,
+    add_command,
+    add_group,
+    positive,
+    seconds,
+)
 
-_Commands = argparse._SubParsersAction  # not public in argparse
 
-
-def add(commands: _Commands[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Add `program` and its own commands."""
-    summary = "assemble programs of your own, run them, step through them"
-    program = commands.add_parser("program", help=summary, description=f"{summary.capitalize()}.")
-    parts = program.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parts = add_group(commands, "program", "assemble programs of your own, run them, step through them")
     _add_assemble(parts)
     _add_disassemble(parts)
     _add_extract(parts)
@@ -23,16 +25,11 @@ def add(commands: _Commands[argparse.ArgumentParser]) -> None:
     _add_step(parts)
 
 
-def _command(
-    commands: _Commands[argparse.ArgumentParser], name: str, module: str, summary: str, more: str
-) -> argparse.ArgumentParser:
-    made = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {more}")
-    made.set_defaults(module=f"program.{module}", function=name)
-    made.add_argument("--json", action="store_true", help="write one JSON value instead of text")
-    return made
+def _command(commands: Commands, name: str, module: str, summary: str, more: str) -> argparse.ArgumentParser:
+    return add_command(commands, name, summary, more, module=f"program.{module}")
 
 
-def _add_assemble(commands: _Commands[argparse.ArgumentParser]) -> None:
+def _add_assemble(commands: Commands) -> None:
     command = _command(
         commands,
         "assemble",
@@ -48,7 +45,7 @@ def _add_assemble(commands: _Commands[argparse.ArgumentParser]) -> None:
     )
 
 
-def _add_disassemble(commands: _Commands[argparse.ArgumentParser]) -> None:
+def _add_disassemble(commands: Commands) -> None:
     command = _command(
         commands,
         "disassemble",
@@ -63,7 +60,7 @@ def _add_disassemble(commands: _Commands[argparse.ArgumentParser]) -> None:
     command.set_defaults(stats=False)
 
 
-def _add_extract(commands: _Commands[argparse.ArgumentParser]) -> None:
+def _add_extract(commands: Commands) -> None:
     command = _command(
         commands,
         "extract",
@@ -78,7 +75,7 @@ def _add_extract(commands: _Commands[argparse.ArgumentParser]) -> None:
     )
 
 
-def _add_run(commands: _Commands[argparse.ArgumentParser]) -> None:
+def _add_run(commands: Commands) -> None:
     command = _command(
         commands,
         "run",
@@ -110,7 +107,7 @@ def _add_run(commands: _Commands[argparse.ArgumentParser]) -> None:
     _add_device(command)
 
 
-def _add_step(commands: _Commands[argparse.ArgumentParser]) -> None:
+def _add_step(commands: Commands) -> None:
     command = _command(
         commands,
         "step",
@@ -121,7 +118,7 @@ def _add_step(commands: _Commands[argparse.ArgumentParser]) -> None:
     )
     _add_program(command)
     command.add_argument(
-        "--steps", type=_positive, default=1, metavar="N", help="instructions to carry out (default: 1)"
+        "--steps", type=positive, default=1, metavar="N", help="instructions to carry out (default: 1)"
     )
     _add_device(command)
 
@@ -153,35 +150,17 @@ def _add_device(command: argparse.ArgumentParser) -> None:
     group.add_argument("--serial", default="", help="only the stick of this serial number")
     group.add_argument("--port", default="", metavar="BUS-PORT", help="only the stick there, e.g. 2-1.4")
     group.add_argument("--firmware", default="", metavar="FILE", help="image for a stick in boot mode")
-    group.add_argument("--preset", choices=_PRESETS, default="high", help="clock rates (default: high)")
+    group.add_argument("--preset", choices=PRESETS, default="high", help="clock rates (default: high)")
     group.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=6.0,
         metavar="S",
         help="seconds that a transfer may take (default: 6)",
     )
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= _LONGEST:
-        raise argparse.ArgumentTypeError(
-            f"expected seconds, more than 0 and at most {_LONGEST:g}, got {text!r}"
-        )
-    return value
-
-
 def _count(text: str) -> int:
     if not text.isdecimal() or len(text) > 9:
         raise argparse.ArgumentTypeError(f"expected a whole number, 0 or more, got {text[:40]!r}")
     return int(text)
-
-
-def _positive(text: str) -> int:
-    if not (value := _count(text)):
-        raise argparse.ArgumentTypeError(f"expected a positive whole number, got {text!r}")
-    return value

@@ -1,0 +1,53 @@
+"""What the parsers of all commands share. Imports nothing but argparse, so that help appears at once."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TypeAlias
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # not public in argparse
+
+PRESETS = ("low", "medium", "high", "max")
+
+MAX_TIMEOUT = 1e6
+"""Largest timeout that is accepted, s. Uncritical."""
+
+
+def add_command(
+    commands: Commands, name: str, summary: str, more: str = "", *, module: str, function: str = ""
+) -> argparse.ArgumentParser:
+    """Add a command, carried out by a function of `module`, of its own name by default; all know --json."""
+    command = commands.add_parser(name, help=summary, description=f"{_sentence(summary)} {more}")
+    command.set_defaults(module=module, function=function or name)
+    command.add_argument("--json", action="store_true", help="write one JSON value instead of text")
+    return command
+
+
+def add_group(commands: Commands, name: str, summary: str) -> Commands:
+    """Add a command that has commands of its own."""
+    group = commands.add_parser(name, help=summary, description=_sentence(summary))
+    return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+def positive(text: str) -> int:
+    """Read a positive whole number."""
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive whole number, got {text[:40]!r}")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Read a timeout."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= MAX_TIMEOUT:
+        raise argparse.ArgumentTypeError(
+            f"expected seconds, more than 0 and at most {MAX_TIMEOUT:g}, got {text[:40]!r}"
+        )
+    return value
+
+
+def _sentence(summary: str) -> str:
+    return f"{summary[0].upper()}{summary[1:]}."
