@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.stick.final_release import FinalRelease
 from edgetpu_driver.stick.loaded_model import LoadedModel
 from edgetpu_driver.stick.session import StickSession
 from edgetpu_driver.usb.bringup import ClockPreset, set_clock
@@ -79,11 +78,7 @@ class EdgeTpu:
         self._models: dict[CompiledModel, LoadedModel] = {}
         """What `run` and `upload` have loaded."""
         self._thermal_warnings = 0
-        # The session does not refer to this object, which can therefore be collected. Registered by hand, to
-        # run before pyusb's objects are finalised: weakref runs all of its own finalisers in one go.
-        self._release = weakref.finalize(self, self._session.close)
-        self._release.atexit = False
-        atexit.register(self._release)
+        self._release = FinalRelease(self, self._session.close)
 
     @classmethod
     def open(
@@ -119,7 +114,6 @@ class EdgeTpu:
     def close(self) -> None:
         """Halt the chip, put it to sleep, release it; harmless when called again."""
         with self._session.lock:
-            atexit.unregister(self._release)
             self._release()
 
     def load(self, model: CompiledModel) -> LoadedModel:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
 )
 from edgetpu_driver.stick.core_debugging import CoreState, halt, read_core, run, single_step
+from edgetpu_driver.stick.final_release import FinalRelease
 from edgetpu_driver.stick.resetting_link import ResettingLink
 from edgetpu_driver.usb.bringup import ClockPreset
 from edgetpu_driver.usb.connector import StickConnector
@@ -72,9 +71,7 @@ class ProgramRunner:
         self.timeout = timeout
         self._lock = threading.RLock()
         self._link = ResettingLink(connector, timeout)
-        self._release = weakref.finalize(self, self._link.close)
-        self._release.atexit = False
-        atexit.register(self._release)
+        self._release = FinalRelease(self, self._link.close)
 
     @classmethod
     def open(
@@ -114,7 +111,6 @@ class ProgramRunner:
         DeviceError if it does not come up: then it has to be plugged in again.
         """
         with self._lock:
-            atexit.unregister(self._release)
             self._release()
 
     def run(
