@@ -20,14 +20,13 @@ from edgetpu_driver.darwinn.instructions.operations import cut, join
 from edgetpu_driver.darwinn.instructions.requested_transfers import transfers
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.engines.whole_model.planning import plan_model
-from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
+from edgetpu_driver.errors import ArchiveError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.images.encodings import ImageError, decode_compressed
 from edgetpu_driver.tflite.flexbuffer import decode
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain.dense_compiler import compile_dense
 from edgetpu_driver.weights.compiler_layout import decode_parameters, encode_parameters
-from edgetpu_matrix.errors import ArchiveError
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 from edgetpu_vision import LabelsError, describe
 from edgetpu_vision.labels.label_text import parse_labels

@@ -48,7 +48,7 @@ DRIVER_ROOMS: dict[str, set[str]] = {
     "backends": {*_MODEL, "usb", "stick", "engines", "toolchain", "virtual"},
     "host": {*_MODEL, "usb", "engines", "toolchain", "matrix", "backends"},
     "images": {"errors"},
-    "node_kit": {*_MODEL, "images", "matrix", "host"},
+    "node_kit": {*_MODEL, "images", "toolchain", "matrix", "host"},
     "nodes": {*_MODEL, "engines", "toolchain", "backends", "host", "node_kit"},
     "cli": {*_MODEL, "darwinn", "usb", "stick", "engines", "toolchain", "backends"},
     "__init__": {*_MODEL, "stick", "engines", "toolchain", "matrix", "virtual"},

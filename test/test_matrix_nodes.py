@@ -22,10 +22,10 @@ from sensor_msgs.msg import Imu
 from std_msgs.msg import Float32MultiArray, Header
 from std_srvs.srv import Trigger
 
+from edgetpu_driver.node_kit.matrix_client import MatrixClient
+from edgetpu_driver.node_kit.product_in_progress import ProductResult
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EchoStateNetwork
-from edgetpu_matrix.nodes.matrix_client import MatrixClient
-from edgetpu_matrix.nodes.product_in_progress import ProductResult
 from edgetpu_matrix.nodes.reservoir_node import ReservoirNode
 from edgetpu_msgs.msg import ErrorCode, PlaceMatch, Prediction, Spectrum
 from edgetpu_msgs.srv import (

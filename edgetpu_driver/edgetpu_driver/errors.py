@@ -76,6 +76,10 @@ class ClippingError(InputError):
         """Number of such values."""
 
 
+class ArchiveError(InputError):
+    """A file that does not contain what is to be loaded from it."""
+
+
 class DependencyMissingError(EdgeTpuError):
     """An optional dependency is needed but not installed; the message says how to install it."""
 

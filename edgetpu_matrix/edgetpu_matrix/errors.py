@@ -5,10 +5,6 @@ from __future__ import annotations
 from edgetpu_driver.errors import InputError
 
 
-class ArchiveError(InputError):
-    """A file that does not contain what is to be loaded from it."""
-
-
 class NotTrainedError(InputError):
     """A readout with too few samples to be trained."""
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetpu_driver.errors import InputError
-from edgetpu_matrix import npz_archive as archive
-from edgetpu_matrix.errors import ArchiveError, DatabaseFullError, UnknownPlaceError
+from edgetpu_driver.errors import ArchiveError, InputError
+from edgetpu_driver.files import npz_archive as archive
+from edgetpu_matrix.errors import DatabaseFullError, UnknownPlaceError
 from edgetpu_matrix.place_recognition.place_database import KIND, PlaceDatabase
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgetpu_driver.errors import InputError
-from edgetpu_matrix.errors import ArchiveError, NotTrainedError
+from edgetpu_driver.errors import ArchiveError, InputError
+from edgetpu_matrix.errors import NotTrainedError
 from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
 
 random = np.random.default_rng(2)

@@ -13,17 +13,17 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.subscription import Subscription
 from std_msgs.msg import Header
 
-from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.dense_models import provide_model
+from edgetpu_driver.node_kit.kept_files import kept_file
+from edgetpu_driver.node_kit.matrix_client import MatrixClient
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_matrix.nodes.matrix_client import MatrixClient
-from edgetpu_matrix.nodes.matrix_parameters import files_directory, matrix_settings, provide_model
+from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.nodes.signal_messages import SignalReader, message_type
 
 _HAS_MESSAGE_INFO = hasattr(Subscription, "CallbackType")  # not in Humble
-
-_FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 class MatrixNode(BaseNode):
@@ -125,8 +125,4 @@ class MatrixNode(BaseNode):
 
     def file(self, name: str) -> Path:
         """Path of a file of that name in the directory of the parameter; InputError for a bad name."""
-        if not _FILE_NAME.fullmatch(name):
-            raise InputError(
-                f"expected the name of a file, 1 to 100 letters, digits, _ and -; got {name[:100]!r}"
-            )
-        return files_directory(self.values["directory"], self.files) / f"{name}.npz"
+        return kept_file(self.values["directory"], self.files, name)

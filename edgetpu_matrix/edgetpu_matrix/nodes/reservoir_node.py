@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
-from edgetpu_driver.errors import EdgeTpuError, InputError
+from edgetpu_driver.errors import ArchiveError, EdgeTpuError, InputError
+from edgetpu_driver.files import npz_archive as archive
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.kept_files import directory_setting
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_matrix import npz_archive as archive
-from edgetpu_matrix.errors import ArchiveError, NotTrainedError
+from edgetpu_driver.node_kit.product_in_progress import ProductResult
+from edgetpu_matrix.errors import NotTrainedError
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
-from edgetpu_matrix.nodes.matrix_parameters import directory_setting, matrix_settings
-from edgetpu_matrix.nodes.product_in_progress import ProductResult
+from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.nodes.work_queue import WorkQueue
 from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, LARGEST_SIZE, EchoStateNetwork
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split

@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgetpu_driver.errors import InputError
-from edgetpu_matrix import npz_archive as archive
-from edgetpu_matrix.errors import ArchiveError, DatabaseFullError, UnknownPlaceError
+from edgetpu_driver.errors import ArchiveError
+from edgetpu_driver.files import npz_archive as archive
+from edgetpu_driver.matrix.unit_vectors import check_label, unit_vector
+from edgetpu_matrix.errors import DatabaseFullError, UnknownPlaceError
 
 KIND = "edgetpu_matrix places 1"
-LARGEST_DIMENSION = 65536
-LONGEST_LABEL = 256
 
 
 class PlaceDatabase:
@@ -69,7 +68,7 @@ class PlaceDatabase:
         replace: remove the previous embeddings of this place. After an error nothing has changed. Raises
         InputError for an invalid label or embedding (see `unit_vector`), DatabaseFullError.
         """
-        _check_label(label)
+        check_label(label)
         unit = self.unit_vector(embedding)
         known = self._labels.count(label) if replace else 0
         if len(self) - known >= self.capacity:
@@ -118,19 +117,7 @@ class PlaceDatabase:
 
     def unit_vector(self, embedding: ArrayLike) -> NDArray[np.float32]:
         """The normalised embedding; InputError for another dimension, NaN, infinity and the zero vector."""
-        vector = np.asarray(embedding, np.float64)
-        expected = self.dimension or "any number of"
-        if vector.ndim != 1 or not 1 <= vector.size <= LARGEST_DIMENSION:
-            raise InputError(f"expected an embedding of {expected} values; got shape {list(vector.shape)}")
-        if self.dimension and vector.size != self.dimension:
-            raise InputError(f"expected an embedding of {self.dimension} values; got {vector.size}")
-        if not np.isfinite(vector).all():
-            raise InputError("expected an embedding of finite values; got NaN or infinity")
-        largest = float(np.abs(vector).max())
-        if largest == 0.0:
-            raise InputError("expected an embedding with a direction; got zeros only")
-        vector = vector / largest  # the squares of very large and very small values are out of range
-        return (vector / np.linalg.norm(vector)).astype(np.float32)
+        return unit_vector(embedding, self.dimension)
 
     def save(self, path: str | Path) -> None:
         """Write all places to a file; ArchiveError if it cannot be written."""
@@ -165,15 +152,3 @@ class PlaceDatabase:
     def _touch(self, *rows: int) -> None:
         self.version += 1
         self._touched.update(dict.fromkeys(rows, self.version))
-
-
-def _check_label(label: str) -> None:
-    """Raise InputError unless a message can carry the label."""
-    if not label or len(label) > LONGEST_LABEL:
-        raise InputError(f"expected a label of 1 to {LONGEST_LABEL} characters; got {len(label)}")
-    try:
-        label.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"expected a label that can be encoded in UTF-8; got {label!a}") from None
-    if "\0" in label:
-        raise InputError(f"expected a label without a character of value 0; got {label!a}")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgetpu_driver.errors import InputError
-from edgetpu_matrix.errors import ArchiveError, NotTrainedError
+from edgetpu_driver.errors import ArchiveError, InputError
+from edgetpu_matrix.errors import NotTrainedError
 
 BATCH = 32
 """Samples that are added to the sums at a time: one matrix product instead of 32 outer products."""

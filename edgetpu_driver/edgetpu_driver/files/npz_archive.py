@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.errors import ArchiveError
 from edgetpu_driver.files.file_access import read_file, write_file
-from edgetpu_matrix.errors import ArchiveError
 
 KIND = "kind"
 """Name of the array that holds the kind of an archive."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetpu_matrix import npz_archive as archive
-from edgetpu_matrix.errors import ArchiveError
+from edgetpu_driver.errors import ArchiveError
+from edgetpu_driver.files import npz_archive as archive
 
 
 def test_arrays_come_back_as_they_were_saved(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan
 from edgetpu_driver.matrix.products import TileRequest
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_driver.node_kit.model_client import ModelClient
+from edgetpu_driver.node_kit.product_in_progress import ProductInProgress, ProductResult
 from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor
-from edgetpu_matrix.nodes.product_in_progress import ProductInProgress, ProductResult
 
 MOST_TILES = 256
 """Copies of the model that one matrix may take: a matrix of 4096 x 4096 on dense_256."""

@@ -1,0 +1,43 @@
+"""Vectors and labels as they come from users and networks, checked before they are kept."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgetpu_driver.errors import InputError
+
+LARGEST_DIMENSION = 65536
+LONGEST_LABEL = 256
+
+
+def unit_vector(embedding: ArrayLike, dimension: int = 0) -> NDArray[np.float32]:
+    """The normalised embedding, float32 [dimension]; of any dimension if that is 0.
+
+    InputError for another dimension, NaN, infinity and the zero vector.
+    """
+    vector = np.asarray(embedding, np.float64)
+    expected = dimension or "any number of"
+    if vector.ndim != 1 or not 1 <= vector.size <= LARGEST_DIMENSION:
+        raise InputError(f"expected an embedding of {expected} values; got shape {list(vector.shape)}")
+    if dimension and vector.size != dimension:
+        raise InputError(f"expected an embedding of {dimension} values; got {vector.size}")
+    if not np.isfinite(vector).all():
+        raise InputError("expected an embedding of finite values; got NaN or infinity")
+    largest = float(np.abs(vector).max())
+    if largest == 0.0:
+        raise InputError("expected an embedding with a direction; got zeros only")
+    vector = vector / largest  # the squares of very large and very small values are out of range
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def check_label(label: str) -> None:
+    """Raise InputError unless a message can carry the label."""
+    if not label or len(label) > LONGEST_LABEL:
+        raise InputError(f"expected a label of 1 to {LONGEST_LABEL} characters; got {len(label)}")
+    try:
+        label.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"expected a label that can be encoded in UTF-8; got {label!a}") from None
+    if "\0" in label:
+        raise InputError(f"expected a label without a character of value 0; got {label!a}")

@@ -1,0 +1,33 @@
+"""Files in which a node keeps what it has learned: their directory and their names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.files.default_paths import default_model_dir
+from edgetpu_driver.files.file_access import user_path
+from edgetpu_driver.node_kit.parameters import Setting
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+
+def directory_setting(what: str) -> Setting:
+    """Describe the parameter `directory` for a node that keeps files."""
+    return Setting(
+        "directory", "", f"Directory for files of {what}. Empty: edgetpu/{what} in $ROS_HOME or ~/.ros."
+    )
+
+
+def kept_file(directory: str, what: str, name: str) -> Path:
+    """Path of a file of that name; InputError for a bad name.
+
+    directory: value of the parameter. what: what such files hold, as in `directory_setting`.
+    """
+    if not _FILE_NAME.fullmatch(name):
+        raise InputError(
+            f"expected the name of a file, 1 to 100 letters, digits, _ and -; got {name[:100]!r}"
+        )
+    parent = user_path(directory) if directory else default_model_dir().parent / what
+    return parent / f"{name}.npz"
