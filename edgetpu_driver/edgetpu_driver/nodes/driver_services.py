@@ -22,6 +22,7 @@ from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE, Respond, creat
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.local_drivers import LocalDriver
 from edgetpu_driver.node_kit.one_line import describe, one_line
+from edgetpu_driver.node_kit.request_intake import RequestIntake
 from edgetpu_driver.node_kit.tensor_messages import inputs_from_messages, to_message
 from edgetpu_driver.node_kit.weight_messages import (
     fill_product,
@@ -64,6 +65,7 @@ class DriverServices:
         """`qos`: of the services; a request that finds a full queue is lost in the middleware."""
         self._driver = driver
         self._registers: tuple[RegisterValue, ...] = ()
+        self._intake = RequestIntake(node)
         for kind, name, handle in (
             (LoadModel, "load_model", self._load_model),
             (UnloadModel, "unload_model", self._unload_model),
@@ -74,8 +76,12 @@ class DriverServices:
             (GetDeviceInfo, "get_device_info", self._get_device_info),
             (Trigger, "reset", self._reset),
         ):
-            callback = functools.partial(self._serve, kind, name, handle)
-            create_deferred_service(node, kind, f"~/{name}", callback, qos)
+            serve = functools.partial(self._serve, kind, name, handle)
+            create_deferred_service(node, kind, f"~/{name}", functools.partial(self._take, serve), qos)
+
+    def _take(self, serve: Callable[[Any, Respond], None], request: Any, respond: Respond) -> None:
+        priority = getattr(request, "priority", 0) or Priority.NORMAL
+        self._intake.add(priority, functools.partial(serve, request, respond))
 
     def _serve(self, kind: Any, name: str, handle: Any, request: Any, respond: Respond) -> None:
         reply = _Reply(self._driver, name, kind.Response, respond)
