@@ -18,6 +18,7 @@ from rclpy.service import Service
 from std_srvs.srv import Trigger
 
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
+from edgetpu_driver.node_kit.heap import reuse_large_blocks
 from edgetpu_driver.node_kit.process_entry import run_main
 from edgetpu_driver.node_kit.spin import run
 from edgetpu_driver.nodes import driver_services
@@ -58,6 +59,7 @@ def _make() -> list[Node]:
 
 def main() -> int:
     """Run the driver until SIGINT."""
+    reuse_large_blocks()
     setattr(driver_services, "create_deferred_service", _timed)  # noqa: B010 - mypy knows it as a function
     return run(_make)
 

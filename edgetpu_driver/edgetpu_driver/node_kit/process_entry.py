@@ -6,7 +6,6 @@ a traceback. `edgetpu_driver.node_kit.spin` replaces them once the node is up.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import resource
@@ -14,6 +13,7 @@ import signal
 import sys
 from types import FrameType
 
+from edgetpu_driver.node_kit.heap import map_large_blocks, reuse_large_blocks
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 
 _LIBRARY_LIMITS = {
@@ -39,14 +39,6 @@ bytes that came (Cdr::jump) enlarges the buffer of a request instead of failing.
 """
 
 
-_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
-"""Parameters of glibc's mallopt (malloc.h)."""
-_MAPPED_BYTES = 128 << 10
-"""Blocks from this size on are returned to the system when they are freed. It is glibc's default, which glibc
-raises to the size of an image as soon as one is freed. Images then share the heap with small blocks, and what
-lies between them is lost: five nodes grew by 15 MiB in 5,000 images, and do not with a fixed size."""
-
-
 def main() -> int:
     """Run the node of the table `edgetpu.nodes` that has the name of this executable."""
     return run_node(os.path.basename(sys.argv[0]))
@@ -60,6 +52,8 @@ def driver() -> int:
 def run_node(name: str) -> int:
     """Run the node of that name as a process of its own."""
     _prepare()
+    if name == DRIVER:  # it gets matrices, not images
+        reuse_large_blocks()
     entry = all_nodes().get(name)
     if entry is None:
         print(f"{name}: no installed package offers a node of this name", file=sys.stderr)
@@ -83,7 +77,7 @@ def _prepare() -> None:
         os.environ.setdefault(name, value)
     sys.setswitchinterval(SWITCH_INTERVAL)
     _limit_memory(os.environ.get(MEMORY_VARIABLE, ""))
-    _limit_fragmentation()
+    map_large_blocks()
 
 
 def _limit_memory(value: str) -> None:
@@ -93,14 +87,6 @@ def _limit_memory(value: str) -> None:
     present = [each for each in (soft, hard) if each != resource.RLIM_INFINITY]
     if limit and limit < min(present, default=limit + 1):
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-
-
-def _limit_fragmentation() -> None:
-    """Keep large blocks out of the heap, and threads in one heap; without effect where libc is not glibc."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, _MAPPED_BYTES)
-        mallopt(_ARENA_MAX, 1)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
