@@ -143,6 +143,16 @@ def test_info_lists_the_layers_whose_weights_can_be_set(
     assert all(each["settable"] for each in value["weights"])
 
 
+def test_info_lists_the_layers_of_all_parts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "parts.tflite").write_bytes(source_graph(2))
+    (tmp_path / "parts_edgetpu.tflite").write_bytes(compiled_graph(2))
+    _, value = answer(capsys, "info", tmp_path / "parts_edgetpu.tflite")
+    assert [(each["tensor"], each["settable"]) for each in value["weights"]] == [
+        ("b0/weights", True),
+        ("b1/weights", True),
+    ]
+
+
 def test_info_says_why_no_weights_can_be_set(capsys: pytest.CaptureFixture[str], golden: ModelFolder) -> None:
     _, value = answer(capsys, "info", golden.model("keras_lstm_mnist_ptq_edgetpu.tflite"))
     assert value["weights"] == []

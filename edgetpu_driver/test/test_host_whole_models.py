@@ -502,7 +502,7 @@ class TestWeights:
     def test_with_several_parts_it_is_not_known_which_are_meant(self, host: ModelHost) -> None:
         host.load("parts_edgetpu")
         with pytest.raises(
-            ModelUnsupportedError, match=r"one part for the Edge TPU.*'parts' has 2: say which"
+            ModelUnsupportedError, match=r"one part for the Edge TPU.*'parts' has 2: name the tensor"
         ):
             host.set_weights("parts", WeightRequest(np.zeros((8, 8), np.float32)))
 
@@ -533,6 +533,23 @@ class TestWeights:
             assert (answer.weights_version, loaded.weights_version) == (version, version)
             middle = engines[0].run({"x": x})["y"]
             np.testing.assert_array_equal(answer.outputs["z"], engines[1].run({"y": middle})["z"])
+
+    def test_the_part_that_has_the_tensor_is_found_by_its_name(self, host: ModelHost) -> None:
+        loaded = host.load("parts_edgetpu")
+        source = source_graph(2)
+        tensors = weight_tensors(parse_model(source))
+        for version, tensor in enumerate(tensors[::-1], start=1):
+            steps = RNG.integers(-127, 128, tensor.shape).astype(np.int8)
+            swap = host.set_weights("parts", WeightRequest(steps * tensor.scales[:, np.newaxis], tensor.name))
+            assert swap.version == loaded.weights_version == version
+            source = replace_tensor(source, tensor.name, steps)
+        assert [part.weights.version for part in loaded.device_parts] == [1, 1]
+        check_same(host.invoke("parts", IMAGE).outputs, by_litert(source, IMAGE))
+
+    def test_a_tensor_of_no_part_is_refused_with_what_each_has(self, host: ModelHost) -> None:
+        host.load("parts_edgetpu")
+        with pytest.raises(InputError, match=r"'x' is in none: part 1: .*; part 2: expected one of"):
+            host.set_weights("parts", WeightRequest(np.zeros((8, 8), np.float32), "x"))
 
     def test_a_part_that_is_not_there_is_refused(self, host: ModelHost) -> None:
         host.load("parts_edgetpu")

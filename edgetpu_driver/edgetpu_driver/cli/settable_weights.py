@@ -10,7 +10,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.tflite.model_reader import Model
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
-from edgetpu_driver.weights.weight_locations import weight_locations
+from edgetpu_driver.weights.weight_locations import NOT_IN_PART, weight_locations
 from edgetpu_driver.weights.weight_tensors import WeightTensor, weight_tensors
 
 
@@ -20,16 +20,26 @@ def weights_of_graph(model: Model) -> dict[str, Any]:
 
 
 def weights_of_parts(models: Sequence[CompiledModel]) -> dict[str, Any]:
-    """The tensors of a compiled model, and the reason for those that cannot be set."""
-    if len(models) != 1:
-        return _answer([], f"expected a model with one part for the Edge TPU; this has {len(models)}")
-    try:
-        found = weight_locations(models[0], SidecarFiles.beside(models[0].path))
-    except EdgeTpuError as error:
-        return _answer([], str(error))
-    tensors = [_settable(each.tensor) for each in found.known]
-    tensors += [{"tensor": name, "settable": False, "reason": why} for name, why in found.refused.items()]
-    return _answer(tensors, "")
+    """The tensors of the parts of a compiled model, and the reason for those that cannot be set."""
+    settable: dict[str, dict[str, Any]] = {}
+    refused: dict[str, str] = {}
+    reasons = []
+    for model in models:
+        try:
+            found = weight_locations(model, SidecarFiles.beside(model.path))
+        except EdgeTpuError as error:
+            reasons.append(str(error))
+            continue
+        settable |= {each.tensor.name: _settable(each.tensor) for each in found.known}
+        # What another part does not have either is told with the reason of the part that has it.
+        refused = {**found.refused, **{name: why for name, why in refused.items() if why != NOT_IN_PART}}
+    tensors = list(settable.values())
+    tensors += [
+        {"tensor": name, "settable": False, "reason": why}
+        for name, why in refused.items()
+        if name not in settable
+    ]
+    return _answer(tensors, "" if tensors else "; ".join(dict.fromkeys(reasons)))
 
 
 def weights_text(value: dict[str, Any]) -> str:

@@ -26,13 +26,22 @@ from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_table import ModelTable
 from edgetpu_driver.host.placement import Spreading
+from edgetpu_driver.host.request import Kind
 from edgetpu_driver.host.request_terms import BULK_TERMS, NORMAL_TERMS, RequestTerms
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.shared_inference import SharedInference
 from edgetpu_driver.host.stick_pool import StickPool, all_registers
 from edgetpu_driver.host.stick_worker import StickWorker
 from edgetpu_driver.host.submission import Submission
-from edgetpu_driver.host.whole_models import WholeModels, device_part, numbered, of_whole, only_device_part
+from edgetpu_driver.host.whole_models import (
+    TensorInPartError,
+    WholeModels,
+    device_part,
+    numbered,
+    of_whole,
+    only_device_part,
+    target_part,
+)
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.tflite.tensor import check_inputs
@@ -330,7 +339,8 @@ class ModelHost:
     ) -> None:
         """Replace the values of one weight tensor of a loaded model, without waiting.
 
-        part: n for the weights of its n-th part for the Edge TPU; 0 for its only one.
+        part: n for the weights of its n-th part for the Edge TPU; 0 for its only one, or for the one that
+        has the tensor that the request names.
         The array of the request must not change before the answer. Every result is computed with all old or
         all new weights, and those that begin after the answer with the new ones. The weights stay in effect
         when a device is lost and comes back. A matrix larger than a Dense model is cut into tiles for
@@ -340,15 +350,22 @@ class ModelHost:
         """
         model = self._table.model(name)
         self._table.check_owner(model, terms.client)
-        answer, target, later = of_whole(model, done), model, part
         if model.state is ModelState.LOADED:
-            target, later = device_part(model, part) if part else only_device_part(model), 0
+            target_part(model, Kind.SWAP, part)  # which raises at once
+        answer = of_whole(model, done)
 
         def changed(outcome: WeightResult | EdgeTpuError) -> None:
-            self._shared.weights_changed(target)
+            if isinstance(outcome, TensorInPartError):
+                try:
+                    self._submission.swap(model, request, changed, terms, outcome.part)
+                except EdgeTpuError as error:
+                    answer(error)
+                return
+            if model.head_name:
+                self._shared.weights_changed(model)
             answer(outcome)
 
-        self._submission.swap(target, request, changed if target.head_name else answer, terms, later)
+        self._submission.swap(model, request, changed, terms, part)
 
     def invoke(
         self,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.pieces import Pieces
-from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError
+from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.cpu_worker import CpuWorker
 from edgetpu_driver.host.deadline_watch import DeadlineWatch
@@ -20,7 +21,7 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.inference_statistics import InferenceStatistics
 from edgetpu_driver.host.model_reading import ReadModel
 from edgetpu_driver.host.model_replica import ModelReplica
-from edgetpu_driver.host.request import Request
+from edgetpu_driver.host.request import Kind, Request
 from edgetpu_driver.host.run_rules import unsupported
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_pool import StickPool
@@ -66,7 +67,7 @@ class WholeModels:
         """
         model, inputs = request.model, request.inputs
         if inputs is None:
-            part = device_part(model, request.part) if request.part else only_device_part(model)
+            part = target_part(model, request.kind, request.part)
             self._sticks.submit(replace(request, model=part, part=0))
         elif request.part:
             part = device_part(model, request.part)
@@ -152,7 +153,7 @@ def only_device_part(model: HostedModel) -> HostedModel:
     """
     parts = model.device_parts
     if len(parts) != 1:
-        hint = ": say which part" if parts else ""
+        hint = ": name the tensor, or say which part" if parts else ""
         raise ModelUnsupportedError(
             f"expected a model with one part for the Edge TPU, whose weights are then meant; '{model.name}' "
             f"has {len(parts)}{hint}"
@@ -168,6 +169,54 @@ def device_part(model: HostedModel, number: int) -> HostedModel:
             f"expected part 1 to {len(parts)} of '{model.name}', or 0 for the whole model; got {number}"
         )
     return parts[number - 1]
+
+
+def target_part(model: HostedModel, kind: Kind, number: int) -> HostedModel:
+    """The part that a request for weights is handed to. Raises InputError, ModelUnsupportedError.
+
+    Of several the first one, if nobody says which: the work for new weights finds out, see `setting`.
+    """
+    if number:
+        return device_part(model, number)
+    several = len(model.device_parts) > 1
+    return model.device_parts[0] if several and kind is Kind.SWAP else only_device_part(model)
+
+
+class TensorInPartError(ModelUnsupportedError):
+    """Another part than the one that was asked has the weight tensor."""
+
+    def __init__(self, part: int) -> None:
+        """part: its number, from 1."""
+        super().__init__(f"part {part} has the weight tensor")
+        self.part = part
+
+
+def part_with_tensor(model: HostedModel, tensor: str) -> int:
+    """The number, from 1, of the only part for the Edge TPU with a weight tensor of that name.
+
+    Raises InputError if none or several have it, with what each part says.
+    """
+    found, reasons = [], []
+    for number, part in enumerate(model.device_parts, start=1):
+        engines = [replica.engine for replica in tuple(part.replicas.values())]
+        engine = next((each for each in engines if each is not None), None)
+        try:
+            if engine is None:
+                raise UnavailableError("it is on no stick")
+            engine.weight_tensor(tensor)
+            found.append(number)
+        except EdgeTpuError as error:
+            reasons.append(f"part {number}: {error}")
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InputError(
+            f"expected a weight tensor of one part of '{model.name}'; '{tensor}' is in parts "
+            f"{', '.join(map(str, found))}: say which part"
+        )
+    raise InputError(
+        f"expected a weight tensor of one part of '{model.name}'; '{tensor}' is in none: {'; '.join(reasons)}"
+    )
 
 
 def invoking(
@@ -186,11 +235,21 @@ def invoking(
 def setting(
     model: HostedModel, request: WeightRequest, part: int = 0
 ) -> Callable[[ModelReplica], Pieces[tuple[WeightRequest, WeightResult]]]:
-    """What replaces weights of a model that one engine runs, or of that part of it if it has no other."""
+    """What replaces weights of a model that one engine runs, or of that part of it if it has no other.
+
+    Of a model with several parts and without `part` it replaces those of the part that it is run for, if that
+    has the tensor, and otherwise raises TensorInPartError.
+    """
 
     def begin(replica: ModelReplica) -> Pieces[tuple[WeightRequest, WeightResult]]:
         if part:
             device_part(model, part)
+        elif len(model.device_parts) > 1:
+            if not request.tensor:
+                only_device_part(model)  # which tells what is missing
+            number = yield partial(part_with_tensor, model, request.tensor)
+            if replica not in model.device_parts[number - 1].replicas.values():
+                raise TensorInPartError(number)
         return (yield from replica.setting(request))
 
     return begin

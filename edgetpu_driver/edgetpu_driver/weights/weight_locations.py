@@ -37,6 +37,8 @@ from edgetpu_driver.weights.parameter_layout import ParameterLayout
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
 
+NOT_IN_PART = "the part of the model that the Edge TPU runs has no such tensor"
+"""Why a tensor of the graph is refused that another part has, or the CPU."""
 _BIAS_BYTES = 4
 _COLOUR_ROUTING = RoutingLayout(16)
 _COLOUR_BYTES = {64: 132_416, 128: 1_344}
@@ -117,7 +119,7 @@ def _from_graph(model: CompiledModel, data: bytes, refused: dict[str, str]) -> t
         found = _compiled(model, part, tensors, refused)
     for tensor in weight_tensors(parse_model(data)):
         if tensor.name not in tensors:
-            refused[tensor.name] = "the part of the model that the Edge TPU runs has no such tensor"
+            refused[tensor.name] = NOT_IN_PART
     return found
 
 
