@@ -15,7 +15,7 @@ _MOST_MAPPED_BYTES = 32 << 20
 """Largest value that glibc accepts for it."""
 
 _KEPT_BYTES = 64 << 20
-"""Free memory that the heap keeps. Derived: a matrix of 2048 x 2048 in float32, as the middleware, the message
+"""Free memory that the heap keeps. Derived: a matrix of 2048 x 2048 in float32 as the middleware, the message
 and the request hold it, and one more."""
 
 
