@@ -26,22 +26,13 @@ from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_table import ModelTable
 from edgetpu_driver.host.placement import Spreading
-from edgetpu_driver.host.request import Kind
 from edgetpu_driver.host.request_terms import BULK_TERMS, NORMAL_TERMS, RequestTerms
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.shared_inference import SharedInference
 from edgetpu_driver.host.stick_pool import StickPool, all_registers
 from edgetpu_driver.host.stick_worker import StickWorker
 from edgetpu_driver.host.submission import Submission
-from edgetpu_driver.host.whole_models import (
-    TensorInPartError,
-    WholeModels,
-    device_part,
-    numbered,
-    of_whole,
-    only_device_part,
-    target_part,
-)
+from edgetpu_driver.host.whole_models import WholeModels, device_part, numbered, only_device_part
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.tflite.tensor import check_inputs
@@ -350,20 +341,11 @@ class ModelHost:
         """
         model = self._table.model(name)
         self._table.check_owner(model, terms.client)
-        if model.state is ModelState.LOADED:
-            target_part(model, Kind.SWAP, part)  # which raises at once
-        answer = of_whole(model, done)
 
         def changed(outcome: WeightResult | EdgeTpuError) -> None:
-            if isinstance(outcome, TensorInPartError):
-                try:
-                    self._submission.swap(model, request, changed, terms, outcome.part)
-                except EdgeTpuError as error:
-                    answer(error)
-                return
             if model.head_name:
                 self._shared.weights_changed(model)
-            answer(outcome)
+            done(outcome)
 
         self._submission.swap(model, request, changed, terms, part)
 

@@ -7,15 +7,22 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.errors import UnavailableError
+from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.deadline_watch import DeadlineWatch
-from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.request import Kind, Request
 from edgetpu_driver.host.request_terms import BULK_TERMS, RequestTerms
 from edgetpu_driver.host.scheduler import Scheduler
-from edgetpu_driver.host.whole_models import WholeModels, invoking, setting
+from edgetpu_driver.host.whole_models import (
+    TensorInPartError,
+    WholeModels,
+    invoking,
+    of_whole,
+    setting,
+    target_part,
+)
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
-from edgetpu_driver.weights.weight_request import WeightRequest
+from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 Done = Callable[[Any], None]
 """Called once with the answer or the error."""
@@ -62,8 +69,20 @@ class Submission:
         terms: RequestTerms = BULK_TERMS,
         part: int = 0,
     ) -> None:
-        """Replace weights of a model; part: of one that is not read yet, see ModelHost."""
-        request = Request.of(terms, model, Kind.SWAP, setting(model, weights, part), done)
+        """Replace weights of a model; part: see ModelHost."""
+        if model.state is ModelState.LOADED:
+            target_part(model, Kind.SWAP, part)  # which raises at once
+        answer = of_whole(model, done)
+
+        def answered(outcome: WeightResult | EdgeTpuError) -> None:
+            if not isinstance(outcome, TensorInPartError):
+                return answer(outcome)
+            try:
+                return self.swap(model, weights, done, terms, outcome.part)
+            except EdgeTpuError as error:
+                return answer(error)
+
+        request = Request.of(terms, model, Kind.SWAP, setting(model, weights, part), answered)
         request.part = part
         self._submit(request, terms)
 
