@@ -233,6 +233,8 @@ def _flood(driver: str, kind: str) -> Iterator[None]:
         assert process.stdout is not None
         process.stdout.readline()
         yield
+        if process.poll() is not None:
+            raise RuntimeError(f"{kind}: the flood has ended by itself")
     finally:
         _stop(process)
 
