@@ -111,10 +111,8 @@ def test_a_float_input_has_the_range_of_the_quantisation_behind_it() -> None:
     builder.output(builder._apply("QUANTIZE", [image], inside))  # the builder's own begins with 8 bits
     (normalisation,) = describe([builder.build()]).quantised_inputs.values()
     scaling = PixelScaling(image, normalisation)
-    levels = np.array([[[0, 128, 255]]], np.uint8)
-    scaled = np.empty(levels.shape, np.float32)
-    scaling.apply(levels, scaled)
-    np.testing.assert_allclose(scaled, [[[-1.004, 0.0, 0.996]]], atol=0.005)
+    scaled = [scaling.of_level(level, 3)[0] for level in (0, 128, 255)]
+    np.testing.assert_allclose(scaled, [-1.004, 0.0, 0.996], atol=0.005)
 
 
 def test_options_of_the_post_processing_are_read() -> None:

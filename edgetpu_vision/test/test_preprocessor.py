@@ -84,6 +84,23 @@ def test_float_inputs_are_normalised(picture: NDArray[np.uint8]) -> None:
     np.testing.assert_allclose(result[0], (picture - 127.5) / 127.5, atol=1e-7)
 
 
+@pytest.mark.parametrize("size", [(32, 32), (24, 40)], ids=["bars above and below", "bars beside"])
+def test_a_letterboxed_float_input_has_grey_bars_too(
+    picture: NDArray[np.uint8], size: tuple[int, int]
+) -> None:
+    dim = picture // 2 + 20  # neither black nor white
+    pixels = filled(dim, spec(*size), "letterbox")
+    expected = (pixels - np.float32(127.5)) / np.float32(127.5)
+    result = filled(dim, spec(*size, np.float32), "letterbox", Normalisation.of(127.5, 127.5))
+    assert (result.shape, result.flags.c_contiguous) == ((1, *size, 3), True)
+    np.testing.assert_allclose(result, expected, atol=1e-6)
+
+
+def test_a_float_input_may_be_a_negative(picture: NDArray[np.uint8]) -> None:
+    result = filled(picture, spec(48, 64, np.float32), normalisation=Normalisation.of(255.0, -255.0))
+    np.testing.assert_allclose(result[0], 1 - picture / 255, atol=1e-6)
+
+
 def test_each_channel_has_its_normalisation(picture: NDArray[np.uint8]) -> None:
     mean, std = (10.0, 20.0, 30.0), (1.0, 2.0, 4.0)
     result = filled(picture, spec(48, 64, np.float32), normalisation=Normalisation.of(mean, std))

@@ -72,6 +72,8 @@ class PixelScaling:
         if normalisation is None and spec.dtype == np.float32:
             normalisation = Normalisation.of_range(0.0, 1.0)
         self._line = _line(normalisation) if normalisation and spec.dtype == np.float32 else None
+        self.spare_rows = 1 if self._line is not None else 0
+        """Rows that `apply` needs at the end of both arrays, which it fills with anything."""
         self._table = None if self._line or normalisation is None else _table(spec, normalisation, channels)
         if self._table is not None and spec.dtype != np.float32:
             plain = np.arange(_LEVELS) + np.iinfo(spec.dtype).min
@@ -82,16 +84,15 @@ class PixelScaling:
         """Whether pixels are converted where they are: to uint8 or int8, without a table."""
 
     def apply(self, pixels: NDArray[np.uint8], result: NDArray[Any]) -> None:
-        """Convert pixels, uint8 [rows, columns, channels].
+        """Convert pixels, uint8 [rows, columns, channels], the `spare_rows` included.
 
         result: where to, of the same shape and in the input's dtype; if `in_place` the pixels themselves.
         """
         if self._line is not None:
-            factor, summand = self._line
-            result[...] = pixels
-            np.multiply(result, factor, out=result)
-            if summand:
-                np.add(result, summand, out=result)
+            # OpenCV's only function that converts in one pass. It takes the line from the least and greatest
+            # level, so that black and white have to be there.
+            pixels[-1], pixels[-1, 0, 0] = 0, _LEVELS - 1
+            cv2.normalize(pixels, result, *self._line, cv2.NORM_MINMAX, cv2.CV_32F)
         elif self._table is not None:
             result[...] = cv2.LUT(pixels, self._table).reshape(pixels.shape)
         elif self.dtype == np.int8:
@@ -99,7 +100,7 @@ class PixelScaling:
 
     def of_level(self, level: int, channels: int) -> NDArray[Any]:
         """What one grey level becomes, [channels]."""
-        pixels = np.full((1, 1, channels), level, np.uint8)
+        pixels = np.full((1 + self.spare_rows, 2, channels), level, np.uint8)
         result = pixels.view(self.dtype) if self.in_place else np.empty(pixels.shape, self.dtype)
         self.apply(pixels, result)
         converted: NDArray[Any] = result[0, 0]
@@ -121,12 +122,12 @@ def covers(spec: TensorSpec, normalisation: Normalisation) -> bool:
     return bool(np.all(np.abs(steps - inside) <= _MOST_CLIPPED * np.abs(steps[1] - steps[0])))
 
 
-def _line(normalisation: Normalisation) -> tuple[np.float32, np.float32] | None:
-    """Factor and summand of a normalisation that is the same for all channels; None if it is not."""
-    if len(normalisation.mean) > 1:
+def _line(normalisation: Normalisation) -> tuple[float, float] | None:
+    """What black and white become; None unless it is the same for all channels, and black is less."""
+    if len(normalisation.mean) > 1 or normalisation.std[0] < 0:
         return None
     mean, std = normalisation.mean[0], normalisation.std[0]
-    return np.float32(1 / std), np.float32(-mean / std)
+    return -mean / std, (_LEVELS - 1 - mean) / std
 
 
 def _table(spec: TensorSpec, normalisation: Normalisation, channels: int) -> NDArray[Any] | None:

@@ -74,19 +74,20 @@ class Preprocessor:
 
     def _filled(self, pixels: NDArray[np.uint8], placement: Placement) -> NDArray[Any]:
         """The input, [height, width, channels]."""
-        result = np.empty((self.height, self.width, self.channels), self.spec.dtype)
+        spare = self._scaling.spare_rows
+        result = np.empty((self.height + spare, self.width, self.channels), self.spec.dtype)
         left, top = placement.left, placement.top
         right, bottom = left + placement.width, top + placement.height
+        inner = result[top : bottom + spare, left:right]
+        # Pixels get where they belong at once if their dtype allows it.
+        resized = inner.view(np.uint8) if self._scaling.in_place else np.empty(inner.shape, np.uint8)
+        self._resize(pixels, placement.region, resized[: placement.height])
+        self._scaling.apply(resized, inner)
         if placement.height < self.height:
             result[:top], result[bottom:] = self._padding, self._padding
         if placement.width < self.width:
             result[top:bottom, :left], result[top:bottom, right:] = self._padding, self._padding
-        inner = result[top:bottom, left:right]
-        # Pixels get where they belong at once if their dtype allows it.
-        resized = inner.view(np.uint8) if self._scaling.in_place else np.empty(inner.shape, np.uint8)
-        self._resize(pixels, placement.region, resized)
-        self._scaling.apply(resized, inner)
-        return result
+        return result[: self.height]
 
     def _resize(self, pixels: NDArray[np.uint8], region: Region, target: NDArray[np.uint8]) -> None:
         """Resize a region to uint8 [height, width, channels]."""
