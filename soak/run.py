@@ -12,9 +12,9 @@ from soak.chaos import Chaos
 from soak.findings import Findings, Interval, gather
 from soak.outcomes import Journal
 from soak.processes import Processes
+from soak.run_setup import RESULT_CHECKER, SOURCES, Stage
 from soak.samples import Sample, sample
 from soak.schedule import make_schedule
-from soak.stage import RESULT_CHECKER, SOURCES, Stage
 
 _STEP = 0.05
 _SAMPLE_PERIOD = 3.0

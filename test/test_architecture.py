@@ -26,7 +26,6 @@ ROS = (
     "lifecycle_msgs",
     "std_srvs",
     "vision_msgs",
-    "vision_msgs",
 )
 
 _MODEL = {"errors", "files", "tflite", "compiled_model", "weights"}

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.toolchain.catalogue_graphs import is_of_catalogue
+from edgetpu_driver.toolchain.catalogue_recognition import is_of_catalogue
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
-from edgetpu_driver.toolchain.graph_description import describe
 from edgetpu_driver.toolchain.graph_family import build_graph
 from edgetpu_driver.toolchain.mappable_operators import SUPPORTED_OPERATORS
+from edgetpu_driver.toolchain.sidecar_description import describe
 
 litert = pytest.importorskip("ai_edge_litert.interpreter", reason="needs LiteRT")
 

@@ -21,9 +21,9 @@ from edgetpu_driver.host import model_table
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.model_assignment import Spreading
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.model_replica import ModelReplica
-from edgetpu_driver.host.placement import Spreading
 from edgetpu_driver.host.request_queue import LONGEST_NEGLECT
 from edgetpu_driver.host.request_terms import NORMAL_TERMS, Priority, RequestTerms
 from edgetpu_driver.host.weight_access import record

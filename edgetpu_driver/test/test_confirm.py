@@ -36,7 +36,7 @@ from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.matrix_programs.product import MatrixProduct
-from edgetpu_driver.virtual.program_execution import Processor
+from edgetpu_driver.virtual.processor import Processor
 from edgetpu_driver.virtual.tile_memory import TileMemory
 from testdata.model_folder import ModelFolder
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.errors import DeviceLostError, FirmwareError, InputError, TransferTimeoutError
-from edgetpu_driver.usb.bringup import ClockPreset
+from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.registers import Register
 from edgetpu_driver.virtual.fault_injection import Fault, Transfer

@@ -18,8 +18,8 @@ from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.host import request_queue
 from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.model_assignment import Spreading, resident_together, stages
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.placement import Spreading, resident_together, stages
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.stick.edge_tpu import EdgeTpu
 from edgetpu_driver.tflite.graph_builder import GraphBuilder

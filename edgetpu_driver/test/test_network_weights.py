@@ -24,8 +24,8 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from edgetpu_driver.virtual.graph_packer import pack
-from edgetpu_driver.weights.network_sections import locate_sections
 from edgetpu_driver.weights.network_weights import NetworkWeights
+from edgetpu_driver.weights.section_search import locate_sections
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocations, weight_locations
 from edgetpu_driver.weights.weight_request import WeightRequest

@@ -30,7 +30,7 @@ from edgetpu_driver.toolchain.compiled_file_names import source_graph
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.toolchain.retargeting.addition_factors import factors_of, has_offset
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import RetargetedModel, retarget
-from edgetpu_driver.weights.network_sections import locate_sections
+from edgetpu_driver.weights.section_search import locate_sections
 from testdata import GOLDEN
 from testdata.graph_variants import GraphVariant, with_quantization
 

@@ -12,7 +12,8 @@ import pytest
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import TransferTimeoutError
 from edgetpu_driver.stick.inference import PreparedInference
-from edgetpu_driver.usb.bringup import ClockPreset, bring_up
+from edgetpu_driver.usb.bringup import bring_up
+from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import MAX_BULK_WRITE, Event, Frame, Tag
 from edgetpu_driver.usb.link import ENDPOINT_OUT, TIMEOUT_MS, Reception, UsbLink

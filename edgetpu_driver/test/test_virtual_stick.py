@@ -16,7 +16,8 @@ from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import ModelUnsupportedError, TransferTimeoutError
 from edgetpu_driver.stick.dma_transfers import PreparedExecutable
 from edgetpu_driver.stick.inference import PreparedInference
-from edgetpu_driver.usb.bringup import ClockPreset, bring_up
+from edgetpu_driver.usb.bringup import bring_up
+from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.discovery import find_sticks
 from edgetpu_driver.usb.framing import Frame, Tag
 from edgetpu_driver.usb.link import Reception, UsbLink

@@ -7,7 +7,7 @@ import pytest
 
 from edgetpu_driver import CompiledModel, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.usb.bringup import ClockPreset
+from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.virtual.simulated_timing import compute_cycles, compute_seconds
 from testdata import ModelFolder
 

@@ -12,7 +12,7 @@ from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.errors import ModelNameError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import parse_model
-from edgetpu_driver.toolchain.catalogue_graphs import is_of_catalogue
+from edgetpu_driver.toolchain.catalogue_recognition import is_of_catalogue
 from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_driver.toolchain.joint_graphs import HeadOutputs, build_joint_graph, head_name
 from edgetpu_perception.graphs.families import build

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.images.encodings import ImageError
 from edgetpu_vision import Classifier, LabelsError, OutputsError
-from edgetpu_vision.classification.greatest import GreatestValues
+from edgetpu_vision.classification.top_k import GreatestValues
 from testdata import GOLDEN
 from testdata.fixed_outputs import IMAGE, fixed, spec
 

@@ -20,8 +20,8 @@ from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.host import model_table
 from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.host_status import State
+from edgetpu_driver.host.model_assignment import Spreading
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.placement import Spreading
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightRequest

@@ -85,7 +85,7 @@ def make_backend(
     from edgetpu_driver.backends.usb import StickBackend
     from edgetpu_driver.backends.virtual import VirtualStickBackend
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
-    from edgetpu_driver.usb.bringup import ClockPreset
+    from edgetpu_driver.usb.chip_clock import ClockPreset
 
     opened = partial(
         EdgeTpu.open,
@@ -126,7 +126,7 @@ def open_program_runner(
     InputError for a backend without sticks.
     """
     from edgetpu_driver.stick.program_runner import ProgramRunner
-    from edgetpu_driver.usb.bringup import ClockPreset
+    from edgetpu_driver.usb.chip_clock import ClockPreset
 
     if name == "virtual":
         from edgetpu_driver.virtual import VirtualEdgeTpu

@@ -129,7 +129,7 @@ class StickBackend:
 
     def set_clock(self, preset: str) -> None:
         """Change the clock of the chip. Raises DeviceError."""
-        from edgetpu_driver.usb.bringup import ClockPreset
+        from edgetpu_driver.usb.chip_clock import ClockPreset
 
         self._opened().set_clock(ClockPreset(preset))
 

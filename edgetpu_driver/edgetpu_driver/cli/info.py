@@ -25,7 +25,7 @@ from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.engines.whole_model.plan import ModelPlan, engine_name, step_operators
 from edgetpu_driver.engines.whole_model.planning import plan_model
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
-from edgetpu_driver.engines.whole_model.work import work_of
+from edgetpu_driver.engines.whole_model.work_shares import work_of
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.compiled_file_names import plain_stem, source_graph

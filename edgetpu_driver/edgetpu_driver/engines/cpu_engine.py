@@ -28,7 +28,7 @@ from edgetpu_driver.tflite.model_reader import (
     Operator,
 )
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
-from edgetpu_driver.toolchain.catalogue_graphs import is_of_catalogue
+from edgetpu_driver.toolchain.catalogue_recognition import is_of_catalogue
 from edgetpu_driver.weights.quantisation import WeightQuantiser, rescaled_rows
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors

@@ -24,8 +24,8 @@ from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.host_status import HostStatus, State
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.host.model_assignment import Spreading
 from edgetpu_driver.host.model_table import ModelTable
-from edgetpu_driver.host.placement import Spreading
 from edgetpu_driver.host.request_terms import BULK_TERMS, NORMAL_TERMS, RequestTerms
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.shared_inference import SharedInference

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend, ParsedModel
-from edgetpu_driver.engines.pieces import Pieces
+from edgetpu_driver.engines.divisible_work import Pieces
 from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import (
     DeviceError,

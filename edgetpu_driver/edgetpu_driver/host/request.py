@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.pieces import Pieces
+from edgetpu_driver.engines.divisible_work import Pieces
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.request_terms import RequestTerms
 

@@ -10,7 +10,7 @@ from itertools import count
 from math import inf, nan
 from typing import Any, cast
 
-from edgetpu_driver.engines.pieces import Calculation
+from edgetpu_driver.engines.divisible_work import Calculation
 from edgetpu_driver.errors import DeviceError, DeviceLostError, EdgeTpuError
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.answers import Answers, answer_all, expiry

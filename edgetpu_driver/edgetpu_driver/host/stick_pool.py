@@ -14,8 +14,8 @@ from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.host_status import HostStatus, State, StickStatus
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_statistics import joined
+from edgetpu_driver.host.model_assignment import Spreading, resident_together, spread, stages
 from edgetpu_driver.host.model_replica import ModelReplica
-from edgetpu_driver.host.placement import Spreading, resident_together, spread, stages
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_worker import StickWorker
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.pieces import Pieces
+from edgetpu_driver.engines.divisible_work import Pieces
 from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.cpu_worker import CpuWorker

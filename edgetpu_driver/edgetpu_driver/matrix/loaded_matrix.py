@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.pieces import Pieces
+from edgetpu_driver.engines.divisible_work import Pieces
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.matrix.matmul import MatMul, Product

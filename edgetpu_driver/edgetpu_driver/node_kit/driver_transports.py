@@ -20,7 +20,7 @@ from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.error_codes import answer_error
 from edgetpu_driver.node_kit.executor_calls import executor_calls
-from edgetpu_driver.node_kit.loaded_model import (
+from edgetpu_driver.node_kit.remote_model import (
     DEFAULT_OPTIONS,
     InvokeOptions,
     LoadResult,

@@ -24,10 +24,10 @@ from edgetpu_driver.node_kit.image_messages import message_from_rgb
 from edgetpu_driver.node_kit.image_parameters import image_settings
 from edgetpu_driver.node_kit.image_subscriptions import Cameras, SharedImage
 from edgetpu_driver.node_kit.image_watch import ImageWatch
-from edgetpu_driver.node_kit.loaded_model import ModelFile
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import NewestFrame
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.remote_model import ModelFile
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _DRIVER_GONE = (ModelNotFoundError, UnavailableError)

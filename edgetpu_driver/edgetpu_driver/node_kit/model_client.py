@@ -27,7 +27,7 @@ from edgetpu_driver.node_kit.driver_transports import (
     ServiceTransport,
     Transport,
 )
-from edgetpu_driver.node_kit.loaded_model import InvokeOptions, LoadResult, ModelFile
+from edgetpu_driver.node_kit.remote_model import InvokeOptions, LoadResult, ModelFile
 from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult

@@ -16,8 +16,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.stick.final_release import FinalRelease
 from edgetpu_driver.stick.loaded_model import LoadedModel
 from edgetpu_driver.stick.session import StickSession
-from edgetpu_driver.usb.bringup import ClockPreset, set_clock
-from edgetpu_driver.usb.clock import Clock
+from edgetpu_driver.usb.chip_clock import ClockPreset, set_clock
 from edgetpu_driver.usb.connector import OnPhase, StickConnector
 from edgetpu_driver.usb.discovery import UsbStick
 from edgetpu_driver.usb.fault_diagnosis import Interrupt, take_interrupts
@@ -25,6 +24,7 @@ from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.libusb import default_backend
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import DIAGNOSTIC_REGISTERS, Register, celsius
+from edgetpu_driver.usb.time_source import Clock
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")

@@ -22,7 +22,7 @@ from edgetpu_driver.errors import (
 from edgetpu_driver.stick.core_debugging import CoreState, halt, read_core, run, single_step
 from edgetpu_driver.stick.final_release import FinalRelease
 from edgetpu_driver.stick.resetting_link import ResettingLink
-from edgetpu_driver.usb.bringup import ClockPreset
+from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.connector import StickConnector
 from edgetpu_driver.usb.firmware import FirmwareImage
 from edgetpu_driver.usb.framing import Event, Frame, Tag

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
+from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import (
     AXI_CLOCK_125M,
@@ -38,28 +37,6 @@ SUPER_SPEED = 5000.0
 """Mbit/s of a USB 3 link."""
 
 
-class ClockPreset(Enum):
-    """Clock rates of the chip: the faster the hotter."""
-
-    LOW = "low"
-    """Main clock 63 MHz, AXI 125 MHz, USB core 250 MHz."""
-    MEDIUM = "medium"
-    """125, 125 and 500 MHz."""
-    HIGH = "high"
-    """250, 125 and 500 MHz: the vendor's standard."""
-    MAX = "max"
-    """500, 250 and 500 MHz."""
-
-
-_CLOCKS = {
-    # GCB_CLOCK_DIVIDER, AXI_CLOCK_125M, USB_CORE_CLOCK_250M
-    ClockPreset.LOW: (3, 1, 1),
-    ClockPreset.MEDIUM: (2, 1, 0),
-    ClockPreset.HIGH: (1, 1, 0),
-    ClockPreset.MAX: (0, 0, 0),
-}
-
-
 def bring_up(link: UsbLink, preset: ClockPreset) -> None:
     """Wake the chip, start all its engines, enable its interrupts; parameter memory is empty afterwards."""
     link.change_register(Register.scu_ctrl_0, (PCIE_INACTIVE_PHY_MODE, 0), (USB_INACTIVE_PHY_MODE, 0))
@@ -78,11 +55,6 @@ def bring_up(link: UsbLink, preset: ClockPreset) -> None:
     link.write_register(Register.outfeed_chunk_length, _outfeed_chunk_length(link))
     _control_engines(link, _RUN)
     _set_interrupts(link, True)
-
-
-def set_clock(link: UsbLink, preset: ClockPreset) -> None:
-    """Change the main clock of a chip that is running; the other clocks stay."""
-    link.change_register(Register.scu_ctrl_3, (GCB_CLOCK_DIVIDER, _CLOCKS[preset][0]))
 
 
 def shut_down(link: UsbLink) -> None:
@@ -107,7 +79,7 @@ def _sleep(link: UsbLink) -> None:
 
 
 def _wake(link: UsbLink, preset: ClockPreset) -> None:
-    divider, axi, usb_core = _CLOCKS[preset]
+    divider, axi, usb_core = preset.fields
     link.change_register(
         Register.scu_ctrl_3,
         (FORCE_SLEEP, _LEAVE_SLEEP),

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgetpu_driver.errors import DeviceLostError, FirmwareError
-from edgetpu_driver.usb.clock import Clock
 from edgetpu_driver.usb.libusb import typed_error
+from edgetpu_driver.usb.time_source import Clock
 
 BOOT_ID = (0x1A6E, 0x089A)
 """Vendor and product id of a stick that waits for its firmware."""

@@ -10,10 +10,10 @@ from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import Register
 
 QUIET_MS = 20
-"""Seconds without data after which a bulk endpoint counts as drained."""
+"""Milliseconds without data after which a bulk endpoint counts as drained."""
 
 _PROMPT_MS = 1
-"""Seconds to wait for a pending interrupt word, which arrives at once."""
+"""Milliseconds to wait for a pending interrupt word, which arrives at once."""
 _MAX_WORDS = 16
 _MAX_DRAINED_PACKETS = 4096
 _MAX_DRAINED_EVENTS = 64

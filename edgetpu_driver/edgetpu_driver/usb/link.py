@@ -20,12 +20,12 @@ from edgetpu_driver.errors import (
     TransferLengthError,
     TransferTimeoutError,
 )
-from edgetpu_driver.usb.clock import Clock, clock_of
 from edgetpu_driver.usb.discovery import UsbStick
 from edgetpu_driver.usb.framing import EVENT, Event, Frame, parse_event
 from edgetpu_driver.usb.handles import close_handle, close_left_open, is_left_open
 from edgetpu_driver.usb.libusb import USBError, typed_error
 from edgetpu_driver.usb.registers import BitField, Register, register_width
+from edgetpu_driver.usb.time_source import Clock, clock_of
 
 CONFIGURATION = 1
 INTERFACE = 0

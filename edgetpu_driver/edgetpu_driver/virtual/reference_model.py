@@ -36,7 +36,7 @@ class ReferenceModel:
     """A compiled model and its source graph, which defines what the program computes.
 
     If the layout of the parameters is known (weights.packed_layout, weights.compiler_layout, the sections of
-    weights.network_sections, or locations listed in a sidecar), the weights are those that crossed the bus.
+    weights.section_search, or locations listed in a sidecar), the weights are those that crossed the bus.
     Otherwise the graph's weights represent the file's own parameters.
     """
 

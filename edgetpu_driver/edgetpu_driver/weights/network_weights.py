@@ -12,7 +12,7 @@ from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.tflite.constant_patch import replace_tensors
 from edgetpu_driver.tflite.model_reader import ABSENT
 from edgetpu_driver.weights.network_layers import encode_layer
-from edgetpu_driver.weights.network_sections import PlacedSection, locate_sections
+from edgetpu_driver.weights.section_search import PlacedSection, locate_sections
 
 
 class NetworkWeights:

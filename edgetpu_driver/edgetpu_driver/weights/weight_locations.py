@@ -31,9 +31,9 @@ from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, parse_mo
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.dense_layer import clamps_outputs, dense_layout
 from edgetpu_driver.weights.dense_program import plan_dense_program
-from edgetpu_driver.weights.network_sections import locate_sections
 from edgetpu_driver.weights.packed_layout import parameters_of, weight_offsets
 from edgetpu_driver.weights.parameter_layout import ParameterLayout
+from edgetpu_driver.weights.section_search import locate_sections
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, weight_tensors
 

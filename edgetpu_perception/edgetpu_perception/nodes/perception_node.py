@@ -14,8 +14,8 @@ from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.driver_choice import driver_choice
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode
-from edgetpu_driver.node_kit.loaded_model import ModelFile
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.remote_model import ModelFile
 from edgetpu_msgs.srv import UnloadModel
 from edgetpu_perception.algorithm import Frame, PerceptionAlgorithm
 from edgetpu_perception.graphs import families as models

@@ -12,7 +12,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, whole_output
 from edgetpu_vision.class_selection import check_max_results, selected_classes
 from edgetpu_vision.classification.classifications import Classification, Classifications
-from edgetpu_vision.classification.greatest import GreatestValues
+from edgetpu_vision.classification.top_k import GreatestValues
 from edgetpu_vision.output_values import (
     always_probabilities,
     log_sum_exp,

@@ -18,7 +18,7 @@ from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled
-from edgetpu_driver.usb.bringup import ClockPreset
+from edgetpu_driver.usb.chip_clock import ClockPreset
 
 _EXIT_REFUTED = 1
 

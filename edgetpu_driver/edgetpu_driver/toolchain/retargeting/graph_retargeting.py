@@ -22,7 +22,7 @@ from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, pair_gra
 from edgetpu_driver.toolchain.retargeting.parameter_rewriting import rewrite_parameters
 from edgetpu_driver.toolchain.retargeting.program_rewriting import RewrittenProgram, rewrite_program
 from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES, quantised
-from edgetpu_driver.weights.network_sections import locate_sections
+from edgetpu_driver.weights.section_search import locate_sections
 
 UNCONFIRMED = "retargeted from a compiled file; no such file has run on a stick yet"
 

@@ -15,7 +15,7 @@ from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, weight_operands
 from edgetpu_driver.toolchain.retargeting.requantising_steps import has_own_multipliers
 from edgetpu_driver.weights.network_layers import LayerSection, encode_network, without_last_row
-from edgetpu_driver.weights.network_sections import NetworkSections, PlacedSection
+from edgetpu_driver.weights.section_search import NetworkSections, PlacedSection
 
 
 def rewrite_parameters(compiled: CompiledModel, located: NetworkSections, pair: GraphPair) -> Parameters:

@@ -24,7 +24,7 @@ from edgetpu_driver.toolchain.retargeting.addition_factors import (
 from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair
 from edgetpu_driver.toolchain.retargeting.requantising_steps import CONSTANT_STEPS, LAYER, Step, steps_of
-from edgetpu_driver.weights.network_sections import NetworkSections
+from edgetpu_driver.weights.section_search import NetworkSections
 
 _Place = tuple[int, int]
 """The chunk of an operation and its position in it, which is the order of execution."""

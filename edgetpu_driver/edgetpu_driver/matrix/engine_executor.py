@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.pieces import Pieces, run_pieces
+from edgetpu_driver.engines.divisible_work import Pieces, run_pieces
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.matrix.plan import MatrixPlan, Tile
 from edgetpu_driver.matrix.products import ProductBatch, Products, Requests, TileRequest

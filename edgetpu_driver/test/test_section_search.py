@@ -16,7 +16,7 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.model_reader import ABSENT
-from edgetpu_driver.weights.network_sections import NetworkSections, locate_sections
+from edgetpu_driver.weights.section_search import NetworkSections, locate_sections
 from testdata import GOLDEN
 
 PAGE = Path(__file__).parents[2] / "docs" / "parameters.md"
