@@ -15,12 +15,8 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from edgetpu_driver.backends.backend import Readings
 from edgetpu_driver.host import host_status
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
-from edgetpu_driver.nodes.device_status_messages import (
-    device_status,
-    diagnostic,
-    stick_diagnostic,
-    stick_warnings,
-)
+from edgetpu_driver.nodes.device_status_messages import device_status
+from edgetpu_driver.nodes.driver_diagnostics import diagnostic, stick_diagnostic, stick_warnings
 from edgetpu_msgs.msg import DeviceStatus, StickStatus
 
 

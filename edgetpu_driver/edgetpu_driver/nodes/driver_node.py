@@ -19,20 +19,16 @@ from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.host_status import UNCONFIGURED, State
 from edgetpu_driver.host.hosted_model import HostedModel
+from edgetpu_driver.host.model_assignment import Spreading
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.host.placement import Spreading
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED, BaseNode
 from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.one_line import one_line
 from edgetpu_driver.node_kit.spin import settle_memory
-from edgetpu_driver.nodes.device_status_messages import (
-    device_status,
-    diagnostic,
-    stick_diagnostic,
-    stick_warnings,
-)
+from edgetpu_driver.nodes.device_status_messages import device_status
+from edgetpu_driver.nodes.driver_diagnostics import diagnostic, stick_diagnostic, stick_warnings
 from edgetpu_driver.nodes.driver_parameters import SETTINGS, default_firmware, host_limits
 from edgetpu_driver.nodes.driver_services import DriverServices
 from edgetpu_msgs.msg import DeviceStatus

@@ -10,7 +10,7 @@ from edgetpu_driver.backends.factory import BACKENDS
 from edgetpu_driver.files import default_paths
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.host.host_limits import HostLimits
-from edgetpu_driver.host.placement import Spreading
+from edgetpu_driver.host.model_assignment import Spreading
 from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.parameters import Setting
 

@@ -30,7 +30,8 @@ from edgetpu_driver.node_kit.weight_messages import (
     product_request,
     weight_request,
 )
-from edgetpu_driver.nodes.device_status_messages import loaded_model_info, model_info, register_messages
+from edgetpu_driver.nodes.device_status_messages import register_messages
+from edgetpu_driver.nodes.model_messages import loaded_model_info, model_info
 from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_msgs.msg import DeviceStatus
 from edgetpu_msgs.srv import GetDeviceInfo, Invoke, ListModels, LoadModel, MatMul, SetWeights, UnloadModel
