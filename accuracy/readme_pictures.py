@@ -1,4 +1,8 @@
-"""Draw the pictures of the README: the debug image of each node, for a photograph and a moving camera."""
+"""Draw the pictures of the README: the debug image of each node, for a photograph and a moving camera.
+
+The photographs are skimage's, which may be published. The vision nodes run public Coral models on them. A
+picture of a detector is missing: the only one at hand with a graph finds nothing in these photographs.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,13 @@ from edgetpu_perception.debug_images.result_pictures import (
     spot_picture,
 )
 from edgetpu_perception.visual_compass.rotations import to_matrix
+from edgetpu_vision import Classifier, PoseEstimator, Segmenter
+from edgetpu_vision.debug_images.result_pictures import (
+    classification_picture,
+    poses_picture,
+    segmentation_picture,
+)
+from testdata import GOLDEN
 
 DIRECTORY = Path(__file__).parents[1] / "docs" / "images"
 RATE = 30.0
@@ -108,12 +119,45 @@ def pattern() -> Image:
     return match_picture(image, algorithm.update(image, 0.0))
 
 
+def _photograph(name: str) -> Image:
+    """A photograph, 240 px high."""
+    photograph = color_photograph(name)
+    rows, columns = photograph.shape[:2]
+    size = round(columns * CAMERA.height / rows), CAMERA.height
+    return np.asarray(cv2.resize(photograph, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def classifier() -> Image:
+    """A cat, by MobileNet."""
+    labels = GOLDEN.path("vision/imagenet_labels.txt")
+    model = GOLDEN.path("vision/mobilenet_v1_0.25_128_quant.tflite")
+    image = _photograph("chelsea")
+    return classification_picture(image, Classifier(model, labels=labels, min_confidence=0.1).update(image))
+
+
+def segmenter() -> Image:
+    """A cat, by DeepLab."""
+    model = GOLDEN.path("models/deeplabv3_mnv2_pascal_quant.tflite")
+    image = _photograph("chelsea")
+    return segmentation_picture(image, Segmenter(model, labels="pascal_voc").update(image))
+
+
+def pose_estimator() -> Image:
+    """An astronaut, by MoveNet."""
+    image = _photograph("astronaut")
+    model = GOLDEN.path("vision/movenet_single_pose_lightning_ptq.tflite")
+    return poses_picture(image, PoseEstimator(model).update(image))
+
+
 PICTURES: dict[str, Callable[[], Image]] = {
     "spot_tracker": spot,
     "looming": looming,
     "optical_flow": flow,
     "visual_compass": compass,
     "pattern_tracker": pattern,
+    "classifier": classifier,
+    "segmenter": segmenter,
+    "pose_estimator": pose_estimator,
 }
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from edgetpu_vision.classification.classifications import Classification, Classifications
 from edgetpu_vision.debug_images.result_pictures import (
     PALETTE,
+    classification_picture,
     color_of,
     detections_picture,
     poses_picture,
@@ -56,6 +59,28 @@ def test_labels_of_sixteen_bits_are_drawn_too() -> None:
 
 def test_a_grey_image_becomes_a_coloured_picture() -> None:
     assert detections_picture(GREY[:, :, 0], Detections(0.0, 160, 120, ())).shape == (120, 160, 3)
+
+
+def classes_picture(*labels: str) -> NDArray[np.uint8]:
+    classes = tuple(Classification(number, label, 0.5) for number, label in enumerate(labels))
+    return classification_picture(GREY, Classifications(0.0, classes))
+
+
+def test_each_class_has_a_line_of_its_own() -> None:
+    heights = [np.count_nonzero((classes_picture(*labels)[:, 1] == 0).all(axis=1)) for labels in ("a", "abc")]
+    assert heights[0] > 5
+    assert heights[1] == 3 * heights[0] - 2  # lines share the row between them
+
+
+def test_the_best_classes_are_drawn_where_not_all_have_room() -> None:
+    labels = [f"class {number}" for number in range(100)]
+    np.testing.assert_array_equal(classes_picture(*labels), classes_picture(*labels[:50]))
+    assert (classes_picture(*labels) != classes_picture("another", *labels[1:])).any()
+
+
+def test_a_label_without_room_is_shortened() -> None:
+    np.testing.assert_array_equal(classes_picture(90 * "a"), classes_picture(95 * "a"))
+    assert (classes_picture(90 * "a") != classes_picture(90 * "b")).any()
 
 
 def test_only_keypoints_that_are_seen_are_drawn() -> None:

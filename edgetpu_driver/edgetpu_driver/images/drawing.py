@@ -120,17 +120,24 @@ def box(
 
 
 def caption(image: Pixels, text: str, color: tuple[int, int, int]) -> None:
-    """Write a line of text into the lower left corner, on black."""
+    """Write text into the lower left corner, on black: one or more lines, the first ones if not all fit."""
     scale = max(image.shape[1] / 640, 0.35)
-    (width, height), below = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
-    bottom = image.shape[0] - 1
-    cv2.rectangle(image, (0, bottom - height - below - 2), (width + 4, bottom), (0, 0, 0), cv2.FILLED)
-    cv2.putText(image, text, (2, bottom - below), cv2.FONT_HERSHEY_SIMPLEX, scale, color, 1, cv2.LINE_AA)
+    (_, height), below = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
+    bottom, most = image.shape[0] - 1, max(image.shape[0] // (height + below + 2), 1)
+    for each in text.split("\n")[:most][::-1]:
+        line = _shortened(each, scale, image.shape[1] - 4)
+        (width, _), _ = cv2.getTextSize(line, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
+        top = bottom - height - below - 2
+        cv2.rectangle(image, (0, top), (width + 4, bottom), (0, 0, 0), cv2.FILLED)
+        origin = 2, bottom - below
+        cv2.putText(image, line, origin, cv2.FONT_HERSHEY_SIMPLEX, scale, color, 1, cv2.LINE_AA)
+        bottom = top
 
 
 def tag(image: Pixels, x: float, y: float, text: str, color: tuple[int, int, int]) -> None:
     """Write a short text above the point (x, y), px, black on a colour; below it where there is no room."""
     scale = max(image.shape[1] / 900, 0.35)
+    text = _shortened(text, scale, image.shape[1] - 2)
     (width, height), below = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
     tall = height + below + 2
     left = min(max(round(x), 0), max(image.shape[1] - width - 2, 0))
@@ -138,3 +145,15 @@ def tag(image: Pixels, x: float, y: float, text: str, color: tuple[int, int, int
     cv2.rectangle(image, (left, bottom - tall), (left + width + 2, bottom), color, cv2.FILLED)
     origin = left + 1, bottom - below
     cv2.putText(image, text, origin, cv2.FONT_HERSHEY_SIMPLEX, scale, (0, 0, 0), 1, cv2.LINE_AA)
+
+
+def _shortened(text: str, scale: float, most: int) -> str:
+    """As much of a text as fits into a number of px, with two dots where the end is missing."""
+
+    def fits(shown: str) -> bool:
+        return bool(cv2.getTextSize(shown, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)[0][0] <= most)
+
+    if fits(text):
+        return text
+    length = next((each for each in range(len(text) - 1, 0, -1) if fits(text[:each] + "..")), 0)
+    return text[:length].rstrip() + ".."

@@ -61,11 +61,11 @@ def detections_picture(image: Pixels, result: Detections, ids: Sequence[str] = (
 
 
 def classification_picture(image: Pixels, result: Classifications) -> Pixels:
-    """The labels and their scores, the best at the bottom."""
+    """The labels and their scores, one a line, the best first."""
     picture = drawing.canvas(image)
     lines = [f"{each.score:.2f} {each.label or each.class_id}" for each in result.classes]
     if lines:
-        drawing.caption(picture, "   ".join(lines), drawing.FOUND)
+        drawing.caption(picture, "\n".join(lines), drawing.FOUND)
     else:
         drawing.caption(picture, "no class", drawing.LOST)
     return picture
