@@ -18,7 +18,7 @@ from accuracy.report import write_report
 from measured_figures.row import Row, line, write_rows
 from testdata import MissingFileError
 
-AREAS = ("spot", "flow", "looming", "compass", "pattern", "stick", "poses", "vision")
+AREAS = ("spot", "flow", "looming", "compass", "pattern", "stick", "poses", "vision", "learner")
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "accuracy"
 EXIT_INTERRUPTED = 130
 

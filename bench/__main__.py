@@ -24,6 +24,7 @@ AREAS = (
     "perception",
     "pose",
     "vision",
+    "learner",
     "five_nodes",
     "fairness",
     "weights",

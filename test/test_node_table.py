@@ -52,7 +52,7 @@ def robot_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         del sys.modules[name]
 
 
-def test_the_suite_offers_thirteen_nodes_beside_the_driver() -> None:
+def test_the_suite_offers_fourteen_nodes_beside_the_driver() -> None:
     assert {name: entry.package for name, entry in node_table().items()} == {
         "place_recognition": "edgetpu_matrix",
         "reservoir": "edgetpu_matrix",
@@ -64,6 +64,7 @@ def test_the_suite_offers_thirteen_nodes_beside_the_driver() -> None:
         "visual_compass": "edgetpu_perception",
         "classifier": "edgetpu_vision",
         "embedder": "edgetpu_vision",
+        "learner": "edgetpu_vision",
         "object_detector": "edgetpu_vision",
         "pose_estimator": "edgetpu_vision",
         "segmenter": "edgetpu_vision",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from edgetpu_vision.embedding.embedder import Embedder
     from edgetpu_vision.embedding.embedding import Embedding
     from edgetpu_vision.errors import LabelsError, OutputsError
+    from edgetpu_vision.learning.learner import Learner
     from edgetpu_vision.model_description.description import ModelDescription, describe
     from edgetpu_vision.pose_estimation.body_pix import BodyPix
     from edgetpu_vision.pose_estimation.pose_estimator import PoseEstimator
@@ -38,6 +39,7 @@ __all__ = [
     "Embedding",
     "Keypoint",
     "LabelsError",
+    "Learner",
     "ModelDescription",
     "Normalisation",
     "OrientedBox",
@@ -65,6 +67,7 @@ __getattr__ = lazy_getattr(
         "Embedding": ".embedding.embedding",
         "Keypoint": ".pose_estimation.poses",
         "LabelsError": ".errors",
+        "Learner": ".learning.learner",
         "ModelDescription": ".model_description.description",
         "Normalisation": ".preprocessing.pixel_scaling",
         "OrientedBox": ".detection.detections",

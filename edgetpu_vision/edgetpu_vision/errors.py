@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.errors import EdgeTpuError, InputError
 
 
 class LabelsError(EdgeTpuError, ValueError):
@@ -11,3 +11,7 @@ class LabelsError(EdgeTpuError, ValueError):
 
 class OutputsError(EdgeTpuError, ValueError):
     """The outputs of a model hold other shapes or values than the decoder was told."""
+
+
+class UnknownClassError(InputError):
+    """A label that no class was taught under."""

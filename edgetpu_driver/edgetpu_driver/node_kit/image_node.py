@@ -345,7 +345,10 @@ class ImageNode(BaseNode):
         self, header: Header, image: CameraImage, frame: PreparedFrame, outputs: Mapping[str, NDArray[Any]]
     ) -> None:
         self.on_outputs(outputs)
-        result = self.algorithm.postprocess(frame, outputs)
+        self.deliver(header, image, frame, self.algorithm.postprocess(frame, outputs))
+
+    def deliver(self, header: Header, image: CameraImage, frame: Any, result: Any) -> None:
+        """Publish the result of an image, count it and draw it for those who look."""
         self.publish(header, result)
         self.counters.results += 1
         self.counters.valid += bool(result.valid)

@@ -35,6 +35,7 @@ CHANGES_NOTHING = frozenset(
         "edgetpu_msgs/srv/FindPlace",
         "edgetpu_msgs/srv/GetDeviceInfo",
         "edgetpu_msgs/srv/Invoke",
+        "edgetpu_msgs/srv/ListClasses",
         "edgetpu_msgs/srv/ListModels",
         "edgetpu_msgs/srv/ListPlaces",
         "edgetpu_msgs/srv/MatMul",

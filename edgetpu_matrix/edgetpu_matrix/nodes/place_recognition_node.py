@@ -19,13 +19,13 @@ from edgetpu_driver.node_kit.kept_files import directory_setting
 from edgetpu_driver.node_kit.matrix_client import RETRY_PERIOD
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.product_in_progress import ProductResult
+from edgetpu_driver.node_kit.work_queue import WorkQueue
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import (
     INPUT_FIELDS,
     INPUT_TYPE,
     matrix_settings,
 )
-from edgetpu_matrix.nodes.work_queue import WorkQueue
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 from edgetpu_matrix.place_recognition.place_search import HEADROOM, Place, PlaceSearch
 from edgetpu_msgs.msg import PlaceMatch

@@ -21,10 +21,10 @@ from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.kept_files import directory_setting
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.product_in_progress import ProductResult
+from edgetpu_driver.node_kit.work_queue import WorkQueue
 from edgetpu_matrix.errors import NotTrainedError
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
-from edgetpu_matrix.nodes.work_queue import WorkQueue
 from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, LARGEST_SIZE, EchoStateNetwork
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split
 from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout

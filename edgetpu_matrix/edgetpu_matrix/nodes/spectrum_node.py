@@ -16,10 +16,10 @@ from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.product_in_progress import ProductResult
+from edgetpu_driver.node_kit.work_queue import WorkQueue
 from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.nodes.signal_messages import SAMPLE_FORMATS
-from edgetpu_matrix.nodes.work_queue import WorkQueue
 from edgetpu_matrix.spectrum.fourier_transform import (
     HEADROOM,
     LARGEST_LENGTH,

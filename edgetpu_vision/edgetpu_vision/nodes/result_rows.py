@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from edgetpu_vision.learning.taught_examples import UNKNOWN
+
 
 def detections_row(message: Any) -> dict[str, float]:
     """Of a vision_msgs/Detection2DArray: how many objects, and where the best one is."""
@@ -52,4 +54,13 @@ def poses_row(message: Any) -> dict[str, float]:
         "count": float(len(message.people)),
         "nose_x": nose.x if nose is not None else math.nan,
         "nose_y": nose.y if nose is not None else math.nan,
+    }
+
+
+def taught_row(message: Any) -> dict[str, float]:
+    """Of a learner's vision_msgs/Classification: whether the most probable class was taught."""
+    best = max(message.results, key=lambda each: each.score, default=None)
+    return {
+        "valid": best is not None and best.class_id != UNKNOWN,
+        "confidence": best.score if best is not None else 0.0,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgetpu_matrix.nodes.work_queue import WorkQueue
+from edgetpu_driver.node_kit.work_queue import WorkQueue
 
 
 class Worker:

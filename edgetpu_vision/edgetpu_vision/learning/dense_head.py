@@ -1,0 +1,70 @@
+"""A layer with a bias as the matrix of a Dense model, which has none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.matrix.scaling import ALWAYS
+from edgetpu_vision.learning.linear_layer import LinearLayer
+from edgetpu_vision.learning.taught_examples import ExampleSet
+
+HEADROOM = ALWAYS
+"""Of the matrix, see `matrix.scaling`: an embedding of a class is nearly parallel to its row."""
+
+SIZES = (256, 512, 768, 1024)
+"""Dense models whose program is written here."""
+
+_MOST_BIAS_INPUTS = 8
+"""More would make the weights of a bias no finer than the input's eight bits are."""
+
+
+@dataclass(frozen=True, eq=False)
+class DenseHead:
+    """A layer as a matrix: its bias rides on inputs that are held constant, if the model has any to spare.
+
+    Nothing of it is added on the host then; otherwise all of it is.
+    """
+
+    matrix: NDArray[np.float64]
+    """[classes, dimension + constant inputs]."""
+    constant: float
+    """Value of the constant inputs."""
+    host_bias: NDArray[np.float64]
+    """[classes]: what the host adds."""
+
+    def inputs(self, vector: NDArray[np.floating]) -> NDArray[np.float64]:
+        """The embedding, [dimension], with the constant inputs after it."""
+        extended = np.full(self.matrix.shape[1], self.constant)
+        extended[: vector.size] = vector
+        return extended
+
+    def outputs(self, product: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What the layer gives, of the matrix times the inputs: [classes]."""
+        return product + self.host_bias
+
+
+def head_size(dimension: int) -> int:
+    """Rows and columns of the smallest Dense model that holds embedding and bias; else of the largest."""
+    return next((size for size in SIZES if size > dimension), SIZES[-1])
+
+
+def dense_head(layer: LinearLayer, examples: ExampleSet, columns: int) -> DenseHead:
+    """Put a layer onto Dense models of that many columns.
+
+    The constant is as large as the largest value of a typical example, so that it makes no input scale
+    coarser. There are as many such inputs as it takes for no row to be rounded more coarsely for its bias.
+    """
+    bias, weights = layer.bias, layer.weights
+    free = -weights.shape[1] % columns
+    constant = float(np.median(np.abs(examples.vectors).max(axis=1)))
+    if not bias.any() or not free:
+        return DenseHead(weights, constant, bias)
+    largest = np.abs(weights).max(axis=1)
+    needed = np.divide(np.abs(bias), constant * largest, out=np.ones_like(bias), where=largest > 0).max()
+    count = min(free, _MOST_BIAS_INPUTS, max(1, ceil(needed)))
+    parts = np.repeat((bias / (count * constant))[:, np.newaxis], count, axis=1)
+    return DenseHead(np.hstack((weights, parts)), constant, np.zeros_like(bias))

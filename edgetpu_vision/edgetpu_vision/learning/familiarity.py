@@ -1,0 +1,66 @@
+"""How probable it is that an image shows one of the taught classes at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_vision.learning.taught_examples import ExampleSet
+
+_ASSUMED_KNOWN, _ASSUMED_UNKNOWN = 0.85, 0.57
+"""Similarities assumed beside the measured ones: medians of MobileNet's embeddings of 26 photographs."""
+_ASSUMED_SPREAD = 0.1
+"""Standard deviation, of the same."""
+_ASSUMED_COUNT = 2.0
+"""Measured similarities that an assumed one is worth: few, so that a dozen examples outweigh them."""
+_LEAST_GAP = 0.02
+"""Between known and unknown, so that more similar images are never less probably known."""
+
+
+@dataclass(frozen=True)
+class Familiarity:
+    """The probability that an image is of a taught class, by its similarity to the most similar example."""
+
+    threshold: float
+    """Cosine at which it is as probable as not."""
+    slope: float
+    """Growth of the log-odds with the cosine."""
+    known: int
+    """Number of similarities that were measured for taught classes; 0: one was assumed."""
+    unknown: int
+    """The same for what is not taught."""
+
+    def probability(self, similarity: float) -> float:
+        """0..1, for a cosine."""
+        log_odds = self.slope * (similarity - self.threshold)
+        return 1 / (1 + exp(-min(max(log_odds, -50.0), 50.0)))
+
+
+def calibrate(examples: ExampleSet) -> Familiarity:
+    """Measure on the examples how similar known and unknown images are.
+
+    Known: each example, to the most similar other one, if its class has another. Unknown: each example to
+    the most similar one of all other classes, as if its own had not been taught. Both are taken for normal
+    with one standard deviation; known and unknown are equally probable beforehand.
+    """
+    cosines = examples.vectors @ examples.vectors.T
+    np.fill_diagonal(cosines, -1.0)
+    same = examples.numbers[:, np.newaxis] == examples.numbers
+    several = examples.counts[examples.numbers] > 1
+    known = cosines[several].max(axis=1, initial=-1.0)
+    unknown = np.where(same, -1.0, cosines).max(axis=1) if len(examples.labels) > 1 else np.zeros(0)
+    known_mean, known_squares = _mean(known, _ASSUMED_KNOWN)
+    unknown_mean, unknown_squares = _mean(unknown, _ASSUMED_UNKNOWN)
+    freedom = known.size + unknown.size + _ASSUMED_COUNT
+    variance = (known_squares + unknown_squares + _ASSUMED_COUNT * _ASSUMED_SPREAD**2) / freedom
+    gap = max(known_mean - unknown_mean, _LEAST_GAP)
+    return Familiarity((known_mean + unknown_mean) / 2, gap / variance, known.size, unknown.size)
+
+
+def _mean(measured: NDArray[np.float64], assumed: float) -> tuple[float, float]:
+    """The mean with the assumed one, and the sum of the squared deviations from it."""
+    mean = (float(measured.sum()) + _ASSUMED_COUNT * assumed) / (measured.size + _ASSUMED_COUNT)
+    return mean, float(np.square(measured - mean).sum()) + _ASSUMED_COUNT * (assumed - mean) ** 2

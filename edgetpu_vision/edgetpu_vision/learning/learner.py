@@ -1,0 +1,165 @@
+"""The learner: classes taught by showing, on an embedding model and a Dense layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.engines.protocol import SwappableEngine
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.matrix import products
+from edgetpu_driver.matrix.dense_model import DenseModel
+from edgetpu_driver.matrix.engine_tiles import EngineTiles
+from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, make_plan
+from edgetpu_vision.algorithm import ImageLike, ModelLike
+from edgetpu_vision.classification.classifications import Classification, Classifications
+from edgetpu_vision.embedding.embedder import Embedder
+from edgetpu_vision.learning.dense_head import HEADROOM, head_size
+from edgetpu_vision.learning.pictures import pictures_in, read_picture
+from edgetpu_vision.learning.taught_classifier import METHODS, UNKNOWN_NUMBER, TaughtClassifier
+from edgetpu_vision.learning.taught_examples import UNKNOWN, TaughtExamples
+
+
+class Learner:
+    """Tells apart what it was shown, and says "unknown" of anything else.
+
+        learner = Learner("mobilenet_v1_1.0_224_quant_embedding_extractor.tflite")
+        learner.learn("mug", [image, another])
+        learner.learn("door", [third])
+        learner.update(image).classes[0].label  # "mug"
+
+    Calls come from one thread.
+    """
+
+    def __init__(
+        self,
+        model: ModelLike,
+        *,
+        head: SwappableEngine | None = None,
+        method: str = "regression",
+        max_results: int = 5,
+        min_confidence: float = 0.0,
+        capacity: int = 1000,
+        **options: Any,
+    ) -> None:
+        """Prepare to be taught.
+
+        model: makes vectors of images, see Embedder, which gets the options. head: an engine of a Dense
+        model, whose weights it sets; None: the suite's own, on the CPU. method: "regression" or
+        "imprinting". max_results, min_confidence: of the classes in a result. capacity: most examples.
+
+        Raises InputError for another method, and what Embedder and DenseModel.of_engine raise.
+        """
+        if method not in METHODS:
+            raise InputError(f"expected a method of {', '.join(METHODS)}; got '{method}'")
+        self._embedder = Embedder(model, **options)
+        engine = head or _cpu_engine(head_size(self._embedder.size))
+        self._dense = DenseModel.of_engine(engine)
+        self._tiles = EngineTiles([engine])
+        self._plan: MatrixPlan | None = None
+        self._classifier: TaughtClassifier | None = None
+        self.examples = TaughtExamples(capacity)
+        """What was shown; after changing it call `train`."""
+        self.method, self.max_results, self.min_confidence = method, max_results, min_confidence
+
+    @property
+    def classifier(self) -> TaughtClassifier | None:
+        """What was learned; None while nothing has been taught."""
+        return self._classifier
+
+    def embed(self, image: ImageLike) -> NDArray[np.float32]:
+        """The unit vector of an image, float32 [dimension].
+
+        Raises InputError for an image of which the model makes no vector with a direction, and what
+        Embedder.update raises.
+        """
+        embedding = self._embedder.update(image)
+        if not embedding.valid:
+            raise InputError("expected an image of which the model makes a vector; got one with all values 0")
+        return embedding.vector
+
+    def learn(self, label: str, images: Sequence[ImageLike], *, replace: bool = False) -> None:
+        """Take images, uint8 [H, W] or [H, W, 3] RGB, as examples of a class; it is usable from then on.
+
+        replace: forget what the class was taught before. Raises as TaughtExamples.add, `embed` and `train`;
+        nothing has changed then, unless the device has failed.
+        """
+        self._learn(label, [self.embed(image) for image in images], replace)
+
+    def learn_folder(self, label: str, folder: str | Path, *, replace: bool = False) -> int:
+        """Take all pictures in a folder as examples of a class, and return how many there were.
+
+        Raises InputError for a folder without any, for more than `capacity` and for a picture that cannot be
+        read, ImageError for a damaged one, and what `learn` raises.
+        """
+        paths = pictures_in(folder, self.examples.capacity)
+        self._learn(label, [self.embed(read_picture(path)) for path in paths], replace)
+        return len(paths)
+
+    def forget(self, label: str) -> int:
+        """Forget a class and return how many examples it had; UnknownClassError for an unknown label."""
+        forgotten = self.examples.forget(label)
+        self.train()
+        return forgotten
+
+    def train(self) -> None:
+        """Learn from the examples and set the layer on its engine. Raises DeviceError."""
+        if not len(self.examples):
+            self._classifier = self._plan = None
+            return
+        classifier = TaughtClassifier.of(self.examples.at_present(), self.method, self._dense.columns)
+        plan = make_plan(classifier.head.matrix, self._dense, PlanOptions(headroom=HEADROOM))
+        self._tiles.hold(plan)
+        self._classifier, self._plan = classifier, plan
+
+    def update(self, image: ImageLike, stamp: float = 0.0) -> Classifications:
+        """Classes of an image taken at `stamp` seconds, the most probable first, "unknown" among them.
+
+        Raises what Embedder.update raises, and DeviceError.
+        """
+        embedding = self._embedder.update(image, stamp)
+        if not embedding.valid or self._classifier is None:
+            return nothing_known(stamp)
+        return self.classify(embedding.vector, stamp)
+
+    def classify(self, vector: NDArray[np.floating], stamp: float = 0.0) -> Classifications:
+        """Classes of an embedding, [dimension], of length 1. Raises InputError before anything is taught."""
+        if self._classifier is None or self._plan is None:
+            raise InputError("expected classes to be taught first; there are none")
+        values = self._plan.checked_vector(self._classifier.head.inputs(vector))
+        product = self._tiles.run(products.multiply(self._plan, values[np.newaxis])).only.outputs
+        return self._classifier.classify(vector, product, stamp, self.max_results, self.min_confidence)
+
+    def save(self, path: str | Path) -> None:
+        """Write what was shown to a file; ArchiveError if it cannot be written."""
+        self.examples.save(path)
+
+    def load(self, path: str | Path) -> None:
+        """Replace what was shown by the content of a file, and learn from it.
+
+        Raises ArchiveError for a file that `save` has not written, InputError for one of another model.
+        """
+        examples = TaughtExamples.load(path, self.examples.capacity)
+        examples.check_model("", self._embedder.size)
+        self.examples = examples
+        self.train()
+
+    def _learn(self, label: str, vectors: Sequence[NDArray[np.float32]], replace: bool) -> None:
+        self.examples.add(label, vectors, replace=replace)
+        self.train()
+
+
+def nothing_known(stamp: float) -> Classifications:
+    """The result for an image that cannot be like anything taught."""
+    return Classifications(stamp, (Classification(UNKNOWN_NUMBER, UNKNOWN, 1.0),))
+
+
+def _cpu_engine(size: int) -> SwappableEngine:
+    from edgetpu_driver.engines.cpu_engine import CpuEngine
+    from edgetpu_driver.toolchain import dense_graph as dense
+
+    return CpuEngine(dense.build(size))

@@ -1,0 +1,38 @@
+"""Pictures in a folder, which a class is taught from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.files.file_access import read_file
+from edgetpu_driver.images.encodings import Pixels, decode_compressed
+
+SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+
+LARGEST_PICTURE = 64 << 20
+"""Bytes."""
+
+
+def pictures_in(folder: str | Path, most: int) -> list[Path]:
+    """The pictures of a folder, by name; folders in it are left out.
+
+    Raises InputError for a folder that cannot be read, one without pictures, and one with more than `most`.
+    """
+    try:
+        found = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in SUFFIXES)
+    except OSError as error:
+        raise InputError(f"cannot read the folder {folder}: {error.strerror or error}") from None
+    if not 1 <= len(found) <= most:
+        raise InputError(
+            f"expected 1 to {most} pictures ({', '.join(SUFFIXES)}) in {folder}; got {len(found)}"
+        )
+    return found
+
+
+def read_picture(path: Path) -> Pixels:
+    """A picture, uint8 [H, W, 3] RGB or [H, W]. Raises InputError, ImageError for one that is damaged."""
+    try:
+        return decode_compressed(read_file(path, LARGEST_PICTURE))
+    except OSError as error:
+        raise InputError(f"cannot read the picture {path}: {error.strerror or error}") from None

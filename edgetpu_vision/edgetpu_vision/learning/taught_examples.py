@@ -1,0 +1,154 @@
+"""What was shown: embeddings under the labels of their classes, in memory and in files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgetpu_driver.errors import ArchiveError, InputError
+from edgetpu_driver.files import npz_archive as archive
+from edgetpu_driver.matrix.unit_vectors import check_label, unit_vector
+from edgetpu_vision.errors import UnknownClassError
+
+KIND = "edgetpu_vision examples 1"
+
+UNKNOWN = "unknown"
+"""What results call an image that is like nothing taught; no class can have this label."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleSet:
+    """Examples at one moment, which nothing changes any more."""
+
+    labels: tuple[str, ...]
+    """Of the classes, in the order in which they were first taught."""
+    vectors: NDArray[np.float64]
+    """[examples, dimension], each of length 1."""
+    numbers: NDArray[np.intp]
+    """[examples]: the class of each, a place in `labels`."""
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        """[classes]: number of examples of each."""
+        return np.bincount(self.numbers, minlength=len(self.labels))
+
+
+class TaughtExamples:
+    """Embeddings, normalised to length 1, each under the label of its class.
+
+    All have the dimension of the first one, until the last is forgotten.
+    """
+
+    def __init__(self, capacity: int = 1000) -> None:
+        """capacity: largest number of examples of all classes."""
+        self.capacity = capacity
+        self.model = ""
+        """What identifies the model of the embeddings, such as the SHA-256 of its file; "": unknown."""
+        self._labels: list[str] = []
+        self._vectors: list[NDArray[np.float32]] = []
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    @property
+    def dimension(self) -> int:
+        """Number of values of an embedding; 0 while there is no example."""
+        return self._vectors[0].size if self._vectors else 0
+
+    @property
+    def classes(self) -> dict[str, int]:
+        """The number of examples of each class, in the order in which they were first taught."""
+        return dict(Counter(self._labels))
+
+    def add(self, label: str, embeddings: Sequence[ArrayLike], *, replace: bool = False) -> None:
+        """Add embeddings, float [dimension] each, to the class of that label, which may be new.
+
+        replace: forget the examples that the class has had. After an error nothing has changed. Raises
+        InputError for an invalid label or embedding, and where there would be more than `capacity`.
+        """
+        check_class(label)
+        forgotten = self._labels.count(label) if replace else 0
+        if len(self) - forgotten + len(embeddings) > self.capacity:
+            raise InputError(f"expected at most {self.capacity} examples of all classes; forget some first")
+        dimension = self.dimension if len(self) > forgotten else 0
+        units = []
+        for embedding in embeddings:
+            units.append(unit_vector(embedding, dimension))
+            dimension = units[0].size
+        if forgotten:
+            self.forget(label)
+        self._labels += [label] * len(units)
+        self._vectors += units
+
+    def forget(self, label: str) -> int:
+        """Forget a class and return how many examples it had; UnknownClassError for an unknown label."""
+        kept = [index for index, each in enumerate(self._labels) if each != label]
+        forgotten = len(self) - len(kept)
+        if not forgotten:
+            known = ", ".join(list(self.classes)[:8]) or "none yet"
+            raise UnknownClassError(f"expected a class that was taught ({known}); got '{label}'")
+        self._labels = [self._labels[index] for index in kept]
+        self._vectors = [self._vectors[index] for index in kept]
+        return forgotten
+
+    def at_present(self) -> ExampleSet:
+        """The examples as they are now."""
+        labels = tuple(self.classes)
+        numbers = np.array([labels.index(label) for label in self._labels], np.intp)
+        vectors = np.array(self._vectors, np.float64).reshape(len(self), self.dimension)
+        return ExampleSet(labels, vectors, numbers)
+
+    def check_model(self, model: str, dimension: int) -> None:
+        """Raise InputError if the examples are embeddings of another model, or of another dimension."""
+        other = self.model and model and self.model != model
+        if len(self) and (other or self.dimension != dimension):
+            raise InputError(
+                f"expected examples of the present model, which makes {dimension} values; those taught are "
+                f"{self.dimension} values of another: forget them, or load others"
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write all examples to a file; ArchiveError if it cannot be written."""
+        arrays = {
+            "labels": np.array(self._labels, np.str_),
+            "embeddings": np.array(self._vectors, np.float32).reshape(len(self), self.dimension),
+            "model": np.array(self.model, np.str_),
+        }
+        archive.save(Path(path), KIND, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, capacity: int = 1000) -> TaughtExamples:
+        """Read a file that `save` has written.
+
+        Raises ArchiveError for any other file, for one with more than `capacity` examples, and for one that
+        is missing or cannot be read.
+        """
+        path = Path(path)
+        arrays = archive.load(path, KIND, ("labels", "embeddings", "model"))
+        labels, embeddings, saved = arrays["labels"], arrays["embeddings"], arrays["model"]
+        if labels.dtype.kind != "U" or saved.dtype.kind != "U" or saved.ndim or embeddings.dtype.kind != "f":
+            raise ArchiveError(f"{path.name}: expected labels, a model's name and float embeddings")
+        if embeddings.ndim != 2 or labels.shape != embeddings.shape[:1]:
+            raise ArchiveError(
+                f"{path.name}: {list(labels.shape)} labels for {list(embeddings.shape)} values"
+            )
+        examples = cls(capacity)
+        examples.model = str(saved)
+        try:
+            for label, embedding in zip(labels.tolist(), embeddings, strict=True):
+                examples.add(label, [embedding])
+        except ValueError as error:  # InputError is one
+            raise ArchiveError(f"{path.name}: {error}") from error
+        return examples
+
+
+def check_class(label: str) -> None:
+    """Raise InputError unless a class can have this label."""
+    check_label(label)
+    if label == UNKNOWN:
+        raise InputError(f"expected another label than '{UNKNOWN}', which results call everything else")

@@ -1,0 +1,368 @@
+"""The learner as a node: subscribes image, publishes ~/classification; services teach and forget classes."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from std_msgs.msg import Header
+from vision_msgs.msg import Classification, ObjectHypothesis
+
+from edgetpu_driver.errors import BusyError, EdgeTpuError, InputError, UnavailableError
+from edgetpu_driver.images.conversion_cache import CameraImage
+from edgetpu_driver.images.encodings import Pixels
+from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
+from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
+from edgetpu_driver.node_kit.dense_models import MODEL_DIR
+from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.kept_files import directory_setting, kept_file
+from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.result_topics import ResultTopic
+from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_msgs.srv import Forget, Learn, ListClasses, LoadFile, SaveFile
+from edgetpu_vision.algorithm import Frame
+from edgetpu_vision.classification.classifications import Classifications
+from edgetpu_vision.debug_images.result_pictures import classification_picture
+from edgetpu_vision.embedding.embedder import Embedder
+from edgetpu_vision.embedding.embedding import Embedding
+from edgetpu_vision.learning.learner import nothing_known
+from edgetpu_vision.learning.taught_classifier import METHODS
+from edgetpu_vision.learning.taught_examples import TaughtExamples, check_class
+from edgetpu_vision.nodes.folder_lesson import FolderLesson
+from edgetpu_vision.nodes.result_rows import taught_row
+from edgetpu_vision.nodes.taught_head import Question, TaughtHead
+from edgetpu_vision.nodes.vision_node import VisionNode
+from edgetpu_vision.nodes.vision_parameters import OUTPUT, max_results, vision_settings
+
+PATIENCE = 5.0
+"""Seconds for which ~/learn waits for an image, and then for the driver to have the new weights."""
+MOST_LESSONS = 8
+"""Calls of ~/learn that may wait for images or read pictures."""
+_CHECK_PERIOD = 0.25
+
+_SETTINGS = (
+    OUTPUT,
+    Setting(
+        "method",
+        "regression",
+        "How classes are learned: softmax regression over all examples, or imprinting, the mean embedding of "
+        "each class as its row.",
+        choices=tuple(METHODS),
+        read_only=False,
+    ),
+    max_results(5, "classes in a message"),
+    Setting("capacity", 1000, "Maximum number of examples of all classes.", 1, 10000),
+    MODEL_DIR,
+    directory_setting("classes"),
+    Setting(
+        "pictures_directory",
+        "",
+        "Directory of the folders that ~/learn may read. Empty: edgetpu/pictures in $ROS_HOME or ~/.ros.",
+    ),
+    Setting("classes", "", "Name of a file of classes to start with. Empty: none."),
+)
+
+
+@dataclass
+class _Lesson:
+    """A call of ~/learn that takes images from the topic."""
+
+    request: Learn.Request
+    respond: Respond
+    until: float
+    """Time on the steady clock at which it ends without another image."""
+    vectors: list[NDArray[np.float32]] = field(default_factory=list)
+
+
+class LearnerNode(VisionNode):
+    """Publishes which of the classes that it was shown an image is of, or "unknown"."""
+
+    algorithm: Embedder
+
+    settings = vision_settings("mobilenet_v1_1.0_224_quant_embedding_extractor", 0.0, *_SETTINGS)
+    results = ResultTopic("classification", Classification, (), row=taught_row)
+    rebuilt_by = ("fit", "input_range", "feedback", "output")
+    has_labels = False
+    changes_model = True  # that of the layer, whose client is not made before anything is taught
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("learner", **options)
+        with self.destroyed_on_error():
+            self._set_up()
+        self.start_vision()
+
+    def _set_up(self) -> None:
+        self._examples = TaughtExamples(self.values["capacity"])
+        if self.values["classes"]:
+            try:
+                self._examples = TaughtExamples.load(
+                    self._file(self.values["classes"]), self.values["capacity"]
+                )
+            except EdgeTpuError as error:
+                raise FatalError(f"parameter 'classes': {error}") from None
+        self._mismatch = ""
+        """Why the examples are of no use with the present model; empty if they are."""
+        self._lessons: deque[_Lesson] = deque()
+        self._folders: list[FolderLesson] = []
+        self._finishing: list[tuple[float, Callable[[], None]]] = []
+        """Answers that wait for the driver to have the new weights, and until when."""
+        self._head = TaughtHead(self, self.values["driver"], self.values["model_dir"])
+        self._classification = self.create_publisher(Classification, "~/classification", QOS_RESULTS)
+        create_deferred_service(self, Learn, "~/learn", self._on_learn)
+        self.create_service(Forget, "~/forget", self._on_forget)
+        self.create_service(ListClasses, "~/list_classes", self._on_list)
+        self.create_service(SaveFile, "~/save_classes", self._on_save)
+        self.create_service(LoadFile, "~/load_classes", self._on_load)
+        self.create_steady_timer(_CHECK_PERIOD, self._check_lessons)
+        self._train()
+
+    def make_algorithms(self, values: Mapping[str, Any], **common: Any) -> tuple[Embedder]:
+        """Make the embedder for these values of the parameters."""
+        return (Embedder(output=values["output"], **common),)
+
+    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        """Set the model, and find out whether the examples are embeddings of it."""
+        super().bind(inputs, outputs)
+        self._check_model()
+
+    def measuring_problems(self) -> list[str]:
+        """Return what keeps this node from recognising classes."""
+        return [self._mismatch, self._head.problem]
+
+    def on_parameter(self, name: str, value: Any) -> None:
+        """Apply the new value of a parameter."""
+        super().on_parameter(name, value)
+        if name == "method":
+            self._train()
+        elif name == "model":
+            changed = UnavailableError("the model was changed meanwhile")
+            while self._lessons:
+                self._answer_learn(self._lessons.popleft().respond, 0, changed)
+            for folder in list(self._folders):
+                folder.close()
+
+    def deliver(self, header: Header, image: CameraImage, frame: Frame, result: Any) -> None:
+        """Take an embedding as an example if one is wanted; then classify it."""
+        embedding: Embedding = result
+        if self._lessons and embedding.valid:
+            self._show(embedding.vector)
+        if self._head.classifier is None or self._mismatch or not embedding.valid:
+            super().deliver(header, image, frame, nothing_known(frame.stamp))
+            return
+        self._head.classify(
+            Question(
+                embedding.vector,
+                frame.stamp,
+                self.values["max_results"],
+                self.values["min_confidence"],
+                partial(self._on_classified, header, image, frame),
+            )
+        )
+
+    def publish(self, header: Header, result: Classifications) -> None:
+        """Publish the result on ~/classification."""
+        hypotheses = [ObjectHypothesis(class_id=each.label, score=each.score) for each in result.classes]
+        self._classification.publish(Classification(header=header, results=hypotheses))
+
+    def draw(self, image: Pixels, result: Classifications) -> Pixels:
+        """Write the labels and their scores."""
+        return classification_picture(image, result)
+
+    def destroy_node(self) -> None:
+        """Cancel what is under way and leave the graph."""
+        head: TaughtHead | None = getattr(self, "_head", None)  # the constructor may have failed before
+        if head is not None:
+            head.close()
+            for folder in list(self._folders):
+                folder.close()
+        super().destroy_node()
+
+    def _on_classified(
+        self, header: Header, image: CameraImage, frame: Frame, found: Classifications | EdgeTpuError
+    ) -> None:
+        if self._client is None:  # the node is being destroyed
+            return
+        if isinstance(found, EdgeTpuError):
+            self.counters.failed += 1
+            self.get_logger().warning(f"not classified: {found}", throttle_duration_sec=5.0)
+        else:
+            super().deliver(header, image, frame, found)
+
+    def _on_learn(self, request: Learn.Request, respond: Respond) -> None:
+        try:
+            self._begin_lesson(request, respond)
+        except EdgeTpuError as error:
+            self._answer_learn(respond, 0, error)
+
+    def _begin_lesson(self, request: Learn.Request, respond: Respond) -> None:
+        if len(self._lessons) + len(self._folders) >= MOST_LESSONS:
+            raise BusyError(f"expected at most {MOST_LESSONS} lessons at a time; wait for them to end")
+        check_class(request.label)
+        if not request.folder:
+            if request.images > self.values["capacity"]:
+                raise InputError(
+                    f"expected at most {self.values['capacity']} images, the capacity; got {request.images}"
+                )
+            self._lessons.append(_Lesson(request, respond, time.monotonic() + PATIENCE))
+            return
+        if self._bound is None or self._client is None:
+            raise UnavailableError(f"the model is not loaded: {self._client and self._client.problem}")
+        folder = kept_file(self.values["pictures_directory"], "pictures", request.folder).with_suffix("")
+
+        def taught(vectors: Sequence[NDArray[np.float32]] | EdgeTpuError) -> None:
+            self._folders.remove(lesson)
+            if isinstance(vectors, EdgeTpuError):
+                self._answer_learn(respond, 0, vectors)
+            else:
+                self._end_lesson(request, respond, vectors)
+
+        lesson = FolderLesson(
+            self,
+            folder,
+            self.values["capacity"],
+            self.model_to_load(),
+            self.values["driver"],
+            self._new_embedder,
+            taught,
+        )
+        self._folders.append(lesson)
+
+    def _new_embedder(self) -> Embedder:
+        """One for pictures, bound to the present model; without `roi`, which is of the camera's images."""
+        if self._bound is None:
+            raise UnavailableError("the model is not loaded any more")
+        embedder, state = self._fitting({**self.values, "roi": [0, 0, 0, 0]}, *self._bound)
+        if state.feedback:
+            raise InputError("expected a model without state to learn from pictures; got a recurrent one")
+        assert isinstance(embedder, Embedder)
+        return embedder
+
+    def _show(self, vector: NDArray[np.float32]) -> None:
+        """Hand the embedding of an image to the lesson that waits."""
+        lesson = self._lessons[0]
+        lesson.vectors.append(vector)
+        lesson.until = time.monotonic() + PATIENCE
+        if len(lesson.vectors) >= max(1, lesson.request.images):
+            self._lessons.popleft()
+            self._end_lesson(lesson.request, lesson.respond, lesson.vectors)
+
+    def _end_lesson(
+        self, request: Learn.Request, respond: Respond, vectors: Sequence[NDArray[np.float32]]
+    ) -> None:
+        """Keep the examples, and answer once they can be used."""
+        try:
+            if self._mismatch:
+                raise InputError(self._mismatch)
+            self._examples.add(request.label, vectors, replace=request.replace)
+        except EdgeTpuError as error:
+            self._answer_learn(respond, 0, error)
+            return
+        assert self._client is not None
+        self._examples.model = self._client.loaded.sha256
+        answer = partial(self._answer_learn, respond, len(vectors))
+        self._finishing.append((time.monotonic() + PATIENCE, answer))
+        self._train(answer)
+
+    def _train(self, usable: Callable[[], None] = lambda: None) -> None:
+        self._head.learn(self._examples.at_present(), self.values["method"], usable)
+
+    def _check_model(self) -> None:
+        """Find out whether the examples are embeddings of the present model."""
+        assert self._client is not None
+        self._mismatch = ""
+        try:
+            self._examples.check_model(self._client.loaded.sha256, self.algorithm.size)
+        except InputError as error:
+            self._mismatch = str(error)
+
+    def _check_lessons(self) -> None:
+        """End lessons that wait in vain, and answer those whose weights are not set for long."""
+        now = time.monotonic()
+        for lesson in [each for each in self._lessons if each.until < now]:
+            self._lessons.remove(lesson)
+            reason = f"no image for {PATIENCE:g} s; {len(lesson.vectors)} of {max(1, lesson.request.images)}"
+            self._answer_learn(lesson.respond, 0, UnavailableError(reason))
+        for folder in list(self._folders):
+            folder.check()
+        overdue = [answer for until, answer in self._finishing if until < now]
+        self._finishing = [each for each in self._finishing if each[0] >= now]
+        for answer in overdue:
+            answer()
+
+    def _answer_learn(self, respond: Respond, added: int, error: EdgeTpuError | None = None) -> None:
+        """Answer a call; calls after the first have no effect."""
+        message = (
+            f"not on the driver yet: {self._head.problem}" if self._head.problem else self._calibration()
+        )
+        response = fill_answer(Learn.Response(), error, message)
+        response.added = added
+        response.classes, response.examples = len(self._examples.classes), len(self._examples)
+        respond(response)
+
+    def _calibration(self) -> str:
+        """How "unknown" is told from the classes, for people."""
+        if self._head.classifier is None:
+            return ""
+        familiarity = self._head.classifier.familiarity
+        return (
+            f"unknown below a cosine of {familiarity.threshold:.2f}, from {familiarity.known} similarities "
+            f"of known and {familiarity.unknown} of unknown images and what is usual"
+        )
+
+    def _on_forget(self, request: Forget.Request, response: Forget.Response) -> Forget.Response:
+        try:
+            response.removed = self._examples.forget(request.label)
+        except EdgeTpuError as error:
+            fill_answer(response, error)
+        else:
+            fill_answer(response)
+            self._examples_changed()
+        response.classes, response.examples = len(self._examples.classes), len(self._examples)
+        return response
+
+    def _on_list(self, _request: ListClasses.Request, response: ListClasses.Response) -> ListClasses.Response:
+        counts = self._examples.classes
+        response.labels, response.examples = list(counts), list(counts.values())
+        response.dimension = self._examples.dimension
+        if self._head.classifier is not None:
+            familiarity = self._head.classifier.familiarity
+            response.threshold = familiarity.threshold
+            response.known, response.unknown = familiarity.known, familiarity.unknown
+        return fill_answer(response, None, self._mismatch or self._calibration())
+
+    def _on_save(self, request: SaveFile.Request, response: SaveFile.Response) -> SaveFile.Response:
+        try:
+            path = self._file(request.name)
+            self._examples.save(path)
+        except EdgeTpuError as error:
+            return fill_answer(response, error)
+        response.path = str(path)
+        return fill_answer(response, None, f"{len(self._examples)} examples")
+
+    def _on_load(self, request: LoadFile.Request, response: LoadFile.Response) -> LoadFile.Response:
+        try:
+            path = self._file(request.name)
+            examples = TaughtExamples.load(path, self.values["capacity"])
+            if self._bound is not None and self._client is not None:
+                examples.check_model(self._client.loaded.sha256, self.algorithm.size)
+        except EdgeTpuError as error:
+            return fill_answer(response, error)
+        self._examples = examples
+        self._examples_changed()
+        response.path = str(path)
+        return fill_answer(response, None, f"{len(examples)} examples")
+
+    def _examples_changed(self) -> None:
+        if self._bound is not None:
+            self._check_model()
+        self._train()
+
+    def _file(self, name: str) -> Path:
+        return kept_file(self.values["directory"], "classes", name)

@@ -1,0 +1,111 @@
+"""Examples under the labels of their classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.errors import ArchiveError, InputError
+from edgetpu_driver.files import npz_archive as archive
+from edgetpu_vision.learning.taught_examples import KIND, TaughtExamples
+
+
+@pytest.fixture
+def taught() -> TaughtExamples:
+    examples = TaughtExamples(capacity=4)
+    examples.add("mug", [[3, 4], [1, 0]])
+    examples.add("door", [[0, 2]])
+    return examples
+
+
+def test_examples_have_length_1_and_the_number_of_their_class(taught: TaughtExamples) -> None:
+    shown = taught.at_present()
+    assert (shown.labels, shown.numbers.tolist(), shown.counts.tolist()) == (
+        ("mug", "door"),
+        [0, 0, 1],
+        [2, 1],
+    )
+    np.testing.assert_allclose(shown.vectors, [[0.6, 0.8], [1, 0], [0, 1]], rtol=1e-6)
+
+
+def test_a_class_may_be_taught_anew(taught: TaughtExamples) -> None:
+    taught.add("mug", [[1, 1], [2, 1], [3, 1]], replace=True)
+    assert taught.classes == {"door": 1, "mug": 3}
+
+
+@pytest.mark.parametrize(
+    ("label", "vectors", "reason"),
+    [
+        ("unknown", [[1, 0]], "expected another label than 'unknown'"),
+        ("", [[1, 0]], "a label of 1 to 256 characters; got 0"),
+        ("lamp", [[1, 0, 0]], "an embedding of 2 values; got 3"),
+        ("lamp", [[0, 0]], "an embedding with a direction"),
+        ("lamp", [[1, 0], [0, 1]], "at most 4 examples of all classes; forget some first"),
+    ],
+)
+def test_what_cannot_be_an_example_is_refused_and_changes_nothing(
+    taught: TaughtExamples, label: str, vectors: list[list[float]], reason: str
+) -> None:
+    with pytest.raises(InputError, match=reason):
+        taught.add(label, vectors)
+    assert taught.classes == {"mug": 2, "door": 1}
+
+
+def test_all_but_the_last_of_a_class_may_be_of_another_dimension_after_it_is_taught_anew() -> None:
+    examples = TaughtExamples()
+    examples.add("mug", [[1, 0]])
+    examples.add("mug", [[1, 0, 0]], replace=True)
+    assert examples.dimension == 3
+
+
+def test_a_file_gives_back_examples_and_model(taught: TaughtExamples, tmp_path: Path) -> None:
+    taught.model = "ab12"
+    taught.save(tmp_path / "a.npz")
+    loaded = TaughtExamples.load(tmp_path / "a.npz")
+    assert (loaded.classes, loaded.model) == (taught.classes, "ab12")
+    np.testing.assert_array_equal(loaded.at_present().vectors, taught.at_present().vectors)
+
+
+def test_an_empty_file_is_of_any_model(tmp_path: Path) -> None:
+    TaughtExamples().save(tmp_path / "a.npz")
+    loaded = TaughtExamples.load(tmp_path / "a.npz")
+    loaded.check_model("cd34", 1024)
+    assert loaded.classes == {}
+
+
+@pytest.mark.parametrize(("model", "dimension"), [("cd34", 2), ("ab12", 3), ("", 3)])
+def test_examples_of_another_model_are_refused(taught: TaughtExamples, model: str, dimension: int) -> None:
+    taught.model = "ab12"
+    taught.check_model("ab12", 2)
+    with pytest.raises(InputError, match="forget them, or load others"):
+        taught.check_model(model, dimension)
+
+
+def test_a_file_of_more_than_the_capacity_is_refused(taught: TaughtExamples, tmp_path: Path) -> None:
+    taught.save(tmp_path / "a.npz")
+    with pytest.raises(ArchiveError, match=r"a\.npz: expected at most 2 examples"):
+        TaughtExamples.load(tmp_path / "a.npz", capacity=2)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"labels": np.arange(2)},
+        {"labels": np.array(["a"])},
+        {"embeddings": np.zeros((2, 3), np.float32)},
+        {"embeddings": np.eye(2, dtype=np.int64)},
+        {"model": np.array(["x", "y"])},
+        {"labels": np.array(["a", "unknown"])},
+    ],
+)
+def test_a_file_with_other_content_is_refused(tmp_path: Path, changed: dict[str, np.ndarray]) -> None:
+    arrays = {
+        "labels": np.array(["a", "b"]),
+        "embeddings": np.eye(2, dtype=np.float32),
+        "model": np.array(""),
+    }
+    archive.save(tmp_path / "a.npz", KIND, {**arrays, **changed})
+    with pytest.raises(ArchiveError, match=r"^a\.npz: "):
+        TaughtExamples.load(tmp_path / "a.npz")

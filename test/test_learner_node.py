@@ -1,0 +1,211 @@
+"""The learner node: taught by its topic and from folders, beside a driver in the same process."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("vision_msgs", reason="needs vision_msgs")
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+import rclpy
+from builtin_interfaces.msg import Time
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+from sensor_msgs.msg import Image
+from std_msgs.msg import Header
+from vision_msgs.msg import Classification
+
+from edgetpu_driver.node_kit.executor import StaticSingleThreadedExecutor
+from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.nodes.driver_node import DriverNode
+from edgetpu_msgs.msg import ErrorCode
+from edgetpu_msgs.srv import Forget, Learn, ListClasses, LoadFile, SaveFile
+from edgetpu_vision.nodes import learner_node
+from edgetpu_vision.nodes.learner_node import LearnerNode
+from testdata.color_embedding_graph import color_embedding_graph, colored
+from testdata.spinning_node import spin_until
+
+RED, GREEN, BLUE = colored(200, 20, 0), colored(0, 210, 25), colored(15, 0, 190)
+
+
+class School:
+    """A learner, the driver and a caller with one executor."""
+
+    def __init__(self, home: Path, **values: Any) -> None:
+        self.home = home
+        models = home / "models"
+        models.mkdir()
+        (models / "color_embedding.tflite").write_bytes(color_embedding_graph())
+        self.executor = StaticSingleThreadedExecutor()
+        self._caller = rclpy.create_node("caller")
+        self._nodes: list[Node] = [self._caller]
+        self.executor.add_node(self._caller)
+        self._add(DriverNode, backend="cpu", model_dirs=[str(models)])
+        self.learner = self._add(
+            LearnerNode,
+            model="color_embedding",
+            model_dir=str(models),
+            directory=str(home / "classes"),
+            pictures_directory=str(home / "pictures"),
+            qos_reliability="reliable",
+            **values,
+        )
+        self._images = self._caller.create_publisher(Image, "/school/image", 10)
+        self._results: list[Classification] = []
+        self._caller.create_subscription(
+            Classification, "/school/learner/classification", self._results.append, 10
+        )
+        self._second = 0
+        self.spin_until(lambda: self._images.get_subscription_count() > 0 and self.learner._bound is not None)
+
+    def _add(self, kind: Callable[..., Node], **values: Any) -> Any:
+        overrides = [Parameter(name, value=value) for name, value in values.items()]
+        node = kind(parameter_overrides=overrides, namespace="/school")
+        self._nodes.append(node)
+        self.executor.add_node(node)
+        return node
+
+    def show(self, image: np.ndarray) -> Classification:
+        """Publish an image and wait for what the learner says of it."""
+        self._second += 1
+        height, width = image.shape[:2]
+        header = Header(stamp=Time(sec=self._second), frame_id="camera")
+        data = array.array("B", image.tobytes())
+        self._images.publish(
+            Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width, data=data)
+        )
+        self.spin_until(lambda: any(each.header == header for each in self._results))
+        return self._results[-1]
+
+    def begin(self, kind: Any, service: str, **fields: Any) -> Any:
+        client = self._caller.create_client(kind, f"/school/learner/{service}")
+        self.spin_until(client.service_is_ready)
+        return client.call_async(kind.Request(**fields))
+
+    def call(self, kind: Any, service: str, **fields: Any) -> Any:
+        answer = self.begin(kind, service, **fields)
+        self.spin_until(answer.done)
+        return answer.result()
+
+    def teach(self, label: str, image: np.ndarray, count: int = 1, **fields: Any) -> Learn.Response:
+        """Have the learner take some images of a class, which are published once it waits for them."""
+        answer = self.begin(Learn, "learn", label=label, images=count, **fields)
+        self.spin_until(lambda: bool(self.learner._lessons))
+        for _ in range(count):
+            self.show(image)
+        self.spin_until(answer.done)
+        return answer.result()
+
+    def spin_until(self, condition: Callable[[], bool]) -> None:
+        spin_until(condition, lambda: self.executor.spin_once(0.02))
+
+    def close(self) -> None:
+        self.executor.shutdown()
+        for node in reversed(self._nodes):
+            node.destroy_node()
+
+
+@pytest.fixture
+def school(graph: Any, tmp_path: Path) -> Iterator[School]:  # noqa: ARG001 - its context
+    school = School(tmp_path)
+    yield school
+    school.close()
+
+
+def best(message: Classification) -> str:
+    assert sum(each.score for each in message.results) == pytest.approx(1.0)
+    return message.results[0].class_id
+
+
+def test_what_was_shown_on_the_topic_is_recognised_and_the_rest_is_unknown(school: School) -> None:
+    assert best(school.show(RED)) == "unknown"
+    first, second = school.teach("red", RED), school.teach("green", GREEN, count=2)
+    assert (first.success, first.added, first.classes, first.examples) == (True, 1, 1, 1)
+    assert (second.success, second.added, second.classes, second.examples) == (True, 2, 2, 3)
+    assert "unknown below a cosine of 0." in second.message
+    found = school.show(colored(180, 25, 8))
+    assert (best(found), found.header.frame_id) == ("red", "camera")
+    assert [best(school.show(image)) for image in (GREEN, BLUE)] == ["green", "unknown"]
+
+
+def test_a_class_is_taught_from_a_folder_and_forgotten(school: School) -> None:
+    folder = school.home / "pictures" / "sea"
+    folder.mkdir(parents=True)
+    for name in ("a", "b"):
+        cv2.imwrite(str(folder / f"{name}.png"), BLUE[..., ::-1])
+    taught = school.call(Learn, "learn", label="sea", folder="sea")
+    assert (taught.success, taught.added) == (True, 2)
+    assert best(school.show(BLUE)) == "sea"
+    forgotten = school.call(Forget, "forget", label="sea")
+    assert (forgotten.success, forgotten.removed, forgotten.classes) == (True, 2, 0)
+    assert best(school.show(BLUE)) == "unknown"
+
+
+def test_classes_are_saved_listed_and_loaded(school: School) -> None:
+    school.teach("red", RED)
+    school.teach("green", GREEN)
+    saved = school.call(SaveFile, "save_classes", name="colors")
+    assert (saved.success, saved.path) == (True, str(school.home / "classes" / "colors.npz"))
+    for label in ("red", "green"):
+        assert school.call(Forget, "forget", label=label).success
+    assert list(school.call(ListClasses, "list_classes").labels) == []
+    assert school.call(LoadFile, "load_classes", name="colors").success
+    school.spin_until(lambda: best(school.show(RED)) == "red")
+    listed = school.call(ListClasses, "list_classes")
+    assert (list(listed.labels), list(listed.examples), listed.dimension) == (["red", "green"], [1, 1], 8)
+    assert (listed.known, listed.unknown) == (0, 2)
+
+
+def test_a_folder_with_a_damaged_picture_teaches_nothing(school: School) -> None:
+    folder = school.home / "pictures" / "sea"
+    folder.mkdir(parents=True)
+    cv2.imwrite(str(folder / "a.png"), BLUE)
+    (folder / "b.png").write_bytes(b"no picture")
+    answer = school.call(Learn, "learn", label="sea", folder="sea")
+    assert (answer.success, answer.examples, answer.error.value) == (False, 0, ErrorCode.BAD_INPUT)
+    assert answer.message.startswith("b.png: ")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"label": "unknown"}, "another label than 'unknown'"),
+        ({"label": "sea", "folder": "../secrets"}, "letters, digits, _ and -; got '../secrets'"),
+        ({"label": "sea", "folder": "none"}, "cannot read the folder"),
+        ({"label": "sea", "images": 2000}, "at most 1000 images"),
+    ],
+)
+def test_a_lesson_that_cannot_be_is_refused(school: School, fields: dict[str, Any], reason: str) -> None:
+    answer = school.call(Learn, "learn", **fields)
+    assert (answer.success, answer.error.value) == (False, ErrorCode.BAD_INPUT)
+    assert reason in answer.message
+
+
+def test_without_images_a_lesson_ends(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner_node, "PATIENCE", 0.0)
+    answer = school.call(Learn, "learn", label="red", images=3)
+    assert (answer.success, answer.error.value) == (False, ErrorCode.UNAVAILABLE)
+    assert "0 of 3" in answer.message
+
+
+def test_a_label_that_was_not_taught_cannot_be_forgotten(school: School) -> None:
+    answer = school.call(Forget, "forget", label="red")
+    assert (answer.success, answer.message) == (
+        False,
+        "expected a class that was taught (none yet); got 'red'",
+    )
+
+
+def test_a_file_to_start_with_that_is_missing_ends_the_node(graph: Any, tmp_path: Path) -> None:  # noqa: ARG001
+    values = [Parameter("directory", value=str(tmp_path)), Parameter("classes", value="none")]
+    with pytest.raises(FatalError, match="parameter 'classes': expected a file"):
+        LearnerNode(parameter_overrides=values)
