@@ -16,8 +16,8 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.executor_calls import executor_calls
-from edgetpu_driver.node_kit.loaded_model import ModelFile
 from edgetpu_driver.node_kit.model_client import ModelClient
+from edgetpu_driver.node_kit.remote_model import ModelFile
 from edgetpu_vision.algorithm import Frame
 from edgetpu_vision.embedding.embedder import Embedder
 from edgetpu_vision.learning.pictures import pictures_in, read_picture
