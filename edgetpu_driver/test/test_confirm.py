@@ -38,6 +38,7 @@ from edgetpu_driver.virtual.fault_injection import Fault, Transfer
 from edgetpu_driver.virtual.matrix_programs.product import MatrixProduct
 from edgetpu_driver.virtual.processor import Processor
 from edgetpu_driver.virtual.tile_memory import TileMemory
+from testdata.color_embedding_graph import color_embedding_graph
 from testdata.model_folder import ModelFolder
 
 PAGE = Path(__file__).parents[2] / "docs" / "unconfirmed_on_silicon.md"
@@ -79,10 +80,11 @@ def test_the_page_and_the_steps_are_one_table() -> None:
 
 @pytest.fixture(scope="module")
 def compiled_together(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Three models that are resident together: two graphs, and a copy of one."""
+    """Models that are resident together: two matrices, a copy of one, and a network."""
     directory = tmp_path_factory.mktemp("models")
     graph = dense_graph.build(64)
     graphs = {"one": graph, "one_copy2": graph, "other": dense_graph.build(128)}
+    graphs["with_a_layer"] = color_embedding_graph()
     for name, file in pack_for_virtual_stick(graphs, together=True).items():
         (directory / f"{name}.tflite").write_bytes(graphs[name])
         (directory / f"{name}_edgetpu.tflite").write_bytes(file)
@@ -113,6 +115,7 @@ def test_a_stick_on_usb_2_answers_for_its_chunks() -> None:
         ("port", "edgetpu confirm --only port"),
         ("resident_together", "--co-compile"),
         ("copies", "x_copy2"),
+        ("network_layer", "with its graph beside it"),
     ],
 )
 def test_what_cannot_be_answered_is_skipped_and_says_what_could(name: str, told: str) -> None:
@@ -374,6 +377,24 @@ def test_a_stick_that_keeps_its_first_parameters_is_refuted(
     assert outcome(VirtualEdgeTpu(), name).outcome == "refuted"
 
 
+@pytest.mark.parametrize("name", ["network_layer"])
+def test_a_network_that_keeps_its_first_weights_is_refuted(
+    monkeypatch: pytest.MonkeyPatch, compiled_together: list[Path], name: str
+) -> None:
+    right, kept = Processor._keep_parameters, set()
+
+    def keep(self: Processor, program: Any) -> None:
+        if program.type.name == "PARAMETER_CACHING" and id(program) in kept:
+            return
+        kept.add(id(program))
+        right(self, program)
+
+    monkeypatch.setattr(Processor, "_keep_parameters", keep)
+    found = outcome(VirtualEdgeTpu(), name, compiled_together)
+    assert found.outcome == "refuted"
+    assert found.detail == "with_a_layer gives the same outputs with other weights of 'embedding/weights'"
+
+
 @pytest.mark.parametrize("name", ["resident_together", "copies"])
 def test_models_that_displace_each_other_are_refuted(
     monkeypatch: pytest.MonkeyPatch, compiled_together: list[Path], name: str
@@ -397,6 +418,7 @@ def test_every_step_has_a_stick_that_refutes_it() -> None:
         test_wrong_products_are_refuted,
         test_a_run_that_is_wrong_now_and_then_is_refuted,
         test_a_stick_that_keeps_its_first_parameters_is_refuted,
+        test_a_network_that_keeps_its_first_weights_is_refuted,
         test_models_that_displace_each_other_are_refuted,
     )
     cases = [case for test in tests for mark in test.pytestmark for case in mark.args[1]]  # type: ignore[attr-defined]

@@ -44,10 +44,10 @@ def copies(stick: TrialStick) -> Values:
 
 
 def _compiled(stick: TrialStick) -> list[CompiledModel]:
-    return [part for path in stick.models for part in _parts(stick, path)]
+    return [part for path in stick.models for part in runnable_parts(stick, path)]
 
 
-def _parts(stick: TrialStick, path: Any) -> Iterator[CompiledModel]:
+def runnable_parts(stick: TrialStick, path: Any) -> Iterator[CompiledModel]:
     """The parts of a file that this stick can run; none if there is nothing to run in it."""
     try:
         for part in CompiledModel.load_parts(path):
@@ -79,7 +79,7 @@ def _are_copies(one: CompiledModel, other: CompiledModel) -> bool:
 def _in_turn(stick: TrialStick, *models: CompiledModel) -> Values:
     """Whether models give the same outputs in turn as right after an upload, and are uploaded only once."""
     loaded = [stick.tpu.load(model) for model in models]
-    inputs = [_inputs(each.inputs) for each in loaded]
+    inputs = [random_inputs(each.inputs) for each in loaded]
     expected = []
     for each, given in zip(loaded, inputs, strict=True):
         each.upload()
@@ -101,7 +101,8 @@ def _compare(
         raise Refuted(f"{name} gives other outputs once the other model has run", values)
 
 
-def _inputs(specs: tuple[TensorSpec, ...]) -> dict[str, NDArray[Any]]:
+def random_inputs(specs: tuple[TensorSpec, ...]) -> dict[str, NDArray[Any]]:
+    """Random values for all inputs of a model, the same every time."""
     rng = np.random.default_rng(0)
     return {spec.name: _values(spec, rng) for spec in specs}
 

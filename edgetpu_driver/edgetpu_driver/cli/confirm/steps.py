@@ -6,6 +6,7 @@ from edgetpu_driver.cli.confirm import core_steps as core
 from edgetpu_driver.cli.confirm import link_steps as link
 from edgetpu_driver.cli.confirm import matrix_steps as matrix
 from edgetpu_driver.cli.confirm import memory_steps as memory
+from edgetpu_driver.cli.confirm import network_steps as network
 from edgetpu_driver.cli.confirm.step import Step
 from edgetpu_driver.cli.confirm.trial_matrix import TrialMatrix
 
@@ -48,6 +49,7 @@ _ON_PROGRAMS = (
         "Dense multipliers in the parameter blob (`rescale_rows`)",
         matrix.row_multipliers,
     ),
+    ("network_layer", "weights of a layer of a network", network.network_layer),
     ("resident_together", "rows of the memory that parameters fill", memory.resident_together),
     ("copies", "co-compiled copies of one graph", memory.copies),
     ("headers_together", "header and payload of a frame in one bulk transfer", link.headers_together),
