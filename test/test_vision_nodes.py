@@ -30,6 +30,7 @@ from edgetpu_vision import Classifier, Detector, Embedder, Normalisation, PoseEs
 from edgetpu_vision.pose_estimation.poses import PART_NAMES
 from testdata import GOLDEN
 from testdata.body_pix_graph import body_pix_file
+from testdata.exported_graphs import Values, exported_graph
 from testdata.pipelines import compile_pipeline
 
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -68,6 +69,15 @@ def message(second: int, image: np.ndarray) -> Image:
     data = array.array("B", image.tobytes())
     header = Header(stamp=Time(sec=second), frame_id="camera_optical_frame")
     return Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width, data=data)
+
+
+def instances_file() -> bytes:
+    """A YOLO model of instance segmentation that finds class 3 left of the middle of any image."""
+    rows, prototypes = np.zeros((525, 116)), np.ones((40, 40, 32))
+    rows[5, :4], rows[5, 4 + 3], rows[5, 84] = (0.5, 0.5, 0.5, 0.5), 0.9, 0.5
+    prototypes[:, 20:] = -1
+    outputs = {"a": Values(rows.T[None], 1 / 100, -28), "b": Values(prototypes[None], 1 / 100, 0)}
+    return exported_graph(160, 160, outputs)
 
 
 class Nodes:
@@ -159,6 +169,7 @@ class Nodes:
 def nodes(graph: Any, start_node: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Nodes:
     folder = tmp_path_factory.mktemp("own_models")
     (folder / "body_pix.tflite").write_bytes(body_pix_file())
+    (folder / "instances.tflite").write_bytes(instances_file())
     return Nodes(graph, start_node, folder=folder)
 
 
@@ -365,6 +376,20 @@ def test_body_pix_gives_masks_of_people_and_of_the_parts_of_their_bodies(nodes: 
     names = {each.class_id: each.class_name for each in nodes.labels["pose_estimator"][-1].class_map}
     assert names[7] == PART_NAMES[7]
     assert nodes.set_text("pose_estimator", "model", MODELS["pose_estimator"]).successful
+
+
+def test_the_detector_publishes_masks_of_instances(nodes: Nodes) -> None:
+    masks = nodes.graph.collect(Image, "/object_detector/instances")
+    nodes.graph.meet("/object_detector")
+    assert nodes.set_text("object_detector", "model", "instances").successful
+    (found,) = nodes.show(np.zeros((320, 320, 3), np.uint8), "object_detector")["object_detector"].detections
+    assert found.results[0].hypothesis.class_id == "3"
+    nodes.graph.spin_until(lambda: bool(masks))
+    assert (masks[-1].header, masks[-1].encoding) == (found.header, "mono8")
+    expected = np.zeros((320, 320), np.uint8)
+    expected[80:240, 80:160] = 1
+    np.testing.assert_array_equal(np.frombuffer(masks[-1].data, np.uint8).reshape(320, 320), expected)
+    assert nodes.set_text("object_detector", "model", MODELS["object_detector"]).successful
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ModelUnsupportedError
-from edgetpu_vision import Detection, Detector, PoseEstimator
+from edgetpu_vision import Detection, Detections, Detector, PoseEstimator
 from edgetpu_vision.detection.ssd_anchors import ssd_anchor_count, ssd_anchors
 from testdata.exported_graphs import Values, exported_graph, post_processed_graph
 
@@ -80,13 +80,94 @@ def test_yolov5(tmp_path: Path) -> None:
     check(found, objects)
 
 
-def test_yolov8_of_instances_gives_their_boxes(tmp_path: Path) -> None:
-    values = np.hstack((rows(CELLS, 84), np.full((CELLS, 32), -0.2)))
+SIDE = 40
+"""Rows and columns of the prototypes of masks: cells of 4 px."""
+MASK_STEP = 1 / 50
+
+
+def with_weights(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows with weights of masks: the first object's prototype is number 3, the second's minus number 7."""
+    weights = np.zeros((len(values), 32))
+    weights[5:7, 3], weights[12:14, 7] = 0.5, -0.5
+    return np.hstack((values, weights))
+
+
+def prototypes() -> NDArray[np.float64]:
+    """[40, 40, 32]: number 3 is positive at the left of the cat's middle, number 7 negative everywhere."""
+    values = np.ones((SIDE, SIDE, 32))
+    values[:, 10:, 3], values[:, :, 7] = -1, -1
+    return values
+
+
+def check_instances(found: Detections) -> None:
+    """CAT on the left half of its box, DOG on all of its."""
+    expected = np.zeros((2 * SIZE, 2 * SIZE), np.uint8)
+    expected[144:176, 48:80] = 1
+    expected[32:128, 176:304] = 2
+    check(found.detections)
+    assert found.instances is not None
+    np.testing.assert_array_equal(found.instances, expected)
+
+
+@pytest.mark.parametrize("channels_first", [True, False], ids=["[1,32,h,w]", "[1,h,w,32]"])
+@pytest.mark.parametrize("order", [1, -1], ids=["rows first", "prototypes first"])
+def test_yolov8_of_instances_gives_their_masks(tmp_path: Path, order: int, channels_first: bool) -> None:
+    masks = prototypes().transpose(2, 0, 1) if channels_first else prototypes()
+    outputs = [
+        Values(with_weights(rows(CELLS, 84)).T[None], 1 / 100, -28),
+        Values(masks[None], MASK_STEP, 0),
+    ]
+    named = {f"Identity_{number}": each for number, each in enumerate(outputs[::order])}
+    check_instances(detector(tmp_path, named).update(IMAGE))
+
+
+def test_yolov5_of_instances_gives_their_masks(tmp_path: Path) -> None:
+    values = rows(3 * CELLS, 85, first=5)
+    values[:, 4] = values[:, 5:].max(axis=1) > 0
     outputs = {
-        "Identity": Values(values.T[None], 1 / 100, -28),
-        "Identity_1": Values(np.zeros((1, 40, 40, 32)), 1 / 100, 0),
+        "Identity": Values(with_weights(values)[None], 1 / 100, -28),
+        "Identity_1": Values(prototypes()[None], MASK_STEP, 0),
     }
-    check(detector(tmp_path, outputs).update(IMAGE).detections)
+    check_instances(detector(tmp_path, outputs).update(IMAGE))
+
+
+def test_boxes_classes_and_weights_of_masks_may_be_apart(tmp_path: Path) -> None:
+    values = with_weights(rows(CELLS, 84))
+    outputs = {
+        "a": Values(values[:, 84:].T[None], MASK_STEP, 0),
+        "b": Values(values[:, 4:84].T[None], STEP),
+        "c": Values(prototypes()[None], MASK_STEP, 0),
+        "d": Values(values[:, :4].T[None], STEP),
+    }
+    check_instances(detector(tmp_path, outputs).update(IMAGE))
+
+
+def test_masks_are_where_the_image_lies_in_a_letterboxed_input(tmp_path: Path) -> None:
+    outputs = {
+        "Identity": Values(with_weights(rows(CELLS, 84)).T[None], 1 / 100, -28),
+        "Identity_1": Values(prototypes()[None], MASK_STEP, 0),
+    }
+    upright = np.zeros((4 * SIZE, 2 * SIZE, 3), np.uint8)  # columns 40 to 120 of the input
+    found = detector(tmp_path, outputs).update(upright)
+    (cat, dog), instances = found.detections, found.instances
+    assert instances is not None
+    assert (cat.x_min, cat.x_max, cat.y_min, cat.y_max) == pytest.approx((0, 64, 288, 352), abs=1e-3)
+    assert not (instances == 1).any()  # its left half is beside the image
+    assert dog.x_max == 2 * SIZE
+    expected = np.zeros(upright.shape[:2], np.uint8)
+    expected[64:256, round(dog.x_min) :] = 2
+    np.testing.assert_array_equal(instances, expected)
+
+
+def test_no_object_has_no_mask(tmp_path: Path) -> None:
+    outputs = {
+        "Identity": Values(with_weights(rows(CELLS, 84, ())).T[None], 1 / 100, -28),
+        "Identity_1": Values(prototypes()[None], MASK_STEP, 0),
+    }
+    found = detector(tmp_path, outputs).update(IMAGE)
+    assert found.detections == ()
+    assert found.instances is not None
+    assert not found.instances.any()
 
 
 PERSON = (0, 0.9, (0.25, 0.5, 0.2, 0.1))
@@ -187,11 +268,17 @@ def test_end_to_end_boxes_of_instances(tmp_path: Path) -> None:
     objects = ((0, 0.9, (0.3, 0.5, 0.2, 0.2)), (1, 0.6, (0.7, 0.3, 0.4, 0.4)))
     values = np.zeros((1, 300, 38))
     values[0, :2, :6] = corners_of(objects)
+    values[0, 0, 6 + 7], values[0, 1, 6 + 3] = -0.5, -0.5
     outputs = {
         "Identity": Values(values, 1 / 100, -28),
-        "Identity_1": Values(np.zeros((1, 40, 40, 32)), 1 / 100, 0),
+        "Identity_1": Values(prototypes()[None], MASK_STEP, 0),
     }
-    check(detector(tmp_path, outputs).update(IMAGE).detections, objects)
+    found = detector(tmp_path, outputs).update(IMAGE)
+    check(found.detections, objects)
+    expected = np.zeros((2 * SIZE, 2 * SIZE), np.uint8)
+    expected[32:160, 160:288] = 2
+    expected[128:192, 64:128] = 1
+    np.testing.assert_array_equal(found.instances, expected)
 
 
 def test_eight_bits_that_hold_numbers_of_many_classes_are_refused(tmp_path: Path) -> None:

@@ -29,6 +29,16 @@ def test_a_box_is_drawn_in_the_colour_of_its_class() -> None:
     assert picture[70, 70].tolist() == [100, 100, 100]
 
 
+def test_a_mask_is_tinted_with_the_colour_of_its_class() -> None:
+    boxes = [Detection(number, "", 0.9, 40.0, 50.0, 100.0, 90.0) for number in (7, 9)]
+    instances = np.zeros((120, 160), np.uint8)
+    instances[60:80, 60:80], instances[60:80, 80:90] = 1, 2
+    picture = detections_picture(GREY, Detections(0.0, 160, 120, tuple(boxes), instances)).astype(float)
+    assert picture[85, 70].tolist() == [100, 100, 100]
+    for column, class_id in ((70, 7), (85, 9)):
+        assert np.abs(picture[70, column] - (100 + np.array(color_of(class_id))) / 2).max() <= 0.5
+
+
 @pytest.mark.parametrize("far", [0.0, 1e5])
 def test_an_oriented_box_is_drawn_turned(far: float) -> None:
     box = OrientedBox(80.0, 60.0, 60.0 + far, 20.0, np.pi / 2)

@@ -44,8 +44,11 @@ def color_of(class_id: int) -> tuple[int, int, int]:
 
 
 def detections_picture(image: Pixels, result: Detections, ids: Sequence[str] = ()) -> Pixels:
-    """Each box in the colour of its class, with label, score and identifier."""
+    """Each box in the colour of its class, with label, score and identifier; masks are tinted with it."""
     picture = drawing.canvas(image)
+    if result.instances is not None and result.detections:
+        numbers = np.array([0, *(1 + each.class_id % 255 for each in result.detections)], np.uint16)
+        picture = _mixed(picture, PALETTE[numbers[result.instances]], result.instances > 0)
     for index, each in enumerate(result.detections):
         color = color_of(each.class_id)
         if each.oriented is not None:
@@ -122,9 +125,13 @@ def embedding_picture(image: Pixels, result: Embedding) -> Pixels:
 
 def _tinted(picture: Pixels, labels: NDArray[np.uint8] | NDArray[np.uint16]) -> Pixels:
     """The pixels mixed with the colour of their label, those of label 0 as they are."""
-    colors = PALETTE[np.where(labels > 0, 1 + labels % 255, 0)]
+    return _mixed(picture, PALETTE[np.where(labels > 0, 1 + labels % 255, 0)], labels > 0)
+
+
+def _mixed(picture: Pixels, colors: Pixels, where: NDArray[np.bool_]) -> Pixels:
+    """The pixels of a mask mixed with their colours, the others as they are."""
     mixed = cv2.addWeighted(picture, 1 - OVERLAY, colors, OVERLAY, 0.0)
-    return np.where((labels > 0)[:, :, None], mixed, picture)
+    return np.where(where[:, :, None], mixed, picture)
 
 
 def _name(detection: Detection) -> str:

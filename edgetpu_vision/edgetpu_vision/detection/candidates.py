@@ -26,6 +26,8 @@ class Candidates:
     """float32[n], 0..1."""
     angles: NDArray[np.float32] | None = None
     """float32[n]: rad by which each box is turned about its centre, from x to y; None: none is turned."""
+    mask_weights: NDArray[np.float32] | None = None
+    """float32[n, 32]: of the prototypes of masks; None: the model has none."""
 
     def __len__(self) -> int:
         """How many boxes there are."""
@@ -34,7 +36,8 @@ class Candidates:
     def take(self, indices: NDArray[np.intp]) -> Candidates:
         """Some of the boxes, in the order of their indices."""
         angles = None if self.angles is None else self.angles[indices]
-        return Candidates(self.boxes[indices], self.classes[indices], self.scores[indices], angles)
+        weights = None if self.mask_weights is None else self.mask_weights[indices]
+        return Candidates(self.boxes[indices], self.classes[indices], self.scores[indices], angles, weights)
 
     def usable(self) -> Candidates:
         """Those whose class and coordinates are finite numbers, which float models may fail to give."""

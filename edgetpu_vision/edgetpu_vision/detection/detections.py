@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+InstanceMap = NDArray[np.uint8] | NDArray[np.uint16]
+"""Numbers of objects, [rows, columns] of an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,9 @@ class Detections:
     image_height: int
     """px."""
     detections: tuple[Detection, ...]
+    instances: InstanceMap | None = field(default=None, compare=False, repr=False)
+    """Of a model of instance segmentation, [image_height, image_width]: 1 where the first detection is, 2 for
+    the second .., 0 elsewhere. A pixel of several belongs to the one with the highest score."""
 
     @property
     def valid(self) -> bool:

@@ -89,22 +89,26 @@ class Detector(VisionAlgorithm[Detections]):
             threshold = head.iou_threshold if self.iou_threshold is None else self.iou_threshold
             found = found.suppressed(threshold, head.per_class)
         limit = self.max_results if head.most is None else min(self.max_results, head.most)
-        return Detections(
-            frame.stamp, frame.image_width, frame.image_height, self._in_image(found.highest(limit), frame)
-        )
+        found = found.highest(limit)
+        numbered = self._in_image(found, frame)
+        detections, instances = tuple(numbered.values()), None
+        if head.prototypes is not None:
+            weights = found.take(np.array([*numbered], np.intp)).mask_weights
+            instances = head.prototypes.instances(outputs, weights, detections, frame)
+        return Detections(frame.stamp, frame.image_width, frame.image_height, detections, instances)
 
-    def _in_image(self, found: Candidates, frame: Frame) -> tuple[Detection, ...]:
-        """The boxes in px of the image, upright ones cut off at the edges of the region."""
+    def _in_image(self, found: Candidates, frame: Frame) -> dict[int, Detection]:
+        """The boxes in px of the image by their numbers, upright ones cut off at the edges of the region."""
         region, labels = frame.placement.region, self.labels
         left, top = region.x_offset, region.y_offset
         oriented, around = oriented_boxes(found, frame.placement)
         x = np.clip(around[:, 0::2], left, left + region.width).tolist()
         y = np.clip(around[:, 1::2], top, top + region.height).tolist()
-        detections = []
-        for class_id, score, (x_min, x_max), (y_min, y_max), box in zip(
-            found.classes.tolist(), found.scores.tolist(), x, y, oriented, strict=True
+        detections = {}
+        for number, (class_id, score, (x_min, x_max), (y_min, y_max), box) in enumerate(
+            zip(found.classes.tolist(), found.scores.tolist(), x, y, oriented, strict=True)
         ):
             if x_max > x_min and y_max > y_min:
                 label = labels.name(class_id) if labels is not None else ""
-                detections.append(Detection(class_id, label, score, x_min, y_min, x_max, y_max, box))
-        return tuple(detections)
+                detections[number] = Detection(class_id, label, score, x_min, y_min, x_max, y_max, box)
+        return detections

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs, output
 from edgetpu_vision.detection.candidates import Candidates
+from edgetpu_vision.detection.instance_masks import Prototypes
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import is_quantised, real_values
 
@@ -27,6 +28,8 @@ class Head(ABC):
     """Whether only boxes of the same class compete."""
     iou_threshold: float = 0.5
     """Overlap, intersection over union, above which the box with the lower score is dropped."""
+    prototypes: Prototypes | None = None
+    """Of the masks of instance segmentation; with them, candidates have weights."""
     most: int | None = None
     """Largest number of boxes that the model's own post-processing gives; None for any."""
 

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.detection.candidates import NONE, Candidates
 from edgetpu_vision.detection.head import Head, Table, logit, reaching
+from edgetpu_vision.detection.instance_masks import Prototypes
+from edgetpu_vision.detection.yolo_channels import MASKS
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import is_quantised, real_range, sigmoid
 
@@ -43,12 +45,15 @@ class DecodedHead(Head):
         objectness: int | None = None,
         are_logits: bool = False,
         angle: int | None = None,
+        prototypes: Prototypes | None = None,
+        weights: Table | None = None,
     ) -> None:
         """Prepare for outputs of these layouts.
 
         boxes: its first four channels are the boxes. scores: `classes` of its channels from `first` on are
         probabilities, and channel `objectness` their common factor. size: input height and width, px.
         are_logits: whether those of `scores` are logits instead. angle: channel of `boxes` with the angle.
+        prototypes: of masks. weights: its last channels are the weights of these; None for `boxes`.
         """
         self._boxes = boxes
         self._scores = scores
@@ -57,6 +62,8 @@ class DecodedHead(Head):
         self._objectness = objectness
         self._are_logits = are_logits
         self._angle = angle
+        self.prototypes = prototypes
+        self._weights = weights or boxes
         self._checked = is_quantised(scores.spec)
         self._size = np.array((size[1], size[0], size[1], size[0]), np.float32)
 
@@ -88,7 +95,10 @@ class DecodedHead(Head):
         rows = self._boxes.real(self._boxes.of(outputs)[anchors[kept]])
         boxes = corners(in_px(rows[:, :4], self._boxes, self._size))
         angles = None if self._angle is None else rows[:, self._angle]
-        return Candidates(boxes, classes[kept], scores[kept], angles)
+        weights = None
+        if self.prototypes is not None:
+            weights = self._weights.real(self._weights.of(outputs)[anchors[kept], -MASKS:])
+        return Candidates(boxes, classes[kept], scores[kept], angles, weights)
 
     def _check(self, probabilities: NDArray[Any]) -> None:
         """Raise OutputsError for values of the first image that are no probabilities."""
@@ -112,8 +122,15 @@ class EndToEndHead(Head):
 
     suppressed = True
 
-    def __init__(self, table: Table, size: tuple[int, int], oriented: bool = False) -> None:
-        """size: input height and width, px."""
+    def __init__(
+        self,
+        table: Table,
+        size: tuple[int, int],
+        oriented: bool = False,
+        prototypes: Prototypes | None = None,
+    ) -> None:
+        """size: input height and width, px. prototypes: of masks, whose weights are the last channels."""
+        self.prototypes = prototypes
         self._table = table
         self._oriented = oriented
         self._size = np.array((size[1], size[0], size[1], size[0]), np.float32)
@@ -126,7 +143,8 @@ class EndToEndHead(Head):
         classes, scores = np.rint(rows[:, 5]).astype(np.intp), rows[:, 4]
         if self._oriented:
             return Candidates(corners(boxes), classes, scores, rows[:, -1])
-        return Candidates(boxes, classes, scores)
+        weights = None if self.prototypes is None else rows[:, -MASKS:]
+        return Candidates(boxes, classes, scores, mask_weights=weights)
 
 
 def corners(boxes: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -10,6 +10,7 @@ import numpy as np
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.detection.box_output import OutputRoles, are_logits
 from edgetpu_vision.detection.head import Head, Table
+from edgetpu_vision.detection.instance_masks import Prototypes
 from edgetpu_vision.detection.yolo_channels import (
     KEYPOINT_CHANNELS,
     MASKS,
@@ -74,17 +75,25 @@ def _lists(outputs: Sequence[TensorSpec], count: int) -> Iterator[Table]:
 
 
 def _list_with_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
-    """Boxes, objectness and probabilities in one output; further channels, of masks, are ignored."""
+    """Boxes, objectness and probabilities in one output, and weights of masks."""
     for table in _lists(outputs, _ANCHORS * grids.cells):
         if table.channels > _BOX + 1:
             check_steps(table.spec)
             found = class_channels(table.channels - _BOX - 1, table.spec, outputs, hints)
-            return DecodedHead(table, table, _BOX + 1, found.classes, _size(grids), objectness=_BOX)
+            return DecodedHead(
+                table,
+                table,
+                _BOX + 1,
+                found.classes,
+                _size(grids),
+                objectness=_BOX,
+                prototypes=_prototypes(outputs, table.channels - _BOX - 1 - found.classes),
+            )
     return None
 
 
 def _list_without_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
-    """Boxes and probabilities in one output, or distributions and logits; further channels are ignored."""
+    """Boxes and probabilities in one output, and weights of masks; or distributions and logits."""
     for table in _lists(outputs, grids.cells):
         if not has_masks(outputs) and _is_raw(table, hints):
             classes = table.channels - _DISTRIBUTIONS
@@ -95,8 +104,16 @@ def _list_without_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints:
         found = class_channels(table.channels - _BOX, table.spec, outputs, hints)
         if found.classes >= 1:
             angle = table.channels - 1 if found.angle else None
-            return DecodedHead(table, table, _BOX, found.classes, _size(grids), angle=angle)
+            prototypes = _prototypes(outputs, table.channels - _BOX - found.classes)
+            return DecodedHead(
+                table, table, _BOX, found.classes, _size(grids), angle=angle, prototypes=prototypes
+            )
     return None
+
+
+def _prototypes(outputs: Sequence[TensorSpec], further: int) -> Prototypes | None:
+    """Those of masks, if so many channels after the classes are their weights."""
+    return Prototypes.among(outputs) if further == MASKS else None
 
 
 def _size(grids: Grids) -> tuple[int, int]:
@@ -120,8 +137,15 @@ def _is_raw(table: Table, hints: YoloHints) -> bool:
 
 
 def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRoles) -> Head | None:
-    """Boxes in one output, classes in another; boxes of 4 channels are decoded, those of 64 are not."""
+    """Boxes in one output, classes in another; boxes of 4 channels are decoded, those of 64 are not.
+
+    Weights of masks may be in a third one.
+    """
     tables = list(_lists(outputs, grids.cells))
+    prototypes, weights = Prototypes.among(outputs), None
+    if len(tables) == 3 and prototypes is not None:
+        weights = next((table for table in tables[::-1] if table.channels == MASKS), None)
+        tables = [table for table in tables if table is not weights]
     if len(tables) != 2:
         return None
     for boxes, scores in (tables, tables[::-1]):
@@ -132,7 +156,16 @@ def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRo
         return None
     boxes, scores = roles.ordered(tables[0], tables[1], encoded=False)
     logits = are_logits(scores.spec)
-    return DecodedHead(boxes, scores, 0, scores.channels, _size(grids), are_logits=logits)
+    return DecodedHead(
+        boxes,
+        scores,
+        0,
+        scores.channels,
+        _size(grids),
+        are_logits=logits,
+        prototypes=prototypes if weights is not None else None,
+        weights=weights,
+    )
 
 
 def _distribution_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
@@ -209,5 +242,5 @@ def _end_to_end(outputs: Sequence[TensorSpec], size: tuple[int, int], hints: Yol
         if further in _FURTHER or of_poses:
             check_steps(spec)
             table = Table(spec, spec.shape[1], spec.shape[2])
-            return EndToEndHead(table, size, oriented=further == _ANGLE)
+            return EndToEndHead(table, size, further == _ANGLE, _prototypes(outputs, further))
     return None

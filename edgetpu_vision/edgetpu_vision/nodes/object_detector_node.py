@@ -1,10 +1,11 @@
-"""The object detector as a node: subscribes image, publishes ~/detections."""
+"""The object detector as a node: subscribes image, publishes ~/detections, and masks of instances."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 from vision_msgs.msg import (
     BoundingBox2D,
@@ -20,6 +21,7 @@ from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.image_messages import message_from_labels
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_vision.debug_images.result_pictures import detections_picture
@@ -91,6 +93,7 @@ class ObjectDetectorNode(VisionNode):
         self._ids: tuple[str, ...] = ()
         with self.destroyed_on_error():
             self._detections = self.create_publisher(Detection2DArray, "~/detections", QOS_RESULTS)
+            self._instances = self.create_publisher(Image, "~/instances", QOS_RESULTS)
             try:
                 self._track(self.values["track"])
             except DependencyMissingError as error:
@@ -129,7 +132,9 @@ class ObjectDetectorNode(VisionNode):
             self._track(self.values["track"])
 
     def publish(self, header: Header, result: Detections) -> None:
-        """Publish the result on ~/detections."""
+        """Publish the result on ~/detections, and masks on ~/instances while somebody subscribes."""
+        if result.instances is not None and self._instances.get_subscription_count():
+            self._instances.publish(message_from_labels(header, result.instances))
         nobody = ("",) * len(result.detections)
         self._ids = self._tracker.update(result) if self._tracker is not None else nobody
         self._detections.publish(
@@ -143,7 +148,7 @@ class ObjectDetectorNode(VisionNode):
         )
 
     def draw(self, image: Pixels, result: Detections) -> Pixels:
-        """Draw the boxes with label, score and id."""
+        """Draw the boxes with label, score and id, and masks."""
         return detections_picture(image, result, self._ids)
 
     def _track(self, wanted: bool) -> None:
