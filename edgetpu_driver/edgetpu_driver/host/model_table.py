@@ -28,11 +28,11 @@ from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_pool import StickPool
 from edgetpu_driver.host.stick_worker import StickWorker
 from edgetpu_driver.host.whole_models import WholeModels
-from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.tflite.weightless_files import without_weights
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled, plain_stem
 from edgetpu_driver.toolchain.joint_graphs import build_joint_graph, head_name
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
+from edgetpu_driver.toolchain.named_graphs import read_graph
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
@@ -171,7 +171,7 @@ class ModelTable:
         """The model of that name and file, read or already present."""
         if fresh.unloaded:
             raise fresh.gone()
-        files = [(path, read_model_file(path)) for path in fresh.paths]
+        files = [(path, read_graph(path)) for path in fresh.paths]
         digest = hashlib.sha256(b"".join(data for _, data in files)).hexdigest()
         with self._lock:
             present = self._models.get(fresh.name)
@@ -229,7 +229,7 @@ class ModelTable:
         try:
             path = self._files.find(name)
             if is_compiled(path):
-                return path, read_model_file(path)
+                return path, read_graph(path)
         except EdgeTpuError:
             if not self._backends[0].uncompiled:
                 raise

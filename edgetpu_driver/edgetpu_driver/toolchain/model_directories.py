@@ -18,6 +18,7 @@ from edgetpu_driver.toolchain.compiled_file_names import (
     plain_stem,
 )
 from edgetpu_driver.toolchain.dense_compiler import is_dense
+from edgetpu_driver.toolchain.named_graphs import named_graph
 from edgetpu_driver.toolchain.retargeting.template_files import templates
 
 _LARGEST_DENSE_FILE = 4 << 20
@@ -66,7 +67,7 @@ class ModelDirectories:
     compiled: compiled models (x_edgetpu.tflite) are looked for; uncompiled: graphs (x.tflite) are. With
     both, a compiled model is preferred to its graph. Without `uncompiled`, of graphs that are not compiled
     only those count whose program can be written here, see `dense_compiler`, or made from a compiled file of
-    the same form beside them, see `retargeting`.
+    the same form beside them, see `retargeting`; such a graph needs no file if it is of the catalogue.
     """
 
     def __init__(self, directories: Sequence[str | Path], *, compiled: bool, uncompiled: bool) -> None:
@@ -122,6 +123,11 @@ class ModelDirectories:
             path = self._file_inside(directory / f"{model}.tflite")
             if path is not None and _is_made_here(path):
                 return path
+        if self._compiled and not self._uncompiled and os.sep not in model:
+            for directory in self.directories:
+                graph = directory / f"{model}.tflite"
+                if named_graph(model) is not None and templates(graph):
+                    return graph
         raise self._not_found(model, names)
 
     def _file_names(self, stem: str) -> tuple[str, ...]:

@@ -15,7 +15,14 @@ from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsuppo
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, parse_model
 from edgetpu_driver.tflite.operator_options import read_options
-from edgetpu_driver.toolchain.compiled_file_names import COMPILED_SUFFIX, is_file, source_graph, source_graphs
+from edgetpu_driver.toolchain.compiled_file_names import (
+    COMPILED_SUFFIX,
+    is_file,
+    plain_stem,
+    source_graph,
+    source_graphs,
+)
+from edgetpu_driver.toolchain.named_graphs import named_graph, read_graph
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import RetargetedModel, retarget
 
 RETARGETED_FROM = "retargeted_from"
@@ -38,16 +45,16 @@ class RetargetedFiles:
 
 
 def retarget_file(compiled: Path, name: str, graph: bytes) -> RetargetedFiles:
-    """Make the compiled file of a graph from another, whose own graph is beside it.
+    """Make the compiled file of a graph from another, whose own graph is beside it or of the catalogue.
 
     name: of the graph. Raises ModelNotFoundError without that graph, what `retarget` raises, and
     ModelFormatError.
     """
-    own = source_graph(compiled)
+    own = _own_graph(compiled)
     if own is None:
         places = ", nor ".join(str(each) for each in source_graphs(compiled))
         raise ModelNotFoundError(f"expected the graph of {compiled.name} beside it; there is no {places}")
-    made = retarget(read_model_file(compiled), read_model_file(own), graph, name)
+    made = retarget(read_model_file(compiled), read_graph(own), graph, name)
     return RetargetedFiles(made, compiled, _sidecar(compiled, name, made))
 
 
@@ -65,7 +72,8 @@ def retargeting_remark(compiled: Path, data: bytes) -> str:
 def templates(graph: Path) -> tuple[Path, ...]:
     """The compiled files beside a graph that may serve it: those whose own graph has the same form.
 
-    Empty for files that cannot be read, and for graphs that nothing beside it fits.
+    Neither graph has to be there as a file if the catalogue has one of its name. Empty for files that cannot
+    be read, and for graphs that nothing beside it fits.
     """
     wanted = _form_of(graph)
     if not wanted:
@@ -101,13 +109,22 @@ def _compiled_beside(graph: Path) -> Iterator[tuple[Path, Path]]:
     except OSError:
         return
     for path in paths:
-        own = source_graph(path) if is_file(path) else None
+        own = _own_graph(path) if is_file(path) else None
         if own is not None:
             yield path, own
 
 
+def _own_graph(compiled: Path) -> Path | None:
+    """Where the graph of a compiled file is, or would be if the catalogue did not have it; else None."""
+    place = compiled.with_name(f"{plain_stem(compiled)}.tflite")
+    named = place if named_graph(place.stem) is not None else None
+    return source_graph(compiled) or named
+
+
 def _form_of(path: Path) -> str:
     """The digest of a graph's operators and shapes; empty if it cannot be read."""
+    if not is_file(path):
+        return _form_of_name(path.stem)
     try:
         status = path.stat()
         return _known_form(path, status.st_mtime_ns, status.st_size)
@@ -122,6 +139,12 @@ def _known_form(path: Path, _time: int, _size: int) -> str:
         return form_digest(data, parse_model(data))
     except EdgeTpuError:
         return ""
+
+
+@lru_cache(maxsize=256)
+def _form_of_name(name: str) -> str:
+    data = named_graph(name)
+    return "" if data is None else form_digest(data, parse_model(data))
 
 
 def form_digest(data: bytes, model: Model) -> str:
