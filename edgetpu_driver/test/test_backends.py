@@ -15,6 +15,7 @@ from edgetpu_driver.backends.backend import SRAM_BYTES, Placement
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.backends.factory import make_backend, make_backends
 from edgetpu_driver.backends.virtual import VirtualStickBackend
+from edgetpu_driver.engines import isolated_graph
 from edgetpu_driver.engines.whole_model.planning import load_plan
 from edgetpu_driver.errors import DeviceLostError, InputError, ModelUnsupportedError, UnavailableError
 from edgetpu_driver.host.host_status import State
@@ -68,6 +69,27 @@ def test_a_plain_graph_runs(name: str, models: Path) -> None:
     host.connect()
     host.load("sums")
     assert host.invoke("sums", NUMBERS).outputs["sums"].tolist() == [[5, 12]]
+    host.close()
+
+
+@pytest.mark.parametrize("name", ["cpu", "virtual"])
+def test_the_process_of_a_graph_ends_when_its_model_is_unloaded(name: str, models: Path) -> None:
+    def running() -> set[int]:
+        return {graph.pid for graph in isolated_graph._running} - {0}
+
+    before = running()
+    host = ModelHost(make_backend(name), [models])
+    host.connect()
+    for _ in range(2):
+        host.load("sums")
+        assert host.invoke("sums", NUMBERS).outputs["sums"].tolist() == [[5, 12]]
+        assert len(running() - before) == 1
+        host.load("sums", "again")
+        host.unload("sums")
+        assert host.invoke("again", NUMBERS).outputs["sums"].tolist() == [[5, 12]]
+        host.unload("again")
+        host.refresh()  # by the thread that closes engines
+        assert running() <= before
     host.close()
 
 

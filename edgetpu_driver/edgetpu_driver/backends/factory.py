@@ -109,6 +109,7 @@ def make_backend(
         lambda on_phase: opened(stick, on_phase=on_phase),
         stick.register_model,
         pack,
+        library.rest,
     )
 
 

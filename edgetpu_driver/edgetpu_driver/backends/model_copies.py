@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from threading import Lock
 
@@ -22,16 +23,33 @@ class ModelCopies:
     def __init__(self) -> None:
         self._found: dict[int, CompiledModel] = {}
         self._used: set[int] = set()
+        self._users = 0
         self._lock = Lock()
 
-    def take(self, model: CompiledModel, find: FindCopy) -> tuple[CompiledModel, Callable[[], None]]:
-        """The first copy that is not in use, or the model itself if there is none, and how to release it."""
+    def take(self, model: CompiledModel, find: FindCopy) -> tuple[CompiledModel, Callable[[], bool]]:
+        """The first copy that is not in use, or the model itself if there is none, and how to release it.
+
+        To be released once, which returns whether no engine uses the model any more.
+        """
         with self._lock:
             number = next(n for n in count() if n not in self._used)
             copy = self._found.get(number) or (find(number) if number else model)
+            self._users += 1
             if copy is None:
-                return model, lambda: None
+                return model, self._release
             if number:
                 self._found[number] = copy
             self._used.add(number)
-        return copy, lambda: self._used.discard(number)
+        return copy, partial(self._release, number)
+
+    def found(self) -> tuple[CompiledModel, ...]:
+        """The copies that were found so far, without the model itself."""
+        with self._lock:
+            return tuple(self._found.values())
+
+    def _release(self, number: int | None = None) -> bool:
+        with self._lock:
+            self._users -= 1
+            if number is not None:
+                self._used.discard(number)
+            return not self._users

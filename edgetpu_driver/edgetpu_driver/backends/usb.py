@@ -103,11 +103,20 @@ class StickBackend:
         tpu, source = self._opened(), model.source
         copies = self._copies.setdefault((source.sha256, source.operator), ModelCopies())
         copy, release = copies.take(source, partial(self._find_copy, model))
+
+        def closed() -> None:
+            if release():
+                for each in (source, *copies.found()):
+                    self._rest(each)
+
         try:
-            return StickEngine(tpu, copy, model.sidecars, on_close=release)
+            return StickEngine(tpu, copy, model.sidecars, on_close=closed)
         except BaseException:
             release()
             raise
+
+    def _rest(self, model: CompiledModel) -> None:
+        """Called when no engine uses a model any more; a real stick holds nothing of it."""
 
     def _find_copy(self, model: ParsedModel, number: int) -> CompiledModel | None:
         """The copy of that number, from 1, compiled together with the model from the same graph, if any."""

@@ -33,10 +33,13 @@ class VirtualStickBackend(StickBackend):
         open_device: Callable[[OnPhase | None], EdgeTpu],
         register: Callable[[CompiledModel, bytes], object],
         pack: Callable[..., bytes],
+        rest: Callable[[CompiledModel], object] = lambda _model: None,
     ) -> None:
+        """rest: ends the process that computes a model; called when no engine uses the model any more."""
         super().__init__(open_device)
         self._register = register
         self._pack = pack
+        self._end_processes = rest
 
     def open(self, on_phase: OnPhase | None = None) -> None:
         """Open the stick; DependencyMissingError without LiteRT, which computes its results."""
@@ -90,6 +93,9 @@ class VirtualStickBackend(StickBackend):
         copy = CompiledModel.parse(packed, source.name)
         self._register(copy, graph)
         return replace(copy, path=source.path)
+
+    def _rest(self, model: CompiledModel) -> None:
+        self._end_processes(model)
 
     def _register_from(self, path: Path, model: CompiledModel) -> None:
         from edgetpu_driver.virtual.byte_run_models import runs_from_bytes

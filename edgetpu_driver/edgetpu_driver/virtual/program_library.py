@@ -125,6 +125,13 @@ class ProgramLibrary:
         ]
         program.models = [model, *others]
 
+    def rest(self, compiled: CompiledModel) -> None:
+        """End the process that computes a model, which stays registered; the next run starts another."""
+        program = self._programs.get(_digest(compiled.execution))
+        for model in program.models if program is not None else ():
+            if isinstance(model, ReferenceModel) and model.is_of(compiled):
+                model.rest()
+
     def find(self, instructions: bytes) -> Program | CodeProgram | None:
         """The program with this first bitstream, ignoring addresses inserted by the host.
 

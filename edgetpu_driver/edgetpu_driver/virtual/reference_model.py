@@ -83,6 +83,18 @@ class ReferenceModel:
         listed = self._locations or other._locations
         return not listed and (self._source, self._own) == (other._source, other._own)
 
+    def is_of(self, compiled: CompiledModel) -> bool:
+        """Whether it has the parameters of that model."""
+        return self._own == _parameters(compiled)
+
+    def rest(self) -> None:
+        """End the process of the engine, if it has one; the next evaluation makes another engine."""
+        with self._lock:
+            self._engines.clear()
+            engine, self._cpu_engine = self._cpu_engine, None
+        if engine is not None:
+            engine.close()
+
     def evaluate(
         self, inputs: Mapping[str, bytearray], cached: bytes, streamed: bytes
     ) -> dict[str, bytes] | None:
