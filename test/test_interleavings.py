@@ -24,7 +24,7 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_assignment import Spreading
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.model_replica import ModelReplica
-from edgetpu_driver.host.request_queue import LONGEST_NEGLECT
+from edgetpu_driver.host.priority_queue import LONGEST_NEGLECT
 from edgetpu_driver.host.request_terms import NORMAL_TERMS, Priority, RequestTerms
 from edgetpu_driver.host.weight_access import record
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest

@@ -16,7 +16,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 
 from edgetpu_driver.backends.virtual import VirtualStickBackend
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.host import request_queue
+from edgetpu_driver.host import priority_queue
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_assignment import Spreading, resident_together, stages
 from edgetpu_driver.host.model_host import ModelHost
@@ -245,7 +245,7 @@ class TestUploads:
     @pytest.fixture
     def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Requests are passed over for as long as the test takes."""
-        monkeypatch.setattr(request_queue, "STAY", dict.fromkeys(Priority, 60.0))
+        monkeypatch.setattr(priority_queue, "STAY", dict.fromkeys(Priority, 60.0))
 
     def two_models(self, folder: Path) -> ModelHost:
         for name in ("one", "two"):

@@ -13,7 +13,7 @@ from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, Grid
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
 from edgetpu_perception.time_to_contact.noise_and_exposure import variance_of
 from edgetpu_perception.time_to_contact.plane_slant import PlaneSlant
-from edgetpu_perception.time_to_contact.relative_depth import RelativeDepth
+from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from edgetpu_driver.errors import BusyError, InputError
 from edgetpu_driver.host.host_limits import HostLimits
-from edgetpu_driver.host.request_queue import RequestQueue
+from edgetpu_driver.host.priority_queue import RequestQueue
 
 SOONEST = 0.001
 LATEST = 60.0

@@ -17,8 +17,8 @@ from edgetpu_driver.host.answers import Answers, answer_all, expiry
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.model_replica import ModelReplica
+from edgetpu_driver.host.priority_queue import Staying
 from edgetpu_driver.host.request import Kind, Lane, Request
-from edgetpu_driver.host.request_queue import Staying
 from edgetpu_driver.host.request_terms import Priority
 from edgetpu_driver.host.run_rules import can_run, is_pointless, refusal
 from edgetpu_driver.host.stick_slot import Queued, StickSlot, best_of, may_take

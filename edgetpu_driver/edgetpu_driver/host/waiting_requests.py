@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from edgetpu_driver.host.admission import Admission, Backlog
+from edgetpu_driver.host.priority_queue import RequestQueue, Staying
 from edgetpu_driver.host.request import Kind, Request
-from edgetpu_driver.host.request_queue import RequestQueue, Staying
 from edgetpu_driver.host.request_terms import Priority
 from edgetpu_driver.host.weight_access import WeightAccess
 

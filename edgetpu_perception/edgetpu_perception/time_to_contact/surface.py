@@ -9,7 +9,7 @@ import numpy as np
 
 from edgetpu_perception.time_to_contact.homography_alignment import Map, Matrix, inverse
 from edgetpu_perception.time_to_contact.plane_slant import PlaneSlant
-from edgetpu_perception.time_to_contact.relative_depth import RelativeDepth
+from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
 
 MIN_APPROACH_RATE = 0.15
 """Rate, 1/s, above which a surface may count as approaching: contact within 6.7 s.

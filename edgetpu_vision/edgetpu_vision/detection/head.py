@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs, output
-from edgetpu_vision.detection.candidates import Candidates
 from edgetpu_vision.detection.instance_masks import Prototypes
+from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import is_quantised, real_values
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_vision.detection.candidates import Candidates
 from edgetpu_vision.detection.detections import OrientedBox
+from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.preprocessing.placement import Placement
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_vision.algorithm import Outputs
-from edgetpu_vision.detection.candidates import NONE, Candidates
 from edgetpu_vision.detection.head import Head, Table, logit
+from edgetpu_vision.detection.non_maximum_suppression import NONE, Candidates
 from edgetpu_vision.model_description.graph_facts import PostProcess
 from edgetpu_vision.output_values import always_probabilities, sigmoid, within_0_and_1
 

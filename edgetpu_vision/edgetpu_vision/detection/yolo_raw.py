@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs, output
-from edgetpu_vision.detection.candidates import NONE, Candidates, joined
 from edgetpu_vision.detection.head import Head, Table, least_value, logit, reaching
+from edgetpu_vision.detection.non_maximum_suppression import NONE, Candidates, joined
 from edgetpu_vision.detection.yolo_grids import Grids
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import always_probabilities, real_values, sigmoid, within_0_and_1

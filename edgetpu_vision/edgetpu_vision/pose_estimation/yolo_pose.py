@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs
-from edgetpu_vision.detection.candidates import Candidates
 from edgetpu_vision.detection.head import Table, reaching
+from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.detection.yolo_channels import KEYPOINT_CHANNELS, KEYPOINTS, check_steps
 from edgetpu_vision.detection.yolo_decoded import corners, px_of
 from edgetpu_vision.detection.yolo_grids import possible_grids

@@ -1,4 +1,4 @@
-"""Boxes that may be objects, as arrays, before and after non-maximum suppression."""
+"""Non-maximum suppression, and the arrays of boxes that may be objects before and after it."""
 
 from __future__ import annotations
 
