@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.detection.head import Head, Table, logit, reaching
 from edgetpu_vision.detection.instance_masks import Prototypes
-from edgetpu_vision.detection.yolo_channels import MASKS
 from edgetpu_vision.detection.non_maximum_suppression import NONE, Candidates
+from edgetpu_vision.detection.yolo_channels import MASKS
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import is_quantised, real_range, sigmoid
 
