@@ -34,6 +34,7 @@ from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 from edgetpu_driver.weights.weight_request import WeightRequest
 
@@ -638,6 +639,23 @@ class TestQueuedModels:
         host.submit_invoke("broken", ONES, answers.put)
         backend.parsing.set()
         assert isinstance(answers.get(timeout=5), ModelFormatError)
+
+    def test_a_model_that_is_being_loaded_has_the_tensors_of_its_file(
+        self, host: ModelHost, backend: FakeBackend, models: Path
+    ) -> None:
+        builder = GraphBuilder()
+        image = builder.input("image", (1, 4), np.int8, scale=1.0, zero_point=0)
+        weights = np.ones((2, 4), np.int8)
+        builder.output(
+            builder.fully_connected(image, weights, weight_scale=1.0, scale=1.0, zero_point=0, name="sums")
+        )
+        (models / "graph_edgetpu.tflite").write_bytes(builder.build())
+        backend.parsing.clear()
+        queued = host.submit_load("graph")
+        assert queued.state is ModelState.QUEUED
+        backend.parsing.set()
+        (numbers,), (sums,) = queued.tensors_of_file
+        assert (numbers.name, numbers.shape, sums.name, sums.shape) == ("image", (1, 4), "sums", (1, 2))
 
     def test_a_model_that_failed_can_be_unloaded(self, host: ModelHost) -> None:
         with pytest.raises(ModelFormatError):

@@ -46,6 +46,8 @@ class HostedModel:
         self.files_without_weights = b""
         """What the files say of labels, anchors and the like; see `without_weights`."""
         self.parsed: ParsedModel | None = None
+        self.tensors_of_file: tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] = (), ()
+        """Inputs and outputs as far as known before it is loaded: what a small file says, without checks."""
         self.plan: ModelPlan | None = None
         """How its parts make the whole; None if one engine runs all of it."""
         self.parts: tuple[HostedModel, ...] = ()

@@ -28,6 +28,9 @@ from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_pool import StickPool
 from edgetpu_driver.host.stick_worker import StickWorker
 from edgetpu_driver.host.whole_models import WholeModels
+from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weightless_files import without_weights
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled, plain_stem
 from edgetpu_driver.toolchain.joint_graphs import build_joint_graph, head_name
@@ -35,6 +38,8 @@ from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.toolchain.named_graphs import read_graph
 
 _log = logging.getLogger(__name__)
+_QUICKLY_READ = 1 << 20
+"""Bytes of a file that can be read while a caller waits."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
 
 OnLoaded = Callable[["HostedModel | EdgeTpuError"], None]
@@ -78,6 +83,7 @@ class ModelTable:
         paths = tuple(self._files.find(each) for each in ([model] if isinstance(model, str) else model))
         name = name or common_name([plain_stem(path) for path in paths])
         fresh = HostedModel(name, paths, client, shared)
+        fresh.tensors_of_file = _tensors_of(paths)
         with self._lock:
             present = self._models.get(name)
             if present is not None and present.state is ModelState.FAILED:
@@ -249,6 +255,17 @@ class ModelTable:
         for backend in others:
             read.adopt(backend)
         return read
+
+
+def _tensors_of(paths: Sequence[Path]) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    """Inputs and outputs of one small file, which takes a millisecond; none of any other, or a broken one."""
+    try:
+        if len(paths) != 1 or paths[0].stat().st_size > _QUICKLY_READ:
+            return (), ()
+        graph = parse_model(read_model_file(paths[0])).subgraphs[0]
+        return graph.input_specs, graph.output_specs
+    except (EdgeTpuError, OSError):
+        return (), ()  # loading it tells what is wrong
 
 
 def _without_weights(files: Sequence[tuple[Path, bytes]]) -> bytes:

@@ -21,6 +21,8 @@ def loaded_model_info(model: HostedModel) -> ModelInfo:
 
 def model_info(model: HostedModel) -> ModelInfo:
     """Describe a model that is loaded, or on its way."""
+    known = model.tensors_of_file if model.parsed is None else (model.inputs, model.outputs)
+    inputs, outputs = ([spec_to_message(spec) for spec in specs] for specs in known)
     return ModelInfo(
         name=model.name,
         path=str(model.path),
@@ -30,8 +32,8 @@ def model_info(model: HostedModel) -> ModelInfo:
         caching_token=model.caching_token,
         weights_version=model.weights_version,
         resident=model.resident,
-        inputs=[spec_to_message(spec) for spec in model.inputs],
-        outputs=[spec_to_message(spec) for spec in model.outputs],
+        inputs=inputs,
+        outputs=outputs,
         state=int(model.state),
         message=one_line(model.message or model.unsupported_reason),
         owner=model.owner,
