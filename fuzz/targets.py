@@ -30,6 +30,7 @@ from edgetpu_driver.weights.compiler_layout import decode_parameters, encode_par
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 from edgetpu_vision import LabelsError, describe
 from edgetpu_vision.labels.label_text import parse_labels
+from edgetpu_vision.learning.taught_examples import TaughtExamples
 from fuzz import corpus
 from fuzz.corpus import Sample
 from fuzz.isolated_runs import IsolatedRuns
@@ -81,6 +82,7 @@ def targets() -> list[Target]:
         Target("decode_parameters", [Sample("dense", encoded)], _parameters(graph), 0.05),
         isolated_graphs(models),
         Target("place files", [places_sample()], _places, 0.05, refusals=(ArchiveError,)),
+        Target("files of taught classes", [examples_sample()], _examples, 0.05, refusals=(ArchiveError,)),
         Target("compressed images", image_samples(), decode_compressed, 0.05, 64, refusals=(ImageError,)),
         Target("describe", [*compiled, described_sample()], _describe, 0.05, 32),
         Target("labels", label_samples(), _labels, 0.05, 64, refusals=(LabelsError,)),
@@ -140,6 +142,23 @@ def _places(data: bytes) -> None:
         file.write(data)
         file.flush()
         PlaceDatabase.load(file.name, 4096)
+
+
+def examples_sample() -> Sample:
+    """A file of two examples."""
+    examples = TaughtExamples()
+    examples.add("mug", [[1.0, 0.0]])
+    examples.add("tür", [[0.0, 1.0]])
+    with NamedTemporaryFile(suffix=".npz") as file:
+        examples.save(file.name)
+        return Sample("classes", Path(file.name).read_bytes())
+
+
+def _examples(data: bytes) -> None:
+    with NamedTemporaryFile(suffix=".npz") as file:
+        file.write(data)
+        file.flush()
+        TaughtExamples.load(file.name)
 
 
 def image_samples() -> list[Sample]:

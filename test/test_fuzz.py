@@ -32,6 +32,7 @@ def by_name() -> dict[str, Target]:
         "decode_parameters",
         "encode_parameters",
         "place files",
+        "files of taught classes",
         "compressed images",
     ],
 )
@@ -52,6 +53,7 @@ def test_valid_inputs_are_accepted(by_name: dict[str, Target]) -> None:
         "compile_dense",
         "decode_parameters",
         "place files",
+        "files of taught classes",
     ):
         for sample in by_name[name].samples:
             by_name[name].parse(sample.data)

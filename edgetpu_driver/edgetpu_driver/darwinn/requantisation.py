@@ -49,7 +49,10 @@ def multipliers(input_scale: float, weight_scales: ArrayLike, output_scale: floa
 
 
 def clamps(output_scale: float, output_zero_point: int, activation: Activation) -> tuple[float, float]:
-    """The least and the largest output in steps from the zero point, both values of float32."""
+    """The least and the largest output in steps from the zero point, both values of float32.
+
+    RELU6 ends at 6, or where the range of the outputs ends if that is less, as in layers of public networks.
+    """
     scale, factor = np.float32(output_scale), reciprocal(output_scale)
     minimum, maximum = (np.float32(end - output_zero_point) * scale * factor for end in (0, _LARGEST))
     if activation != "NONE":
