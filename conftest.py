@@ -1,6 +1,13 @@
-"""Prepares the whole run: imports the packages before the folders of the same name, accepts SIGINT."""
+"""Prepares the whole run: imports the packages before the folders of the same name, accepts SIGINT.
+
+Nothing that a test starts or calls writes to the user's ~/.ros.
+"""
 
 import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 import edgetpu_driver  # noqa: F401
 import edgetpu_matrix  # noqa: F401
@@ -12,3 +19,12 @@ pytest_plugins = ["testdata.pytest_plugin"]
 # A background shell starts its commands with SIGINT ignored, and processes started here would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ros_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """ROS_HOME of the tests of one module and of the processes that they start."""
+    folder = tmp_path_factory.mktemp("ros_home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROS_HOME", str(folder))
+        yield folder

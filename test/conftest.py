@@ -31,7 +31,7 @@ RESEND_SECONDS = 0.25
 class NodeProcess:
     """A node started as `ros2 run` would; everything it prints is kept."""
 
-    def __init__(self, package: str, executable: str, arguments: list[str], ros_home: Path) -> None:
+    def __init__(self, package: str, executable: str, arguments: list[str]) -> None:
         from ament_index_python.packages import get_package_prefix
 
         path = Path(get_package_prefix(package)) / "lib" / package / executable
@@ -41,7 +41,6 @@ class NodeProcess:
             stdout=self._log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env={"ROS_HOME": str(ros_home), **os.environ},
         )
 
     @property
@@ -291,18 +290,16 @@ def ros_domain() -> Iterator[int]:
 @pytest.fixture(scope="module")
 def start_node(
     ros_domain: int,  # noqa: ARG001
-    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[..., NodeProcess]]:
     """Start node processes with `start(package, executable, *arguments, parameter=value)`.
 
-    None outlives the module. Unless a test sets ROS_HOME they have one of the module's.
+    None outlives the module.
     """
-    ros_home = tmp_path_factory.mktemp("ros_home")
     processes: list[NodeProcess] = []
 
     def start(package: str, executable: str, *arguments: str, **parameters: Any) -> NodeProcess:
         ros = [part for name, value in parameters.items() for part in ("-p", f"{name}:={value}")]
-        process = NodeProcess(package, executable, ["--ros-args", *ros, *arguments], ros_home)
+        process = NodeProcess(package, executable, ["--ros-args", *ros, *arguments])
         processes.append(process)
         return process
 
