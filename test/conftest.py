@@ -244,10 +244,9 @@ class EyeBesideDriver:
         stop = threading.Event()
 
         def publish() -> None:
-            second = 0
             while not stop.wait(0.005):
-                second += 1
-                self._images.publish(image_of(second))
+                self._second += 1
+                self._images.publish(image_of(self._second))
 
         self.results.clear()
         publisher = threading.Thread(target=publish)
@@ -259,10 +258,14 @@ class EyeBesideDriver:
             publisher.join()
 
     def next_result(self) -> Any:
-        """While it is watching: the first result that was not under way to us already."""
-        count = len(self.results)
-        self._graph.spin_until(lambda: len(self.results) > count + 2)
-        return self.results[count + 1]
+        """While it is watching: the first result of an image that is shown after this call."""
+        shown = self._second
+
+        def answers() -> list[Any]:
+            return [result for result in self.results if result.header.stamp.sec > shown]
+
+        self._graph.spin_until(lambda: bool(answers()))
+        return answers()[0]
 
 
 @pytest.fixture(scope="session")

@@ -124,6 +124,7 @@ def test_a_bad_template_is_refused_and_the_old_one_stays(
 
 
 def test_no_image_is_searched_for_a_mixture_of_templates(tracker: Tracker) -> None:
+    assert tracker.set(patch("first")).success
     tracker.place()
     with tracker.node.watching(lambda second: message(second, VIEW)):
         for name in tuple(CORNERS) * 5:
