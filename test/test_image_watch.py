@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from builtin_interfaces.msg import Time
-from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
+from rcl_interfaces.msg import Log, Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
@@ -24,6 +26,7 @@ from edgetpu_driver.node_kit.newest_frame import SequenceGaps
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_msgs.msg import ServoError
 from edgetpu_perception.graphs import families
+from edgetpu_perception.nodes.looming_node import LoomingNode
 
 PERCEPTION = "edgetpu_perception"
 
@@ -193,7 +196,7 @@ def test_a_parameter_that_the_node_does_not_have_is_reported(
         "/**/looming:\n  ros__parameters:\n    min_confidense: 0.5\n    wheels: 4\n"
     )
     process = start_node(PERCEPTION, "looming", "--params-file", str(path), model_dir=models)
-    graph.spin_until(lambda: "'wheels'" in process.output)
+    graph.spin_until(lambda: "'wheels'" in process.output.rpartition("\n")[0])  # the whole line
     warnings = [line.partition("[looming]: ")[2] for line in process.output.splitlines() if "[WARN]" in line]
     assert [line for line in warnings if "there is no parameter" in line] == [
         "there is no parameter 'min_confidense'; did you mean 'min_confidence'?",
@@ -204,11 +207,21 @@ def test_a_parameter_that_the_node_does_not_have_is_reported(
 
 
 def test_a_camera_with_compressed_images_only_is_named(
-    graph: Any, start_node: Callable[..., Any], models: Path
+    graph: Any, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(image_watch, "SILENCE", math.inf)
+    latched = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    logs = graph.collect(Log, "/rosout", latched)
     graph.node.create_publisher(CompressedImage, "/squeezed/compressed", 1)
-    process = start_node(PERCEPTION, "looming", "-r", "image:=/squeezed", model_dir=models)
-    graph.spin_until(lambda: "there is /squeezed/compressed: set image_transport" in process.output, 40.0)
+    options = ["--ros-args", "-r", "__ns:=/squeezed", "-r", "image:=/squeezed", "-p", f"model_dir:={models}"]
+    node = LoomingNode(cli_args=options)
+    graph.add_node(node)
+    graph.spin_until(lambda: node.count_publishers("/squeezed/compressed") == 1)
+    monkeypatch.setattr(image_watch, "SILENCE", 0.0)
+    line = "no images on /squeezed for 0 s (0 before); there is /squeezed/compressed: set image_transport to "
+    graph.spin_until(lambda: f"{line}compressed" in [log.msg for log in logs])
+    graph.remove_node(node)
+    node.destroy_node()
 
 
 def test_a_normal_start_warns_of_nothing(graph: Any, start_node: Callable[..., Any], models: Path) -> None:
