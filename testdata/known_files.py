@@ -72,7 +72,7 @@ class KnownFiles:
         """Return where a file of the table lies. Raises MissingFileError if it is in none of the folders."""
         path = self.find(name)
         if path is None:
-            raise MissingFileError(self.missing_reason)
+            raise MissingFileError(f"{self.missing_reason}: {name} is missing")
         return path
 
     def find(self, name: str) -> Path | None:
