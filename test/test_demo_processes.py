@@ -44,12 +44,16 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return prefix
 
 
+@pytest.fixture(scope="module")
+def bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_scene(tmp_path_factory.mktemp("scene") / "bag", Scene(frames=6))
+
+
 @pytest.fixture
-def command(tmp_path: Path, prefix: Path) -> list[str]:
+def command(tmp_path: Path, prefix: Path, bag: Path) -> list[str]:
     """The demo on six images of the scene."""
     assert prefix.is_dir()
     (tmp_path / "parameters.yaml").write_text("{}")
-    bag = write_scene(tmp_path / "bag", Scene(frames=6))
     options = {
         "bag": bag,
         "nodes": "spot_tracker",

@@ -71,12 +71,6 @@ def test_the_lamp_is_tracked_while_it_is_on(on_cpu: dict[str, Any], scene: Path)
     assert [row["x"] is None for row in on_cpu["rows"]] == [frame in (21, 22, 23) for frame in range(25)]
 
 
-def test_the_virtual_stick_gives_the_rows_of_the_cpu(
-    on_cpu: dict[str, Any], scene: Path, tmp_path: Path
-) -> None:
-    assert demo(tmp_path, f"--bag={scene}", "--backend=virtual")["rows"] == on_cpu["rows"]
-
-
 def test_without_a_bag_every_node_measures_what_is_true_of_the_rendered_scene(tmp_path: Path) -> None:
     results = demo_of_nodes(tmp_path, "--backend=cpu", f"--gif={tmp_path / 'demo.gif'}")
     truths = load_truth(tmp_path / "scene")
