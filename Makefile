@@ -57,9 +57,9 @@ types: setup
 
 pytest: setup
 	@echo "[test] unit and graph tests (pytest)"
-	# Most tests wait for processes, so two at a time where pytest-xdist is there; a file stays together, and
+	# Many tests wait for processes, so three at a time where pytest-xdist is there; a file stays together, and
 	# the folder with the longest files comes first, so that none of them is left to the end.
-	parallel=$$($(RUN) python3 -c 'import xdist; print("-n 2 --dist loadfile --no-loadscope-reorder")' 2>/dev/null || true)
+	parallel=$$($(RUN) python3 -c 'import xdist; print("-n 3 --dist loadfile --no-loadscope-reorder")' 2>/dev/null || true)
 	$(RUN) python3 -m pytest $$parallel
 
 bench: setup ## measure the driver; results go to build/bench/results.json
