@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[1]
 pytest.importorskip("rclpy", reason="needs a sourced ROS 2")
 pytest.importorskip("ai_edge_litert", reason="the cpu and virtual backends need LiteRT")
 
+pytestmark = pytest.mark.timeout(600)  # a busy machine makes minutes of half a minute
+
 
 def demo(output: Path, *arguments: str) -> dict[str, Any]:
     """Run the demo with the spot tracker; its part of the summary."""
@@ -36,7 +38,8 @@ def demo(output: Path, *arguments: str) -> dict[str, Any]:
 
 def demo_of_nodes(output: Path, *arguments: str) -> dict[str, dict[str, Any]]:
     """Run the demo; the nodes of its summary, by name."""
-    environment = {name: value for name, value in os.environ.items() if name != "ROS_DOMAIN_ID"}
+    own = ("ROS_DOMAIN_ID", "ROS_HOME")  # the demo chooses them
+    environment = {name: value for name, value in os.environ.items() if name not in own}
     command = [sys.executable, "-m", "demo", f"--output={output}", *arguments]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False
