@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -43,6 +44,8 @@ LARGEST_SIGMAS = {"yaw_sigma": 0.02, "expansion_rate_sigma": 0.03}
 """Standard deviations above which a node itself says that it does not know, as after a gap in the images."""
 STEADY_SECONDS = 0.7
 """For so long the speed must have been the same for a looming result to be judged, s."""
+STEADY_IMAGES = 5
+"""So many images it must have compared since then; on a loaded computer it gets few, and needs longer."""
 LONGEST_STEP = 1.0
 """Seconds between two images above which looming does not compare them."""
 
@@ -68,6 +71,8 @@ class PerceptionChecks:
         self._truth = truth_of(self._looking)
         self._displacements: dict[tuple[int, int], tuple[float, float]] = {}
         self._seen = {node: SeenStamps() for node in CAMERAS}
+        self._compared: deque[int] = deque(maxlen=STEADY_IMAGES)
+        """The last images that looming has used."""
 
     def judge(self, node: str, result: Result) -> Judgement:
         """How a result compares with the truth, and the difference if it is wrong."""
@@ -119,8 +124,13 @@ class PerceptionChecks:
         if self._stamps.period >= LONGEST_STEP:
             return {"valid": False, "expansion_rate": None}
         time = scene.time(index % FRAMES)
-        now, before = scene.velocity(time), scene.velocity(time - STEADY_SECONDS)
-        if now != before:  # also where one of them is NaN
+        self._compared.append(index)
+        first = min(index - math.ceil(STEADY_SECONDS * scene.rate), self._compared[0])
+        now = scene.velocity(time)
+        if len(self._compared) < STEADY_IMAGES or index - first > FRAMES:
+            return {"valid": None}
+        speeds = (scene.velocity(scene.time(each % FRAMES)) for each in range(first, index))
+        if any(speed != now for speed in speeds):  # also where one of them is NaN
             return {"valid": None}
         depth = float(HIGH[2]) - float(scene.pose(time).position[2])
         return {"valid": True, "expansion_rate": now / depth / (scene.rate * self._stamps.period)}

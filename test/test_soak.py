@@ -209,9 +209,21 @@ def test_looming_is_judged_at_constant_speed_only():
     def judge(index: int, value: float) -> Outcome:
         return checks.judge("looming", result(index, DRIVING, expansion_rate=value))[0]
 
+    for index in range(steady - 5, steady):
+        judge(index, 0.0)
     assert judge(steady, rate) is Outcome.RIGHT
-    assert judge(steady + FRAMES, 0.0) is Outcome.WRONG
+    assert judge(steady + 1, 0.0) is Outcome.WRONG
     assert judge(turning, 0.0) is Outcome.NOT_JUDGED
+
+
+def test_looming_is_judged_after_some_images_at_that_speed():
+    """The filter of a node that got few images still holds the speed of before."""
+    checks = PerceptionChecks(STAMPS)
+    judged = [
+        checks.judge("looming", result(index, DRIVING, expansion_rate=0.0))[0]
+        for index in (1, 6, 9, 12, 14, 16)
+    ]
+    assert judged == [Outcome.NOT_JUDGED] * 5 + [Outcome.WRONG]
 
 
 # Results of matrix nodes
