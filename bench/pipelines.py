@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -19,11 +20,13 @@ from numpy.typing import NDArray
 
 from edgetpu_driver import EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.backends.virtual import VirtualStickBackend, pack_for_virtual_stick
+from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_perception.graphs.families import build
 from measured_figures.row import Row
@@ -38,8 +41,8 @@ FRAME_SECONDS = 1 / 30
 _REQUESTS = 64
 _IN_FLIGHT = 16
 _FRAMES = 30
+_SETTLING_FRAMES = 40
 _SHARE = 0.75  # of as many times the throughput of one stick
-_EYE_TERMS = RequestTerms("eye", Priority.REAL_TIME)
 _DETECTOR_TERMS = RequestTerms("detector")
 
 _Inputs = Mapping[str, NDArray[Any]]
@@ -64,8 +67,8 @@ def rows() -> Iterator[Row]:
             metric = "throughput / 1 stick"
             yield Row(AREA, case, metric, rate / one, "x", reach, "higher", one, baseline_unit="1/s")
         yield Row(AREA, case, f"uploads, {_REQUESTS} requests", uploads, "", 4, "lower")
-    yield from _beside_the_eyes(together=False)
-    yield from _beside_the_eyes(together=True)
+    for compilation in _COMPILATIONS:
+        yield from _beside_the_eyes(compilation)
 
 
 def _throughput(graph: bytes, count: int) -> tuple[float, int]:
@@ -75,7 +78,7 @@ def _throughput(graph: bytes, count: int) -> tuple[float, int]:
         files = compile_pipeline(graph, 4, "chain")
         for name, data in files.items():
             (Path(folder) / name).write_bytes(data)
-        sticks, host = _host(count, folder)
+        sticks, _, host = _host(count, folder)
         loaded = host.load(list(files))
         inputs = _inputs(loaded.inputs)
         begun = [stick.clock.monotonic() for stick in sticks]
@@ -86,30 +89,69 @@ def _throughput(graph: bytes, count: int) -> tuple[float, int]:
     return _REQUESTS / elapsed, uploads
 
 
-def _beside_the_eyes(*, together: bool) -> Iterator[Row]:
-    """A detector and five eyes, each once a frame; together: compiled so that all stay in the memory."""
-    graphs = {name: build(name) for name in EYES} | {"detector": _detector()}
+@dataclass(frozen=True)
+class _Compilation:
+    """How a detector and the graphs of the eyes are compiled."""
+
+    title: str
+    together: tuple[str, ...]
+    """The graphs that are compiled in one go; the others each by itself."""
+    share: bool
+    """Whether the driver may run the eyes as one graph."""
+    uploads: int
+    """Least number of uploads in a frame."""
+
+
+_JOINT = joint_name(sorted(set(EYES)))
+_COMPILATIONS = (
+    _Compilation("compiled apart", (), share=False, uploads=len(set(EYES)) + 1),
+    _Compilation("compiled apart, the eyes run as one graph", (), share=True, uploads=2),
+    _Compilation("compiled together", ("detector", *EYES), share=True, uploads=0),
+    _Compilation("compiled together with the eyes' one graph", ("detector", _JOINT), share=True, uploads=0),
+)
+
+
+def _beside_the_eyes(compilation: _Compilation) -> Iterator[Row]:
+    """A detector and five eyes, each once a frame, all on one stick."""
+    graphs = {name: build(name) for name in (*EYES, _JOINT)} | {"detector": _detector()}
     with tempfile.TemporaryDirectory() as folder:
-        for name, data in pack_for_virtual_stick(graphs, together=together).items():
+        for name, data in _packed(graphs, compilation.together).items():
             (Path(folder) / f"{name}.tflite").write_bytes(graphs[name])
             (Path(folder) / f"{name}_edgetpu.tflite").write_bytes(data)
-        (stick,), host = _host(1, folder)
-        models = {name: host.load(name) for name in graphs}
-        frame = [(name, _inputs(models[name].inputs), _EYE_TERMS) for name in EYES]
-        frame.append(("detector", _inputs(models["detector"].inputs), _DETECTOR_TERMS))
-        _run(host, frame, len(frame))  # the first frame uploads everything
-        before, begun = sum(model.uploads for model in models.values()), stick.clock.monotonic()
-        lost = sum(_run(host, frame, len(frame)) for _ in range(_FRAMES))
+        (stick,), (backend,), host = _host(1, folder, compilation.share)
+        loaded = {name: host.load(name) for name in {*EYES, "detector"}}
+        frame = partial(_frame, loaded, np.random.default_rng(1))
+        for _ in range(_SETTLING_FRAMES):  # uploads everything, and finds that the eyes look at one image
+            _run(host, frame(), len(EYES) + 1)
+        before, begun = backend.read().uploads, stick.clock.monotonic()
+        lost = sum(_run(host, frame(), len(EYES) + 1) for _ in range(_FRAMES))
         elapsed = stick.clock.monotonic() - begun
-        uploads = sum(model.uploads for model in models.values()) - before
+        uploads = backend.read().uploads - before
         host.close()
-    case = f"detector and five eyes, compiled {'together' if together else 'apart'}"
-    least = 0 if together else len(models)
-    yield Row(AREA, case, "uploads per frame", uploads / _FRAMES, "", least, "lower")
+    case = f"detector and five eyes, {compilation.title}"
+    yield Row(AREA, case, "uploads per frame", uploads / _FRAMES, "", compilation.uploads, "lower")
     share = elapsed / _FRAMES / FRAME_SECONDS
-    reach = 1.0 if together else None
+    reach = None if compilation.uploads else 1.0
     yield Row(AREA, case, "simulated time per frame / 33 ms", share, "x", reach, "lower")
     yield Row(AREA, case, "requests without a result", lost, "", 0, "lower")
+
+
+def _packed(graphs: Mapping[str, bytes], together: Sequence[str]) -> dict[str, bytes]:
+    chosen = {name: graphs[name] for name in together}
+    others = {name: data for name, data in graphs.items() if name not in chosen}
+    return pack_for_virtual_stick(chosen, together=True) | pack_for_virtual_stick(others, together=False)
+
+
+def _frame(
+    models: Mapping[str, HostedModel], random: np.random.Generator
+) -> list[tuple[str, _Inputs, RequestTerms]]:
+    """What is asked about one frame: the eyes look at the same image, each as a client of its own."""
+    image = random.integers(0, 256, (1, 64, 64, 1), np.uint8)
+    requests: list[tuple[str, _Inputs, RequestTerms]] = [
+        (name, {models[name].inputs[0].name: image}, RequestTerms(f"eye {number}", Priority.REAL_TIME))
+        for number, name in enumerate(EYES)
+    ]
+    return [*requests, ("detector", _inputs(models["detector"].inputs), _DETECTOR_TERMS)]
 
 
 def _run(host: ModelHost, requests: Sequence[tuple[str, _Inputs, RequestTerms]], in_flight: int) -> int:
@@ -127,12 +169,14 @@ def _run(host: ModelHost, requests: Sequence[tuple[str, _Inputs, RequestTerms]],
     return sum(not isinstance(answers.get(), InferenceResult) for _ in requests)
 
 
-def _host(count: int, folder: str) -> tuple[list[VirtualEdgeTpu], ModelHost]:
+def _host(
+    count: int, folder: str, share_inferences: bool = True
+) -> tuple[list[VirtualEdgeTpu], list[VirtualStickBackend], ModelHost]:
     sticks = [VirtualEdgeTpu(ports=(number + 1,)) for number in range(count)]
     backends = [VirtualStickBackend(partial(_open, stick), stick.register_model, pack) for stick in sticks]
-    host = ModelHost(backends, [folder])
+    host = ModelHost(backends, [folder], share_inferences=share_inferences)
     host.connect()
-    return sticks, host
+    return sticks, backends, host
 
 
 def _open(stick: VirtualEdgeTpu, on_phase: Any) -> EdgeTpu:

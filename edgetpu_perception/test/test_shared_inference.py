@@ -112,6 +112,31 @@ def test_models_asked_about_the_same_images_are_run_as_one(host: ModelHost) -> N
         assert result.model_sha256 == host.model(model).sha256
 
 
+def test_models_compiled_together_with_another_one_stay_in_the_memory_beside_it(tmp_path: Path) -> None:
+    graphs = {name: families.build(name) for name in (*HEADS, "looming_96x96")}
+    for name, data in pack_for_virtual_stick(graphs, together=True).items():
+        (tmp_path / f"{name}.tflite").write_bytes(graphs[name])
+        (tmp_path / f"{name}_edgetpu.tflite").write_bytes(data)
+    lines: list[str] = []
+    host = ModelHost(make_backend("virtual"), [tmp_path], tell=lines.append)
+    host.connect()
+    camera = Camera()
+    load(host)
+    settle(host, HEADS, camera)
+    other = host.load("looming_96x96")
+    settle(host, HEADS, camera, len(HEADS))
+    assert "'looming_96x96' is compiled together with them, and the one graph is not" in lines[-1]
+    ask(host, other.name, camera.image(96))
+    before = [model.uploads for model in host.models()]
+    for _ in range(3):
+        ask_all(host, HEADS, camera.image())
+        ask(host, other.name, camera.image(96))
+    assert [model.uploads for model in host.models()] == before
+    host.unload(other.name)
+    settle(host, HEADS, camera)
+    host.close()
+
+
 def test_models_asked_about_different_images_are_not(host: ModelHost) -> None:
     camera = Camera()
     load(host)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from edgetpu_driver.errors import ModelUnsupportedError
@@ -41,6 +41,20 @@ class JointModel:
             replica.engine is not None and replica.version == self.model.weights_version
             for replica in tuple(self.model.replicas.values())
         )
+
+    def reason_against(self, models: Iterable[HostedModel]) -> str:
+        """Why the heads are rather run one by one; empty if nothing is against the joint graph.
+
+        models: that are loaded. One that was compiled together with a head stays in the memory beside it, but
+        would be uploaded again after each run of the joint graph, unless that was compiled with them too.
+        """
+        tokens = {head.caching_token for head in self.heads} - {0, self.model.caching_token}
+        files = {head.sha256 for head in self.heads}
+        for model in models:
+            for part in model.device_parts:
+                if part.caching_token in tokens and part.sha256 not in files:
+                    return f"'{model.name}' is compiled together with them, and the one graph is not"
+        return ""
 
     def result_of(self, head: HostedModel, result: InferenceResult) -> InferenceResult | None:
         """The result of a head from that of the whole; None if it is not known which weights it had."""

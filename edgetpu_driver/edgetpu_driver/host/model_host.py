@@ -98,7 +98,12 @@ class ModelHost:
         submission = self._submission = Submission(self._scheduler, self._whole)
         table = self._table
         self._shared = SharedInference(
-            submission.invoke, submission.swap, table.load_joint, table.unload_joint, tell or _nothing
+            submission.invoke,
+            submission.swap,
+            table.load_joint,
+            table.unload_joint,
+            table.models,
+            tell or _nothing,
         )
         self._share_inferences = share_inferences
         self._lock = threading.Lock()

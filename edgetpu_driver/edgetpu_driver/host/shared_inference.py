@@ -12,7 +12,13 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.errors import DeviceError, EdgeTpuError, ExpiredError, UnavailableError
+from edgetpu_driver.errors import (
+    DeviceError,
+    EdgeTpuError,
+    ExpiredError,
+    ModelUnsupportedError,
+    UnavailableError,
+)
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.image_groups import ImageGroup, ImageGroups, ImageInUse
 from edgetpu_driver.host.inference_result import InferenceResult
@@ -78,8 +84,9 @@ class SharedInference:
 
     Requests of the same model for the same image share its result. Models of the suite's catalogue that are
     asked about the same images become heads of a joint graph, which is run instead of them. It is made anew
-    when they change; until then, and while a head lacks weights that were set, models run on their own. The
-    results are the same numbers. All methods may be called from any thread.
+    when they change; until then, and while a head lacks weights that were set, models run on their own, and
+    also where others were compiled together with them, which the joint graph would displace. The results are
+    the same numbers. All methods may be called from any thread.
     """
 
     def __init__(
@@ -88,10 +95,16 @@ class SharedInference:
         swap: Swap,
         load: Load,
         unload: Callable[[HostedModel], None],
+        models: Callable[[], Sequence[HostedModel]],
         tell: Callable[[str], None] = _log.info,
     ) -> None:
-        """load, unload: of joint graphs, by name. tell: is given a line when one is used, or cannot be."""
+        """Prepare for a host.
+
+        load, unload: of joint graphs, by name. models: those that are loaded, joint graphs excepted. tell: is
+        given a line when a joint graph is used, or cannot be.
+        """
         self._invoke, self._swap, self._load, self._unload = invoke, swap, load, unload
+        self._models = models
         self._tell = tell
         self._lock = threading.Lock()
         """Never held while anything is answered."""
@@ -140,6 +153,9 @@ class SharedInference:
     def _begin(self, joint: JointModel | None, waiting: _Waiting, image: ImageInUse) -> _Run:
         """A new inference on an image, of the joint graph if that can run now."""
         model = waiting.model
+        if joint is not None and (reason := joint.reason_against(self._models())):
+            self._tell_once(joint.heads, ModelUnsupportedError(reason))
+            joint = None
         if joint is not None and model in joint.heads and not joint.can_run(model):
             self._send_weights(joint, model)
             joint = None
