@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy import pattern_pictures
 from accuracy.engines import open_engine
 from accuracy.pattern_scenes import NOTHING, Change, Scene, scenes
 from accuracy.photographs import DEVELOPMENT, held_out
@@ -29,8 +31,16 @@ SIZES = ((64, 8), (64, 16), (128, 16), (128, 32))
 REACH_ANY = {(64, 8): 95.0, (64, 16): 98.0, (128, 16): 95.0, (128, 32): 98.0}
 """Percentage within 1 px for any patch."""
 
+REACH_ABSENT = 99.5
+"""Percentage of images without the pattern in which none is claimed."""
+
+PLAIN_SCORE = 0.8
+"""Normalised correlation from which on users of cv2.matchTemplate take a peak for the pattern."""
+
 SHIFTED = Change(shift=1.0)
 CHANGED = Change(shift=1.0, turn=5.0, growth=0.05, gain=0.2, offset=20.0, noise=4.0)
+
+CHANGED_PICTURE = dataclasses.replace(CHANGED, shift=10.0)
 
 
 class ExactResponse:
@@ -89,6 +99,10 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     for label, names in photographs.items():
         for search, side in SIZES:
             rows += _rows(f"{label}{search}/{side}", engine, names, search, side, count)
+    for label, names, reach in (("", DEVELOPMENT, 95.0), ("more: ", one_of_each(held_out()), None)):
+        tracker = tracker_on(engine, pattern_pictures.SEARCH, pattern_pictures.SIDE)
+        count_of_pictures = 40 if quick else 260
+        rows += pattern_pictures.measure(label, tracker, names, count_of_pictures, CHANGED_PICTURE, reach)
     return rows if quick else rows + _golden_rows(count // 2)
 
 
@@ -184,7 +198,12 @@ def _rows(size: str, engine: str, names: Sequence[str], search: int, side: int, 
         changed.row("rmse", lambda of: _rmse(of, 2.0)),
         changed.row("inside one sigma", _coverage),
         changed.row("present: valid", lambda of: _share(_accepted(of), _is_found), 90.0),
-        changed.row("absent: not valid", lambda of: _share(_accepted(of), _is_refused), 95.0),
+        changed.row(
+            "absent: not valid",
+            lambda of: _share(_accepted(of), _is_refused),
+            REACH_ABSENT,
+            plain_refused(changed),
+        ),
     ]
 
 
@@ -199,6 +218,16 @@ def plain_within(case: _Case, limit: float) -> float:
             half = (len(scene.patch) - 1) / 2
             hits.append(math.hypot(column + half - scene.x, row + half - scene.y) < limit)
     return 100.0 * float(np.mean(hits))
+
+
+def plain_refused(case: _Case) -> float:
+    """Percentage of images without the pattern whose highest peak is below PLAIN_SCORE."""
+    scores = [
+        cv2.minMaxLoc(cv2.matchTemplate(one.scene.without, one.scene.patch, cv2.TM_CCOEFF_NORMED))[1]
+        for one in case.measured
+        if one.accepted
+    ]
+    return 100.0 * float(np.mean(np.array(scores) < PLAIN_SCORE))
 
 
 def _accepted(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:

@@ -14,6 +14,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 
 from edgetpu_perception.nodes.kept_state import KeptState, StateError
 from edgetpu_perception.nodes.template_state import template_from_state, template_state
+from edgetpu_perception.pattern_tracker.fine_alignment import FinePatch
 from edgetpu_perception.pattern_tracker.template import Template
 
 
@@ -119,6 +120,13 @@ TEMPLATE = Template(
     size=(3, 4),
     offset=(0.25, -1.5),
     clipped=0.125,
+    fine=FinePatch(
+        values=np.arange(80, dtype=np.float32).reshape(8, 10),
+        mask=np.arange(80).reshape(8, 10) > 7,
+        x_scale=2.0,
+        y_scale=2.5,
+        offset=(0.5, 0.0),
+    ),
 )
 
 
@@ -144,6 +152,8 @@ def test_a_template_survives_json_exactly() -> None:
         {"size": [3]},
         {"offset": [float("inf"), 0.0]},
         {"clipped": float("nan")},
+        {"fine": {}},
+        {"fine": {"values": [[1.0]], "mask": [[1]], "scale": [1.0, 1.0], "offset": [0.0, 0.0]}},
     ],
 )
 def test_other_values_are_no_template(change: dict[str, Any]) -> None:

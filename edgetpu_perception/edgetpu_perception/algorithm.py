@@ -59,6 +59,8 @@ class Frame:
     """Part of the image that the model sees."""
     inputs: Mapping[str, NDArray[Any]]
     """The model's inputs by name; read-only."""
+    image: CameraImage | None = None
+    """The image itself, for algorithms that look at parts of it again."""
 
     @property
     def width(self) -> int:
@@ -74,7 +76,7 @@ class Frame:
     def of(cls, image: CameraImage, stamp: float, region: Region, model: ImageInput) -> Frame:
         """Crop and resize a region of an image for a model; ImageError if the region exceeds the image."""
         part = region.within(image.width, image.height)
-        return cls(stamp, image.width, image.height, part, {model.name: model.fill(image, part)})
+        return cls(stamp, image.width, image.height, part, {model.name: model.fill(image, part)}, image)
 
     def camera(self, camera: Pinhole | None) -> Pinhole | None:
         """Intrinsics of the region, from those of the image; None if they are for another image size."""

@@ -23,6 +23,8 @@ from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.pattern_tracker.match_selection import MIN_CERTAINTY
+from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
 from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult, PatternTracker
 from edgetpu_perception.pattern_tracker.template import TemplateReason
 from testdata import ModelFolder
@@ -213,6 +215,31 @@ def test_a_larger_image_gives_the_position_in_its_own_pixels() -> None:
     assert (result.offset_x, result.offset_y) == pytest.approx(
         (279.5 / 319.5 - 1, 189.5 / 159.5 - 1), abs=1e-5
     )
+
+
+def test_a_turned_patch_is_found_to_a_fraction_of_a_px_of_a_larger_image() -> None:
+    image = texture(1, side=640, blur=8.0)[:480]  # as in the camera, not square
+    tracker = PatternTracker()
+    assert tracker.set_template(image[180:300, 240:400], view=image).accepted
+    turn = cv2.getRotationMatrix2D((319.5, 239.5), -5.0, 1.03)
+    turn[:, 2] += 6.3, -3.7
+    later = cv2.warpAffine(image, turn, (640, 480), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT)
+    result = tracker.update(later)
+    expected = turn @ (319.5, 239.5, 1.0)  # a model px is 10 px wide and 7.5 px high
+    assert (result.x, result.y) == pytest.approx(tuple(expected), abs=0.3)
+    assert result.x_sigma < 0.5
+    assert result.y_sigma < 0.5
+
+
+def test_a_match_that_fits_badly_and_does_not_stand_out_is_no_match(
+    trained: tuple[PatternTracker, Image],
+) -> None:
+    found = trained[0]._matcher
+    assert found is not None
+    left = 1.5 * found.expected.unexplained
+    match = Alignment(1.0 - left, 30.0, 30.0, 1.0, 0.0, 1.0, 0.9, 0.1, 0.1)
+    assert found.certainty(match, runner_up_score=0.0) > MIN_CERTAINTY
+    assert found.certainty(match, runner_up_score=1.0 - left) == 0.0
 
 
 def test_a_patch_smaller_than_the_template_keeps_its_scale() -> None:

@@ -72,7 +72,7 @@ class CameraImage:
         """
 
         def resized() -> Pixels:
-            part = resize(self._part(region, channels), height, width)
+            part = resize(self.part(region, channels), height, width)
             return np.ascontiguousarray(part).reshape(1, height, width, channels)
 
         return self.made((region, height, width, channels), resized)
@@ -85,7 +85,8 @@ class CameraImage:
             array.flags.writeable = False
         return array
 
-    def _part(self, region: Region, channels: int) -> Pixels:
+    def part(self, region: Region, channels: int) -> Pixels:
+        """The region as grey levels [h, w] (`channels` 1) or RGB [h, w, 3] (3), at its own resolution."""
         key = region, channels
         part = self._converted.get(key)
         if part is None:

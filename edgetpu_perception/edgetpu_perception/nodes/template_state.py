@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgetpu_perception.nodes.kept_state import StateError
+from edgetpu_perception.pattern_tracker.fine_alignment import LEAST_PX, MOST_PX, FinePatch
 from edgetpu_perception.pattern_tracker.template import Template
 
 
@@ -20,6 +21,16 @@ def template_state(template: Template) -> dict[str, Any]:
         "size": list(template.size),
         "offset": list(template.offset),
         "clipped": template.clipped,
+        "fine": None if template.fine is None else _fine_state(template.fine),
+    }
+
+
+def _fine_state(fine: FinePatch) -> dict[str, Any]:
+    return {
+        "values": fine.values.tolist(),
+        "mask": fine.mask.astype(int).tolist(),
+        "scale": [fine.x_scale, fine.y_scale],
+        "offset": list(fine.offset),
     }
 
 
@@ -31,6 +42,7 @@ def template_from_state(state: Mapping[str, Any]) -> Template:
         height, width = (int(length) for length in state["size"])
         right, down = (float(offset) for offset in state["offset"])
         clipped = float(state["clipped"])
+        fine = None if state["fine"] is None else _fine_from_state(state["fine"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise StateError(f"expected a template: {error}") from error
     if values.ndim != 2 or mask.shape != values.shape or not mask.any():
@@ -40,4 +52,19 @@ def template_from_state(state: Mapping[str, Any]) -> Template:
     fits = 0 < height <= values.shape[0] and 0 < width <= values.shape[1]
     if not (fits and math.hypot(right, down) < 1e6 and 0 <= clipped <= 1):
         raise StateError("expected a size within the template, an offset and a share")
-    return Template(values, mask.astype(bool), (height, width), (right, down), clipped)
+    return Template(values, mask.astype(bool), (height, width), (right, down), clipped, fine)
+
+
+def _fine_from_state(state: Mapping[str, Any]) -> FinePatch:
+    """Make a fine patch again; KeyError, TypeError or ValueError for anything else."""
+    values, mask = np.array(state["values"], np.float32), np.array(state["mask"], np.float32)
+    x_scale, y_scale = (float(scale) for scale in state["scale"])
+    right, down = (float(offset) for offset in state["offset"])
+    fits = values.ndim == 2 and min(values.shape) >= LEAST_PX and max(values.shape) <= MOST_PX
+    if not fits or mask.shape != values.shape or not mask.any():
+        raise ValueError(f"expected a fine patch of {LEAST_PX} to {MOST_PX} px a side; got {values.shape}")
+    if not (np.all((values >= 0) & (values <= 255)) and np.all((mask == 0) | (mask == 1))):
+        raise ValueError("expected grey levels of 0 to 255, and 0 or 1 in the mask")
+    if not (0.1 < x_scale < 100 and 0.1 < y_scale < 100 and math.hypot(right, down) < 1e6):
+        raise ValueError("expected scales of a fine patch and its offset")
+    return FinePatch(values, mask.astype(bool), x_scale, y_scale, (right, down))

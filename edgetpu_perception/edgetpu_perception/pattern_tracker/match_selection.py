@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.pattern_tracker.correlation_locator import Candidate, WindowScores
 from edgetpu_perception.pattern_tracker.expected_scores import ExpectedScores, expected_scores
-from edgetpu_perception.pattern_tracker.patch_alignment import Aligner, Alignment
+from edgetpu_perception.pattern_tracker.patch_alignment import CONVERGED_PX, Aligner, Alignment
 
 MAX_ALIGNED = 3
 """Number of candidates that are aligned; limits the time.
@@ -23,6 +23,12 @@ CANDIDATE_REACH_CELLS = 2.5
 """How far, in cells, an alignment may move from its candidate.
 
 Derived: candidates are chosen 3 cells apart.
+"""
+
+CONVERGED_TO_REFINE_PX = 0.2
+"""The step after which an alignment ends if its match will be refined, px: see CONVERGED_PX.
+
+Limits the time. Rows: pattern, whole picture, within 2 px.
 """
 
 RIVAL_FACTOR = 1.5
@@ -48,6 +54,27 @@ Rows: pattern, accepted, changed, within 2 px.
 MIN_CERTAINTY = 0.2
 """Certainty of a match at its UNEXPLAINED_LIMIT. Derived: the default of min_confidence."""
 
+MIN_DISTINCTION = math.log(2.0)
+"""Logarithm of how many times less a match leaves unexplained than everything else in the image, from which
+on it may leave as much as UNEXPLAINED_LIMIT; at 0 no more than expected of the template.
+
+Chance matches come in numbers that differ little, and the pattern is there once.
+Rows: pattern, 64/8, accepted, changed, absent: not valid.
+"""
+
+MAX_POSE_DEVIATION = 5.0
+"""Largest rotation and change of scale of a match, in standard deviations of those expected.
+
+Derived: 20 degrees or 22 %, four times what is promised. Beyond, an alignment deforms a patch to fit.
+"""
+
+GAIN_SIGMA = math.log(2.0)
+"""Expected logarithm of the change of contrast, one standard deviation: a match of other contrast may leave
+less unexplained. A faint template resembles edges of any contrast.
+
+Rows: pattern, 64/8, accepted, changed, absent: not valid.
+"""
+
 CONTRAST_RANGE = (0.3, 3.0)
 """Smallest and largest contrast of a match over that of the patch.
 
@@ -70,13 +97,24 @@ class Matches:
 class Matcher:
     """Aligns candidates for one patch and rates them."""
 
-    def __init__(self, patch: NDArray[np.float32], mask: NDArray[np.bool_], pool: int) -> None:
-        """`patch`: grey levels, float32 [h, w] px; `pool`: px per cell of the candidates, each way."""
+    def __init__(
+        self, patch: NDArray[np.float32], mask: NDArray[np.bool_], pool: int, refined: bool = False
+    ) -> None:
+        """`patch`: grey levels, float32 [h, w] px; `pool`: px per cell of the candidates, each way.
+
+        `refined`: the best match will be refined by others, and may be a little off.
+        """
         self._pool = pool
         self._windows = WindowScores(patch, mask)
         self._center = ((patch.shape[1] - 1) / 2, (patch.shape[0] - 1) / 2)
         self._apart = 2.0 * pool
-        self._aligner = Aligner(patch, mask, CANDIDATE_REACH_CELLS, pool)
+        self._aligner = Aligner(
+            patch,
+            mask,
+            CANDIDATE_REACH_CELLS,
+            pool,
+            converged=CONVERGED_TO_REFINE_PX if refined else CONVERGED_PX,
+        )
         self.expected: ExpectedScores = expected_scores(patch, mask, self._aligner)
         share, least, most = UNEXPLAINED_LIMIT
         self._surplus_limit = min(max(share * self.expected.clarity, least), most)
@@ -131,13 +169,22 @@ class Matcher:
             score_to_beat = max(score_to_beat, 1.0 - RIVAL_FACTOR * self._unexplained(match))
         return sorted(matches, reverse=True), left
 
-    def certainty(self, match: Alignment) -> float:
-        """Certainty 0..1 that a match is the patch: 1 at the expected score, MIN_CERTAINTY at the limit."""
+    def certainty(self, match: Alignment, runner_up_score: float = math.nan) -> float:
+        """Certainty 0..1 that a match is the patch: 1 at the expected score, MIN_CERTAINTY at the limit.
+
+        `runner_up_score`: the highest score elsewhere in the image; NaN if there is no other candidate.
+        """
         least, most = CONTRAST_RANGE
-        if not least < match.gain < most:
+        if not least < match.gain < most or match.pose_deviation > MAX_POSE_DEVIATION:
             return 0.0
         surplus = math.log(max(1.0 - match.score, 1e-9) / self.expected.unexplained)
-        return min(max(1.0 - (1.0 - MIN_CERTAINTY) * surplus / self._surplus_limit, 0.0), 1.0)
+        if surplus <= 0.0:
+            return 1.0
+        limit = self._surplus_limit * math.exp(-0.5 * (math.log(match.gain) / GAIN_SIGMA) ** 2)
+        if not math.isnan(runner_up_score):
+            distinction = math.log(max(1.0 - runner_up_score, 1e-9) / self._unexplained(match))
+            limit *= min(max(distinction / MIN_DISTINCTION, 1e-6), 1.0)
+        return max(1.0 - (1.0 - MIN_CERTAINTY) * surplus / limit, 0.0)
 
     def _unexplained(self, match: Alignment) -> float:
         """1 - score of a match, but at least what is expected of the patch."""

@@ -51,6 +51,9 @@ CONVERGED_PX = 0.06
 Rows: pattern, accepted, between px, rmse.
 """
 
+ROUNDING_PX = 1 / 32 / math.sqrt(12)
+"""Standard deviation of OpenCV's rounding of coordinates to 1/32 px, px."""
+
 SIGMA_FLOOR_PX = 0.018
 """Standard deviation, px, of OpenCV's rounding of coordinates to 1/32 px (1/32 / sqrt(12) = 0.009) and of
 interpolation. Rows: pattern, 128/32, accepted, between px, inside one sigma."""
@@ -114,6 +117,12 @@ class Alignment(NamedTuple):
     x_sigma: float
     y_sigma: float
 
+    @property
+    def pose_deviation(self) -> float:
+        """Rotation and change of scale in standard deviations of those expected."""
+        turn, growth = math.atan2(self.sine, self.cosine), math.log(math.hypot(self.cosine, self.sine))
+        return math.hypot(turn / TURN_SIGMA, growth / GROWTH_SIGMA)
+
 
 def pooled(
     values: NDArray[np.float32], mask: NDArray[np.bool_], pool: int
@@ -133,10 +142,22 @@ class Aligner:
     """
 
     def __init__(
-        self, patch: NDArray[np.float32], mask: NDArray[np.bool_], reach: float, pool: int = 1
+        self,
+        patch: NDArray[np.float32],
+        mask: NDArray[np.bool_],
+        reach: float,
+        pool: int = 1,
+        *,
+        converged: float = CONVERGED_PX,
+        sigma_floor: float = SIGMA_FLOOR_PX,
     ) -> None:
-        """`reach`: largest distance from the start along an axis, px of the pooled image."""
+        """`reach`: largest distance from the start along an axis, px of the pooled image.
+
+        `converged`: a step that moves no corner by more px is the last; `sigma_floor`: least standard
+        deviation of a position, px.
+        """
         self._pool = pool
+        self._converged, self._sigma_floor = converged, sigma_floor
         self._coarse = Aligner(*pooled(patch, mask, pool), reach) if pool > 1 else None
         height, width = patch.shape
         self._size = width, height
@@ -195,13 +216,19 @@ class Aligner:
         return fine, cv2.resize(fine, size, interpolation=cv2.INTER_AREA)
 
     def align(
-        self, levels: Sequence[NDArray[np.float32]], x: float, y: float, score_to_beat: float = -1.0
+        self,
+        levels: Sequence[NDArray[np.float32]],
+        x: float,
+        y: float,
+        score_to_beat: float = -1.0,
+        pose: tuple[float, float] = (1.0, 0.0),
     ) -> Alignment:
         """Align the patch, whose centre is near (x, y), px, in an image.
 
-        The search ends early if it cannot reach `score_to_beat` any more.
+        The search ends early if it cannot reach `score_to_beat` any more. `pose`: cosine and sine to begin
+        with, times the scale; without pooling.
         """
-        start = _Map(x, y, 1.0, 0.0)
+        start = _Map(x, y, *pose)
         if self._coarse is None:
             return self._descend(levels[0], start, score_to_beat)
         shift = (self._pool - 1) / 2
@@ -235,7 +262,7 @@ class Aligner:
             if abs(here.x - start.x) > self._reach or abs(here.y - start.y) > self._reach:
                 break
             turned = self._extent * max(abs(step.turn), abs(step.growth))
-            if max(abs(step.x), abs(step.y)) + turned < CONVERGED_PX:
+            if max(abs(step.x), abs(step.y)) + turned < self._converged:
                 best = here if progress > 0.0 else best
                 break
         x_sigma, y_sigma = self._sigmas(best_score)
@@ -300,6 +327,6 @@ class Aligner:
             return math.inf, math.inf
         variance = SIGMA_GAIN**2 * (1.0 / score**2 - 1.0) / max(self._count - 6, 1)
         return (
-            math.sqrt(variance * float(self._covariance[0, 0]) + SIGMA_FLOOR_PX**2),
-            math.sqrt(variance * float(self._covariance[1, 1]) + SIGMA_FLOOR_PX**2),
+            math.sqrt(variance * float(self._covariance[0, 0]) + self._sigma_floor**2),
+            math.sqrt(variance * float(self._covariance[1, 1]) + self._sigma_floor**2),
         )

@@ -26,6 +26,7 @@ from edgetpu_perception.pattern_tracker.correlation_locator import (
     CorrelationLocator,
     Locator,
 )
+from edgetpu_perception.pattern_tracker.fine_alignment import FineAligner
 from edgetpu_perception.pattern_tracker.match_selection import MIN_CERTAINTY, Matcher, Matches
 from edgetpu_perception.pattern_tracker.patch_alignment import Alignment
 from edgetpu_perception.pattern_tracker.template import Template, TemplateOutcome, View, fit, judge
@@ -123,6 +124,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         self._template: Template | None = None
         self._matcher: Matcher | None = None
         self._locator: Locator | None = None
+        self._fine: FineAligner | None = None
         self._last: tuple[float, float] | None = None
         self._view: View | None = None
         self._search_size = search
@@ -190,7 +192,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         template = fit(patch, mask, seen, self._template_size)
         if template.contrast < MIN_TEMPLATE_CONTRAST:
             return JudgedTemplate(judge(template, None, None, accept_ambiguous), template, None, None)
-        matcher = Matcher(template.values, template.mask, pattern.pooling(self._template_size))
+        matcher = self._make_matcher(template)
         matches = None if seen is None else self._matches_in(seen, template, matcher)
         outcome = judge(template, matcher, matches, accept_ambiguous)
         weights = self._values_of(self._make_locator(template)) if outcome.accepted else None
@@ -198,8 +200,7 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
 
     def use_template(self, judged: JudgedTemplate) -> None:
         """Second half of `set_template`, after the model got `judged.weights`."""
-        self._template, self._matcher, self._last = judged.template, judged.matcher, None
-        self._locator = self._make_locator(judged.template)
+        self._use(judged.template, judged.matcher)
 
     def adopt_template(self, template: Template) -> None:
         """Track a template that a tracker with the same sizes has accepted before, without an engine.
@@ -212,9 +213,13 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
                 f"expected a template {list(self._template_size)} with contrast; got "
                 f"{list(template.values.shape)} with {template.contrast:.3g} grey levels",
             )
-        matcher = Matcher(template.values, template.mask, pattern.pooling(self._template_size))
+        matcher = self._make_matcher(template)
+        self._use(template, matcher)
+
+    def _use(self, template: Template, matcher: Matcher | None) -> None:
         self._template, self._matcher, self._last = template, matcher, None
         self._locator = self._make_locator(template)
+        self._fine = None if template.fine is None else FineAligner(template.fine)
 
     def update(self, image: ImageLike, stamp: float = 0.0) -> MatchResult:
         """See PerceptionAlgorithm.update; without a template no inference runs, and no result is valid."""
@@ -238,7 +243,9 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
         matches = self._matcher.match(grey, candidates, self._last)
         if matches.best is None:
             return MatchResult(frame.stamp, False, 0.0)
-        confidence = self._matcher.certainty(matches.best) * (0.5 if matches.rivals else 1.0)
+        confidence = self._matcher.certainty(matches.best, matches.runner_up_score) * (
+            0.5 if matches.rivals else 1.0
+        )
         if confidence == 0.0 or confidence < self.min_confidence:
             return MatchResult(
                 frame.stamp,
@@ -248,7 +255,13 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
                 runner_up_score=matches.runner_up_score,
             )
         self._last = matches.best.x, matches.best.y
-        return self._result(frame, self._template, confidence, matches, matches.best)
+        return self._result(frame, self._template, confidence, matches, self._refined(frame, matches.best))
+
+    def _refined(self, frame: Frame, match: Alignment) -> Alignment:
+        """The match aligned at the resolution of the camera image, where that is higher."""
+        if self._fine is None or frame.image is None:
+            return match
+        return self._fine.refine(frame.image.part(frame.region, 1), self._search_size, match)
 
     def _look(self, image: CameraImage) -> View:
         return self._view_of(Frame.of(image, 0.0, self.region, self._bound_input()))
@@ -286,6 +299,10 @@ class PatternTracker(PerceptionAlgorithm[MatchResult]):
             raise ModelUnsupportedError(
                 f"expected a model with one kernel, for templates of {width}x{height} px: {error}"
             ) from error
+
+    def _make_matcher(self, template: Template) -> Matcher:
+        pool = pattern.pooling(self._template_size)
+        return Matcher(template.values, template.mask, pool, refined=template.fine is not None)
 
     def _make_locator(self, template: Template) -> Locator:
         if len(self._outputs[0].shape) == 4:

@@ -13,6 +13,7 @@ from edgetpu_driver.images.encodings import ImageError, ImageFault, Pixels, chec
 from edgetpu_driver.images.resizing import resize
 from edgetpu_perception.graphs import pattern_correlation as pattern
 from edgetpu_perception.pattern_tracker.expected_scores import EXPECTED_NOISE
+from edgetpu_perception.pattern_tracker.fine_alignment import FinePatch, fine_patch
 from edgetpu_perception.pattern_tracker.match_selection import Matcher, Matches
 
 MIN_CLARITY = 1.5
@@ -85,6 +86,8 @@ class Template:
     """Centre of the patch minus that of the template, (x, y), px of the search image."""
     clipped: float
     """Share of the patch's pixels that are black or white, 0..1."""
+    fine: FinePatch | None = None
+    """The same at the resolution of the camera image, where that is higher."""
 
     @property
     def contrast(self) -> float:
@@ -129,7 +132,12 @@ def fit(
     covered = np.pad(share > 127, (rows.around, columns.around))
     if not covered.any():
         raise ImageError(ImageFault.MASK, "expected a mask that leaves something of the template")
+    made = rows.length, columns.length
+    centre = tuple(axis.around[0] - sum(axis.around) / 2 for axis in (columns, rows))
     return Template(
+        fine=fine_patch(
+            grey[rows.used, columns.used], counts[rows.used, columns.used], made, (centre[0], centre[1])
+        ),
         values=np.pad(values.astype(np.float32), (rows.around, columns.around), mode="edge"),
         mask=covered,
         size=(rows.length, columns.length),
