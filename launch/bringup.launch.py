@@ -11,6 +11,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from ament_index_python.packages import get_package_share_directory
@@ -160,69 +161,111 @@ def _respawn_delay(text: str) -> float:
     return seconds
 
 
-def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
-    def value(name: str) -> str:
-        return str(LaunchConfiguration(name).perform(context))
+def _value(context: LaunchContext, argument: str) -> str:
+    return str(LaunchConfiguration(argument).perform(context))
 
-    names, params_file, image_topic = _nodes(value("nodes")), value("params_file"), value("image_topic")
-    if not Path(params_file).is_file():
-        raise RuntimeError(f"params_file: expected a file; there is no '{params_file}'")
-    respawn, respawn_delay = value("respawn").lower() == "true", _respawn_delay(value("respawn_delay"))
-    overrides: dict[str, bool | str] = {
-        name: value(name) for name in ("image_transport", "qos_reliability") if value(name)
-    }
-    if value("use_sim_time"):
-        overrides["use_sim_time"] = value("use_sim_time").lower() == "true"
-    by_name = {name: _overrides_of(name, overrides) for name in (DRIVER, *names)}
-    if value("backend"):
-        by_name[DRIVER] = {**by_name[DRIVER], "backend": value("backend")}
-    camera_info_topic = value("camera_info_topic") or _camera_info_beside(image_topic)
-    discovery = discovery_range(value("dds_scope"), context.environment)
-    secured = context.environment.get("ROS_SECURITY_ENABLE") == "true"
-    remappings = [
+
+def _is_true(context: LaunchContext, argument: str) -> bool:
+    return _value(context, argument).lower() == "true"
+
+
+def _params_file(context: LaunchContext) -> str:
+    """Path of the parameter file; RuntimeError if it is not there."""
+    path = _value(context, "params_file")
+    if not Path(path).is_file():
+        raise RuntimeError(f"params_file: expected a file; there is no '{path}'")
+    return path
+
+
+def _parameters(context: LaunchContext, names: list[str]) -> dict[str, dict[str, bool | str]]:
+    """Parameters from the command line of the driver and of these nodes, by node."""
+    texts = {name: _value(context, name) for name in ("image_transport", "qos_reliability")}
+    overrides: dict[str, bool | str] = {name: text for name, text in texts.items() if text}
+    if _value(context, "use_sim_time"):
+        overrides["use_sim_time"] = _is_true(context, "use_sim_time")
+    parameters = {name: _overrides_of(name, overrides) for name in (DRIVER, *names)}
+    if backend := _value(context, "backend"):
+        parameters[DRIVER] = {**parameters[DRIVER], "backend": backend}
+    return parameters
+
+
+def _remappings(context: LaunchContext) -> list[tuple[str, str]]:
+    """What the nodes call their topics, and the topics of these names."""
+    image_topic = _value(context, "image_topic")
+    return [
         ("image", image_topic),
-        ("camera_info", camera_info_topic),
-        ("signal", value("signal_topic")),
-        ("target", value("target_topic")),
-        ("embedding", value("embedding_topic")),
+        ("camera_info", _value(context, "camera_info_topic") or _camera_info_beside(image_topic)),
+        ("signal", _value(context, "signal_topic")),
+        ("target", _value(context, "target_topic")),
+        ("embedding", _value(context, "embedding_topic")),
     ]
 
-    def process(package: str, executable: str, enclave_name: str, **options: object) -> Node:
-        enclave = ["--enclave", f"{value('enclave').rstrip('/')}/{enclave_name}"] if secured else []
-        return Node(
-            package=package,
-            executable=executable,
-            namespace=value("namespace"),
-            output="screen",
-            ros_arguments=["--log-level", value("log_level"), *enclave],
-            remappings=remappings,
-            additional_env=dict(discovery.environment),
-            respawn=respawn,
-            respawn_delay=respawn_delay,
-            **options,
-        )
 
-    processes: dict[str, Node] = {}
-    if value("single_process").lower() == "true":
-        merged = [_parameters_by_name(by_name)] if any(by_name.values()) else []
-        processes["single_process"] = process(
-            "edgetpu_perception",
-            "single_process",
-            "single_process",
-            arguments=["--nodes", ",".join(names)],
-            parameters=[params_file, *merged],
-        )
+def _enclave(context: LaunchContext, name: str) -> list[str]:
+    """Arguments that give a process its enclave, if the graph is secured."""
+    if context.environment.get("ROS_SECURITY_ENABLE") != "true":
+        return []
+    return ["--enclave", f"{_value(context, 'enclave').rstrip('/')}/{name}"]
+
+
+def _process(context: LaunchContext, enclave: str, environment: Mapping[str, str], **options: object) -> Node:
+    """One process; `options` are those that differ between processes."""
+    return Node(
+        namespace=_value(context, "namespace"),
+        output="screen",
+        ros_arguments=["--log-level", _value(context, "log_level"), *_enclave(context, enclave)],
+        remappings=_remappings(context),
+        additional_env=dict(environment),
+        respawn=_is_true(context, "respawn"),
+        respawn_delay=_respawn_delay(_value(context, "respawn_delay")),
+        **options,
+    )
+
+
+def _options_of_one_process(
+    params_file: str, parameters: dict[str, dict[str, bool | str]], names: list[str]
+) -> dict[str, dict[str, object]]:
+    """Options of the process of all nodes, by its name."""
+    merged = [_parameters_by_name(parameters)] if any(parameters.values()) else []
+    options = {
+        "package": "edgetpu_perception",
+        "executable": "single_process",
+        "arguments": ["--nodes", ",".join(names)],
+        "parameters": [params_file, *merged],
+    }
+    return {"single_process": options}
+
+
+def _options_of_each_node(
+    params_file: str, parameters: dict[str, dict[str, bool | str]]
+) -> dict[str, dict[str, object]]:
+    """Options of a process for each node, by its name."""
+    return {
+        name: {
+            "package": all_nodes()[name].package,
+            "executable": "edgetpu_node" if name == DRIVER else name,
+            "name": name,
+            "parameters": [params_file, values],
+        }
+        for name, values in parameters.items()
+    }
+
+
+def _start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    names, params_file = _nodes(_value(context, "nodes")), _params_file(context)
+    _respawn_delay(_value(context, "respawn_delay"))  # refused before a node is imported
+    parameters = _parameters(context, names)
+    discovery = discovery_range(_value(context, "dds_scope"), context.environment)
+    if _is_true(context, "single_process"):
+        options = _options_of_one_process(params_file, parameters, names)
     else:
-        for name in (DRIVER, *names):
-            processes[name] = process(
-                all_nodes()[name].package,
-                "edgetpu_node" if name == DRIVER else name,
-                name,
-                name=name,
-                parameters=[params_file, by_name[name]],
-            )
+        options = _options_of_each_node(params_file, parameters)
+    processes = {name: _process(context, name, discovery.environment, **its) for name, its in options.items()}
     guards = [
-        handler for name, node in processes.items() if respawn for handler in _give_up_on_failures(node, name)
+        handler
+        for name, process in processes.items()
+        if _is_true(context, "respawn")
+        for handler in _give_up_on_failures(process, name)
     ]
     return [LogInfo(msg=discovery.text), *guards, *processes.values()]
 
