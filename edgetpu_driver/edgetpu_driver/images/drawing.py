@@ -10,7 +10,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.images.encodings import Pixels, to_rgb
+from edgetpu_driver.images.conversion_cache import Region
+from edgetpu_driver.images.encodings import ImageError, Pixels, to_rgb
 
 FOUND = (80, 220, 80)
 """Green, for valid results; RGB like all colours here. A choice of taste."""
@@ -117,6 +118,18 @@ def box(
         return
     ends = [(round(u + sign * width / 2), round(v + sign * height / 2)) for sign in (-1, 1)]
     cv2.rectangle(image, ends[0], ends[1], color, 1)
+
+
+def with_region(image: Pixels, region: Region) -> Pixels:
+    """Outline a region of an RGB picture, in place, unless it is the whole picture or exceeds it."""
+    height, width = image.shape[:2]
+    try:
+        x, y, columns, rows = region.within(width, height)
+    except ImageError:  # set for images of another size since this one came
+        return image
+    if (columns, rows) != (width, height):
+        cv2.rectangle(image, (x, y), (x + columns - 1, y + rows - 1), FAINT, 1)
+    return image
 
 
 def caption(image: Pixels, text: str, color: tuple[int, int, int]) -> None:

@@ -16,6 +16,7 @@ from std_msgs.msg import Header
 from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNotFoundError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.request_terms import Priority
+from edgetpu_driver.images import drawing
 from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.images.encodings import ImageError, Pixels
 from edgetpu_driver.node_kit.base_node import QOS_DEBUG, BaseNode
@@ -354,7 +355,8 @@ class ImageNode(BaseNode):
         self.counters.valid += bool(result.valid)
         self.on_result(frame)
         if self._debug.get_subscription_count():
-            self._debug.publish(message_from_rgb(header, self.draw(image.pixels, result)))
+            picture = drawing.with_region(self.draw(image.pixels, result), self.algorithm.region)
+            self._debug.publish(message_from_rgb(header, picture))
 
     def _on_failure(self, error: Exception) -> None:
         """Count an image that the algorithm cannot handle; it must not end the node."""
