@@ -19,6 +19,7 @@ from edgetpu_driver.errors import (
     DeviceNotFoundError,
     EdgeTpuError,
     ExpiredError,
+    GraphProcessError,
     InputError,
     ModelFormatError,
     ModelNotFoundError,
@@ -80,6 +81,8 @@ class FakeBackend:
         self.absence: Exception | None = None
         self.failure: Exception | None = None
         self.opened = 0
+        self.deaths = 0
+        """Times that the process of a graph dies when an engine is made."""
         self.parsed = 0
         self.closed: list[bytes] = []
         self.begun, self.release, self.parsing = threading.Event(), threading.Event(), threading.Event()
@@ -114,6 +117,9 @@ class FakeBackend:
     def attach(self, model: ParsedModel) -> PlusOneEngine:
         if model.source == b"too large":
             raise ModelUnsupportedError("does not fit")
+        if self.deaths:
+            self.deaths -= 1
+            raise GraphProcessError("the process that runs the graph died")
         return PlusOneEngine(self, model.source)
 
     def set_clock(self, preset: str) -> None:
@@ -656,6 +662,17 @@ class TestQueuedModels:
         backend.parsing.set()
         (numbers,), (sums,) = queued.tensors_of_file
         assert (numbers.name, numbers.shape, sums.name, sums.shape) == ("image", (1, 4), "sums", (1, 2))
+
+    def test_the_death_of_a_process_while_a_model_is_attached_is_met_with_a_second_try(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.deaths = 1
+        host.load("plus")
+        assert host.invoke("plus", ONES).outputs["output"].tolist() == [[2, 2, 2, 2]]
+
+    def test_a_graph_whose_process_dies_twice_cannot_run(self, host: ModelHost, backend: FakeBackend) -> None:
+        backend.deaths = 2
+        assert host.load("plus").unsupported_reason == "the process that runs the graph died"
 
     def test_a_model_that_failed_can_be_unloaded(self, host: ModelHost) -> None:
         with pytest.raises(ModelFormatError):

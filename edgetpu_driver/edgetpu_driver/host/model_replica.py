@@ -19,6 +19,7 @@ from edgetpu_driver.engines.protocol import AttachedEngine
 from edgetpu_driver.errors import (
     DeviceError,
     EdgeTpuError,
+    GraphProcessError,
     InputError,
     ModelUnsupportedError,
     UnavailableError,
@@ -84,14 +85,21 @@ class ModelReplica:
         return self._earlier_uploads + sum(engine.uploads for engine in tuple(self._engines))
 
     def attach(self, bus_path: str) -> None:
-        """Make the engine, with the weights of the file; an error becomes the `unsupported_reason`."""
+        """Make the engine, with the weights of the file; an error becomes the `unsupported_reason`.
+
+        A graph whose process dies is tried again once: something else may have ended it.
+        """
         self.bus_path = bus_path
-        try:
-            self.engine, self.unsupported_reason = self._new_engine(self._engines), ""
-        except DeviceError:
-            raise
-        except Exception as error:
-            self.engine, self.unsupported_reason = None, self._reason(error)
+        for again in (True, False):
+            try:
+                self.engine, self.unsupported_reason = self._new_engine(self._engines), ""
+            except DeviceError:
+                raise
+            except Exception as error:
+                self.engine, self.unsupported_reason = None, self._reason(error)
+                if again and isinstance(error, GraphProcessError):
+                    continue
+            return
 
     def detach(self) -> None:
         """Drop the engines, whose device is gone."""
@@ -154,25 +162,33 @@ class ModelReplica:
         """Set the weights that were set on other sticks, or before the device was opened.
 
         An error other than of the device becomes the `unsupported_reason`: with old weights nothing may run.
+        As in `attach`, the death of a graph's process is met with a second try.
         """
-        try:
-            while missing := self._history.since(self.version):
-                version, request = missing[0]
-                engine = self._attached()
-                if (yield partial(needs_tiles, engine, request)):
-                    yield from self._matrix_of(engine).holding(request)
-                else:
-                    commit = yield partial(engine.prepare_weights, request)
-                    commit()
-                    self.engine_weights = request
-                self.version, self.weights = version, request
-                yield None
-        except DeviceError:
-            raise
-        except Exception as error:
-            reason = self._reason(error)
-            _log.warning("model '%s' cannot get its weights back: %s", self.name, reason)
-            self.engine, self.unsupported_reason = None, reason
+        for again in (True, False):
+            try:
+                yield from self._setting_missing_weights()
+            except DeviceError:
+                raise
+            except Exception as error:
+                if again and isinstance(error, GraphProcessError):
+                    continue
+                reason = self._reason(error)
+                _log.warning("model '%s' cannot get its weights back: %s", self.name, reason)
+                self.engine, self.unsupported_reason = None, reason
+            return
+
+    def _setting_missing_weights(self) -> Pieces[None]:
+        while missing := self._history.since(self.version):
+            version, request = missing[0]
+            engine = self._attached()
+            if (yield partial(needs_tiles, engine, request)):
+                yield from self._matrix_of(engine).holding(request)
+            else:
+                commit = yield partial(engine.prepare_weights, request)
+                commit()
+                self.engine_weights = request
+            self.version, self.weights = version, request
+            yield None
 
     def _reason(self, error: Exception) -> str:
         """Why it cannot run, as one line; anything but an EdgeTpuError is logged."""
