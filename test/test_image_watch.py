@@ -216,7 +216,7 @@ def test_a_camera_with_compressed_images_only_is_named(
     options = ["--ros-args", "-r", "__ns:=/squeezed", "-r", "image:=/squeezed", "-p", f"model_dir:={models}"]
     node = LoomingNode(cli_args=options)
     graph.add_node(node)
-    graph.spin_until(lambda: node.count_publishers("/squeezed/compressed") == 1)
+    graph.spin_until(lambda: node.count_publishers("/squeezed/compressed") > 0)
     monkeypatch.setattr(image_watch, "SILENCE", 0.0)
     line = "no images on /squeezed for 0 s (0 before); there is /squeezed/compressed: set image_transport to "
     graph.spin_until(lambda: f"{line}compressed" in [log.msg for log in logs])
