@@ -39,6 +39,41 @@ def test_distortion_is_undone(model: str, d: list[float]) -> None:
     assert pixel_of(camera.bearing(100, 50), d) == pytest.approx((100, 50), abs=1e-4)
 
 
+@pytest.mark.parametrize("model", ["equidistant", "fisheye"])
+@pytest.mark.parametrize("d", [[0.0] * 4, [-0.02, 0.01, -0.005, 0.001]], ids=["ideal", "calibrated"])
+@pytest.mark.parametrize("ray", [(0.0, 0.0), (0.4, -0.3), (3.0, 2.0), (-6.0, 0.5)])
+def test_a_fisheye_lens_is_undone(model: str, d: list[float], ray: tuple[float, float]) -> None:
+    camera = Pinhole.from_camera_info(640, 480, K, d, model)
+    points = np.array([[[*ray, 1.0]]])
+    matrix = np.array(K, np.float64).reshape(3, 3)
+    ((seen,),) = cv2.fisheye.projectPoints(points, np.zeros(3), np.zeros(3), matrix, np.array(d))[0]
+    assert camera.bearing(*seen) == pytest.approx(tuple(math.atan(each) for each in ray), abs=1e-9)
+
+
+def test_the_sigma_of_a_fisheye_bearing_is_that_of_equal_angles() -> None:
+    camera = Pinhole.from_camera_info(640, 480, K, [0.0] * 4, "equidistant")
+    _, _, x_sigma, y_sigma = camera.bearing_with_sigma(570, 240, 0.5, 0.25)
+    assert x_sigma == pytest.approx(0.5 / 500, rel=1e-6)
+    # atan2(y, z) of a px further down, seen 0.5 rad to the right: sin(0.5) / (0.5 cos(0.5)) / 510
+    assert y_sigma == pytest.approx(0.25 / 510 * math.tan(0.5) / 0.5, rel=1e-5)
+
+
+def test_a_fisheye_pixel_beyond_90_degrees_has_no_bearing() -> None:
+    camera = Pinhole(640, 480, 200, 200, 319.5, 239.5, fisheye=True)
+    assert camera.bearing(319.5 + 200 * 1.5, 239.5) == pytest.approx((1.5, 0.0), abs=1e-9)
+    assert all(map(math.isnan, camera.bearing(319.5 + 200 * 1.58, 239.5)))
+
+
+def test_a_fisheye_lens_stays_one_in_a_part_of_the_image() -> None:
+    camera = Pinhole(640, 480, 200, 200, 319.5, 239.5, fisheye=True)
+    part = camera.cropped(100, 50, 300, 200)
+    assert part.bearing(20, 30) == camera.bearing(120, 80)
+
+
+def test_rectified_images_of_a_fisheye_lens_need_no_lens_model() -> None:
+    assert Pinhole.from_camera_info(640, 480, K, [], "equidistant") == Pinhole(640, 480, 500, 510, 320, 240)
+
+
 @pytest.mark.parametrize(
     ("k1", "u"),
     # The radius r (1 - 0.3 r^2) is at most 0.703, at r = 1.054: pixels beyond 319.5 + 211 have no direction.
@@ -93,7 +128,11 @@ def test_zero_coefficients_mean_no_distortion() -> None:
     ("arguments", "message"),
     [
         ({"k": [0.0] * 9}, r"K\[0\] > 0"),
-        ({"d": [0.1] * 4, "distortion_model": "equidistant"}, "got 'equidistant'"),
+        ({"d": [0.1] * 4, "distortion_model": "thin_prism"}, "got 'thin_prism'"),
+        (
+            {"d": [0.1] * 5, "distortion_model": "equidistant"},
+            "expected 4 coefficients for equidistant; got 5",
+        ),
         (
             {"d": [0.1] * 3, "distortion_model": "plumb_bob"},
             "expected 4 or 5 coefficients for plumb_bob; got 3",
@@ -101,7 +140,14 @@ def test_zero_coefficients_mean_no_distortion() -> None:
         ({"width": 0}, "positive size"),
         ({"k": [500.0, 0, math.nan, 0, 510, 240, 0, 0, 1]}, "finite"),
     ],
-    ids=["uncalibrated", "unknown model", "too few coefficients", "no size", "not a number"],
+    ids=[
+        "uncalibrated",
+        "unknown model",
+        "too many of a fisheye",
+        "too few coefficients",
+        "no size",
+        "not a number",
+    ],
 )
 def test_invalid_calibrations_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(CameraError, match=message):

@@ -12,7 +12,11 @@ import numpy as np
 
 from edgetpu_driver.errors import EdgeTpuError
 
+_FISHEYE_MODELS = ("equidistant", "fisheye")
+"""Names of the model of Kannala and Brandt, as calibration tools write them."""
+
 _COEFFICIENTS = {"plumb_bob": (4, 5), "rational_polynomial": (8, 12, 14)}
+_COEFFICIENTS |= dict.fromkeys(_FISHEYE_MODELS, (4,))
 """Numbers of coefficients of each distortion model of sensor_msgs/CameraInfo. Given by OpenCV."""
 
 _REPROJECTION_ERROR = 0.1
@@ -54,6 +58,9 @@ class Pinhole:
     cx: float
     cy: float
     distortion: tuple[float, ...] = ()
+    fisheye: bool = False
+    """The distance from the principal point grows with the angle: `distortion` is k1 k2 k3 k4 of cv2.fisheye,
+    or nothing for an equidistant lens."""
 
     def __post_init__(self) -> None:
         if self.width <= 0 or self.height <= 0 or not (self.fx > 0 and self.fy > 0):
@@ -80,8 +87,8 @@ class Pinhole:
         `k`: row-major 3x3 matrix at full resolution. `binning`: (x, y), 0 means 1. `roi`: (x_offset,
         y_offset, width, height) at full resolution, a size of 0 means the whole image. The principal point
         moves with them as in image_geometry. Raises CameraError for an uncalibrated camera
-        (K[0] is 0), for a distortion model other than plumb_bob and rational_polynomial, and for values that
-        no lens has; it says which.
+        (K[0] is 0), for a distortion model other than plumb_bob, rational_polynomial and equidistant (or
+        fisheye), and for values that no lens has; it says which.
         """
         if len(k) != 9 or not k[0] > 0:
             raise CameraError(f"expected a calibrated camera, K[0] > 0; got K = {list(map(float, k))}")
@@ -95,6 +102,7 @@ class Pinhole:
             cx=(k[2] - x_offset) / binning_x,
             cy=(k[5] - y_offset) / binning_y,
             distortion=_coefficients(distortion_model, d),
+            fisheye=distortion_model in _FISHEYE_MODELS and len(d) > 0,
         )
         _check_plausible(camera)
         return camera
@@ -104,7 +112,7 @@ class Pinhole:
         if (x_offset, y_offset, width, height) == (0, 0, self.width, self.height):
             return self
         cx, cy = self.cx - x_offset, self.cy - y_offset
-        return Pinhole(width, height, self.fx, self.fy, cx, cy, self.distortion)
+        return Pinhole(width, height, self.fx, self.fy, cx, cy, self.distortion, self.fisheye)
 
     def bearing(self, u: float, v: float) -> tuple[float, float]:
         """Direction of pixel (u, v): atan2(x, z) right positive and atan2(y, z) down positive, rad.
@@ -122,7 +130,7 @@ class Pinhole:
 
         All four are NaN if the pixel, or one half a px away, has no direction in the lens model.
         """
-        if not any(self.distortion):
+        if not any(self.distortion) and not self.fisheye:
             x, x_half, y, y_half = (
                 (u - self.cx) / self.fx,
                 0.5 / self.fx,
@@ -148,6 +156,10 @@ class Pinhole:
 
     def _normalised(self, pixels: list[tuple[float, float]]) -> list[tuple[float, float]]:
         """Undistorted pixels as points of the plane z = 1; NaN for pixels without a direction."""
+        if self.fisheye:
+            return [
+                self._fisheye_direction((u - self.cx) / self.fx, (v - self.cy) / self.fy) for u, v in pixels
+            ]
         if not any(self.distortion):
             return [((u - self.cx) / self.fx, (v - self.cy) / self.fy) for u, v in pixels]
         points = np.array(pixels, np.float64)[:, np.newaxis]
@@ -165,13 +177,60 @@ class Pinhole:
         plane = np.where(error[..., np.newaxis] <= _REPROJECTION_ERROR, plane, math.nan)
         return [(float(x), float(y)) for x, y in plane[:, 0]]
 
+    def _fisheye_direction(self, x: float, y: float) -> tuple[float, float]:
+        """Point of the plane z = 1 that a fisheye lens shows at (x, y), in focal lengths from the centre.
+
+        NaN from 90 degrees on, and where the polynomial of the angle has folded back before (x, y).
+        """
+        distance = math.hypot(x, y)
+        if distance == 0.0:
+            return 0.0, 0.0
+        k1, k2, k3, k4 = (*self.distortion, 0.0, 0.0, 0.0, 0.0)[:4]
+        low, high = 0.0, math.pi / 2
+        # The first angle at which the lens reaches the distance, by steps that folding back cannot hide.
+        step = high / _FISHEYE_STEPS
+        for index in range(1, _FISHEYE_STEPS + 1):
+            angle = index * step
+            square = angle * angle
+            slope = 1 + square * (3 * k1 + square * (5 * k2 + square * (7 * k3 + square * 9 * k4)))
+            if angle * (1 + square * (k1 + square * (k2 + square * (k3 + square * k4)))) >= distance:
+                low, high = angle - step, angle
+                break
+            if slope <= 0.0:
+                return math.nan, math.nan
+        else:
+            return math.nan, math.nan
+        for _ in range(_FISHEYE_HALVINGS):
+            angle = (low + high) / 2
+            square = angle * angle
+            if angle * (1 + square * (k1 + square * (k2 + square * (k3 + square * k4)))) < distance:
+                low = angle
+            else:
+                high = angle
+        if high >= math.pi / 2 - _FISHEYE_MARGIN:
+            return math.nan, math.nan
+        scale = math.tan((low + high) / 2) / distance
+        return x * scale, y * scale
+
+
+_FISHEYE_STEPS = 32
+"""Parts of 90 degrees among which the angle of a pixel is looked for first. Uncritical."""
+
+_FISHEYE_HALVINGS = 32
+"""Halvings of such a part. Derived: to 1e-11 rad."""
+
+_FISHEYE_MARGIN = 1e-3
+"""Angle from 90 degrees within which a pixel has no direction, rad. Derived: tan is below 1000 before."""
+
 
 def _coefficients(model: str, d: Sequence[float]) -> tuple[float, ...]:
     if not any(d):
         return ()
     allowed = _COEFFICIENTS.get(model)
     if allowed is None:
-        raise CameraError(f"expected the distortion model plumb_bob or rational_polynomial; got '{model}'")
+        raise CameraError(
+            f"expected the distortion model plumb_bob, rational_polynomial or equidistant; got '{model}'"
+        )
     if len(d) not in allowed:
         counts = " or ".join(map(str, allowed))
         raise CameraError(f"expected {counts} coefficients for {model}; got {len(d)}")
@@ -210,12 +269,19 @@ _POWERS |= {"s1": 1, "s2": 3, "s3": 1, "s4": 3, "taux": 0, "tauy": 0}
 """Power of the distance from the centre that each coefficient is multiplied by, in OpenCV's order."""
 
 
+_FISHEYE_POWERS = {"k1": 2, "k2": 4, "k3": 6, "k4": 8}
+"""The same for a fisheye lens: powers of the angle."""
+
+
 def _corner_shifts(camera: Pinhole) -> list[tuple[str, float]]:
     """Each coefficient's name and the shift of the farthest corner by it, in its distance from the centre."""
     x = max(abs(camera.cx), abs(camera.cx - camera.width)) / camera.fx
     y = max(abs(camera.cy), abs(camera.cy - camera.height)) / camera.fy
     radius = math.hypot(x, y)
+    powers = _POWERS
+    if camera.fisheye:
+        radius, powers = min(radius, math.pi / 2), _FISHEYE_POWERS
     return [
         (name, abs(coefficient) * radius**power)
-        for (name, power), coefficient in zip(_POWERS.items(), camera.distortion, strict=False)
+        for (name, power), coefficient in zip(powers.items(), camera.distortion, strict=False)
     ]

@@ -30,7 +30,7 @@ class Projection:
         self._matrix = _camera_matrix(_widened(focal, grid.blur), center)
         self._camera_matrix = _camera_matrix(focal, center)
         self._distortion = np.array(camera.distortion)
-        self._undistorted = not self._distortion.any()
+        self._undistorted = not self._distortion.any() and not camera.fisheye
         right, bottom = np.array([camera.width, camera.height]) * self._scale + self._origin
         # More than the corners, as these may be outside the range of the lens model.
         x, y = np.meshgrid(np.linspace(self._origin, right, 13), np.linspace(self._origin, bottom, 13))
@@ -67,6 +67,13 @@ class Projection:
     def _distorted(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
         """Columns and rows of points of the plane z = 1, through the lens as OpenCV models it."""
         (fx, _, cx), (_, fy, cy), _ = self._camera_matrix.tolist()
+        if self._camera.fisheye:
+            k1, k2, k3, k4 = (*self._distortion.tolist(), *_NO_DISTORTION)[:4]
+            radius = np.maximum(np.sqrt(x * x + y * y), 1e-9)
+            angle = np.arctan(radius)
+            square = angle * angle
+            ratio = angle * ((((k4 * square + k3) * square + k2) * square + k1) * square + 1.0) / radius
+            return x * ratio * fx + cx, y * ratio * fy + cy
         if len(self._distortion) > len(_NO_DISTORTION):
             plane = np.stack([x, y, np.ones_like(x)], axis=1).astype(np.float64)
             nothing = np.zeros(3)
