@@ -74,7 +74,7 @@ build_inputs() {
   printf '%s\n' "${interfaces[@]}"
   find tools/interfaces -type f -print0 | sort -z | xargs -0 sha256sum
   find edgetpu_* launch config -type f ! -name '*.pyc' ! -path '*/test/*' | sort
-  find package.xml CMakeLists.txt edgetpu_*/{package.xml,CMakeLists.txt} edgetpu_*/setup.cfg edgetpu_msgs/{msg,srv} -type f -print0 |
+  find package.xml CMakeLists.txt cmake edgetpu_*/{package.xml,CMakeLists.txt} edgetpu_*/setup.cfg edgetpu_msgs/{msg,srv} -type f -print0 |
     sort -z | xargs -0 sha256sum
   command -v python3
   printf '%s\n' "${AMENT_PREFIX_PATH:-}" "$root" | sed "s#$root/install/[^:]*:*##g"
