@@ -21,7 +21,8 @@ MAX_WAITING = 500
 send. Given by 50 clients with 10 requests in flight."""
 
 MAX_NEGLECT = 0.05
-"""Seconds after which a request is handled before more urgent ones. Given by LONGEST_NEGLECT of the queue."""
+"""Seconds after which a class of requests gets a turn, however many more urgent ones there are. Given by
+LONGEST_NEGLECT of the queue."""
 
 
 class RequestIntake:
@@ -34,13 +35,17 @@ class RequestIntake:
     def __init__(self, node: Node) -> None:
         self._calls = executor_calls(node)
         self._wake = node.create_guard_condition(self._in_this_round)
-        self._waiting: dict[int, deque[tuple[float, Callable[[], None]]]] = {}
-        """Time of arrival and handler, by priority."""
+        self._waiting: dict[int, deque[Callable[[], None]]] = {}
+        """Handlers by priority."""
+        self._turns: dict[int, float] = {}
+        """When each priority that waits has had its last turn, or has begun to wait."""
         self._count = 0
 
     def add(self, priority: int, handle: Callable[[], None]) -> None:
         """Have a request handled. A lower priority goes first; `handle` must not raise."""
-        self._waiting.setdefault(priority, deque()).append((time.monotonic(), handle))
+        if priority not in self._waiting:
+            self._waiting[priority], self._turns[priority] = deque(), time.monotonic()
+        self._waiting[priority].append(handle)
         self._count += 1
         if self._count == 1:
             self._in_this_round()
@@ -57,11 +62,12 @@ class RequestIntake:
 
     def _pop(self) -> Callable[[], None]:
         """Take out the request that is to be handled next."""
-        oldest = min(self._waiting, key=lambda priority: self._waiting[priority][0][0])
-        neglected = time.monotonic() - self._waiting[oldest][0][0] > MAX_NEGLECT
-        priority = oldest if neglected else min(self._waiting)
-        _, handle = self._waiting[priority].popleft()
+        now = time.monotonic()
+        longest = min(self._turns, key=self._turns.__getitem__)
+        priority = longest if now - self._turns[longest] > MAX_NEGLECT else min(self._waiting)
+        handle = self._waiting[priority].popleft()
+        self._turns[priority] = now
         if not self._waiting[priority]:
-            del self._waiting[priority]
+            del self._waiting[priority], self._turns[priority]
         self._count -= 1
         return handle
