@@ -33,7 +33,7 @@ MINUTES ?= 10
 HOURS ?= 0
 STICKS ?= 3
 
-.PHONY: help setup demo test lint types pytest bench accuracy fuzz soak pictures parameters policies docs format schema clean
+.PHONY: help setup demo test lint types pytest bench accuracy regressions fuzz soak pictures parameters policies docs format schema clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -67,6 +67,9 @@ bench: setup ## measure the driver; results go to build/bench/results.json
 
 accuracy: setup ## measure the perception algorithms; results and a report go to build/accuracy (ALGORITHMS=, ENGINE=)
 	@$(RUN) python3 -m accuracy --engine "$(ENGINE)" $(ALGORITHMS)
+
+regressions: setup ## compare the accuracy on a few scenes with the figures on record, in two minutes
+	@$(RUN) python3 -m accuracy --quick --compare
 
 fuzz: setup ## damaged files, damaged messages, the driver's threads in many orders (INPUTS=, MESSAGES=, ORDERS=, SEED=)
 	@$(RUN) python3 -m fuzz --inputs "$(INPUTS)" --messages "$(MESSAGES)" --orders "$(ORDERS)" $(if $(SEED),--seed "$(SEED)")

@@ -13,33 +13,40 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from accuracy.recorded_figures import write_record
+from accuracy.recorded_figures import read_record, regressions, write_record
 from accuracy.report import write_report
 from measured_figures.row import Row, line, write_rows
 from testdata import MissingFileError
 
 AREAS = ("spot", "flow", "looming", "compass", "pattern", "stick", "poses", "vision", "learner")
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "accuracy"
-EXIT_INTERRUPTED = 130
+EXIT_WORSE, EXIT_INTERRUPTED = 1, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and write figures and report; the exit code is 0 even if some limits are missed."""
+    """Measure, print, and write figures and report.
+
+    The exit code is 0 even if some limits are missed; with --compare 1 if a figure is worse than on record.
+    """
     parser = argparse.ArgumentParser(prog="python -m accuracy", description=__doc__.partition("\n")[0])
     parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(AREAS)}; all by default")
     parser.add_argument("--engine", choices=("cpu", "virtual"), default="cpu")
     parser.add_argument("--quick", action="store_true", help="fewer scenes")
     parser.add_argument(
-        "--record", action="store_true", help="with --quick on cpu: save the figures for the tests"
+        "--compare", action="store_true", help="with --quick on cpu: compare with the figures on record"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="with --quick on cpu: record the figures for --compare"
     )
     parser.add_argument("--output", type=Path, default=OUTPUT, help="default: build/accuracy")
     options = parser.parse_args(arguments)
     unknown = [area for area in options.areas if area not in AREAS]
     if unknown:
         parser.error(f"expected areas of {', '.join(AREAS)}; got {', '.join(unknown)}")
-    if options.record and not (options.quick and options.engine == "cpu"):
-        parser.error("--record needs --quick and --engine cpu, as the tests run these")
+    if (options.record or options.compare) and not (options.quick and options.engine == "cpu"):
+        parser.error("--record and --compare need --quick and --engine cpu")
     rows: list[Row] = []
+    worse: list[str] = []
     pictures: dict[str, object] = {}
     try:
         for area in options.areas or AREAS:
@@ -52,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             for row in measured:
                 print(line(row), flush=True)
+            if options.compare:
+                worse += [f"{area}: {each}" for each in regressions(measured, read_record()[area])]
             rows += measured
             pictures[area] = module.plots(options.engine)
     except KeyboardInterrupt:
@@ -63,7 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_record(rows)
     asked = [row for row in rows if row.reach is not None]
     print(f"[accuracy] {sum(row.reached for row in asked)} of {len(asked)} figures reached; {options.output}")
-    return 0
+    for each in worse:
+        print(f"[accuracy] worse: {each}", file=sys.stderr)
+    return EXIT_WORSE if worse else 0
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
-"""Accuracy of every algorithm on a few scenes, compared with accuracy/recorded_figures.json.
-
-After a change that is meant, `tools/run.sh python3 -m accuracy --quick --record` records the new figures.
-"""
+"""How figures of a few scenes are compared with those on record, as `make regressions` does."""
 
 from __future__ import annotations
 
-import importlib
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from accuracy.__main__ import AREAS
+from accuracy import __main__ as command
 from accuracy.recorded_figures import read_record, regressions
 from measured_figures.row import Row
 
@@ -19,13 +17,31 @@ SHARE = Row("spot", "discs", "valid", 97.0, "%", 95.0, "higher")
 RECORD = {"discs, rmse": 0.05, "discs, valid": 97.0}
 
 
-@pytest.mark.timeout(600)  # seconds of computing, which a busy machine makes minutes
-@pytest.mark.parametrize("area", AREAS)
-def test_no_figure_is_worse_than_on_record(area: str) -> None:
-    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
-    pytest.importorskip("skimage", reason="needs scikit-image for photographs")
-    rows = importlib.import_module(f"accuracy.{area}").measure("cpu", quick=True)
-    assert regressions(rows, read_record()[area]) == []
+class Spot:
+    """An area with one figure, worse than on record."""
+
+    def measure(self, engine: str, quick: bool) -> list[Row]:
+        assert (engine, quick) == ("cpu", True)
+        return [replace(RMSE, value=0.07)]
+
+    def plots(self, _engine: str) -> dict[str, object]:
+        return {}
+
+
+def test_a_comparison_names_what_is_worse_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "accuracy.spot", Spot())
+    monkeypatch.setattr(command, "read_record", lambda: {"spot": {"discs, rmse": 0.05}})
+    assert command.main(["spot", "--quick", "--compare", "--output", str(tmp_path)]) == 1
+    assert "worse: spot: discs, rmse: 0.07 px, 0.05 on record" in capsys.readouterr().err
+    monkeypatch.setattr(command, "read_record", lambda: {"spot": {"discs, rmse": 0.068}})
+    assert command.main(["spot", "--quick", "--compare", "--output", str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("area", command.AREAS)
+def test_every_area_has_figures_on_record(area: str) -> None:
+    assert read_record()[area]
 
 
 def test_figures_within_the_margins_and_better_ones_pass() -> None:
