@@ -47,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--record and --compare need --quick and --engine cpu")
     rows: list[Row] = []
     worse: list[str] = []
+    record = read_record() if options.compare else {}
     pictures: dict[str, object] = {}
     try:
         for area in options.areas or AREAS:
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for row in measured:
                 print(line(row), flush=True)
             if options.compare:
-                worse += [f"{area}: {each}" for each in regressions(measured, read_record()[area])]
+                worse += [f"{area}: {each}" for each in regressions(measured, record[area])]
             rows += measured
             pictures[area] = module.plots(options.engine)
     except KeyboardInterrupt:

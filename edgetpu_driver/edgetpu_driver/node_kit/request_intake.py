@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from rclpy.node import Node
 
+from edgetpu_driver.host.priority_queue import LONGEST_NEGLECT
 from edgetpu_driver.node_kit.executor_calls import executor_calls
 
 HANDLED_AT_ONCE = 4
@@ -20,9 +21,8 @@ MAX_WAITING = 500
 """Requests that may wait; a round handles those beyond it, so that the middleware limits what clients can
 send. Given by 50 clients with 10 requests in flight."""
 
-MAX_NEGLECT = 0.05
-"""Seconds after which a class of requests gets a turn, however many more urgent ones there are. Given by
-LONGEST_NEGLECT of the queue."""
+MAX_NEGLECT = LONGEST_NEGLECT
+"""Seconds after which a class of requests gets a turn, however many more urgent ones there are."""
 
 
 class RequestIntake:
