@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from rclpy.clock import Clock as RosClock
+from rclpy.clock import ClockType
 
 from edgetpu_driver.node_kit import request_intake
 from edgetpu_driver.node_kit.executor_calls import executor_calls
-from edgetpu_driver.node_kit.request_intake import HANDLED_AT_ONCE, MAX_NEGLECT, MAX_WAITING, RequestIntake
+from edgetpu_driver.node_kit.request_intake import (
+    HANDLED_AT_ONCE,
+    MAX_NEGLECT,
+    MAX_WAITING,
+    REST_AFTER_URGENT,
+    RequestIntake,
+)
 
-REAL_TIME, NORMAL = 1, 2
+REAL_TIME, NORMAL, BULK = 1, 2, 3
 
 
 class Guard:
@@ -21,11 +29,28 @@ class Guard:
         self.triggered = True
 
 
+class Timer:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback, self.running = callback, True
+
+    def reset(self) -> None:
+        self.running = True
+
+    def cancel(self) -> None:
+        self.running = False
+
+
 class Node:
-    """Has guard conditions, and an executor whose rounds the test makes."""
+    """Has guard conditions and timers, and an executor whose rounds the test makes."""
 
     def __init__(self) -> None:
         self.guards: list[Guard] = []
+        self.timers: list[Timer] = []
+
+    def create_timer(self, _period: float, callback: Callable[[], None], *, clock: RosClock) -> Timer:
+        assert clock.clock_type is ClockType.STEADY_TIME
+        self.timers.append(Timer(callback))
+        return self.timers[-1]
 
     def create_guard_condition(self, callback: Callable[[], None]) -> Guard:
         self.guards.append(Guard(callback))
@@ -94,24 +119,64 @@ def test_a_round_handles_a_few(node: Node, intake: RequestIntake) -> None:
     assert len(handled) == HANDLED_AT_ONCE
 
 
-def test_an_urgent_request_goes_first(node: Node, intake: RequestIntake) -> None:
+def test_an_urgent_request_is_handled_when_it_is_taken(node: Node, intake: RequestIntake) -> None:
+    handled: list[str] = []
+    intake.add(NORMAL, lambda: handled.append("normal"))
+    intake.add(REAL_TIME, lambda: handled.append("real time"))
+    assert handled == ["real time"]
+    node.round()
+    assert handled == ["real time", "normal"]
+
+
+def test_a_normal_request_goes_before_long_work(node: Node, intake: RequestIntake) -> None:
     handled: list[str] = []
     for _ in range(10):
-        intake.add(NORMAL, lambda: handled.append("normal"))
+        intake.add(BULK, lambda: handled.append("bulk"))
     node.round()
-    intake.add(REAL_TIME, lambda: handled.append("real time"))
+    intake.add(NORMAL, lambda: handled.append("normal"))
     node.round()
-    assert handled == ["normal"] * HANDLED_AT_ONCE + ["real time"] + ["normal"] * (HANDLED_AT_ONCE - 1)
+    assert handled == ["bulk"] * HANDLED_AT_ONCE + ["normal"] + ["bulk"] * (HANDLED_AT_ONCE - 1)
+
+
+@pytest.mark.usefixtures("clock")
+def test_other_requests_rest_between_rounds_while_urgent_ones_come(node: Node, intake: RequestIntake) -> None:
+    handled: list[int] = []
+    intake.add(REAL_TIME, lambda: None)
+    for number in range(2 * HANDLED_AT_ONCE):
+        intake.add(NORMAL, lambda number=number: handled.append(number))
+    node.round()
+    (rest,) = node.timers
+    assert rest.running
+    assert not node.round()
+    assert len(handled) == HANDLED_AT_ONCE
+    rest.callback()
+    assert not rest.running
+    node.round()
+    assert len(handled) == 2 * HANDLED_AT_ONCE
+
+
+def test_nothing_rests_when_the_last_urgent_request_was_long_ago(
+    node: Node, intake: RequestIntake, clock: Clock
+) -> None:
+    handled: list[int] = []
+    intake.add(REAL_TIME, lambda: None)
+    clock.now += 1.01 * REST_AFTER_URGENT
+    for number in range(2 * HANDLED_AT_ONCE):
+        intake.add(NORMAL, lambda number=number: handled.append(number))
+    node.round()
+    node.round()
+    assert len(handled) == 2 * HANDLED_AT_ONCE
 
 
 def test_a_class_that_waited_long_gets_one_turn(node: Node, intake: RequestIntake, clock: Clock) -> None:
     handled: list[str] = []
     for _ in range(2):
-        intake.add(NORMAL, lambda: handled.append("normal"))
+        intake.add(BULK, lambda: handled.append("bulk"))
     clock.now += 1.01 * MAX_NEGLECT
-    intake.add(REAL_TIME, lambda: handled.append("real time"))
-    node.round()
-    assert handled == ["normal", "real time", "normal"]
+    intake.add(NORMAL, lambda: handled.append("normal"))
+    while node.round():
+        pass
+    assert handled == ["bulk", "normal", "bulk"]
 
 
 def test_no_more_wait_than_clients_may_have_in_flight(node: Node, intake: RequestIntake) -> None:

@@ -42,6 +42,13 @@ QUICK = 0.03
 MOST_CLIENT_BYTES = 255
 """Longest name of a client, as that of a node."""
 
+_DEFAULT_PRIORITIES = {
+    Invoke.Request: Priority.NORMAL,
+    SetWeights.Request: Priority.BULK,
+    MatMul.Request: Priority.BULK,
+}
+"""Classes of the requests that may name another. Given by edgetpu_msgs/Priority."""
+
 
 class ServingDriver(LocalDriver, Protocol):
     """What the services need of the driver."""
@@ -78,10 +85,15 @@ class DriverServices:
             (Trigger, "reset", self._reset),
         ):
             serve = functools.partial(self._serve, kind, name, handle)
-            create_deferred_service(node, kind, f"~/{name}", functools.partial(self._take, serve), qos)
+            take = functools.partial(
+                self._take, _DEFAULT_PRIORITIES.get(kind.Request, Priority.NORMAL), serve
+            )
+            create_deferred_service(node, kind, f"~/{name}", take, qos)
 
-    def _take(self, serve: Callable[[Any, Respond], None], request: Any, respond: Respond) -> None:
-        priority = getattr(request, "priority", 0) or Priority.NORMAL
+    def _take(
+        self, default: Priority, serve: Callable[[Any, Respond], None], request: Any, respond: Respond
+    ) -> None:
+        priority = getattr(request, "priority", 0) or default
         self._intake.add(priority, functools.partial(serve, request, respond))
 
     def _serve(self, kind: Any, name: str, handle: Any, request: Any, respond: Respond) -> None:
@@ -156,7 +168,7 @@ class DriverServices:
             response.device_duration = result.device_duration
 
         inputs = inputs_from_messages(request.inputs, part.inputs)
-        terms = _terms(request, Priority.NORMAL)
+        terms = _terms(request)
         done = functools.partial(reply.finish, fill)
         host.submit_invoke(model.name, inputs, done, terms, part=request.part, reset=request.reset)
 
@@ -168,7 +180,7 @@ class DriverServices:
             fill_weight_result(response, result)
             response.model_sha256 = model.sha256
 
-        terms = _terms(request, Priority.BULK)
+        terms = _terms(request)
         done = functools.partial(reply.finish, fill)
         host.submit_set_weights(model.name, weight_request(request), done, terms, part=request.part)
 
@@ -180,7 +192,7 @@ class DriverServices:
             fill_product(response, product)
             response.model_sha256 = model.sha256
 
-        terms = _terms(request, Priority.BULK)
+        terms = _terms(request)
         done = functools.partial(reply.finish, fill)
         host.submit_multiply(model.name, product_request(request), done, terms)
 
@@ -248,10 +260,10 @@ def _client(request: Any) -> str:
     return name
 
 
-def _terms(request: Any, default: Priority) -> RequestTerms:
+def _terms(request: Any) -> RequestTerms:
     """Read client, priority and deadline of a request; InputError for values that have no meaning."""
     try:
-        priority = Priority(request.priority) if request.priority else default
+        priority = Priority(request.priority or _DEFAULT_PRIORITIES[type(request)])
     except ValueError:
         raise InputError(f"expected a priority of 0 to {max(Priority)}; got {request.priority}") from None
     deadline = float(request.deadline)
