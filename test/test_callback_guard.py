@@ -238,6 +238,18 @@ def test_a_parameter_of_an_unknown_type_is_refused_and_those_before_it_are_set(b
     assert bench.node.values["speed"] == 2.0
 
 
+@pytest.mark.parametrize("name", ["", "slow"])
+def test_a_parameter_that_the_node_does_not_have_is_refused_by_name(bench: Bench, name: str) -> None:
+    request = SetParameters.Request(parameters=[_parameter(name), _parameter("speed")])
+    unknown, speed = bench.ask(SetParameters, "guarded/set_parameters", request).results
+    assert (unknown.successful, speed.successful) == (False, True)
+    assert unknown.reason == f"Invalid access to undeclared parameter(s): ['{name}']"
+    together = SetParametersAtomically.Request(parameters=[_parameter("speed", value=3.0), _parameter(name)])
+    result = bench.ask(SetParametersAtomically, "guarded/set_parameters_atomically", together).result
+    assert (result.successful, result.reason) == (False, unknown.reason)
+    assert bench.node.values["speed"] == 2.0
+
+
 def test_parameters_set_together_are_all_refused_if_one_is_of_an_unknown_type(bench: Bench) -> None:
     request = SetParametersAtomically.Request(
         parameters=[_parameter("speed"), _parameter("speed", UNKNOWN_TYPE)]

@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticStatus
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.exceptions import ParameterNotDeclaredException
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.timer import Timer
@@ -103,6 +106,16 @@ class BaseNode(Node):
     def create_steady_timer(self, period: float, callback: Callable[[], None]) -> Timer:
         """Make a timer in real time, s, also when the graph runs on simulated time."""
         return create_steady_timer(self, period, callback)
+
+    def set_parameters_atomically(self, parameter_list: list[Parameter]) -> SetParametersResult:
+        """Set all of the parameters or none; see Node.
+
+        rclpy overlooks an empty name, and its error does not say which names are unknown.
+        """
+        unknown = [each.name for each in parameter_list if not self.has_parameter(each.name)]
+        if unknown:
+            raise ParameterNotDeclaredException(unknown)
+        return super().set_parameters_atomically(parameter_list)
 
     def on_parameter(self, name: str, value: Any) -> None:
         """Apply the new value of a parameter that is not read-only."""
