@@ -82,6 +82,23 @@ def test_what_a_callback_raises_is_one_line_and_the_process_goes_on(ticking: Any
     assert (process.returncode, output.splitlines()[-1]) == (0, "released")
 
 
+def test_what_modules_log_and_what_ends_a_thread_is_a_line_of_the_node_s_log(ticking: Any) -> None:
+    process = ticking(
+        "import logging, threading; self.destroy_timer(list(self.timers)[0]); "
+        "logging.getLogger('a.b').error('%s is lost', 'it', exc_info=ValueError('a\\n b')); "
+        "logging.warning('hot'); thread = threading.Thread(target=lambda: {}[1], name='t'); "
+        "thread.start(); thread.join(); print('logged', flush=True)"
+    )
+    assert process.stdout.readline() == "logged\n"
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=10)
+    assert [(line.split()[0], line.partition("[tick]: ")[2]) for line in errors.splitlines()] == [
+        ("[ERROR]", "it is lost: unexpected ValueError: a b"),
+        ("[WARN]", "hot"),
+        ("[ERROR]", "the thread t has ended: unexpected KeyError: 1"),
+    ]
+
+
 def test_a_callback_that_hangs_does_not_keep_the_process(ticking: Any) -> None:
     process = ticking("time.sleep(60)")
     start = time.monotonic()

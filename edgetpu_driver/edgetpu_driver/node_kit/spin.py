@@ -22,6 +22,7 @@ from rclpy.signals import SignalHandlerOptions
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.python_log import RosLogHandler, python_log_to_ros
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -36,8 +37,14 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
     Returns the exit status: 0 after a signal, 1 if a node could not be made or a callback raised, 2 if the
     ROS arguments, the parameter file, the directory of the log or EDGETPU_EXECUTOR are invalid. Nodes are
     destroyed in reverse order. A stop that takes longer than STOP_DEADLINE ends the process with status 1.
-    An unexpected exception is logged as one line at level fatal, its traceback at level debug.
+    An unexpected exception is logged as one line at level fatal, its traceback at level debug. What Python's
+    `logging` gets goes to the log of the first node.
     """
+    with python_log_to_ros(get_logger(os.path.basename(sys.argv[0]))) as log:
+        return _run(make_nodes, log)
+
+
+def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
     stop = _StopSignal()
     try:
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
@@ -53,6 +60,8 @@ def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
     try:
         stop.wakes(executor)
         nodes.extend(make_nodes())
+        if nodes:
+            log.logger = nodes[0].get_logger()  # the driver's, if it is one of several
         for node in nodes:
             executor.add_node(node)
         settle_memory()
