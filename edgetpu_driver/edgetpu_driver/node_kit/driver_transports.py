@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 from rclpy.client import Client
@@ -13,7 +13,6 @@ from rclpy.node import Node
 from rclpy.task import Future
 
 from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
-from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.request_terms import RequestTerms
 from edgetpu_driver.node_kit import local_drivers
@@ -33,6 +32,9 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.msg import ModelInfo, ModelPart
 from edgetpu_msgs.srv import Invoke, LoadModel, SetWeights
+
+if TYPE_CHECKING:  # a process without a driver loads no host
+    from edgetpu_driver.host.hosted_model import HostedModel
 
 
 class Transport(Protocol):

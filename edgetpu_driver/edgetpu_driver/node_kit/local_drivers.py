@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.host.hosted_model import HostedModel
-from edgetpu_driver.host.model_host import ModelHost
+
+if TYPE_CHECKING:  # a process without a driver loads no host
+    from edgetpu_driver.host.hosted_model import HostedModel
+    from edgetpu_driver.host.model_host import ModelHost
 
 
 class LocalDriver(Protocol):

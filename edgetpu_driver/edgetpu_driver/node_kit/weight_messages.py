@@ -1,4 +1,4 @@
-"""Weights and products in the messages of ~/set_weights and ~/matmul."""
+"""Weights in the messages of ~/set_weights."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from math import prod
 import numpy as np
 
 from edgetpu_driver.errors import ClippingError, EdgeTpuError, InputError
-from edgetpu_driver.matrix.loaded_matrix import ProductRequest
-from edgetpu_driver.matrix.matmul import Product
 from edgetpu_driver.node_kit.error_codes import answer_error
 from edgetpu_driver.node_kit.tensor_messages import LARGEST_RANK
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
-from edgetpu_msgs.srv import MatMul, SetWeights
+from edgetpu_msgs.srv import SetWeights
 
 
 def set_weights_request(model: str, request: WeightRequest) -> SetWeights.Request:
@@ -81,25 +79,3 @@ def weight_result(response: SetWeights.Response) -> WeightResult | EdgeTpuError:
         is_pure_matmul=response.is_matmul,
         worst_bias_error=response.worst_bias_error,
     )
-
-
-def product_request(message: MatMul.Request) -> ProductRequest:
-    """Read a request for a product; zeros stand for the defaults."""
-    return ProductRequest(
-        np.frombuffer(message.inputs, np.float32),
-        message.batch or 1,
-        message.input_scale or None,
-        message.accept_clipping,
-        message.passes or 1,
-    )
-
-
-def fill_product(response: MatMul.Response, product: Product) -> None:
-    """Write a product into an answer."""
-    response.outputs = array("f", product.outputs.tobytes())
-    response.rows = product.outputs.shape[-1]
-    response.weights_version = product.weights_version
-    response.clipped = product.clipped
-    response.saturated = product.saturated
-    response.input_scale = product.input_scale
-    response.pass_rms = array("f", product.pass_rms.tobytes())

@@ -22,14 +22,10 @@ from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE, Respond, creat
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.local_drivers import LocalDriver
 from edgetpu_driver.node_kit.one_line import describe, one_line
+from edgetpu_driver.node_kit.product_messages import fill_product, product_request
 from edgetpu_driver.node_kit.request_intake import RequestIntake
 from edgetpu_driver.node_kit.tensor_messages import inputs_from_messages, to_message
-from edgetpu_driver.node_kit.weight_messages import (
-    fill_product,
-    fill_weight_result,
-    product_request,
-    weight_request,
-)
+from edgetpu_driver.node_kit.weight_messages import fill_weight_result, weight_request
 from edgetpu_driver.nodes.device_status_messages import register_messages
 from edgetpu_driver.nodes.model_messages import loaded_model_info, model_info
 from edgetpu_driver.weights.weight_request import WeightResult

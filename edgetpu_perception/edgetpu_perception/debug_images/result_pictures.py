@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from edgetpu_driver.images import drawing
 from edgetpu_driver.images.encodings import Pixels
-from edgetpu_perception.optical_flow.optical_flow import FlowResult
-from edgetpu_perception.optical_flow.shift_registration import ShiftScores
-from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult
-from edgetpu_perception.spot_tracker.spot_tracker import SpotResult
-from edgetpu_perception.time_to_contact.looming import LoomingResult
-from edgetpu_perception.visual_compass.visual_compass import HeadingResult
+
+if TYPE_CHECKING:  # each node draws the results of one algorithm and loads no other
+    from edgetpu_perception.optical_flow.optical_flow import FlowResult
+    from edgetpu_perception.optical_flow.shift_registration import ShiftScores
+    from edgetpu_perception.pattern_tracker.pattern_tracker import MatchResult
+    from edgetpu_perception.spot_tracker.spot_tracker import SpotResult
+    from edgetpu_perception.time_to_contact.looming import LoomingResult
+    from edgetpu_perception.visual_compass.visual_compass import HeadingResult
 
 
 def spot_picture(image: Pixels, result: SpotResult, trail: Iterable[tuple[float, float]] = ()) -> Pixels:
