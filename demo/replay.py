@@ -13,7 +13,6 @@ from typing import Any
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 from rclpy.signals import SignalHandlerOptions
@@ -25,6 +24,7 @@ from demo.errors import GraphError
 from demo.nodes import PerceptionNode
 from demo.report.debug_frames import DebugFrames
 from demo.report.results import Collector, NodeResults, Row
+from edgetpu_driver.node_kit.executor import make_executor
 from edgetpu_msgs.msg import DeviceStatus
 
 DRIVER = "edgetpu"
@@ -87,7 +87,7 @@ class Replay:
             self._ros = rclpy.create_node("edgetpu_demo")
         except RuntimeError as error:  # what rcl reports: an impossible ROS_DOMAIN_ID, no middleware
             raise GraphError(f"ROS does not start: {' '.join(str(error).split())}") from error
-        self._executor = SingleThreadedExecutor()
+        self._executor = make_executor()
         self._executor.add_node(self._ros)
         for spec in self._specs:
             self._listen(spec)

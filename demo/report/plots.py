@@ -40,6 +40,13 @@ STYLE: dict[Any, Any] = {
 
 WIDE, NARROW = 9.5, 4.2
 """Widths of a plot for a desktop and for a phone, inches."""
+PANEL_HEIGHT = 1.35
+"""Height of a panel with its title, inches."""
+LEFT, RIGHT, TOP, BOTTOM, BETWEEN = 0.75, 0.1, 0.25, 0.5, 0.33
+"""Margins of a figure and the space between its panels, inches: two lines of label, a title, a scale.
+
+Fixed: matplotlib's own layouts draw everything twice to find them.
+"""
 
 
 def plot(node: PerceptionNode, results: NodeResults, truth: Truth | None, width: float = WIDE) -> str:
@@ -50,8 +57,8 @@ def plot(node: PerceptionNode, results: NodeResults, truth: Truth | None, width:
     shown = [value for value in node.values if np.isfinite(column(results.rows, value.field)).any()]
     count = len(shown) + 2
     with rc_context({**STYLE, "svg.hashsalt": f"{node.name} {width}"}):
-        figure = Figure(figsize=(width, 1.35 * count), layout="constrained")
-        panels = figure.subplots(count, 1, sharex=True)
+        figure = Figure(figsize=(width, PANEL_HEIGHT * count))
+        panels = figure.subplots(count, 1, sharex=True, gridspec_kw=_margins(width, count))
         for panel, value in zip(panels, shown, strict=False):
             _value(panel, value, times, results.rows)
             if truth and value.field in truth.fields:
@@ -63,11 +70,25 @@ def plot(node: PerceptionNode, results: NodeResults, truth: Truth | None, width:
         for panel in panels:
             _shade_invalid(panel, times, results.rows)
         panels[-1].set_xlabel("s since the first result's image")
-        figure.align_ylabels(panels)
+        for panel in panels:
+            panel.yaxis.set_label_coords(-(LEFT - 0.35) / (width - LEFT - RIGHT), 0.5)
         svg = io.StringIO()
         figure.savefig(svg, format="svg", metadata={"Date": None}, transparent=True)
     text = svg.getvalue()
     return text[text.index("<svg") :]
+
+
+def _margins(width: float, count: int) -> dict[str, float]:
+    """The margins as shares of a figure's size, and the space between panels as a share of a panel's."""
+    height = PANEL_HEIGHT * count
+    panel = (height - TOP - BOTTOM - (count - 1) * BETWEEN) / count
+    return {
+        "left": LEFT / width,
+        "right": 1 - RIGHT / width,
+        "top": 1 - TOP / height,
+        "bottom": BOTTOM / height,
+        "hspace": BETWEEN / panel,
+    }
 
 
 def column(rows: Sequence[Row], field: str) -> Array:
