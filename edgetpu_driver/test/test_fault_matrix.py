@@ -1,4 +1,4 @@
-"""Every fault in every phase, followed by a thousand correct inferences from one thread and from four.
+"""Every fault in every phase, followed by two hundred correct inferences from one thread and from four.
 
 Faults apply where they can occur: a wrong event needs an event, a bit error in a register needs a control
 transfer. Waits are simulated. A fault ends when its transfer has timed out or the stick is on the bus again;
@@ -26,7 +26,7 @@ from edgetpu_driver.virtual.fault_injection import SLOW_SECONDS, Fault, Transfer
 from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.virtual.simulated_clock import SimulatedClock
 
-INFERENCES = 1000
+INFERENCES = 200
 THREADS = 4
 BACK_AT_WORK_SECONDS = 2.0
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
@@ -165,7 +165,7 @@ def test_nor_does_it_to_four_callers_at_once(
     def work(first: int) -> None:
         for number in range(first, first + INFERENCES // THREADS):
             robot.infer(tpu, number)
-            if number % 100 == 50:
+            if number % 20 == 10:
                 robot.persistently(tpu.info)
 
     with robot.open() as tpu:
