@@ -89,8 +89,8 @@ class EchoStateNetwork:
         recurrent, projection = np.random.SeedSequence(seed).spawn(2)
         self._pattern = np.random.default_rng(recurrent).uniform(-1.0, 1.0, (size, size))
         self._random = np.random.default_rng(projection)
+        bias, self._input_scaling = abs(bias), abs(input_scaling)  # numpy refuses the range of -0.0
         self._bias = self._random.uniform(-bias, bias, size)
-        self._input_scaling = input_scaling
         self._input_weights = np.zeros((size, 0))
         if inputs:
             self.inputs_are(inputs)
