@@ -43,7 +43,10 @@ def color_weights(color: str | Sequence[float]) -> tuple[int, int, int]:
     """
     if isinstance(color, str) and color not in COLORS:
         raise ColorError(f"expected a colour of {', '.join(COLORS)}; got '{color}'")
-    weights = np.asarray(COLORS[color] if isinstance(color, str) else color, np.float64)
+    try:
+        weights = np.asarray(COLORS[color] if isinstance(color, str) else color, np.float64)
+    except (TypeError, ValueError):
+        raise ColorError(f"expected three finite weights for red, green and blue; got {color}") from None
     if weights.shape != (3,) or not np.all(np.isfinite(weights)):
         raise ColorError(f"expected three finite weights for red, green and blue; got {weights.tolist()}")
     largest = max(float(weights[weights > 0].sum()), -float(weights.min()))
