@@ -262,6 +262,7 @@ class TestSeveralDrivers:
             ),
             ([], "expected a node's name, letters, digits and _ between slashes; got ''"),
             ("a,a", "expected each driver once"),
+            (201 * "a", "expected a node's name of at most 200 characters; got 201"),
             (3, "expected a name or a list of names; got 3"),
         ],
     )

@@ -57,6 +57,11 @@ def test_what_cannot_be_read_is_an_os_error(tmp_path: Path, make: str) -> None:
         read_file(path)
 
 
+def test_a_name_that_no_file_can_have_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="null byte"):
+        read_file(tmp_path / "a\0b")
+
+
 def test_a_file_is_written_once(tmp_path: Path) -> None:
     path = tmp_path / "new" / "file"
     assert write_file(path, b"abc")

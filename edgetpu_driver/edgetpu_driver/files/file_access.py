@@ -24,7 +24,10 @@ def read_file(path: str | os.PathLike[str], largest: int = LARGEST_MODEL) -> byt
     Raises OSError, also for other sizes and for what is no regular file: opening a FIFO would wait for a
     writer, and a device may have no end.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:  # a zero byte in the name
+        raise OSError(errno.EINVAL, str(error)) from None
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):

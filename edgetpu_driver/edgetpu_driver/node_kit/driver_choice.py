@@ -19,6 +19,9 @@ PENALTY = 5.0
 """Seconds for which a driver that did not answer is avoided even if it says that it is ready."""
 
 _NODE_NAME = re.compile(r"(~?/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
+_LONGEST_NAME = 200
+"""Characters; with the namespace and /get_device_info the name of a service may have 247. Given by rcl."""
+
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
@@ -37,6 +40,8 @@ def _refusal(value: Any) -> str | None:
     for name in names or ("",):
         if not _NODE_NAME.fullmatch(name):
             return f"expected a node's name, letters, digits and _ between slashes; got '{name}'"
+        if len(name) > _LONGEST_NAME:
+            return f"expected a node's name of at most {_LONGEST_NAME} characters; got {len(name)}"
     return "expected each driver once" if len(set(names)) < len(names) else None
 
 

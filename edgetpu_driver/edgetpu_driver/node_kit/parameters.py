@@ -17,6 +17,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.one_line import one_line
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def declare(
             value = _clean(setting, parameter.value)
             reason = setting.refusal(value) or refused(setting.name, value)
             if reason is not None:
-                return SetParametersResult(successful=False, reason=f"{setting.name}: {reason}")
+                return SetParametersResult(successful=False, reason=one_line(f"{setting.name}: {reason}"))
         for setting, parameter in ours:
             changed(setting.name, _clean(setting, parameter.value))
         return SetParametersResult(successful=True)

@@ -22,6 +22,7 @@ from rclpy.signals import SignalHandlerOptions
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.one_line import one_line
 from edgetpu_driver.node_kit.python_log import RosLogHandler, python_log_to_ros
 
 EXIT_FAILURE = 1
@@ -109,15 +110,14 @@ def _report(error: Exception, nodes: Sequence[Node]) -> int:
     culprits = [node for node in nodes if any(node is each for each in seen)] or list(nodes)
     names = ", ".join(node.get_fully_qualified_name() for node in culprits) or "no node yet"
     logger = culprits[0].get_logger() if culprits else get_logger(os.path.basename(sys.argv[0]))
-    logger.fatal(f"unexpected {type(error).__name__} in {names}: {' '.join(str(error).split())}")
+    logger.fatal(f"unexpected {type(error).__name__} in {names}: {one_line(error)}")
     logger.debug("".join(traceback.format_exception(error)))
     return EXIT_FAILURE
 
 
 def _complain(error: Exception, status: int) -> int:
     """Print an error as one line on standard error."""
-    text = " ".join(str(error).split())
-    print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr, flush=True)
+    print(f"{os.path.basename(sys.argv[0])}: {one_line(error)}", file=sys.stderr, flush=True)
     return status
 
 
