@@ -83,7 +83,7 @@ class Track:
     @property
     def alarms(self) -> NDArray[np.bool_]:
         """Frames with a claimed approach in a clip without one, from frame 5 on."""
-        return np.array([r.valid and np.isfinite(r.ttc) for r in self.results])[SETTLED // 2 :]
+        return np.array([r.approaching for r in self.results])[SETTLED // 2 :]
 
 
 def follow(engine: Engine, clip: Clip) -> Track:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
+from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.images.pinhole import Pinhole
@@ -85,7 +86,7 @@ def watch(looming: Looming, view: Callable[[float], Image], seconds: float) -> l
 
 def claimed(results: list[LoomingResult]) -> int:
     """Number of results with an approach."""
-    return sum(result.valid and math.isfinite(result.ttc) for result in results)
+    return sum(result.approaching for result in results)
 
 
 def errors(results: list[LoomingResult], start: float = 4.0, speed: float = 1.0) -> NDArray[np.float64]:
@@ -244,7 +245,7 @@ class TestApproach:
     def test_that_begins_is_measured_within_six_frames(self, looming: Looming) -> None:
         wall = Wall(8)
         results = watch(looming, lambda t: wall.seen(2.0 + max(t - 1.0, 0.0)), 2.0)
-        assert all(r.ttc == math.inf for r in results[6:30])
+        assert claimed(results[:30]) == 0
         assert all(r.ttc == pytest.approx(3.0 - r.stamp, rel=0.25) for r in results[37:])
 
     def test_is_the_same_every_time(self, engine: CpuEngine) -> None:
@@ -257,7 +258,8 @@ class TestNoApproach:
     def test_of_a_static_view(self, looming: Looming, seed: int) -> None:
         wall = Wall(seed)
         results = watch(looming, lambda _: wall.seen(1.0), 2.0)
-        assert all(r.valid and r.ttc == math.inf and abs(r.expansion_rate) < 0.02 for r in results[5:])
+        assert claimed(results) == 0
+        assert all(r.valid and abs(r.expansion_rate) < 0.02 for r in results[5:])
 
     def test_of_a_static_fine_texture(self, looming: Looming) -> None:
         random = np.random.default_rng(5)
@@ -265,12 +267,13 @@ class TestNoApproach:
         results = watch(
             looming, lambda _: np.clip(grain + random.normal(0, 4, grain.shape), 0, 255).astype(np.uint8), 2.0
         )
-        assert all(r.ttc == math.inf and abs(r.expansion_rate) < 0.02 for r in results[5:])
+        assert claimed(results) == 0
+        assert all(abs(r.expansion_rate) < 0.02 for r in results[5:])
 
     def test_of_a_receding_wall(self, looming: Looming) -> None:
         wall = Wall(3)
         results = watch(looming, lambda t: wall.seen(2.0 - t), 1.5)
-        assert all(r.valid and r.ttc == math.inf for r in results[5:])
+        assert all(r.valid and r.ttc == math.inf and not r.approaching for r in results[5:])
         assert results[-1].expansion_rate == pytest.approx(-1 / (2 + results[-1].stamp), rel=0.05)
 
     @pytest.mark.parametrize("axis", [(0.0, 1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)])
@@ -324,6 +327,71 @@ class TestNoApproach:
         dark = np.full((64, 64), level, np.uint8)
         results = watch(looming, lambda t: wall.seen(1.5 + t) if t < 1.0 else dark, 2.0)
         assert all(r.valid == (r.stamp < 1.0) for r in results[10:])
+
+
+class TestClaim:
+    def test_needs_the_rate_that_the_user_asks_for(self, engine: CpuEngine) -> None:
+        """0.25 to 0.33 per second, then the same images with another threshold."""
+        wall = Wall()
+        low, high = (
+            watch(Looming(engine, min_expansion_rate=rate), lambda t: wall.seen(t), 1.0)
+            for rate in (0.2, 0.4)
+        )
+        assert all(r.approaching for r in low[15:])
+        assert not any(r.approaching for r in high)
+        assert all(math.isfinite(r.ttc) for r in high[15:])
+
+    def test_is_not_made_of_a_slow_approach_whose_time_is_measured(self, looming: Looming) -> None:
+        """From 4 m at 0.4 m/s: contact within 10 to 8.5 s."""
+        wall = Wall()
+        results = watch(looming, lambda t: wall.seen(0.4 * t), 1.5)
+        assert claimed(results) == 0
+        assert all(r.ttc == pytest.approx(10 - r.stamp, rel=0.15) for r in results[25:])
+
+    def test_takes_five_sigmas(self, looming: Looming) -> None:
+        wall = Wall(2)
+        results = watch(looming, lambda t: wall.seen(0.8 * t), 1.0)
+        assert claimed(results) > 15
+        assert all(r.expansion_rate >= 5 * r.expansion_rate_sigma for r in results if r.approaching)
+
+    def test_is_a_bool_as_messages_need_after_a_new_keyframe(self, looming: Looming) -> None:
+        wall = Wall(2)
+        results = watch(looming, lambda t: wall.seen(t), 1.5)
+        assert {type(r.approaching) for r in results} == {bool}
+        assert {type(r.expansion_rate) for r in results} == {float}
+
+
+class TestRegion:
+    def test_of_a_wall_is_the_image_without_its_border(self, looming: Looming) -> None:
+        wall = Wall(6, size=256)
+        result = watch(looming, lambda t: cv2.resize(wall.seen(t), (320, 240)), 0.5)[-1]
+        assert result.region is not None
+        x, y, width, height = result.region
+        assert (x, y) == pytest.approx((10, 7.5), abs=4)
+        assert (width, height) == pytest.approx((300, 225), abs=8)
+
+    def test_of_an_object_is_where_the_object_is(self, looming: Looming) -> None:
+        """A square of 3 m at a distance of 3 m: 45 of 64 px."""
+        wall = Wall(4)
+        results = watch(looming, lambda t: wall.seen(t, behind=3.0), 1.0)
+        found = results[-1].region
+        assert found is not None
+        assert (found.x_offset + found.width / 2, found.y_offset + found.height / 2) == pytest.approx(
+            (32, 32), abs=4
+        )
+        assert (found.width, found.height) == pytest.approx((45, 45), abs=10)
+
+    def test_of_no_result_is_none(self, looming: Looming) -> None:
+        assert looming.update(Wall().seen(), 0.0).region is None
+
+    def test_to_look_at_may_move_and_grow_from_image_to_image(self, looming: Looming) -> None:
+        wall, results = Wall(6, size=256), []
+        for frame in range(60):
+            side = 120 + frame
+            looming.region = Region(20 + 2 * (frame % 20), 70 - frame // 2, side, side)
+            results.append(looming.update(wall.seen(frame / 30), frame / 30))
+        assert all(r.valid for r in results[10:])
+        assert np.median(errors(results)) < 0.02
 
 
 @pytest.mark.filterwarnings("error")

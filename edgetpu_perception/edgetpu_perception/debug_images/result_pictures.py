@@ -32,15 +32,21 @@ def spot_picture(image: Pixels, result: SpotResult, trail: Iterable[tuple[float,
 
 
 def looming_picture(image: Pixels, result: LoomingResult) -> Pixels:
-    """The nine zones with their edge energy, and the time to contact."""
+    """The nine zones with their edge energy, where the surface is, and the time to contact."""
     picture = drawing.canvas(image)
     drawing.zones(picture, result.zones, drawing.FAINT)
     if not result.valid:
         drawing.caption(picture, f"not measured  {result.confidence:.2f}", drawing.LOST)
-    elif math.isinf(result.ttc):
-        drawing.caption(picture, f"no approach  {result.expansion_rate:+.2f}/s", drawing.FOUND)
+        return picture
+    color = drawing.LOST if result.approaching else drawing.FOUND
+    if result.region is not None:
+        x, y, width, height = result.region
+        center = x + (width - 1) / 2, y + (height - 1) / 2
+        drawing.box(picture, center, (width, height), color)
+    if math.isinf(result.ttc):
+        drawing.caption(picture, f"no approach  {result.expansion_rate:+.2f}/s", color)
     else:
-        drawing.caption(picture, f"TTC {result.ttc:.2f} +- {result.ttc_sigma:.2f} s", drawing.LOST)
+        drawing.caption(picture, f"TTC {result.ttc:.2f} +- {result.ttc_sigma:.2f} s", color)
     return picture
 
 

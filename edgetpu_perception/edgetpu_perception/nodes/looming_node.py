@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sensor_msgs.msg import RegionOfInterest
 from std_msgs.msg import Header
 
 from edgetpu_driver.images.encodings import Pixels
@@ -15,7 +16,7 @@ from edgetpu_msgs.msg import TimeToContact
 from edgetpu_perception.debug_images.result_pictures import looming_picture
 from edgetpu_perception.nodes.perception_node import PerceptionNode
 from edgetpu_perception.nodes.perception_parameters import perception_settings
-from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
+from edgetpu_perception.time_to_contact.looming import MIN_EXPANSION_RATE, Looming, LoomingResult
 
 SIZES = (64, 128)
 """Widths and heights of the model's input that the node offers, px."""
@@ -23,6 +24,13 @@ SIZES = (64, 128)
 
 def _bad_size(value: int) -> str | None:
     return None if value in SIZES else f"expected 64 or 128; got {value}"
+
+
+def _region_message(result: LoomingResult) -> RegionOfInterest:
+    if result.region is None:
+        return RegionOfInterest()
+    x, y, width, height = result.region
+    return RegionOfInterest(x_offset=x, y_offset=y, width=width, height=height)
 
 
 class LoomingNode(PerceptionNode):
@@ -39,6 +47,15 @@ class LoomingNode(PerceptionNode):
             check=_bad_size,
         ),
         min_confidence(0.1),
+        Setting(
+            "min_expansion_rate",
+            MIN_EXPANSION_RATE,
+            "Growth of the image, 1/s, from which on a result is approaching, if it is also 5 sigma: 0.15 is "
+            "contact within 6.7 s.",
+            0.0,
+            10.0,
+            read_only=False,
+        ),
     )
     results = ResultTopic(
         "time_to_contact",
@@ -53,7 +70,16 @@ class LoomingNode(PerceptionNode):
     def __init__(self, **options: Any) -> None:
         super().__init__("looming", **options)
         self._time_to_contact = self.create_publisher(TimeToContact, "~/time_to_contact", QOS_RESULTS)
-        self.start(Looming(size=self.values["size"]))
+        self._looming = Looming(
+            size=self.values["size"], min_expansion_rate=self.values["min_expansion_rate"]
+        )
+        self.start(self._looming)
+
+    def on_parameter(self, name: str, value: Any) -> None:
+        """Apply the new value of a parameter."""
+        super().on_parameter(name, value)
+        if name == "min_expansion_rate":
+            self._looming.min_expansion_rate = value
 
     def publish(self, header: Header, result: LoomingResult) -> None:
         """Publish the result on ~/time_to_contact."""
@@ -68,9 +94,11 @@ class LoomingNode(PerceptionNode):
                 expansion_rate_sigma=result.expansion_rate_sigma,
                 tau=result.tau,
                 zones=result.zones,
+                approaching=result.approaching,
+                region=_region_message(result),
             )
         )
 
     def draw(self, image: Pixels, result: LoomingResult) -> Pixels:
-        """Draw the nine zones, and the time to contact."""
+        """Draw the nine zones, the part that the numbers belong to, and the time to contact."""
         return looming_picture(image, result)

@@ -174,7 +174,6 @@ class Aligner:
     """Aligns the present image with a keyframe."""
 
     def __init__(self, grid: Grid) -> None:
-        self._grid = grid
         # Eight parameters, offset and gain of the brightness, the residual, and an empty row.
         self._design = np.ones((_DESIGN_ROWS, *grid.shape), np.float32)
         self._design[_RESIDUAL_ROW + 1 :] = 0.0
@@ -183,11 +182,18 @@ class Aligner:
         self._keyframe = np.full(
             (rows + 2 * _KEYFRAME_MARGIN, columns + 2 * _KEYFRAME_MARGIN), np.nan, np.float32
         )
-        self._to_keyframe = warp_of([_KEYFRAME_MARGIN, _KEYFRAME_MARGIN, 0, 0, 0, 0, 0, 0]) @ grid.to_map
+        self._to_keyframe = _IDENTITY
+        self.look_at(grid)
+
+    def look_at(self, grid: Grid) -> None:
+        """Set the grid of the images from now on; the keyframe keeps its own."""
+        self._grid = grid
         self._directions = np.array([grid.x, grid.y, np.ones_like(grid.x)]).reshape(3, -1)
 
     def set_keyframe(self, brightness: Map) -> None:
         """Set the brightness [rows, columns] that images are aligned with from now on."""
+        margin = warp_of([_KEYFRAME_MARGIN, _KEYFRAME_MARGIN, 0, 0, 0, 0, 0, 0])
+        self._to_keyframe = margin @ self._grid.to_map
         self._keyframe[_KEYFRAME_MARGIN:-_KEYFRAME_MARGIN, _KEYFRAME_MARGIN:-_KEYFRAME_MARGIN] = brightness
 
     def set_image(self, brightness: Map, slope_x: Map, slope_y: Map) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.protocol import Engine
+from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.algorithm import Frame, ImageInput, PerceptionAlgorithm
 from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.time_to_contact.homography_alignment import Grid
-from edgetpu_perception.time_to_contact.surface import MIN_APPROACH_RATE, Surface
+from edgetpu_perception.time_to_contact.surface import APPROACH_SIGMAS, Surface
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
 from edgetpu_perception.time_to_contact.zone_edge_energy import ZONES, ZoneEnergies, tau_of, third_borders
 from edgetpu_perception.time_to_contact.zone_output_decoder import ZoneOutputDecoder
@@ -30,6 +31,18 @@ DEFAULT_FOCAL_LENGTH = 0.7
 """Focal length over the width of the image if no camera is given.
 
 Results hardly depend on it. Derived: a horizontal field of view of 71 degrees, that of common cameras.
+"""
+
+MIN_EXPANSION_RATE = 0.15
+"""Default of the rate, 1/s, from which on an approach is claimed: contact within 6.7 s.
+
+Rows: looming, static, rotation and lateral, no approach claimed.
+"""
+
+USUAL_RATE = 0.15
+"""Rate, 1/s, below which the uncertainty of a rate is judged as if it were that large.
+
+Rows: looming, static, no approach claimed; test_of_a_static_view.
 """
 
 SIGMA_SCALE = 0.85
@@ -57,8 +70,8 @@ _NO_ZONES = (math.nan,) * ZONES
 class LoomingResult:
     """Time until the camera touches a surface in view.
 
-    Unless `valid`, ttc, expansion rate and their sigmas are NaN. Tau and zones come from a single image and
-    are always measured.
+    Unless `valid`, ttc, expansion rate and their sigmas are NaN, and `region` is None. Tau and zones come
+    from a single image and are always measured.
     """
 
     stamp: float
@@ -67,7 +80,7 @@ class LoomingResult:
     confidence: float
     """0..1"""
     ttc: float = math.nan
-    """Time to contact, s; +inf if nothing approaches."""
+    """Time to contact, s; +inf unless the expansion rate is above its sigma."""
     ttc_sigma: float = math.nan
     """One standard deviation, s; +inf if ttc is."""
     expansion_rate: float = math.nan
@@ -78,6 +91,10 @@ class LoomingResult:
     """Edge energy of the centre zone over the mean of the other eight; NaN without any edges."""
     zones: tuple[float, ...] = _NO_ZONES
     """Edge energy of a 3 x 3 grid, row-major from the top left, (grey levels per px of the model)^2."""
+    approaching: bool = False
+    """The claim: the expansion rate is at least `min_expansion_rate` and at least 5 sigma."""
+    region: Region | None = None
+    """Where the surface is that the numbers belong to, px of the image."""
 
 
 class Looming(PerceptionAlgorithm[LoomingResult]):
@@ -88,8 +105,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
 
     The whole image is compared with one of up to a second ago. Up to two surfaces are followed; the result
     belongs to the one with the soonest contact. Rotation of the camera, motion to the side, slant of the
-    surface and changes of brightness are told from growth. If inference runs elsewhere, use `bind`,
-    `preprocess` and `postprocess` instead of `update`.
+    surface and changes of brightness are told from growth. `region` may move with a target from image to
+    image. If inference runs elsewhere, use `bind`, `preprocess` and `postprocess` instead of `update`.
     """
 
     def __init__(
@@ -99,21 +116,24 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         *,
         size: int = 64,
         min_confidence: float = 0.1,
+        min_expansion_rate: float = MIN_EXPANSION_RATE,
     ) -> None:
         """`engine`: runs the model; None for the suite's own graph on the CPU.
 
         `camera`: intrinsics of the images; they make rotation and slant more exact. `size`: width and height
         of the own graph's input, 16 px or more; 128 sees smaller things and has less noise. Results below
-        `min_confidence`, 0..1, are not valid. Raises ModelUnsupportedError for an engine with an unsuitable
-        model.
+        `min_confidence`, 0..1, are not valid. `min_expansion_rate`: rate, 1/s, from which on a result is
+        `approaching`. Raises ModelUnsupportedError for an engine with an unsuitable model.
         """
         super().__init__(camera, min_confidence)
+        self.min_expansion_rate = min_expansion_rate
         self._size = size
         self._slopes: graph.SlopeReader | None = None
         self._zone_decoder: ZoneOutputDecoder | None = None
         self._zones: ZoneEnergies | None = None
         self._tracker: SurfaceTracker | None = None
         self._view: tuple[object, ...] | None = None
+        self._seen: Region | None = None
         self._stamp = math.nan
         self._use_engine(engine)
 
@@ -154,34 +174,50 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
             tracker.restart()
         self._stamp = frame.stamp
         surface = tracker.update(brightness, slope_x, slope_y, energy, frame.stamp)
-        return self._result(frame.stamp, tracker, surface, zones)
+        return self._result(frame, tracker, surface, zones)
 
     def _result(
-        self, stamp: float, tracker: SurfaceTracker, surface: Surface | None, zones: Sequence[float]
+        self, frame: Frame, tracker: SurfaceTracker, surface: Surface | None, zones: Sequence[float]
     ) -> LoomingResult:
-        tau, energies = tau_of(zones), tuple(zones)
+        stamp, tau, energies = frame.stamp, tau_of(zones), tuple(zones)
         if surface is None:
             return LoomingResult(stamp, False, 0.0, tau=tau, zones=energies)
         rate, sigma = surface.rate, surface.rate_sigma
-        relative = sigma / max(abs(rate), MIN_APPROACH_RATE)
+        relative = sigma / max(abs(rate), USUAL_RATE)
         confidence = float(max(1.0 - 2.0 * relative, 0.0) * (1 - tracker.unexplained))
-        if confidence < self.min_confidence or surface.undecided:
+        if confidence < self.min_confidence:
             return LoomingResult(stamp, False, confidence, tau=tau, zones=energies)
         divided = DIVISION_SIGMA_SCALE / math.sqrt(tracker.evidence) if tracker.evidence else 0.0
         slanted = SLANT_RATE_ERROR * surface.slant.steepness * rate
         spread = math.hypot(SIGMA_SCALE, divided)
         sigma = math.hypot(spread * surface.depth.rate_sigma, slanted, tracker.rate_lead_of_others(surface))
-        ttc, ttc_sigma = (1 / rate, sigma / rate**2) if surface.approaches else (math.inf, math.inf)
-        return LoomingResult(stamp, True, confidence, ttc, ttc_sigma, rate, sigma, tau, energies)
+        ttc, ttc_sigma = (1 / rate, sigma / rate**2) if rate > sigma else (math.inf, math.inf)
+        # A surface whose slant is unknown may seem to approach: its own sigma counts as well.
+        claimed = surface.approaches and rate >= max(self.min_expansion_rate, APPROACH_SIGMAS * sigma)
+        part = self._part_of(frame, surface)
+        return LoomingResult(
+            stamp, True, confidence, ttc, ttc_sigma, rate, sigma, tau, energies, claimed, part
+        )
 
-    def _tracker_for(self, frame: Frame) -> SurfaceTracker:
-        """The tracker for this image size, region and camera."""
+    def _part_of(self, frame: Frame, surface: Surface) -> Region:
+        """The part of the image, px, that a surface takes."""
         assert self._input is not None
         assert self._slopes is not None
-        camera = frame.camera(self.camera)
-        view = frame.image_width, frame.image_height, frame.region, camera
-        if self._tracker is None or view != self._view:
-            self._view = view
+        layout, part = self._slopes.layout, frame.region
+        left, top, right, bottom = (
+            (edge + 0.5) * layout.stride + layout.first - (layout.stride - 1) / 2 for edge in surface.extent()
+        )
+        x, width = _pixels(left, right, part.width, self._input.width)
+        y, height = _pixels(top, bottom, part.height, self._input.height)
+        return Region(part.x_offset + x, part.y_offset + y, width, height)
+
+    def _tracker_for(self, frame: Frame) -> SurfaceTracker:
+        """The tracker for this image size and camera, looking at this region."""
+        assert self._input is not None
+        assert self._slopes is not None
+        view = frame.image_width, frame.image_height, self.camera
+        if self._tracker is None or view != self._view or frame.region != self._seen:
+            camera = frame.camera(self.camera)
             layout = self._slopes.layout
             if camera is None:
                 focal = DEFAULT_FOCAL_LENGTH * frame.image_width
@@ -200,5 +236,16 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
                     (camera.cy + 0.5) * y_scale - (0.5 + layout.first) / layout.stride,
                 ),
             )
-            self._tracker = SurfaceTracker(grid, layout.noise)
+            if self._tracker is None or view != self._view:
+                self._tracker = SurfaceTracker(grid, layout.noise)
+            else:
+                self._tracker.look_at(grid)
+            self._view, self._seen = view, frame.region
         return self._tracker
+
+
+def _pixels(begin: float, end: float, size: int, cells: int) -> tuple[int, int]:
+    """First px, and number of px, of `size`, that a range takes of as many cells of the model's input."""
+    first = min(max(round(begin * size / cells), 0), size - 1)
+    last = min(max(round(end * size / cells), first + 1), size)
+    return first, last - first

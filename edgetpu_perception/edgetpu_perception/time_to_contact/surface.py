@@ -11,19 +11,10 @@ from edgetpu_perception.time_to_contact.homography_alignment import Map, Matrix,
 from edgetpu_perception.time_to_contact.plane_slant import PlaneSlant
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
 
-MIN_APPROACH_RATE = 0.15
-"""Rate, 1/s, above which a surface may count as approaching: contact within 6.7 s.
+APPROACH_SIGMAS = 5.0
+"""Standard deviations above zero from which on a surface certainly approaches.
 
-Rows: looming, static, rotation and lateral, no approach claimed.
-"""
-
-APPROACH_SIGMAS = 4.5
-"""Standard deviations above zero from which on a surface certainly approaches. Rows: the same."""
-
-UNDECIDED_SIGMAS = 2.0
-"""Standard deviations above zero from which on a surface may approach; no claim is made then.
-
-Rows: looming, plane, 95th percentile.
+Given by `approaching` of the result.
 """
 
 _NEWEST_MOTION_WEIGHT = 0.5
@@ -88,12 +79,24 @@ class Surface:
     @property
     def approaches(self) -> bool:
         """Whether it certainly approaches."""
-        return self.rate > max(MIN_APPROACH_RATE, APPROACH_SIGMAS * self.rate_sigma)
+        return self.rate > APPROACH_SIGMAS * self.rate_sigma
 
-    @property
-    def undecided(self) -> bool:
-        """Whether it may approach, but not certainly."""
-        return not self.approaches and self.rate > max(MIN_APPROACH_RATE, UNDECIDED_SIGMAS * self.rate_sigma)
+    def extent(self) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom edge, elements of the map, of the rectangle that its elements fill.
+
+        A rectangle of the same mean and variance; single elements far away hardly matter. The edges of the
+        first element are at -0.5 and 0.5.
+        """
+        edges = []
+        for axis in (0, 1):
+            mass = self.membership.sum(axis=axis, dtype=np.float64) + 1e-12
+            at = np.arange(len(mass))
+            mean = float(mass @ at / mass.sum())
+            # A uniform distribution over n elements has a variance of (n^2 - 1) / 12.
+            half = math.sqrt(3 * float(mass @ (at - mean) ** 2 / mass.sum()) + 0.25)
+            edges.append((max(mean - half, -0.5), min(mean + half, len(mass) - 0.5)))
+        (left, right), (top, bottom) = edges
+        return left, top, right, bottom
 
     def next_step(self, seconds: float) -> Matrix:
         """Expected change of the warp: the same motion, with a growth that rises like the rate.

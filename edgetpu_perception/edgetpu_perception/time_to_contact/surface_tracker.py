@@ -71,6 +71,21 @@ class SurfaceTracker:
         self._size = float(grid.x.size)
         self.restart()
 
+    def look_at(self, grid: Grid) -> None:
+        """Look at another part of the camera's view from the next image on; the grid has the same shape."""
+        onto = self._grid.to_map @ np.linalg.inv(grid.to_map)
+        rows, columns = grid.shape
+        for surface in self.surfaces:
+            surface.membership = cv2.warpAffine(
+                surface.membership,
+                onto[:2],
+                (columns, rows),
+                flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+                borderMode=cv2.BORDER_REPLICATE,
+            )
+        self._grid = grid
+        self._aligner.look_at(grid)
+
     def restart(self) -> None:
         """Forget all images."""
         self.surfaces: list[Surface] = []
@@ -163,7 +178,7 @@ class SurfaceTracker:
 
     def _advance(self, surface: Surface, alignment: Alignment, seconds: float, main: bool) -> None:
         surface.move(alignment.warp, seconds)
-        surface.overlap = np.count_nonzero(alignment.inside) / self._size
+        surface.overlap = float(np.count_nonzero(alignment.inside)) / self._size
         surface.frames += 1
         covariance = alignment.covariance
         if main:
