@@ -126,7 +126,14 @@ class Turntable:
 
     def image(self, turned: Matrix, random: np.random.Generator) -> NDArray[np.uint8]:
         """Image of the camera: each pixel the average over its area, with noise, rounded."""
-        fine = self._panorama.look_up(self._rays @ turned.T.astype(np.float32))
+        return self.exposed(self.view(turned), random)
+
+    def view(self, turned: Matrix) -> NDArray[np.float32]:
+        """Grey levels of all samples: [height * samples, width * samples]."""
+        return self._panorama.look_up(self._rays @ turned.T.astype(np.float32))
+
+    def exposed(self, fine: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.uint8]:
+        """Image of such samples: each pixel the average over its area, with noise, rounded."""
         size = (self.camera.width, self.camera.height)
         coarse = cv2.resize(fine, size, interpolation=cv2.INTER_AREA)
         noisy = coarse + random.normal(0.0, self._noise, coarse.shape)
