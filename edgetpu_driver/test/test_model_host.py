@@ -442,6 +442,32 @@ class TestKeepingDevicesOpen:
         assert not host.gave_up
         host.close()
 
+    def test_told_to_close_while_it_attaches_models_it_attaches_no_more(
+        self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("plus", "other"):
+            host.load(name)
+        attach, begun, go_on = backend.attach, threading.Event(), threading.Event()
+        attached: list[bytes] = []
+
+        def slow_attach(model: ParsedModel) -> PlusOneEngine:
+            attached.append(model.source)
+            begun.set()
+            go_on.wait(10)
+            return attach(model)
+
+        monkeypatch.setattr(backend, "attach", slow_attach)
+        opening = threading.Thread(target=host.connect)
+        opening.start()
+        assert begun.wait(5)
+        host.close(timeout=0.0)
+        go_on.set()
+        host.close()
+        opening.join()
+        assert (attached, host.state) == ([b"plus_edgetpu"], State.CLOSED)
+        host.connect()
+        assert host.invoke("other", ONES).outputs["output"].tolist() == [[2, 2, 2, 2]]
+
     @pytest.mark.parametrize(
         "error", [OSError(5, "x"), ValueError("x"), NotImplementedError(), MemoryError()]
     )

@@ -53,6 +53,8 @@ class StickWorker:
         self._thread: threading.Thread | None = None
         self._thread_lock = threading.RLock()  # a finaliser may stop a worker anywhere in this thread
         self._closing = False
+        self._is_to_close = False
+        """Whether it was told to close, and has not come to that: until then nothing new is begun."""
         self._told = ""
         """The unexpected error that was logged last."""
         self._period: float | None = None
@@ -119,6 +121,7 @@ class StickWorker:
         with self._thread_lock:
             if self._thread is None:
                 return _ignore
+        self._is_to_close = True
         closed = self.ask(self._close)
 
         def wait(timeout: float | None) -> None:
@@ -157,6 +160,8 @@ class StickWorker:
     def open(self) -> None:
         """Open the device anew and attach the models."""
         self._out_of_service = self._closing = False
+        if self._is_to_close:
+            return
         if self.connection.is_open:
             self._give_up(State.RECOVERING, "opened anew", UnavailableError("the device is opened anew"))
         self.connection.open()
@@ -232,7 +237,7 @@ class StickWorker:
 
     def attach(self, model: HostedModel) -> None:
         """Attach a model that this stick is to run, if its device is open."""
-        replica = self._replicas().get(model)
+        replica = None if self._is_to_close else self._replicas().get(model)
         if self.connection.is_open and replica is not None and replica.engine is None:
             try:
                 replica.attach(self.connection.readings.bus_path)
@@ -245,6 +250,8 @@ class StickWorker:
         attached = self._replicas()
         try:
             for replica in attached.values():
+                if self._is_to_close:
+                    return
                 replica.attach(self.connection.readings.bus_path)
         except DeviceError as error:
             self._lose(error)
@@ -279,7 +286,7 @@ class StickWorker:
         self._scheduler.leave(self.slot, error)
 
     def _close(self) -> None:
-        self._period, self._closing = None, True
+        self._period, self._closing, self._is_to_close = None, True, False
         error = UnavailableError("no device: the driver is being shut down")
         self._scheduler.leave(self.slot, error)
         self.connection.close()
