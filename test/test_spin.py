@@ -140,3 +140,24 @@ def test_large_blocks_stay_out_of_the_heap_after_one_was_freed() -> None:
         pytest.skip("needs glibc 2.33")
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout == "1\n"
+
+
+def test_memory_kept_for_large_requests_is_released_in_time() -> None:
+    program = (
+        "from pathlib import Path\n"
+        "from edgetpu_driver.node_kit import heap\n"
+        "heap.reuse_large_blocks()\n"
+        "heap.RELEASE_PERIOD = 0.0\n"
+        "unused = heap.UnusedMemory()\n"
+        "pages = lambda: int(Path('/proc/self/statm').read_text().split()[1])\n"
+        "block = bytearray(b'x') * (16 << 20)\n"
+        "used = pages()\n"
+        "del block\n"
+        "kept = pages()\n"
+        "unused.release_when_due()\n"
+        "print(used - kept < 100, used - pages() > 4000)\n"
+    )
+    if not hasattr(ctypes.CDLL(None), "malloc_trim"):
+        pytest.skip("needs glibc")
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "True True\n"

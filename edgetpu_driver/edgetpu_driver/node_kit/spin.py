@@ -22,6 +22,7 @@ from rclpy.signals import SignalHandlerOptions
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.heap import UnusedMemory
 from edgetpu_driver.node_kit.one_line import one_line
 from edgetpu_driver.node_kit.python_log import RosLogHandler, python_log_to_ros
 
@@ -66,8 +67,10 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
         for node in nodes:
             executor.add_node(node)
         settle_memory()
+        unused = UnusedMemory()
         while not stop.requested:
             executor.spin_once()
+            unused.release_when_due()
     except (FatalError, EdgeTpuError, ParameterException, NameValidationException) as error:
         status = _complain(error, EXIT_FAILURE)
     except Exception as error:
