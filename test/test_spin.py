@@ -86,7 +86,8 @@ def test_what_modules_log_and_what_ends_a_thread_is_a_line_of_the_node_s_log(tic
     process = ticking(
         "import logging, threading; self.destroy_timer(list(self.timers)[0]); "
         "logging.getLogger('a.b').error('%s is lost', 'it', exc_info=ValueError('a\\n b')); "
-        "logging.warning('hot'); thread = threading.Thread(target=lambda: {}[1], name='t'); "
+        "logging.warning('hot'); import warnings; warnings.warn('odd\\n sum'); "
+        "thread = threading.Thread(target=lambda: {}[1], name='t'); "
         "thread.start(); thread.join(); print('logged', flush=True)"
     )
     assert process.stdout.readline() == "logged\n"
@@ -95,6 +96,7 @@ def test_what_modules_log_and_what_ends_a_thread_is_a_line_of_the_node_s_log(tic
     assert [(line.split()[0], line.partition("[tick]: ")[2]) for line in errors.splitlines()] == [
         ("[ERROR]", "it is lost: unexpected ValueError: a b"),
         ("[WARN]", "hot"),
+        ("[WARN]", "<string>:14: UserWarning: odd sum"),
         ("[ERROR]", "the thread t has ended: unexpected KeyError: 1"),
     ]
 

@@ -1,4 +1,4 @@
-"""Sends what Python's `logging` gets, and what ends a thread, to the log of ROS: a line each, no traceback.
+"""Sends what Python's `logging` and `warnings` get, and what ends a thread, to the log of ROS, a line each.
 
 The modules below the nodes know no ROS and use `logging`, which would print to standard error only.
 """
@@ -55,9 +55,11 @@ def python_log_to_ros(logger: RcutilsLogger) -> Iterator[RosLogHandler]:
     handler, root, excepthook = RosLogHandler(logger), logging.getLogger(), threading.excepthook
     root.addHandler(handler)
     threading.excepthook = _on_thread_error
+    logging.captureWarnings(True)
     try:
         yield handler
     finally:
+        logging.captureWarnings(False)
         threading.excepthook = excepthook
         root.removeHandler(handler)
 
