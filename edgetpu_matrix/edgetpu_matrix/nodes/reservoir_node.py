@@ -27,7 +27,7 @@ from edgetpu_matrix.nodes.matrix_node import MatrixNode
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, LARGEST_SIZE, EchoStateNetwork
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split
-from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
+from edgetpu_matrix.reservoir.ridge_readout import LARGEST, RidgeReadout
 from edgetpu_msgs.msg import Prediction
 from edgetpu_msgs.srv import LoadFile, SaveFile, TrainReadout
 
@@ -171,8 +171,8 @@ class ReservoirNode(MatrixNode):
         self.counters.dropped = self._queue.dropped
 
     def _on_target(self, header: Header, target: NDArray[np.float64]) -> None:
-        if not np.isfinite(target).all():
-            raise InputError("expected a target of finite values; got NaN or infinity")
+        if not (np.abs(target) <= LARGEST).all():
+            raise InputError(f"expected a target of values that float32 holds; got {target[:4]}")
         if self._readout is not None and self._readout.samples and len(target) != self._readout.outputs:
             raise InputError(f"expected a target of {self._readout.outputs} values; got {len(target)}")
         if self._targets.has_header:
@@ -207,7 +207,10 @@ class ReservoirNode(MatrixNode):
         step = self._queue.present
         assert step is not None
         if result.product is not None and state is self._network.state:
-            self._advance(step, result.product.outputs + split.product)
+            try:
+                self._advance(step, result.product.outputs + split.product)
+            except Exception as error:  # which must not hold up the inputs that follow
+                self.on_callback_failure("step", error)
         elif result.error is None or not self.client.ready:
             # The state was reset in the meantime, or the driver is gone: this input is still to be processed.
             self._queue.put_back()

@@ -124,8 +124,8 @@ class EchoStateNetwork:
     def advance(self, recurrent: NDArray[np.floating], inputs: ArrayLike) -> NDArray[np.float64]:
         """Take one step. recurrent: effective matrix @ state, [size]. inputs: the sample u, [inputs].
 
-        Raises InputError for other shapes, NaN, infinity, and a sample that makes the state larger than
-        float32 holds; the state then stays as it was.
+        Raises InputError for other shapes, NaN, and a sample that is, or makes the state, larger than float32
+        holds; the state then stays as it was.
         """
         sample = self.check(inputs)
         self.inputs_are(len(sample))
@@ -141,13 +141,13 @@ class EchoStateNetwork:
         return state
 
     def check(self, inputs: ArrayLike) -> NDArray[np.float64]:
-        """The sample as float64 [inputs]; InputError for another shape, NaN and infinity."""
+        """The sample as float64 [inputs]; InputError for another shape, NaN and what float32 cannot hold."""
         sample = np.asarray(inputs, np.float64)
         if sample.ndim != 1 or len(sample) != (self.inputs or len(sample)) or not len(sample):
             expected = self.inputs or "one or more"
             raise InputError(f"expected a sample of {expected} values; got shape {list(sample.shape)}")
-        if not np.isfinite(sample).all():
-            raise InputError("expected a sample of finite values; got NaN or infinity")
+        if not (np.abs(sample) <= _LARGEST).all():
+            raise InputError(f"expected a sample of values that float32 holds; got {sample[:4]}")
         return sample
 
     def features(self, inputs: ArrayLike) -> NDArray[np.float64]:

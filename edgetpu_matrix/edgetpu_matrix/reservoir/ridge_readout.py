@@ -19,6 +19,10 @@ MOST_SAMPLES = 2**53
 """Number of samples that a float64 counts exactly."""
 
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Largest feature or target. Derived: the sums of the squares of any number of them are finite."""
+
+
 @dataclass(frozen=True)
 class Training:
     """The result of training a readout."""
@@ -63,7 +67,10 @@ class RidgeReadout:
         return self._samples + len(self._waiting)
 
     def add(self, features: ArrayLike, target: ArrayLike) -> None:
-        """Add one sample, float [features] and [outputs]; InputError for other shapes, NaN and infinity."""
+        """Add one sample, float [features] and [outputs].
+
+        InputError for other shapes, NaN, and values above LARGEST, after which no training would succeed.
+        """
         sample = _vector(features, self.features, "features").copy(), _vector(target, self.outputs, "targets")
         self._waiting.append(sample)
         if len(self._waiting) == BATCH:
@@ -167,6 +174,6 @@ def _vector(values: ArrayLike, size: int, what: str) -> NDArray[np.float64]:
     vector = np.asarray(values, np.float64)
     if vector.shape != (size,):
         raise InputError(f"expected {size} {what}; got shape {list(vector.shape)}")
-    if not np.isfinite(vector).all():
-        raise InputError(f"expected finite {what}; got NaN or infinity")
+    if not (np.abs(vector) <= LARGEST).all():
+        raise InputError(f"expected {what} that float32 holds; got {vector[:4]}")
     return vector
