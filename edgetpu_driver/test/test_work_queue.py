@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from edgetpu_driver.node_kit.work_queue import WorkQueue
 
 
@@ -66,6 +68,22 @@ def test_failed_work_is_first_again() -> None:
     worker.queue.resume()
     worker.queue.finished()
     assert worker.begun == [1, 1, 2]
+
+
+def test_work_whose_begin_fails_does_not_hold_up_the_next() -> None:
+    begun: list[int] = []
+
+    def start(piece: int) -> bool:
+        begun.append(piece)
+        if piece == 1:
+            raise ValueError("expected another number")
+        return True
+
+    queue = WorkQueue[int](start, 3)
+    with pytest.raises(ValueError, match="another number"):
+        queue.offer(1)
+    queue.offer(2)
+    assert (begun, queue.present) == ([1, 2], 2)
 
 
 def test_the_oldest_that_waits_gives_way() -> None:

@@ -14,7 +14,8 @@ class WorkQueue(Generic[T]):
 
     `start` begins an item and returns whether it could; an item that could not be started stays first in the
     queue until `resume`. `finished` must be called when the item is done, in a callback or before `start`
-    returns. `dropped_one` is called with each dropped item. All calls come from one thread.
+    returns; an item whose `start` raises is done. `dropped_one` is called with each dropped item. All calls
+    come from one thread.
     """
 
     def __init__(
@@ -60,7 +61,12 @@ class WorkQueue(Generic[T]):
         try:
             while self.present is None and self._waiting:
                 self.present = self._waiting.popleft()
-                if not self._start(self.present):
+                try:
+                    begun = self._start(self.present)
+                except BaseException:
+                    self.present = None
+                    raise
+                if not begun:
                     self.put_back()
                     break
         finally:

@@ -160,7 +160,10 @@ class PlaceRecognitionNode(MatrixNode):
         return self.client.multiply(query.unit.astype(np.float64), self._on_product)
 
     def _end(self, query: _Query, found: tuple[Place, ...] | EdgeTpuError) -> bool:
-        query.done(found)
+        try:
+            query.done(found)
+        except Exception as error:  # which must not hold up the queries that follow
+            self.on_callback_failure("match", error)
         self._queue.finished()
         return True
 

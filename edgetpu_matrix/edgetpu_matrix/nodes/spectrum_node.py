@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from std_msgs.msg import Header
 
 from edgetpu_driver.errors import InputError
+from edgetpu_driver.matrix.products import RealProduct
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
@@ -24,7 +25,6 @@ from edgetpu_matrix.spectrum.fourier_transform import (
     HEADROOM,
     LARGEST_LENGTH,
     WINDOWS,
-    AmplitudeSpectrum,
     SpectrumTransform,
 )
 from edgetpu_matrix.spectrum.sample_blocks import SampleBlock, SampleBlocks, Timing
@@ -137,9 +137,10 @@ class SpectrumNode(MatrixNode):
     def _on_product(self, work: _Work, result: ProductResult) -> None:
         assert self.client is not None
         if result.product is not None:
-            block = work.block
-            spectrum = self._transform.postprocess(block.samples, block.sample_rate, result.product)
-            self._publish(work, spectrum)
+            try:
+                self._publish(work, result.product)
+            except Exception as error:  # which must not hold up the blocks that follow
+                self.on_callback_failure("spectrum", error)
         elif not self.client.ready:
             self._queue.put_back()
             return
@@ -147,7 +148,9 @@ class SpectrumNode(MatrixNode):
             self.on_failure(result.error)
         self._queue.finished()
 
-    def _publish(self, work: _Work, spectrum: AmplitudeSpectrum) -> None:
+    def _publish(self, work: _Work, product: RealProduct) -> None:
+        block = work.block
+        spectrum = self._transform.postprocess(block.samples, block.sample_rate, product)
         valid = spectrum.peak_amplitude > SIGNIFICANCE * spectrum.sigma
         self._spectra.publish(
             Spectrum(

@@ -18,6 +18,10 @@ LEAST_JITTER = 0.002
 """RMS deviation of the stamps from even spacing, in sample intervals, from which a block is resampled."""
 
 
+LARGEST = 1e37
+"""Largest magnitude of a sample. Derived: the amplitudes of any block are float32, which ends at 3.4e38."""
+
+
 class Timing(IntEnum):
     """How the samples of a block became evenly spaced."""
 
@@ -76,14 +80,14 @@ class SampleBlocks:
 
         A stamp that goes back restarts the stream, and so do missing samples where the rate is measured:
         stamps that are late and not made up for by those that follow. Raises InputError for another shape,
-        NaN and infinity, and where the rate is measured for several samples with one stamp and for stamps
-        that do not advance.
+        NaN and values above LARGEST, and where the rate is measured for several samples with one stamp and
+        for stamps that do not advance.
         """
         values = np.asarray(samples, np.float64)
         if values.ndim != 1:
             raise InputError(f"expected samples [n]; got shape {list(values.shape)}")
-        if not np.isfinite(values).all():
-            raise InputError("expected finite samples; got NaN or infinity")
+        if not (np.abs(values) <= LARGEST).all():
+            raise InputError(f"expected samples of at most {LARGEST:.1g}; got {values[:4]}")
         if not self.sample_rate and values.size != 1:
             raise InputError(
                 f"expected a sample rate for messages of {values.size} samples: one stamp cannot tell it"
