@@ -202,7 +202,8 @@ def test_a_parameter_that_the_node_does_not_have_is_reported(
         "there is no parameter 'min_confidense'; did you mean 'min_confidence'?",
         "there is no parameter 'qos_depht'; did you mean 'qos_depth'?",
         "there is no parameter 'wheels'; there are deadline, driver, horizontal_fov, image_transport, "
-        "min_confidence, model, model_dir, qos_depth, qos_reliability, rate_limit, rectified, roi, size",
+        "min_confidence, min_expansion_rate, model, model_dir, qos_depth, qos_reliability, rate_limit, "
+        "rectified, roi, size",
     ]
 
 
