@@ -24,6 +24,9 @@ NIGHT = (0.0, 0.1)
 DUSK = (0.1, 0.3)
 """The same at dusk."""
 
+DULL_DAY = (0.3, 0.5)
+"""The same on a dull day."""
+
 FRAMES_OF_A_CROSSING = 40
 
 _BORDER = 14

@@ -17,6 +17,9 @@ from measured_figures.row import Row
 RADII = (1.5, 2.0, 3.0, 5.0, 10.0)
 """Radii of the lamps, px of 320x240."""
 
+SMALL_RADII = (1.5, 2.0)
+"""Those whose lamps cover less than a cell of the model's input."""
+
 RIGHT_PX = 4.0
 """A position is right within this distance, px: less than the width of a cell of the model's input."""
 
@@ -36,9 +39,13 @@ def measure(open_tracker: OpenTracker, quick: bool = False) -> list[Row]:
         for radius in RADII:
             night = list(scenes.lamps(names, radius, scenes.NIGHT, count, 21))
             rows += _lamp_rows(tracker, f"{label}lamps of radius {radius:g} px at night", night, 99.0)
-        for radius in RADII[2:]:
+        for radius in RADII:
+            reach = 99.0 if radius in SMALL_RADII else None
             dusk = list(scenes.lamps(names, radius, scenes.DUSK, count, 22))
-            rows += _lamp_rows(tracker, f"{label}lamps of radius {radius:g} px at dusk", dusk, None)
+            rows += _lamp_rows(tracker, f"{label}lamps of radius {radius:g} px at dusk", dusk, reach)
+        for radius in SMALL_RADII:
+            day = list(scenes.lamps(names, radius, scenes.DULL_DAY, count, 25))
+            rows += _lamp_rows(tracker, f"{label}lamps of radius {radius:g} px on a dull day", day, 99.0)
     crossings = 10 if quick else 40
     kept = 100.0 * _kept(open_tracker, photographs.DEVELOPMENT, crossings)
     rows.append(Row("spot", "two lamps that cross", "with the first", kept, "%", 97.5, "higher"))

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy import lamps, photographs
+from accuracy import balls, lamps, photographs
 from accuracy import spot_scenes as scenes
 from accuracy.engines import open_engine
 from accuracy.spot_scenes import SIDE, Scene
@@ -123,7 +123,8 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     ):
         if names:
             rows += _photograph_rows(engine, tracker, exact, names, of_each, label)
-    return rows + lamps.measure(functools.partial(_tracker, engine), quick)
+    open_tracker = functools.partial(_tracker, engine)
+    return rows + lamps.measure(open_tracker, quick) + balls.measure(open_tracker, quick)
 
 
 def unseen() -> tuple[str, ...]:
