@@ -150,6 +150,36 @@ def test_a_scene_that_changes_slowly_is_not_searched_for(monkeypatch: pytest.Mon
     assert math.degrees(result.yaw) == pytest.approx(0, abs=0.2)
 
 
+def with_object(image: IMAGE, columns: slice) -> IMAGE:
+    """The image with a striped object of high contrast in front, 48 px high."""
+    crossed = image.copy()
+    stripes = np.where(np.arange(columns.stop - columns.start) // 3 % 2, 20, 235)
+    crossed[8:56, columns] = stripes + 15 * (np.arange(48)[:, np.newaxis] // 4 % 2)
+    return crossed
+
+
+@pytest.mark.parametrize("rate", [0, 45])
+def test_an_object_that_crosses_is_not_followed(rate: int) -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    for index in range(30):
+        left = 2 * index
+        image = with_object(world.image(rate * index * FRAME), slice(left, min(left + 12, 64)))
+        result = compass.update(image, index * FRAME)
+        assert result.valid or index == 0
+    assert math.degrees(result.yaw) == pytest.approx(rate * index * FRAME, abs=0.15)
+
+
+def test_the_sigma_grows_when_a_part_of_the_picture_disagrees() -> None:
+    def sigma(hidden: int) -> float:
+        world, compass = World(), VisualCompass(camera=CAMERA)
+        compass.update(world.image(0), 0.0)
+        image = world.image(0)
+        image[:, :hidden] = World(seed=8).image(0)[:, :hidden]
+        return compass.update(image, FRAME).yaw_sigma
+
+    assert sigma(24) > 1.3 * sigma(0)
+
+
 def test_dropped_frames_are_a_gap_in_time_and_not_in_yaw() -> None:
     kept = [0, 1, 2, 3, 4, 5, 6, 14, 15, 16, 28, 29, 30]
     results = play([float(index) for index in kept], times=[index * FRAME for index in kept])[1:]

@@ -15,6 +15,7 @@ from edgetpu_perception.visual_compass.angular_velocity_filter import filtered_v
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     CERTAIN_SIMILARITY_SHARE,
     EVEN_SPREAD,
+    JUMP_SIMILARITY_SHARE,
     KNOWN_SIMILARITY_SHARE,
     LOST_AFTER_S,
     LOST_RATE_SIGMA,
@@ -149,13 +150,14 @@ class HeadingFilter:
     def _track(self, view: View, last: TrackedPose, stamp: float) -> Alignment:
         """Align a view to the present keyframe, from up to three guesses."""
         align, key, orientation = self._aligner.align, last.pose.keyframe.key, last.pose.keyframe.orientation
-        best = align(key, view, _extrapolated_orientation(last, stamp).T.dot(orientation))
+        best = first = align(key, view, _extrapolated_orientation(last, stamp).T.dot(orientation))
         if not _is_good(best, last.pose):
-            still = align(key, view, last.pose.orientation.T @ orientation)
-            best = max(best, still, key=lambda each: each.similarity)
+            best = _better(best, align(key, view, last.pose.orientation.T @ orientation))
         if not _is_good(best, last.pose):
-            found = align(key, view, self._aligner.search(key, view))
-            best = max(best, found, key=lambda each: each.similarity)
+            best = _better(best, align(key, view, self._aligner.search(key, view)))
+        if key.standing is not None and first.similarity > JUMP_SIMILARITY_SHARE * best.similarity:
+            jump = angle_between(best.rotation, first.rotation) * self._aligner.cells_per_radian
+            return first if jump > MAX_GUESS_ERROR_CELLS else best
         return best
 
     def _extrapolate(self, view: View, stamp: float) -> TrackedPose:
@@ -245,7 +247,7 @@ class HeadingFilter:
         if not due:
             return found
         orientation, covariance = orthonormal(found.orientation), self._covariance_of(found)
-        new = Keyframe(self._aligner.key(view), found.stamp, orientation, covariance)
+        new = Keyframe(self._aligner.key(view, alignment), found.stamp, orientation, covariance)
         new.chain, new.root_variance = keyframe.chain, keyframe.root_variance
         self._keyframes.add(new)
         return self._pose_at(new)
@@ -375,3 +377,9 @@ def _is_good(alignment: Alignment, before: Pose) -> bool:
     return alignment.converged and alignment.similarity >= min(
         recent, WORN_SIMILARITY_SHARE * _initial_similarity(before.keyframe)
     )
+
+
+def _better(one: Alignment, other: Alignment) -> Alignment:
+    """The alignment that more of the picture supports, at the smaller noise of both."""
+    noise = min(one.agreement.noise, other.agreement.noise)
+    return max(one, other, key=lambda each: each.agreement.measure(noise)[0])

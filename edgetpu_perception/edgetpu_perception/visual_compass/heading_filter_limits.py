@@ -15,6 +15,13 @@ SUDDEN_SIMILARITY_SHARE = 0.85
 """Share of the last view's similarity to the keyframe below which the camera has turned differently from the
 extrapolation, and other guesses are tried. Rows: compass, walking camera, yaw RMSE."""
 
+JUMP_SIMILARITY_SHARE = 0.5
+"""Share of the similarity after a jump above which the camera has turned on as extrapolated, while something
+moves by itself: then it is more often that thing which a jump shows.
+
+Rows: compass, an object crosses, camera turning, ends within 1 deg.
+"""
+
 KNOWN_SIMILARITY_SHARE = 0.85
 """Share of a keyframe's initial similarity from which on a view is recognised where the camera is expected to
 see it. Rows: compass, full turns, yaw error, first view recognised."""

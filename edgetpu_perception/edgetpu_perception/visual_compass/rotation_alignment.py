@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import cv2
@@ -16,6 +17,15 @@ from numpy.typing import NDArray
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.visual_compass.compass_features import FeatureGrid
+from edgetpu_perception.visual_compass.point_agreement import (
+    ALL_FOLLOW,
+    MAX_DEVIATION_CELLS,
+    MIN_STANDING_SHARE,
+    MOST_FOLLOW,
+    MOVING_CELLS,
+    MOVING_SHARE,
+    PointAgreement,
+)
 from edgetpu_perception.visual_compass.ray_projection import Projection
 from edgetpu_perception.visual_compass.rotations import Matrix, to_matrix
 
@@ -40,7 +50,7 @@ of the picture do not move like a rotation and must have almost no weight. Rows:
 yaw RMSE; full turns, yaw rate RMSE per frame."""
 
 TAIL_RANGE = (1.2, 1.6)
-"""Standard deviation of residuals over the one that their median implies: only noise up to the first, parts
+"""Standard deviation of residuals over the one that the quiet ones imply: only noise up to the first, parts
 with another motion from the second on. About 1.1 if the camera only turns, 2 if a person carries it. Rows:
 the same."""
 
@@ -81,9 +91,6 @@ NEWTON_STEP_CELLS = 0.25
 Rows: compass, full turns, yaw rate RMSE per frame.
 """
 
-_MAD = 1.4826
-"""Ratio of standard deviation to median absolute deviation of a normal variable. Derived: 1 / 0.6745."""
-
 
 @dataclass(frozen=True)
 class View:
@@ -115,6 +122,10 @@ class Key:
     """Sum of squares of all features at the points."""
     spread: float
     """Evenness of the contrast, 0..1: share of the blocks that would hold all of it."""
+    slack: Floats
+    """Squared residual that a deviation by MAX_DEVIATION_CELLS explains: [channels, points]."""
+    standing: Floats | None
+    """1 for points to use, 0 for those that moved by themselves: [points]; None to use all."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +144,11 @@ class Alignment:
     contrast: float
     """Share of the key's squared contrast that is in view, 0..1."""
     converged: bool
+    following: float
+    """Share of the visible texture in the overlap that turns like this, 0..1."""
+    agreement: PointAgreement
+    inside: Floats
+    """1 for points of the key that are in view, else 0: [points]."""
 
 
 class RotationAligner:
@@ -141,6 +157,7 @@ class RotationAligner:
     def __init__(self, camera: Pinhole, height: int, width: int, grid: FeatureGrid) -> None:
         """`height`, `width`: size of the model's input, px, which shows the whole image of the camera."""
         self._rows, self._columns = grid.rows, grid.columns
+        self._quiet = grid.quiet, NormalDist().inv_cdf(0.5 + grid.quiet / 2.0)
         self._strides = np.array([1, grid.columns], np.float32)
         self._projection = Projection(camera, height, width, grid)
         step = max(round(min(self._rows, self._columns) / POINTS_PER_SIDE), 1)
@@ -174,13 +191,19 @@ class RotationAligner:
         covariance: Matrix = influence.dot(influence.T) + self._floors
         return covariance
 
-    def key(self, view: View) -> Key:
-        """Prepare a view for others to be aligned to it."""
+    def key(self, view: View, known: Alignment | None = None) -> Key:
+        """Prepare a view for others to be aligned to it.
+
+        `known`: this view aligned to another key; what moved by itself there is left out of the new key.
+        """
         points = view.planes[..., self._index]
         jacobian = np.empty((4, *points.shape[1:]), np.float32)
         np.multiply(self._motion[:, 0], points[1], out=jacobian[:3])
         jacobian[:3] += self._motion[:, 1] * points[2]
         np.negative(points[0], out=jacobian[3])
+        standing = self._standing(known) if known is not None and known.following < ALL_FOLLOW else None
+        if standing is not None:
+            jacobian *= standing
         jacobian = jacobian.reshape(4, -1)
         information = self._by_block(jacobian * jacobian, len(points[0]))
         leverage = 1.0 / (
@@ -189,7 +212,25 @@ class RotationAligner:
         information = information[3]
         contrast = float(information.sum()) + 1e-9
         spread = max(contrast**2 / (float(information @ information) * self.blocks + 1e-9), 1.0 / self.blocks)
-        return Key(view, points, jacobian, leverage, contrast, spread)
+        slack = np.float32(MAX_DEVIATION_CELLS**2) * (points[1] * points[1] + points[2] * points[2])
+        return Key(view, points, jacobian, leverage, contrast, spread, slack, standing)
+
+    def _standing(self, known: Alignment) -> Floats | None:
+        """0 at points of an aligned view that show what moves by itself, else 1: [points].
+
+        None if too few points would be left.
+        """
+        planes = np.zeros((2, self._rows * self._columns), np.float32)
+        planes[:, self._index] = known.agreement.moving(known.inside)
+        moving, texture = (
+            cv2.boxFilter(each.reshape(self._rows, self._columns), -1, (MOVING_CELLS,) * 2) for each in planes
+        )
+        moves = (moving > MOVING_SHARE * texture + np.float32(1e-3)).ravel()
+        cell = np.rint(self._projection.cells(known.rotation.T, self._rays))
+        inside = self._inside(cell)
+        standing = np.ones(len(self._index), np.float32)
+        standing[inside] = ~moves[self._strides.dot(cell).astype(np.intp)[inside]]
+        return standing if float(standing.mean()) > MIN_STANDING_SHARE else None
 
     def _by_block(self, values: Floats, channels: int) -> Floats:
         """Sums over the points of each block and all channels: [4, blocks] of [4, channels * points]."""
@@ -235,8 +276,10 @@ class RotationAligner:
         """
         rotation, gain, near, converged = guess, np.float32(1.0), False, False
         for _ in range(MAX_ITERATIONS):
-            seen, value = self._compare(key, view, rotation)
-            pull, stiffness = _robust(gain * key.points[0] - value, seen, near)
+            inside, value = self._compare(key, view, rotation)
+            seen = inside if key.standing is None else inside * key.standing
+            expected = gain * key.points[0]
+            pull, stiffness, noise = _robust(expected - value, seen, near, self._quiet)
             normal = _regularised((key.jacobian * stiffness).dot(key.jacobian.T))
             # For four unknowns OpenCV takes a fifth of the time of NumPy's solve.
             step = cv2.solve(normal, key.jacobian.dot(pull).astype(np.float64))[1].ravel()
@@ -250,10 +293,15 @@ class RotationAligner:
             near = size < NEWTON_STEP_CELLS
         blocks = self._by_block(key.jacobian * pull, len(value)) * key.leverage
         influence = cv2.solve(normal, blocks.astype(np.float64))[1][:3]
-        similarity, overlap, contrast = _similarity(key, value, seen)
-        # Noise of the key's gradients makes them look steeper than they are.
-        influence /= max(similarity, MIN_NOISE_SIMILARITY)
-        return Alignment(rotation, influence, similarity, overlap, contrast, converged)
+        agreement = PointAgreement(expected, value, key.slack, seen, noise)
+        similarity, following = agreement.measure()
+        # Noise of the key's gradients makes them look steeper than they are. And where parts of the picture
+        # disagree, some of those that seem to follow do not.
+        influence /= max(similarity * min(following / MOST_FOLLOW, 1.0), MIN_NOISE_SIMILARITY)
+        overlap, contrast = float(inside.dot(inside)) / inside.size, _contrast(key, seen)
+        return Alignment(
+            rotation, influence, similarity, overlap, contrast, converged, following, agreement, inside
+        )
 
     def _compare(self, key: Key, view: View, rotation: Matrix) -> tuple[Floats, Floats]:
         """Whether the view has each point of the key, 1 or 0: [points]; and the view's features there."""
@@ -290,26 +338,30 @@ class RotationAligner:
         return motion
 
 
-def _robust(residual: Floats, seen: Floats, near: bool) -> tuple[Floats, Floats]:
-    """Pull psi(r) of each residual (Geman and McClure) and its stiffness; 0 for points out of view.
+def _robust(
+    residual: Floats, seen: Floats, near: bool, quiet: tuple[float, float]
+) -> tuple[Floats, Floats, float]:
+    """Pull psi(r) of each residual (Geman and McClure), its stiffness, and the noise; 0 for unused points.
 
     Near the solution the stiffness is psi'(r), at least 0, for Newton steps; elsewhere psi(r) / r, which
-    converges slowly but from any start. The scale is the median absolute residual. `residual` is overwritten.
+    converges slowly but from any start. The scale is the noise, by `quiet`: a quantile of
+    the residuals and its value for a standard deviation of 1. `residual` is overwritten.
     """
     residual *= seen
     size = np.abs(residual).ravel()
     count = int(seen.dot(seen)) * len(residual)
-    middle = tail = 0.0
+    noise = tail = 0.0
+    share, deviation = quiet
     if count:
-        # Points out of view are 0 and come first.
-        index = size.size - count + count // 2
+        # Points that are not used are 0 and come first.
+        index = size.size - count + int(share * count)
         size.partition(index)
-        middle = _MAD * float(size[index])
-        tail = math.sqrt(float(size.dot(size)) / count) / (middle + 1e-3)
+        noise = float(size[index]) / deviation
+        tail = math.sqrt(float(size.dot(size)) / count) / (noise + 1e-3)
     outlier = OUTLIER_DEVIATIONS[0] + (OUTLIER_DEVIATIONS[1] - OUTLIER_DEVIATIONS[0]) * ramp(
         tail, *TAIL_RANGE
     )
-    reach = residual * np.float32(1.0 / (outlier * middle + 1e-3))
+    reach = residual * np.float32(1.0 / (outlier * noise + 1e-3))
     reach *= reach
     reach += np.float32(1.0)
     np.reciprocal(reach, out=reach)
@@ -321,7 +373,7 @@ def _robust(residual: Floats, seen: Floats, near: bool) -> tuple[Floats, Floats]
         reach *= np.float32(4.0)
         reach -= np.float32(3.0)
         stiffness *= np.maximum(reach, np.float32(0.0))
-    return pull.ravel(), stiffness.ravel()
+    return pull.ravel(), stiffness.ravel(), noise
 
 
 def _regularised(normal: NDArray[Any]) -> Matrix:
@@ -333,10 +385,7 @@ def _regularised(normal: NDArray[Any]) -> Matrix:
     return regularised
 
 
-def _similarity(key: Key, value: Floats, seen: Floats) -> tuple[float, float, float]:
-    """Normalised correlation over the overlap, and its shares of the points and of squared contrast."""
-    here, there = (key.points[0] * seen).ravel(), (value * seen).ravel()
-    contrast = float(here.dot(here))
-    energy = contrast * float(there.dot(there))
-    similarity = float(here.dot(there)) / math.sqrt(energy) if energy > 0 else 0.0
-    return similarity, float(seen.dot(seen)) / seen.size, contrast / key.contrast
+def _contrast(key: Key, seen: Floats) -> float:
+    """Share of a key's squared contrast that is at points that are seen."""
+    here = (key.points[0] * seen).ravel()
+    return float(here.dot(here)) / key.contrast

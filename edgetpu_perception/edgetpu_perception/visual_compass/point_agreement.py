@@ -1,0 +1,123 @@
+"""Which points of a keyframe turn as most of the picture does, and which show what moves by itself.
+
+Points count by area: the contrast of each saturates at a multiple of the noise, so that a bright person does
+not outvote a dim wall.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.confidence import ramp
+
+Floats = NDArray[np.float32]
+
+VISIBLE_DEVIATIONS = 3.0
+"""Feature or residual, in standard deviations of the noise, that has half of its weight.
+
+Rows: compass, static camera, frames within 0.3 deg.
+"""
+
+ROUNDING = 0.3
+"""The same for features without noise, grey levels. Derived: 3 times the rounding of the model's output."""
+
+MAX_DEVIATION_CELLS = 0.15
+"""Deviation from the common turn, cells, that is tolerated: views are not compared more exactly.
+
+Rows: compass, static camera, frames within 0.3 deg. Uncritical from 0.1 to 0.3.
+"""
+
+FOLLOWING_RANGE = (0.2, 0.5)
+"""Share of the visible texture that follows one turn: any turn up to the first, that of the camera for sure
+from the second on. Derived: half of the picture."""
+
+MOVING_RESIDUAL = 4.0
+"""Squared residual over the tolerated one from which a point moves by itself.
+
+Derived: twice the tolerated residual. Less takes near things for moving ones when the camera is carried.
+"""
+
+ALL_FOLLOW = 0.9
+"""Share of the texture that follows the alignment of a view in which nothing seems to move by itself.
+
+Rows: compass, an object crosses, camera turning, ends within 1 deg. Uncritical.
+"""
+
+MOST_FOLLOW = 0.8
+"""Such a share below which sigmas grow as it falls. Rows: compass, static camera, yaws within one sigma."""
+
+MOVING_SHARE = 0.5
+"""Share of the texture around a point that does not follow where something moves by itself. Derived: half."""
+
+MOVING_CELLS = 3
+"""Side of that surrounding, cells. Rows: compass, an object crosses, camera turning, ends within 1 deg."""
+
+MIN_STANDING_SHARE = 0.4
+"""Share of the points that must be left if those that move by themselves are left out of a key.
+
+Derived: nearly half; with less it is not known what moves.
+"""
+
+
+@dataclass(frozen=True)
+class PointAgreement:
+    """How well the points of a key agree with a view under an alignment."""
+
+    key: Floats
+    """Features of the key, times the gain: [channels, points]."""
+    view: Floats
+    """Features of the view there: [channels, points]."""
+    slack: Floats
+    """Squared residual that MAX_DEVIATION_CELLS explains: [channels, points]."""
+    used: Floats
+    """1 for points that were aligned, else 0: [points]."""
+    noise: float
+    """Standard deviation of the features' difference."""
+
+    def measure(self, noise: float | None = None) -> tuple[float, float]:
+        """Similarity of key and view, and the share of the visible texture that follows.
+
+        The similarity, -1..1, is the correlation of the points that follow, less if few follow. `noise`: the
+        one to assume; alignments must be compared at the same one.
+        """
+        visible = np.float32(self._visible(self.noise if noise is None else noise))
+        here, there = (self.key * self.used).ravel(), (self.view * self.used).ravel()
+        residual = here - there
+        residual *= residual
+        residual /= self.slack.ravel() + visible
+        residual *= residual
+        residual += np.float32(1.0)
+        weight = np.reciprocal(residual, out=residual)
+        for features in (here, there):  # x / sqrt(1 + x^2) of each
+            saturated = features * features
+            saturated += visible
+            features /= np.sqrt(saturated, out=saturated)
+        area = float(here.dot(here))
+        weighted = weight * here
+        agreeing = float(weighted.dot(here))
+        both = float(weighted.dot(there))
+        there *= there
+        energy = agreeing * float(weight.dot(there))
+        if energy <= 0.0:
+            return 0.0, 0.0
+        following = agreeing / area
+        return both / math.sqrt(energy) * ramp(following, *FOLLOWING_RANGE), following
+
+    def moving(self, inside: Floats) -> tuple[Floats, Floats]:
+        """Weight of the texture at each point, [points], where it does not follow, and in all.
+
+        `inside`: 1 for points in view, else 0: [points]. Points that were not used are judged as well.
+        """
+        visible = np.float32(self._visible(self.noise))
+        residual = (np.square(self.key - self.view) / (self.slack + visible)).mean(axis=0)
+        square = np.maximum(np.square(self.key), np.square(self.view)).mean(axis=0)
+        texture = inside * square / (square + visible)
+        return texture * (residual > MOVING_RESIDUAL), texture
+
+    @staticmethod
+    def _visible(noise: float) -> float:
+        return (VISIBLE_DEVIATIONS * noise + ROUNDING) ** 2
