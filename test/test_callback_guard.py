@@ -223,6 +223,14 @@ def test_a_fatal_error_ends_the_spinning(bench: Bench) -> None:
         bench.spin_until(lambda: False)
 
 
+def test_a_default_that_no_message_can_hold_ends_the_start_with_a_reason(bench: Bench) -> None:
+    class Homeless(BaseNode):
+        settings = (Setting("directory", "/home/\udcff", "Directory."),)
+
+    with pytest.raises(FatalError, match=r"'directory': expected a default in UTF-8, and so a \$ROS_HOME"):
+        Homeless("homeless", context=bench.context)
+
+
 def _parameter(name: str, kind: int = 3, value: float = 2.0) -> Parameter:
     return Parameter(name=name, value=ParameterValue(type=kind, double_value=value))
 

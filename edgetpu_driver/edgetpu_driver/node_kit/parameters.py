@@ -122,6 +122,10 @@ def _declare(node: Node, setting: Setting) -> Any:
         parameter = node.declare_parameter(setting.name, default, setting.descriptor())
     except ParameterException as error:
         raise FatalError(str(error)) from None
+    except UnicodeEncodeError:
+        raise FatalError(
+            f"parameter '{setting.name}': expected a default in UTF-8, and so a $ROS_HOME; got {default!r}"
+        ) from None
     value = _clean(setting, parameter.value)
     reason = setting.refusal(value)
     if reason is not None:
