@@ -8,6 +8,8 @@ import pytest
 
 from edgetpu_driver.errors import ModelNotFoundError
 from edgetpu_driver.files import default_paths
+from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.toolchain import dense_graph, model_directories
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 
 _UNUSABLE = ["absent", "file", "file/below", "n" * 300, "circle", "~nobody-has-this-name/x"]
@@ -47,3 +49,23 @@ def test_a_home_that_cannot_be_used_has_no_firmware(unusable: str, monkeypatch: 
     monkeypatch.setenv("ROS_HOME", unusable)
     assert default_firmware() == ""
     assert default_paths.default_model_dir().parts[-2:] == ("edgetpu", "models")
+
+
+def test_a_graph_is_looked_into_once_until_its_file_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_into: list[Path] = []
+
+    def read(path: Path) -> bytes:
+        looked_into.append(path)
+        return read_model_file(path)
+
+    monkeypatch.setattr(model_directories, "read_model_file", read)
+    graph = tmp_path / "matrix.tflite"
+    graph.write_bytes(dense_graph.build(8))
+    found = ModelDirectories([tmp_path], compiled=True, uncompiled=False)
+    for _ in range(3):
+        assert found.available() == [graph]
+    assert looked_into == [graph]
+    graph.write_bytes(b"damaged")
+    assert found.available() == []
