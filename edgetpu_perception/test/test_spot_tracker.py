@@ -415,3 +415,18 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     code = f"import sys, edgetpu_perception; print(*{heavy} & set(sys.modules))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == ""
+
+
+def test_a_shaded_ball_of_a_colour_is_placed_by_its_outline() -> None:
+    v, u = np.mgrid[:64, :64]
+    red = np.where((u - 30) ** 2 + (v - 25) ** 2 <= 64, 255 - 7 * (u - 22), 0)
+    image = np.stack([red, np.zeros_like(red), np.zeros_like(red)], axis=-1).astype(np.uint8)
+    result = SpotTracker(color="red").update(image)
+    assert result.valid
+    assert in_px(result) == pytest.approx((30.0, 25.0), abs=0.3)
+
+
+def test_a_line_of_one_colour_is_no_target() -> None:
+    image = np.full((64, 64, 3), 60, np.uint8)
+    image[20:50, 30:33] = image[10:13, 5:60] = 200
+    assert not SpotTracker(color="white").update(image).valid

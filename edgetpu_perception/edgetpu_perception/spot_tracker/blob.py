@@ -152,9 +152,12 @@ def solidity(blob: Blob, outline: Mapping[str, float]) -> float:
 
     Scattered and hollow shapes have less. `outline`: moments of the blob's mask.
     """
-    spread = outline["mu20"] * outline["mu02"] - outline["mu11"] ** 2
-    if blob.area < 4 or spread <= 0:
+    if blob.area < 4:
         return 1.0
+    # Moments take cells as points. Each cell has a variance of 1/12 along both axes, without which a line of
+    # cells would have no area at all.
+    own = blob.area / 12.0
+    spread = (outline["mu20"] + own) * (outline["mu02"] + own) - outline["mu11"] ** 2
     # A filled ellipse has area = 4 pi sqrt(det(covariance)).
     return blob.area**2 / (4 * math.pi * math.sqrt(spread))
 

@@ -69,6 +69,24 @@ OUTLINE_OFFSET_RADII = (-0.15, -0.04)
 """Distance between the centroid of the outline and the weighted one, in radii plus one cell, negated: no spot
 at the first, full confidence at the second. Rows: spot, none (gradients); half out of the frame."""
 
+STEP_SHARE = 0.4
+"""Step of the map across the outline of a shaded thing, as a share of the contrast, at least.
+
+Rows: spot, white ball of real colour, right.
+"""
+
+STEEP_OUTLINE_SHARE = 0.9
+"""Share of the outline with such a step. Rows: spot, white ball of real colour, right; none, not valid."""
+
+SHADED_OUTLINE_SIGMA = 0.05
+"""Error of the centroid of the outline of a shaded thing, radii, as its dark side may miss the threshold.
+
+Rows: spot, white ball of real colour, right.
+"""
+
+_STEP_CELLS = 5
+"""Side of the square in which a step is seen. Derived: 3 cells are averaged, and one is on the edge."""
+
 INPUT_ROUNDING_NOISE = 0.36
 """Standard deviation, grey levels, of a cell of the model's input that rounding alone leaves.
 
@@ -110,9 +128,13 @@ def measure_blob(
     x = (moments["m10"] - threshold * outline["m10"]) / weight
     y = (moments["m01"] - threshold * outline["m01"]) / weight
     radius = math.sqrt(blob.area / math.pi)
-    outline_offset = math.hypot(outline["m10"] / blob.area - x, outline["m01"] / blob.area - y)
-    confidence *= ramp(-outline_offset / (1.0 + radius), *OUTLINE_OFFSET_RADII)
     confidence *= ramp(solidity(blob, outline), *solid)
+    x_offset, y_offset = outline["m10"] / blob.area - x, outline["m01"] / blob.area - y
+    outline_offset = ramp(-math.hypot(x_offset, y_offset) / (1.0 + radius), *OUTLINE_OFFSET_RADII)
+    # What has a colour is a thing with shade; what is bright is a light, whose glow says where it is.
+    if grey is None and outline_offset < 1.0 and _has_steep_outline(evidence, blob, contrast):
+        return _by_outline(x + x_offset + blob.left, y + y_offset + blob.top, radius, confidence)
+    confidence *= outline_offset
     noise, hardness = _noise_and_hardness(grey, background, blob)
     spread = math.sqrt(max(background.spread_outside(blob.area) ** 2 - (noise / NOISE_REDUCTION) ** 2, 0.0))
     common = ROUNDING_SIGMA**2 + (TEXTURE_SIGMA * spread / contrast) ** 2
@@ -127,6 +149,29 @@ def measure_blob(
         math.sqrt(common + y_edge + noise_gain * outline["mu02"] + y_cut_off**2),
         confidence,
     )
+
+
+def _has_steep_outline(evidence: NDArray[Any], blob: Blob, contrast: float) -> bool:
+    """Whether the map steps all around a blob, as around a shaded thing, not around part of a gradient."""
+    if any(blob.touches_border):
+        return False
+    reach = _STEP_CELLS // 2
+    rows = slice(max(blob.top - reach, 0), blob.top + blob.height + reach)
+    columns = slice(max(blob.left - reach, 0), blob.left + blob.width + reach)
+    part, around = evidence[rows, columns], np.ones((_STEP_CELLS, _STEP_CELLS), np.uint8)
+    # In float, as maps of other models may be float64.
+    steps = cv2.dilate(part, around).astype(np.float32) - cv2.erode(part, around)
+    inside = np.pad(blob.mask, 1)
+    outline = (inside - cv2.erode(inside, np.ones((3, 3), np.uint8)))[1:-1, 1:-1].view(bool)
+    top, left = blob.top - rows.start, blob.left - columns.start
+    on_outline = steps[top : top + blob.height, left : left + blob.width][outline]
+    return float(np.mean(on_outline >= STEP_SHARE * contrast)) >= STEEP_OUTLINE_SHARE
+
+
+def _by_outline(x: float, y: float, radius: float, confidence: float) -> Spot:
+    """A shaded thing: its weighted centroid is drawn to its brightest part, that of its outline is not."""
+    sigma = math.hypot(HARD_EDGE_SIGMA / math.sqrt(radius), SHADED_OUTLINE_SIGMA * radius)
+    return Spot(x, y, sigma, sigma, confidence)
 
 
 def _edge_variances(blob: Blob, hardness: float, radius: float) -> tuple[float, float]:

@@ -39,10 +39,11 @@ The lowest one that is clear of the background is used, as the flanks of a spot 
 smooth spots, rmse; discs on texture, rmse.
 """
 
-COLOR_SHARES = tuple(step / 20 for step in range(12, 19))
-"""The same for a coloured target: 0.6 to 0.9, as it is flat and the scene has some of its colour.
+COLOR_SHARES = tuple(step / 20 for step in range(7, 19))
+"""The same for a coloured target: 0.35 to 0.9, as the scene has some of its colour.
 
-Rows: spot, colours, half contrast, rmse.
+The dark side of a ball has half the light of the bright one. Rows: spot, white ball of real colour, right;
+red ball touching glare, right; colours, half contrast, rmse.
 """
 
 FLANK_DEPTH_SHARE = 0.1
@@ -87,6 +88,10 @@ SUFFICIENT_CONFIDENCE = 0.5
 
 Derived: half of full confidence; it is what "right or unsure" counts as sure. Uncritical.
 """
+
+CERTAIN_CONFIDENCE = 0.9
+"""Confidence from which on no further shape is tried for a colour: at a low threshold a target may have
+merged with part of the scene. Rows: spot, colours, full contrast, right or unsure."""
 
 MIN_FLAT_AREA_SHARE = 0.8
 """Smallest area of a flat target as a share of its blob; less is the highlight of something round.
@@ -189,7 +194,9 @@ class EvidenceDecoder:
         if not self._colored:
             return best
         if best.confidence >= SUFFICIENT_CONFIDENCE and best_blob is not None:
-            return _refined_by_outline(best, best_blob, evidence, image)
+            best = _refined_by_outline(best, best_blob, evidence, image)
+            if best.confidence >= CERTAIN_CONFIDENCE:
+                return best
         return _best_flat_shape(best, cells_of_color(image, peak), clarity, near)
 
     def _grey(self, image: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
