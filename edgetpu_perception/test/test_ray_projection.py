@@ -21,6 +21,6 @@ COLUMNS, ROWS = (each.ravel().astype(np.float64) for each in np.meshgrid(np.aran
     ids=["pinhole", "plumb_bob", "equidistant", "fisheye"],
 )
 def test_a_feature_is_seen_where_its_ray_points(camera: Pinhole) -> None:
-    projection = Projection(camera, 64, 64, FeatureGrid(16, 16, 2.0, 4.0, 0.5, 0.0))
+    projection = Projection(camera, 64, 64, FeatureGrid(16, 16, 2.0, 4.0, 0.5, 0.0, 0.3))
     cells = projection.cells(np.eye(3), projection.rays(COLUMNS, ROWS), np.float64)
     assert np.abs(cells - np.stack([COLUMNS, ROWS])).max() < 2e-3
