@@ -91,3 +91,15 @@ def test_a_lamp_is_kept_while_another_one_crosses_it(radius: float) -> None:
 def test_a_photograph_without_a_lamp_has_no_spot(name: str) -> None:
     data = pytest.importorskip("skimage.data", reason="needs scikit-image")
     assert not SpotTracker().update(getattr(data, name)()[:400, :400]).valid
+
+
+def test_a_small_lamp_brighter_than_coarse_texture_is_found() -> None:
+    texture = cv2.resize(
+        np.random.default_rng(3).integers(20, 80, (48, 64)).astype(np.uint8),
+        (WIDTH, HEIGHT),
+        interpolation=cv2.INTER_NEAREST,
+    )
+    assert not SpotTracker().update(texture).valid
+    result = SpotTracker().update(np.maximum(texture, picture((202.0, 120.0))))
+    assert result.valid
+    assert math.dist(in_px(result), (202.0, 120.0)) < 2.5

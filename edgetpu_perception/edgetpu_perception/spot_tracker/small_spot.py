@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
+from edgetpu_perception.spot_tracker.background import background_of, cells_below
 from edgetpu_perception.spot_tracker.blob import MAX_SHARE_WITH_RIVALS
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, Position, Spot
 
@@ -31,6 +32,13 @@ CLEARNESS = (1.3, 2.0)
 """Excess over that of the next small thing: no spot up to the first, full confidence from the second on.
 
 Rows: spot, lamps of radius 1.5 to 5 px; photographs without a lamp.
+"""
+
+PROMINENCE = (1.2, 1.5)
+"""Brightness over that of the brightest cell elsewhere, both above the background: no spot up to the first,
+full confidence from the second on. Texture has steps as high as those of a lamp, but stays darker.
+
+Rows: spot, lamps of radius 1.5 px at dusk; photographs without a lamp.
 """
 
 MIN_RIVAL_SHARE = 0.75
@@ -73,9 +81,14 @@ def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position 
     if most <= max(EXCESS[0], HOT_PIXEL_FACTOR * 255.0 / cell_pixels):
         return NO_SPOT, 0.0
     next_most, next_peak = _take(excess)
-    if next_most < MIN_RIVAL_SHARE * most:
-        return _measure(grey, peak, ramp(most, *EXCESS) * _clearness(most, next_most)), _level(grey, peak)
-    confidence = MAX_SHARE_WITH_RIVALS * ramp(most, *EXCESS) * _clearness(next_most, _take(excess)[0])
+    found = ramp(most, *EXCESS)
+    clearness = _clearness(most, next_most)
+    rival_clearness = 0.0 if next_most < MIN_RIVAL_SHARE * most else _clearness(next_most, _take(excess)[0])
+    if rival_clearness == 0.0:
+        if clearness < 1.0:
+            clearness = max(clearness, _prominence(grey, peak))
+        return _measure(grey, peak, found * clearness), _level(grey, peak)
+    confidence = MAX_SHARE_WITH_RIVALS * found * rival_clearness
     if near is not None and math.dist(next_peak, near) < math.dist(peak, near):
         peak, next_peak = next_peak, peak
     rival = next_peak[0] + 0.5, next_peak[1] + 0.5
@@ -86,6 +99,17 @@ def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position 
 def _clearness(excess: float, next_excess: float) -> float:
     """Confidence, 0..1, by what comes next."""
     return ramp(excess / max(next_excess, 1.0), *CLEARNESS)
+
+
+def _prominence(grey: NDArray[np.uint8], peak: tuple[int, int]) -> float:
+    """Confidence, 0..1, by how much brighter than all cells elsewhere a spot at a peak (column, row) is."""
+    level = background_of(cells_below(grey)).level
+    column, row = peak
+    elsewhere = np.full(grey.shape, 1, np.uint8)
+    reach = _OWN_CELLS
+    elsewhere[max(row - reach, 0) : row + reach + 2, max(column - reach, 0) : column + reach + 2] = 0
+    others = max(cv2.minMaxLoc(grey, elsewhere)[1] - level, 1.0)
+    return ramp((_level(grey, peak) - level) / others, *PROMINENCE)
 
 
 def _level(grey: NDArray[np.uint8], peak: tuple[int, int]) -> float:
