@@ -90,9 +90,8 @@ def read_model_file(path: Path) -> bytes:
     except OSError as error:
         if error.errno == errno.EFBIG:
             check_size(path.stat().st_size)
-        raise ModelNotFoundError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:  # a path with the character 0
-        raise ModelNotFoundError(f"cannot read {str(path)!r}: {error}") from None
+        shown = str(path) if str(path).isprintable() else repr(str(path))
+        raise ModelNotFoundError(f"cannot read {shown}: {error.strerror}") from None
 
 
 def check_size(size: int) -> None:
