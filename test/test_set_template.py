@@ -202,6 +202,7 @@ def test_in_one_process_weights_are_set_between_the_images_of_a_camera(
     images = graph.node.create_publisher(Image, "/alone_camera", 10)
     loaded = "model 'pattern_64x64_16x16' is loaded"
     graph.spin_until(lambda: images.get_subscription_count() == 1 and loaded in process.output)
+    graph.await_device("/alone/edgetpu")
     assert graph.call(
         LoadModel, "/alone/edgetpu/load_model", model="dense_64", name="mine", wait=True
     ).success
