@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
+from edgetpu_perception.nodes import spot_tracker_node
 from edgetpu_perception.nodes.kept_state import KeptState, StateError
 from edgetpu_perception.nodes.template_state import template_from_state, template_state
 from edgetpu_perception.pattern_tracker.fine_alignment import FinePatch
@@ -167,3 +170,31 @@ def test_a_template_with_a_field_missing_is_none(field: str) -> None:
     del state[field]
     with pytest.raises(StateError, match=f"expected a template: '{field}'"):
         template_from_state(state)
+
+
+def test_a_kept_color_whose_model_cannot_be_written_costs_one_warning(
+    graph: Any,  # noqa: ARG001 - its context
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = home / "edgetpu/state/spot_tracker.json"
+    state.parent.mkdir(parents=True)
+    values = {"color": "blue"}
+    state.write_text(json.dumps({"format": 1, "parameters": {"color": "", "model": ""}, "values": values}))
+    write, warnings = spot_tracker_node.models.write_model, []
+
+    def full(name: str, *arguments: Any) -> Path:
+        if name.startswith("spot_color"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(name, *arguments)
+
+    monkeypatch.setattr(spot_tracker_node.models, "write_model", full)
+    monkeypatch.setattr(KeptState, "ignore", lambda _, error: warnings.append(str(error)))
+    node = spot_tracker_node.SpotTrackerNode()
+    color = node.algorithm.color
+    node.destroy_node()
+    name = spot_tracker_node.graph.name("blue")
+    assert color is None
+    assert warnings == [
+        f"cannot write the model {name} to {home / 'edgetpu/models'}: No space left on device"
+    ]

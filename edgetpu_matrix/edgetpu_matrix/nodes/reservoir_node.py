@@ -28,6 +28,7 @@ from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, LARGEST_SIZE, EchoStateNetwork
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split
 from edgetpu_matrix.reservoir.ridge_readout import LARGEST, RidgeReadout
+from edgetpu_matrix.reservoir.signal_scale import SignalScale
 from edgetpu_msgs.msg import Prediction
 from edgetpu_msgs.srv import LoadFile, SaveFile, TrainReadout
 
@@ -118,6 +119,7 @@ class ReservoirNode(MatrixNode):
             )
         except InputError as error:
             raise FatalError(str(error)) from None
+        self._signal_scale, self._target_scale = SignalScale(), SignalScale()
         self._readout: RidgeReadout | None = None
         self._confidence = float("nan")
         self._steps = 0
@@ -159,7 +161,7 @@ class ReservoirNode(MatrixNode):
         return super().problems() + ([] if trained else [missing])
 
     def _on_input(self, header: Header, inputs: NDArray[np.float64]) -> None:
-        self._network.check(inputs)
+        self._signal_scale.check(self._network.check(inputs))
         stamp = _nanoseconds(header)
         if stamp < self._last_stamp:
             self.get_logger().info("time went back; the reservoir is reset")
@@ -175,6 +177,7 @@ class ReservoirNode(MatrixNode):
             raise InputError(f"expected a target of values that float32 holds; got {target[:4]}")
         if self._readout is not None and self._readout.samples and len(target) != self._readout.outputs:
             raise InputError(f"expected a target of {self._readout.outputs} values; got {len(target)}")
+        self._target_scale.check(target)
         if self._targets.has_header:
             stamp = _nanoseconds(header)
             recent = (each for each in reversed(self._recent) if _nanoseconds(each.header) == stamp)
@@ -290,6 +293,8 @@ class ReservoirNode(MatrixNode):
                 raise NotTrainedError("expected targets to train on; none has come after the washout")
             training = self._readout.solve(request.regularization or self.values["regularization"])
         except EdgeTpuError as error:
+            if request.forget and self._readout is not None:
+                self._readout.clear()  # the caller's way out of samples that nothing can be trained on
             return fill_answer(response, error)
         self._confidence = _explained(training.residual_rms, training.target_sigma)
         if request.forget:

@@ -26,7 +26,7 @@ from edgetpu_perception.debug_images.result_pictures import spot_picture
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.graphs.color_weights import COLORS, ColorError, color_filter, color_weights
-from edgetpu_perception.nodes.kept_state import KEEP_STATE, KeptState
+from edgetpu_perception.nodes.kept_state import KEEP_STATE, KeptState, StateError
 from edgetpu_perception.nodes.perception_parameters import perception_settings
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.spot_tracker.spot_tracker import SpotResult, SpotTracker
@@ -105,11 +105,22 @@ class SpotTrackerNode(WeightUpdatingNode):
             return None
         try:
             color_weights(color)
-        except (ColorError, ValueError, TypeError) as error:
+            self._provide(graph.name(color))
+        except (ColorError, StateError, ValueError, TypeError) as error:
             self._kept.ignore(error)
             return None
         self.get_logger().info(f"tracking {color} again, as set before the restart")
         return color
+
+    def _provide(self, name: str) -> None:
+        """Write the suite's own graph where it is the one to run; StateError if it cannot be written."""
+        if self.values["model"]:
+            return
+        try:
+            models.write_model(name, self._model_dir())
+        except OSError as error:
+            reason = error.strerror or error
+            raise StateError(f"cannot write the model {name} to {self._model_dir()}: {reason}") from None
 
     def name_for(self, model: str) -> str:
         """Name of its own for a model with weights of its own."""
