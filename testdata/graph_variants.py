@@ -11,8 +11,10 @@ from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Quantization, Subgraph, Tensor, parse_model
 
 _WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
-_MOVING = ("RESHAPE", "PAD", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D")
+_MOVING = ("RESHAPE", "PAD", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D", "RESIZE_BILINEAR")
 _FIXED_RESULTS = ("SOFTMAX", "LOGISTIC")
+_FIXED = ("SUB",)
+"""Operators whose scales a compiled program cannot be given."""
 _UNSIGNED_SHIFT = 128
 
 
@@ -48,8 +50,10 @@ class GraphVariant:
         for operator in self._graph.operators:
             if operator.name in _FIXED_RESULTS:
                 fixed.update(self._alike(operator.outputs[0]))
-            windowed = operator.name in _WEIGHTED and self._tensor(operator, 1).shape[1:3] != (1, 1)
-            if windowed or operator.name in ("PAD", "SOFTMAX"):
+            if operator.name in _FIXED:
+                for each in (*operator.inputs, *operator.outputs):
+                    fixed.update(self._alike(each))
+            if operator.name == "PAD":
                 padded.update(self._alike(operator.inputs[0]))
         drawn: set[int] = set()
         for index, tensor in enumerate(self._graph.tensors):

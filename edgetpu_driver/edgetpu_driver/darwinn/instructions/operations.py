@@ -25,11 +25,16 @@ RING_CONSUMER = 0x11
 NARROW_MEMORY = 0x13
 ACTIVATION_CONSUMER = 0x14
 WAIT = 0x1A
+MESH_OPERATIONS = range(0x15, 0x19)
+"""Exchange rows and columns between neighbouring tiles, one opcode for each direction."""
 TENSOR_OPERATIONS = (0x01, 0x02, 0x03)
 """Multiply, accumulate and requantise; 0x02 and 0x03 appear in models with a softmax.
 
 0x05, of the same length, was seen in one pose model. What its bits hold is not known.
 """
+LARGEST_OPERATION = 0x02
+"""Of the tensor operations that which finds the largest value, as a softmax needs it."""
+RESIZING_OPERATION = 0x05
 
 
 class Kind(NamedTuple):
@@ -59,15 +64,15 @@ FORMS: dict[Kind, Form] = {
     Kind(POP, True): Form("pop", 4),
     Kind(OUTFEED, True): Form("outfeed", 2),
     Kind(0x01, False): Form("tensor", MOST_WORDS),
-    Kind(0x02, False): Form("tensor_2", MOST_WORDS),
+    Kind(LARGEST_OPERATION, False): Form("tensor_2", MOST_WORDS),
     Kind(0x03, False): Form("tensor_3", MOST_WORDS),
-    Kind(0x05, False): Form("tensor_5", MOST_WORDS),
+    Kind(RESIZING_OPERATION, False): Form("tensor_5", MOST_WORDS),
     Kind(RING_PRODUCER, False): Form("ring_producer", 4),
     Kind(RING_CONSUMER, False): Form("ring_consumer", 4),
     Kind(0x12, False): Form("ring_12", 4),
     Kind(NARROW_MEMORY, False): Form("narrow_memory", 7),
     Kind(ACTIVATION_CONSUMER, False): Form("ring_activations", 7),
-    **{Kind(0x15 + bus, False): Form(f"mesh_{bus}", 6) for bus in range(4)},
+    **{Kind(opcode, False): Form(f"mesh_{bus}", 6) for bus, opcode in enumerate(MESH_OPERATIONS)},
     Kind(0x19, False): Form("op_19", 13),
     Kind(WAIT, False): Form("wait", 1),
 }

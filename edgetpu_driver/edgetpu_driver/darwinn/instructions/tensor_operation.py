@@ -15,8 +15,11 @@ MAXIMUM = 1981, 2012
 MINIMUM = 2013, 2044
 OUTPUT_ZERO_POINT = 2077, 2084
 """First and last bit; the multiplier and the clamps are float32."""
+OFFSET = 2045, 2076
+"""What is added to a sum of products, int32."""
 
 _FLOAT = struct.Struct("<f")
+_OFFSET_VALUES = 1 << 32
 
 
 def requantises(operation: Operation) -> bool:
@@ -55,6 +58,16 @@ def write_requantisation(operation: Operation, requantisation: Requantisation) -
     for bits, value in fields:
         operation = operation.with_field(*bits, value)
     return operation
+
+
+def has_offset(operation: Operation, offset: int) -> bool:
+    """Whether that is what an operation adds to a sum of products."""
+    return operation.field(*OFFSET) == offset % _OFFSET_VALUES
+
+
+def with_offset(operation: Operation, offset: int) -> Operation:
+    """The operation with another offset, modulo 2**32."""
+    return operation.with_field(*OFFSET, offset % _OFFSET_VALUES)
 
 
 def _check(operation: Operation) -> None:

@@ -15,14 +15,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from edgetpu_driver.darwinn.instructions.operations import Operation
+from edgetpu_driver.darwinn.instructions.operations import MESH_OPERATIONS, Operation
 from edgetpu_driver.darwinn.instructions.tensor_operation import requantises
 
 _LARGEST_FACTOR = (1 << 15) - 1
-_OFFSET = 2045, 2076
-"""In tensor operations: what is added to a sum of products, int32."""
-_OFFSET_VALUES = 1 << 32
-_MESH = range(0x15, 0x19)
 _BLOCK = 10
 """Operations of the mesh bus, five for each input."""
 _FIELDS = {0: (728, 743), 1: (744, 759), 3: (728, 743), 4: (744, 759)}
@@ -40,9 +36,8 @@ class Factors:
 
     @property
     def offset(self) -> int:
-        """What the zero points come to, as the field of an operation."""
-        total = self.first * self.zero_points[0] + self.second * self.zero_points[1]
-        return -total % _OFFSET_VALUES
+        """What the zero points come to."""
+        return -(self.first * self.zero_points[0] + self.second * self.zero_points[1])
 
 
 def factors_of(scales: tuple[float, float], zero_points: tuple[int, int]) -> Factors:
@@ -57,16 +52,6 @@ def factors_of(scales: tuple[float, float], zero_points: tuple[int, int]) -> Fac
 def scale_of_sum(scale: float, factor: int) -> float:
     """The step of the sum: that of an input by its factor, float32."""
     return float(np.float32(scale) / np.float32(factor))
-
-
-def has_offset(operation: Operation, factors: Factors) -> bool:
-    """Whether a tensor operation adds what the zero points come to."""
-    return operation.field(*_OFFSET) == factors.offset
-
-
-def with_offset(operation: Operation, factors: Factors) -> Operation:
-    """The tensor operation with another offset."""
-    return operation.with_field(*_OFFSET, factors.offset)
 
 
 def rewritten_factors(
@@ -98,7 +83,7 @@ def rewritten_factors(
 
 
 def _is_mesh(operation: Operation) -> bool:
-    return operation.numbered and operation.opcode in _MESH
+    return operation.numbered and operation.opcode in MESH_OPERATIONS
 
 
 def _factor(operations: Sequence[Operation]) -> int | None:

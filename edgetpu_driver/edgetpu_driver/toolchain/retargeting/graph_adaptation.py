@@ -1,13 +1,14 @@
 """Requantises layers of a graph whose own zero point a compiled program cannot be given.
 
-Two zero points stand in places of a program that are not known: that of a softmax's input, and that of what
-borders are padded with. Where a graph has others, the layer before is given the scale and zero point of the
-compiled file. Multipliers follow from that, and biases of the layers after it are given in the new steps.
+The zero point of a softmax's input, and that of what borders are padded with, have places of their own in a
+program. Where these are not found, and a graph has another zero point, the layer before is given the scale
+and zero point of the compiled file. Multipliers follow from that, and biases of the layers after it are given
+in the new steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,13 +16,16 @@ import numpy as np
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
 from edgetpu_driver.tflite.model_reader import ABSENT
+from edgetpu_driver.toolchain.retargeting.border_sides import RESIZING, border_sides
 from edgetpu_driver.toolchain.retargeting.graph_pairs import WEIGHTED, GraphPair, pair_graphs
 from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES, Quantised, quantised
 
-MOVING = ("RESHAPE", "SQUEEZE", "PAD", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D", "MEAN")
+MOVING = (
+    *("RESHAPE", "SQUEEZE", "PAD", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D", "MEAN"),
+    RESIZING,
+)
 """Operators that may give their output the quantisation of their inputs."""
 
-_SAME = 0
 _LARGEST = 255
 _LARGEST_BIAS = 2**31 - 1
 
@@ -55,14 +59,15 @@ def _range(numerics: Quantised) -> tuple[float, float]:
 
 
 def adapt_graph(
-    old: bytes, new: bytes, pair: GraphPair, operators: Iterable[int]
+    old: bytes, new: bytes, pair: GraphPair, operators: Iterable[int], found: Container[int] = ()
 ) -> tuple[bytes, tuple[Requantised, ...]]:
     """The new graph with the zero points that a program compiled from the old one can have, and what changed.
 
-    operators: those that the chip runs. ModelUnsupportedError, which names the tensor, where no layer can be
-    requantised because the graph itself is given the tensor.
+    operators: those that the chip runs. found: those of them whose zero points are found in the program.
+    ModelUnsupportedError, which names the tensor, where no layer can be requantised because the graph itself
+    is given the tensor.
     """
-    adaptation = _Adaptation(pair, tuple(operators))
+    adaptation = _Adaptation(pair, tuple(operators), found)
     changes, layers = adaptation.run()
     if not changes:
         return new, ()
@@ -77,8 +82,8 @@ def adapt_graph(
 
 
 class _Adaptation:
-    def __init__(self, pair: GraphPair, operators: tuple[int, ...]) -> None:
-        self._pair, self._operators = pair, operators
+    def __init__(self, pair: GraphPair, operators: tuple[int, ...], found: Container[int]) -> None:
+        self._pair, self._operators, self._found = pair, operators, found
         self._changes: dict[int, TensorChange] = {}
 
     def run(self) -> tuple[dict[int, TensorChange], list[Requantised]]:
@@ -86,7 +91,7 @@ class _Adaptation:
         for tensor, why in self._fixed():
             for each in self._alike(tensor):
                 pinned.setdefault(each, why)
-        layers = [self._layer(tensor, why) for tensor, why in pinned.items()]
+        layers = [self._layer(tensor, pinned) for tensor in pinned]
         for tensor in pinned:
             quantization = self._pair.old.tensors[tensor].quantization
             self._changes[self._pair.tensors[tensor]] = TensorChange(quantization=quantization)
@@ -104,38 +109,17 @@ class _Adaptation:
         """Tensors whose zero point the program cannot be given, and why."""
         for index in self._operators:
             operator = self._pair.old.operators[index]
+            if index in self._found:
+                continue
             if operator.name == "SOFTMAX":
-                why = "the zero point of a softmax cannot be changed in its program"
-            elif self._pads(index):
-                why = "the value that borders are padded with cannot be changed in its program"
+                why = "the zero point of its softmax is not found in the program"
+            elif border_sides(self._pair.old, self._pair.options[index], index):
+                why = "the value that borders are padded with is not found in the program"
             else:
                 continue
             old, new = self._numerics(operator.inputs[0])
             if old is not None and new is not None and old.zero_point != new.zero_point:
                 yield operator.inputs[0], why
-
-    def _pads(self, index: int) -> bool:
-        """Whether an operator makes values beyond the borders of its input."""
-        operator, options = self._pair.old.operators[index], self._pair.options[index]
-        if operator.name == "PAD":
-            return True
-        if "padding" not in options or options["padding"] != _SAME:
-            return False
-        source, result = (
-            self._pair.old.tensors[each].shape for each in (operator.inputs[0], operator.outputs[0])
-        )
-        if operator.name in WEIGHTED:
-            kernel = self._pair.old.tensors[operator.inputs[1]].shape[1:3]
-        else:
-            kernel = int(options["filter_h"]), int(options["filter_w"])
-        strides = options["stride_h"], options["stride_w"]
-        dilations = options.get("dilation_h", 1), options.get("dilation_w", 1)
-        return any(
-            (count - 1) * stride + (size - 1) * dilation + 1 > extent
-            for count, stride, size, dilation, extent in zip(
-                result[1:3], strides, kernel, dilations, source[1:3], strict=True
-            )
-        )
 
     def _alike(self, tensor: int) -> set[int]:
         """The tensors that have its quantisation because what is between them only moves values."""
@@ -154,8 +138,9 @@ class _Adaptation:
                     alike |= same
         return {each for each in alike if self._numerics(each)[1] is not None}
 
-    def _layer(self, tensor: int, why: str) -> Requantised | None:
+    def _layer(self, tensor: int, pinned: dict[int, str]) -> Requantised | None:
         """What happens to the layer that computes a tensor; None for those that only move values."""
+        why = pinned[tensor]
         old, new = self._numerics(tensor)
         assert old is not None
         assert new is not None
@@ -168,7 +153,7 @@ class _Adaptation:
                 f"'{name}' has the zero point {new.zero_point}, in the compiled file {old.zero_point}: {why}"
             )
         operator = self._pair.old.operators[makers[0]]
-        if operator.name in MOVING:
+        if operator.name in MOVING and any(each in pinned for each in operator.inputs):
             return None
         if makers[0] not in self._operators or operator.name not in RULES:
             raise ModelUnsupportedError(

@@ -20,8 +20,10 @@ from edgetpu_driver.toolchain.retargeting.file_rewriting import PartChange, rewr
 from edgetpu_driver.toolchain.retargeting.graph_adaptation import MOVING, Requantised, adapt_graph
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, pair_graphs, weight_operands
 from edgetpu_driver.toolchain.retargeting.parameter_rewriting import rewrite_parameters
+from edgetpu_driver.toolchain.retargeting.program_explanation import ProgramExplanation
 from edgetpu_driver.toolchain.retargeting.program_rewriting import RewrittenProgram, rewrite_program
 from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES, quantised
+from edgetpu_driver.toolchain.retargeting.zero_point_places import ZeroPointPlaces
 from edgetpu_driver.weights.section_search import locate_sections
 
 UNCONFIRMED = "retargeted from a compiled file; no such file has run on a stick yet"
@@ -60,12 +62,12 @@ def retarget(compiled: bytes, old_graph: bytes, new_graph: bytes, name: str = ""
     if parts[0].compiler == VIRTUAL_COMPILER:
         raise ModelUnsupportedError(f"'{name}' is packed for the virtual stick: compile the graph itself")
     sources = [_Source(part, old_graph, pair) for part in parts]
-    new_graph, requantised = adapt_graph(
-        old_graph, new_graph, pair, sorted({each for source in sources for each in source.operators})
-    )
+    found = {each for source in sources for each in source.with_zero_points(pair, new_graph)}
+    operators = sorted({each for source in sources for each in source.operators})
+    new_graph, requantised = adapt_graph(old_graph, new_graph, pair, operators, found)
     if requantised:
         pair = pair_graphs(old_graph, new_graph)
-    changes = [source.change(pair, old_graph, new_graph) for source in sources]
+    changes = [source.change(pair, new_graph) for source in sources]
     container = _Container(compiled, pair, sources)
     file = rewrite_file(compiled, changes, container.changes(), container.options())
     changed = tuple(pair.operator_name(index) for index in _changed_operators(pair))
@@ -82,21 +84,30 @@ class _Source:
         self.part = parse_model(self._data).subgraphs[0]
         by_outputs = {operator.outputs: index for index, operator in enumerate(pair.old.operators)}
         self.operators = tuple(by_outputs[operator.outputs] for operator in self.part.operators)
-        """Those of the whole graph that the chip runs."""
+        """Those of the whole graph that the chip runs, in the order of the part."""
+        self._located = locate_sections(compiled, graph)
 
     def tensors(self) -> Iterator[tuple[int, Layer]]:
         """The inputs and outputs in the old graph, each with its layer."""
         yield from zip(self.part.inputs, self.compiled.input_layers, strict=False)
         yield from zip(self.part.outputs, self.compiled.output_layers, strict=False)
 
-    def change(self, pair: GraphPair, old_graph: bytes, new_graph: bytes) -> PartChange:
+    def with_zero_points(self, pair: GraphPair, new_graph: bytes) -> Iterator[int]:
+        """The operators of the whole graph whose borders or softmax have zero points that are found.
+
+        None if the new graph has the zero points of the old one.
+        """
+        if not any(pair.has_other_zero_point(each) for each in pair.tensors):
+            return
+        own_pair = self._own_pair(pair, new_graph)
+        program = ProgramExplanation(self.compiled, self._located, own_pair)
+        for index in ZeroPointPlaces(program).operators:
+            yield self.operators[index]
+
+    def change(self, pair: GraphPair, new_graph: bytes) -> PartChange:
         """What becomes of the part."""
-        own_pair = pair
-        if not self._is_whole:
-            ends = [[pair.tensors[index] for index in each] for each in (self.part.inputs, self.part.outputs)]
-            own_pair = pair_graphs(self._data, extract_between(new_graph, pair.new, *ends))
-        located = locate_sections(self.compiled, old_graph)
-        program = rewrite_program(self.compiled, located, own_pair)
+        own_pair, located = self._own_pair(pair, new_graph), self._located
+        program = rewrite_program(ProgramExplanation(self.compiled, located, own_pair))
         placed = {each.section.operator for each in located.placed}
         _check_found(self.compiled, program, own_pair, placed)
         parameters = rewrite_parameters(self.compiled, located, own_pair)
@@ -105,6 +116,13 @@ class _Source:
             old, new = pair.old.tensors[index], pair.new.tensors[pair.tensors[index]]
             layers[layer.name] = new if layer.name == old.name else replace(new, name=layer.name)
         return PartChange(self.compiled, parameters, program.bitstreams, layers)
+
+    def _own_pair(self, pair: GraphPair, new_graph: bytes) -> GraphPair:
+        """The pair of the parts of the graphs."""
+        if self._is_whole:
+            return pair
+        ends = [[pair.tensors[index] for index in each] for each in (self.part.inputs, self.part.outputs)]
+        return pair_graphs(self._data, extract_between(new_graph, pair.new, *ends))
 
 
 class _Container:

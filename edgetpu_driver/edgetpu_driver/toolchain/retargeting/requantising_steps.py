@@ -25,6 +25,8 @@ SIGNED_SHIFT = 128
 
 LAYER = "layer"
 """The role of the sum of products of a layer with weights."""
+LARGEST = "maximum"
+"""The role of the largest value of a softmax, from which the zero point is subtracted as an offset."""
 
 _ACTIVATIONS: dict[int, Activation] = {0: "NONE", 1: "RELU", 3: "RELU6"}
 _LARGEST = 255
@@ -185,7 +187,7 @@ class _Rules:
         """The maximum, the difference to it, and the exponent: scaled here, or by its parameters."""
         low, high = clamps(source.scale, source.zero_point, "NONE")
         one = float(multipliers(source.scale, 1.0, source.scale))
-        yield "maximum", Requantisation(one, low, high, 0, source.zero_point, source.zero_point)
+        yield LARGEST, Requantisation(one, low, high, 0, source.zero_point, source.zero_point)
         low, high = clamps(source.scale, _LARGEST, "NONE")
         yield "difference", Requantisation(one, low, high, 0, 1, _LARGEST)
         yield "moved_difference", Requantisation(one, low, high, _LARGEST, 0, _LARGEST)

@@ -1,0 +1,37 @@
+"""What tiles put beyond the borders of an image: a byte, four times, in operations of the mesh bus.
+
+Tiles exchange rows and columns with their neighbours over the mesh bus. Those at the border of the image have
+no neighbour; operations for them alone have a bit set and the value in the place of what a neighbour would
+send. Found with six networks and two segments whose layers pad with 20 different zero points. Operations for
+all tiles with the same bit write constants.
+"""
+
+from __future__ import annotations
+
+from edgetpu_driver.darwinn.instructions.operations import MESH_OPERATIONS, Operation
+
+_IS_FILL = 727, 727
+_VALUE = 728, 759
+_TILES = 12, 27
+_ALL_TILES = 0xFFFF
+_FOUR_TIMES = 0x01010101
+
+
+def fills_border(operation: Operation) -> bool:
+    """Whether an operation writes a constant into some of the tiles, as at the borders of an image."""
+    return (
+        operation.numbered
+        and operation.opcode in MESH_OPERATIONS
+        and operation.field(*_IS_FILL) == 1
+        and operation.field(*_TILES) != _ALL_TILES
+    )
+
+
+def has_border_value(operation: Operation, zero_point: int) -> bool:
+    """Whether an operation that fills a border does so with that byte."""
+    return operation.field(*_VALUE) == zero_point * _FOUR_TIMES
+
+
+def with_border_value(operation: Operation, zero_point: int) -> Operation:
+    """The operation with another byte."""
+    return operation.with_field(*_VALUE, zero_point * _FOUR_TIMES)

@@ -1,0 +1,65 @@
+"""Which operators of a graph make values beyond the borders of their input, and on how many sides."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph
+from edgetpu_driver.tflite.operator_options import Options
+from edgetpu_driver.toolchain.retargeting.graph_pairs import WEIGHTED
+
+RESIZING = "RESIZE_BILINEAR"
+
+_SAME = 0
+_ALL_SIDES = 4
+_IMAGE_AXES = (1, 2)
+
+
+def border_sides(graph: Subgraph, options: Options, index: int) -> int:
+    """On how many of the four sides an operator of a graph pads its input; 0 if on none.
+
+    options: of that operator. A resize pads on all. More than four if other axes are padded too.
+    """
+    operator = graph.operators[index]
+    if operator.name == RESIZING:
+        return _ALL_SIDES
+    if operator.name == "PAD":
+        return _sides_of_pad(graph, operator.inputs[1])
+    if "padding" not in options or options["padding"] != _SAME:
+        return 0
+    source, result = (graph.tensors[each].shape for each in (operator.inputs[0], operator.outputs[0]))
+    if operator.name in WEIGHTED:
+        kernel = graph.tensors[operator.inputs[1]].shape[1:3]
+    else:
+        kernel = int(options["filter_h"]), int(options["filter_w"])
+    strides = options["stride_h"], options["stride_w"]
+    dilations = options.get("dilation_h", 1), options.get("dilation_w", 1)
+    sides = 0
+    for count, stride, size, dilation, extent in zip(
+        result[1:3], strides, kernel, dilations, source[1:3], strict=True
+    ):
+        total = (count - 1) * stride + (size - 1) * dilation + 1 - extent
+        sides += min(max(int(total), 0), 2)
+    return sides
+
+
+def padding_operator(graph: Subgraph, options: tuple[Options, ...], index: int) -> int | None:
+    """The operator that decides what a layer finds beyond its borders: itself, a PAD before it, or none."""
+    if border_sides(graph, options[index], index):
+        return index
+    source = graph.operators[index].inputs[0]
+    for other, operator in enumerate(graph.operators):
+        if operator.name == "PAD" and source in operator.outputs:
+            return other
+    return None
+
+
+def _sides_of_pad(graph: Subgraph, index: int) -> int:
+    tensor = graph.tensors[index] if index != ABSENT else None
+    if tensor is None or not tensor.data or tensor.dtype not in (np.int32, np.int64):
+        return _ALL_SIDES + 1
+    pads = np.frombuffer(tensor.data, tensor.dtype).reshape(-1, 2)
+    others = [axis for axis in range(len(pads)) if axis not in _IMAGE_AXES]
+    if pads[others].any():
+        return _ALL_SIDES + 1
+    return int(np.count_nonzero(pads))

@@ -1,0 +1,105 @@
+"""Which operators of a graph the operations of its program belong to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.instructions.operations import LARGEST_OPERATION, Operation, cut
+from edgetpu_driver.darwinn.instructions.parameter_readers import UNIT, parameters_used, upload_places
+from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
+from edgetpu_driver.darwinn.requantisation import Requantisation
+from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
+from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair
+from edgetpu_driver.toolchain.retargeting.requantising_steps import (
+    CONSTANT_STEPS,
+    LARGEST,
+    LAYER,
+    Step,
+    steps_of,
+)
+from edgetpu_driver.weights.section_search import NetworkSections
+
+Place = tuple[int, int]
+"""The chunk of an operation and its position in it, which is the order of execution."""
+Steps = Sequence[tuple[Step, Step]]
+"""Steps of the old graph, each with what it is in the new one."""
+
+
+class ProgramExplanation:
+    """The operations of a program that depend on a graph, and the steps of operators that they may be.
+
+    An operation is explained by the steps of the old graph that have the fields it carries today. Where
+    several do, the layer counts whose parameters are sent to the operation. One without parameters does not
+    belong to a layer that gets them, at places where that layer cannot be under way.
+    """
+
+    def __init__(self, compiled: CompiledModel, located: NetworkSections, pair: GraphPair) -> None:
+        """located: of the old graph."""
+        self.pair = pair
+        self.chunks = cut(bitstream.data for bitstream in compiled.execution.bitstreams)
+        self._steps = _steps(pair, {placed.section.operator for placed in located.placed})
+        today = list(self._requantisations(_users(compiled, located)))
+        with_parameters = [(place, owner) for place, _, owner in today if owner is not None]
+        self._layers = {owner for _, owner in with_parameters}
+        self._order = ExecutionOrder(pair.old, with_parameters)
+        self.steps: dict[Place, Steps] = {}
+        """Of every operation that is explained, in the order of execution."""
+        for place, operation, owner in today:
+            if explained := self._explanations(place, operation, owner):
+                self.steps[place] = explained
+
+    def operation(self, place: Place) -> Operation:
+        """The operation at a place."""
+        chunk, position = place
+        return self.chunks[chunk].operations[position]
+
+    def _explanations(self, place: Place, operation: Operation, owner: int | None) -> Steps:
+        steps = self._steps.get(read_requantisation(operation), [])
+        finds_largest = operation.opcode == LARGEST_OPERATION
+        if any(old.role == LARGEST for old, _ in steps):
+            steps = [each for each in steps if (each[0].role == LARGEST) == finds_largest]
+        own = [each for each in steps if each[0].role == LAYER and each[0].operator == owner]
+        return own or [each for each in steps if self._may_lack_parameters(place, each[0])]
+
+    def _may_lack_parameters(self, place: Place, step: Step) -> bool:
+        if step.role != LAYER or step.operator not in self._layers:
+            return True
+        return self._order.allows(step.operator, place)
+
+    def _requantisations(self, users: Mapping[Place, int]) -> Iterator[tuple[Place, Operation, int | None]]:
+        """Every operation that requantises by a graph, with the operator whose parameters are sent to it."""
+        for number, chunk in enumerate(self.chunks):
+            owners = parameters_used(chunk.operations, dict(users))
+            for position, operation in enumerate(chunk.operations):
+                if requantises(operation) and read_requantisation(operation) not in CONSTANT_STEPS:
+                    yield (number, position), operation, owners.get(position)
+
+
+def _steps(pair: GraphPair, placed: set[int]) -> dict[Requantisation, list[tuple[Step, Step]]]:
+    """The steps of the old graph by their fields. placed: operators that have something in the parameters."""
+    steps: dict[Requantisation, list[tuple[Step, Step]]] = defaultdict(list)
+    for index in range(len(pair.old.operators)):
+        old, new = (
+            steps_of(graph, pair.options, index, has_section=index in placed)
+            for graph in (pair.old, pair.new)
+        )
+        for ours, theirs in zip(old, new, strict=True):
+            steps[ours.requantisation].append((ours, theirs))
+    return steps
+
+
+def _users(compiled: CompiledModel, located: NetworkSections) -> dict[tuple[int, int], int]:
+    """The operator whose section of the parameters begins or continues at each place in the chip's memory."""
+    if compiled.caching is None:
+        return {}
+    owners = {
+        offset: placed.section.operator
+        for placed in located.placed
+        if not placed.streamed
+        for offset in range(placed.offset, placed.offset + placed.size, UNIT)
+    }
+    uploads = cut(bitstream.data for bitstream in compiled.caching.bitstreams)
+    places = upload_places(each for chunk in uploads for each in chunk.operations)
+    return {place: owners[offset] for place, offset in places.items() if offset in owners}

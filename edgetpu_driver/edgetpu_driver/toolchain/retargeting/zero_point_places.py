@@ -1,0 +1,139 @@
+"""The zero points that a program holds beside its requantisations: of borders, and of a softmax.
+
+What a layer finds beyond its borders is written by operations of the mesh bus before it; those of a 1x1
+convolution may come in between. A softmax subtracts its zero point where it finds the largest value.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+
+from edgetpu_driver.darwinn.instructions.border_fill import fills_border, has_border_value
+from edgetpu_driver.darwinn.instructions.operations import RESIZING_OPERATION, Operation
+from edgetpu_driver.darwinn.instructions.tensor_operation import has_offset
+from edgetpu_driver.toolchain.retargeting.border_sides import RESIZING, border_sides, padding_operator
+from edgetpu_driver.toolchain.retargeting.program_explanation import Place, ProgramExplanation
+from edgetpu_driver.toolchain.retargeting.requantising_steps import LARGEST, LAYER, quantised
+
+
+class ZeroPointPlaces:
+    """Where the zero points of operators are that pad, resize or take a softmax.
+
+    An operator is left out if its operations do not have the zero point of the old graph, or if they are not
+    there for every side that is padded.
+    """
+
+    def __init__(self, program: ProgramExplanation) -> None:
+        self._program, self._pair = program, program.pair
+        self._unknown: set[int] = set()
+        self._found: dict[int, list[Place]] = defaultdict(list)
+        self._find_borders()
+        self.borders: dict[int, tuple[Place, ...]] = {
+            index: tuple(places) for index, places in self._found.items() if self._is_complete(index)
+        }
+        """Operations that fill the borders of an operator's input, by the operator."""
+        self.softmaxes = self._find_softmaxes()
+        """Operators whose zero point is an offset."""
+
+    @property
+    def operators(self) -> frozenset[int]:
+        """Those whose zero points are found.
+
+        Borders are filled once for all layers that read a tensor, for the first of them.
+        """
+        graph = self._pair.old
+        sides = {
+            (graph.operators[each].inputs[0], border_sides(graph, self._pair.options[each], each))
+            for each in self.borders
+        }
+        sharing = {
+            index
+            for index in range(len(graph.operators))
+            if index not in self._found
+            and index not in self._unknown
+            and (graph.operators[index].inputs[0], border_sides(graph, self._pair.options[index], index))
+            in sides
+        }
+        return frozenset(self.borders) | sharing | self.softmaxes
+
+    def _find_borders(self) -> None:
+        resizes = deque(self._resizes())
+        waiting: list[Place] = []
+        resizing = False
+        for place, operation in self._operations():
+            if fills_border(operation):
+                waiting.append(place)
+            elif operation.opcode == RESIZING_OPERATION:
+                if not resizing:
+                    self._claim_for_resize(resizes, waiting)
+                waiting = []
+            elif place in self._program.steps:
+                operators = self._padding_layers(place)
+                if operators != {None}:
+                    self._claim(operators, waiting)
+                    waiting = []
+            resizing = operation.opcode == RESIZING_OPERATION
+        self._unknown.update(resizes)
+
+    def _operations(self) -> Iterator[tuple[Place, Operation]]:
+        for number, chunk in enumerate(self._program.chunks):
+            for position, operation in enumerate(chunk.operations):
+                if operation.numbered:
+                    yield (number, position), operation
+
+    def _resizes(self) -> list[int]:
+        return [index for index, each in enumerate(self._pair.old.operators) if each.name == RESIZING]
+
+    def _padding_layers(self, place: Place) -> set[int | None]:
+        """The operators that may decide what the operation at a place finds beyond borders.
+
+        None for layers that have no borders; none at all for what is not a layer, which ends the search.
+        """
+        steps = self._program.steps[place]
+        return {
+            padding_operator(self._pair.old, self._pair.options, old.operator)
+            for old, _ in steps
+            if old.role == LAYER
+        }
+
+    def _claim_for_resize(self, resizes: deque[int], places: list[Place]) -> None:
+        """Give operations to the next resize of the graph; a program that resizes more often is not known."""
+        if resizes:
+            self._claim({resizes.popleft()}, places)
+        else:
+            self._unknown.update(self._resizes())
+
+    def _claim(self, operators: set[int | None], places: list[Place]) -> None:
+        """Give operations to the one operator that they may belong to."""
+        if not places:
+            return
+        owners = [each for each in operators if each is not None]
+        if (
+            len(operators) != 1
+            or not owners
+            or not all(self._has_zero_point(owners[0], each) for each in places)
+        ):
+            self._unknown.update(owners)
+            return
+        self._found[owners[0]] += places
+
+    def _has_zero_point(self, index: int, place: Place) -> bool:
+        source = quantised(self._pair.old.tensors[self._pair.old.operators[index].inputs[0]])
+        return source is not None and has_border_value(self._program.operation(place), source.zero_point)
+
+    def _is_complete(self, index: int) -> bool:
+        directions = {self._program.operation(place).opcode for place in self._found[index]}
+        sides = border_sides(self._pair.old, self._pair.options[index], index)
+        return index not in self._unknown and len(directions) == sides
+
+    def _find_softmaxes(self) -> frozenset[int]:
+        found: dict[int, set[bool]] = defaultdict(set)
+        for place, steps in self._program.steps.items():
+            for old, _ in steps:
+                if old.role == LARGEST:
+                    operation = self._program.operation(place)
+                    found[old.operator].add(
+                        len(steps) == 1 and has_offset(operation, -old.requantisation.output_zero_point)
+                    )
+        return frozenset(operator for operator, each in found.items() if each == {True})
