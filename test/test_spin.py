@@ -48,7 +48,7 @@ def ticking(ros_domain: int) -> Any:  # noqa: ARG001
     programs.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_status_0_and_no_word(ticking: Any, number: int) -> None:
     process = ticking("pass")
     process.send_signal(number)
@@ -111,7 +111,15 @@ def test_a_callback_that_hangs_does_not_keep_the_process(ticking: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "limit"), [("", 2048 << 20), ("x", 2048 << 20), ("300", 300 << 20), ("0", -1)]
+    ("value", "limit"),
+    [
+        ("", 2048 << 20),
+        ("x", 2048 << 20),
+        ("300", 300 << 20),
+        ("0", -1),
+        ("1", 256 << 20),
+        ("9" * 30, 9_999_999_999 << 20),
+    ],
 )
 def test_memory_is_limited_before_anything_is_imported(value: str, limit: int) -> None:
     program = (
@@ -163,3 +171,30 @@ def test_memory_kept_for_large_requests_is_released_in_time() -> None:
         pytest.skip("needs glibc")
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout == "True True\n"
+
+
+def test_closed_standard_streams_do_not_become_a_socket() -> None:
+    program = (
+        "import os; from edgetpu_driver.node_kit.process_entry import _fill_standard_streams as fill; "
+        "streams = [os.dup(number) for number in range(3)]; [os.close(number) for number in range(3)]; "
+        "fill(); names = [os.readlink(f'/proc/self/fd/{number}') for number in range(3)]; "
+        "os.write(streams[1], repr(names).encode())"
+    )
+    output = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert output == repr(["/dev/null"] * 3)
+
+
+def test_a_stop_that_takes_too_long_ends_it_also_if_nobody_reads_that(ticking: Any) -> None:
+    process = ticking("time.sleep(60)")
+    process.stderr.close()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 1
+
+
+def test_under_nohup_a_closed_terminal_does_not_stop_it() -> None:
+    program = (
+        "import signal; from edgetpu_driver.node_kit.stop_signals import stop_signals; "
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN); print([number.name for number in stop_signals()])"
+    )
+    output = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert output == "['SIGINT', 'SIGTERM']\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,13 @@ def test_a_graph_is_looked_into_once_until_its_file_is_another(
     assert looked_into == [graph]
     graph.write_bytes(b"damaged")
     assert found.available() == []
+
+
+def test_a_directory_behind_a_link_that_may_not_be_read_has_no_models(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_path: object) -> str:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os.path, "realpath", refuse)
+    assert ModelDirectories(["/locked"], compiled=True, uncompiled=True).available() == []

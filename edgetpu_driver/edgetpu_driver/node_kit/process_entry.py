@@ -15,6 +15,7 @@ from types import FrameType
 
 from edgetpu_driver.node_kit.heap import map_large_blocks, reuse_large_blocks
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
+from edgetpu_driver.node_kit.stop_signals import stop_signals
 
 _LIBRARY_LIMITS = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -32,7 +33,9 @@ stick's thread that comes back from an inference waits for most of that beside a
 
 MEMORY_VARIABLE = "EDGETPU_MEMORY_LIMIT"
 DEFAULT_MEMORY = 2048
-"""MiB of the memory of a process of nodes; the largest requests take half of it.
+LEAST_MEMORY = 256
+"""MiB of the memory of a process of nodes, and the least that lets it start. The largest requests take half
+of the default.
 
 Fast DDS allocates what a damaged request claims to hold, up to 8 GiB: its check of sequences against the
 bytes that came (Cdr::jump) enlarges the buffer of a request instead of failing. With a limit it fails.
@@ -71,7 +74,8 @@ def run_main(module: str) -> int:
 
 
 def _prepare() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
+    _fill_standard_streams()
+    for number in stop_signals():
         signal.signal(number, _leave)
     for name, value in _LIBRARY_LIMITS.items():
         os.environ.setdefault(name, value)
@@ -82,11 +86,25 @@ def _prepare() -> None:
 
 def _limit_memory(value: str) -> None:
     """Limit the memory of this process to so many MiB; 0: no limit, anything but a number: the default."""
-    limit = (int(value) if value.isdecimal() else DEFAULT_MEMORY) << 20
+    # More digits than those of any computer's memory mean no limit; int() would take them one by one.
+    limit = (int(value[:10]) if value.isdecimal() else DEFAULT_MEMORY) << 20
+    if limit:
+        limit = max(limit, LEAST_MEMORY << 20)
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     present = [each for each in (soft, hard) if each != resource.RLIM_INFINITY]
     if limit and limit < min(present, default=limit + 1):
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def _fill_standard_streams() -> None:
+    """Open /dev/null as each of the standard streams that is closed.
+
+    Otherwise the next file or socket takes its place, and the log is written to that.
+    """
+    for number in range(3):
+        if not os.path.exists(f"/proc/self/fd/{number}"):
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.set_inheritable(number, True)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -25,6 +26,7 @@ from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.heap import UnusedMemory
 from edgetpu_driver.node_kit.one_line import one_line
 from edgetpu_driver.node_kit.python_log import RosLogHandler, python_log_to_ros
+from edgetpu_driver.node_kit.stop_signals import stop_signals
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -34,11 +36,12 @@ STOP_DEADLINE = 2.5
 
 
 def run(make_nodes: Callable[[], Sequence[Node]]) -> int:
-    """Start ROS, spin the nodes in one single-threaded executor until SIGINT or SIGTERM, and clean up.
+    """Start ROS, spin the nodes in one single-threaded executor until a stop signal, and clean up.
 
-    Returns the exit status: 0 after a signal, 1 if a node could not be made or a callback raised, 2 if the
-    ROS arguments, the parameter file, the directory of the log or EDGETPU_EXECUTOR are invalid. Nodes are
-    destroyed in reverse order. A stop that takes longer than STOP_DEADLINE ends the process with status 1.
+    For those see `stop_signals`. Returns the exit status: 0 after a signal, 1 if a node could not be made or
+    a callback raised, 2 if the ROS arguments, the parameter file, the directory of the log or
+    EDGETPU_EXECUTOR are invalid. Nodes are destroyed in reverse order. A stop that takes longer than
+    STOP_DEADLINE ends the process with status 1.
     An unexpected exception is logged as one line at level fatal, its traceback at level debug. What Python's
     `logging` gets goes to the log of the first node.
     """
@@ -120,12 +123,18 @@ def _report(error: Exception, nodes: Sequence[Node]) -> int:
 
 def _complain(error: Exception, status: int) -> int:
     """Print an error as one line on standard error."""
-    print(f"{os.path.basename(sys.argv[0])}: {one_line(error)}", file=sys.stderr, flush=True)
+    _say(f"{os.path.basename(sys.argv[0])}: {one_line(error)}")
     return status
 
 
+def _say(line: str) -> None:
+    """Write a line to standard error, unless nobody reads it any more or its disk is full."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
 class _StopSignal:
-    """A flag that SIGINT and SIGTERM set, waking the executor; further signals are ignored.
+    """A flag that stop signals set, waking the executor; further ones are ignored.
 
     Python runs signal handlers between two bytecodes of the main thread, which waits inside rcl. The wake-up
     socket is written at once, in the thread in which the signal arrives.
@@ -139,7 +148,7 @@ class _StopSignal:
         self._receiver, self._sender = socket.socketpair()
         self._sender.setblocking(False)
         signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in stop_signals():
             signal.signal(number, self._ignore)
         threading.Thread(target=self._listen, name="stop_signal", daemon=True).start()
 
@@ -162,7 +171,7 @@ class _StopSignal:
 
     def ignore(self) -> None:
         """Ignore signals while the interpreter exits."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in stop_signals():
             signal.signal(number, signal.SIG_IGN)
         signal.set_wakeup_fd(-1)
 
@@ -181,7 +190,7 @@ class _StopSignal:
 
     def _give_up(self) -> None:
         self._gives_up.acquire()  # two limits may pass at once: one tells of it and ends the process
-        print("did not stop in time; leaving without closing the device", file=sys.stderr, flush=True)
+        _say("did not stop in time; leaving without closing the device")
         os._exit(EXIT_FAILURE)
 
 

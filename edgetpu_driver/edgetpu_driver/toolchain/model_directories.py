@@ -39,7 +39,10 @@ def _is_text(name: str) -> bool:
 
 def _real(path: Path) -> Path:
     """The path without symbolic links, as far as they can be followed."""
-    return Path(os.path.realpath(path))
+    try:
+        return Path(os.path.realpath(path))
+    except OSError:  # a link that may not be read
+        return Path(os.path.abspath(path))
 
 
 def _model_files(directory: Path) -> list[Path]:
