@@ -50,15 +50,15 @@ class School:
         self._nodes: list[Node] = [self._caller]
         self.executor.add_node(self._caller)
         self._add(DriverNode, backend="cpu", model_dirs=[str(models)])
-        self.learner = self._add(
-            LearnerNode,
-            model="color_embedding",
-            model_dir=str(models),
-            directory=str(home / "classes"),
-            pictures_directory=str(home / "pictures"),
-            qos_reliability="reliable",
+        self._values = {
+            "model": "color_embedding",
+            "model_dir": str(models),
+            "directory": str(home / "classes"),
+            "pictures_directory": str(home / "pictures"),
+            "qos_reliability": "reliable",
             **values,
-        )
+        }
+        self.learner = self._add(LearnerNode, **self._values)
         self._images = self._caller.create_publisher(Image, "/school/image", 10)
         self._results: list[Classification] = []
         self._caller.create_subscription(
@@ -66,6 +66,14 @@ class School:
         )
         self._second = 0
         self.spin_until(lambda: self._images.get_subscription_count() > 0 and self.learner._bound is not None)
+
+    def restart_learner(self, **values: Any) -> None:
+        """Make the learner anew, as after a kill: nothing of the old one is asked first."""
+        self._nodes.remove(self.learner)
+        self.executor.remove_node(self.learner)
+        self.learner.destroy_node()
+        self.learner = self._add(LearnerNode, **self._values | values)
+        self.spin_until(lambda: self.learner._bound is not None)
 
     def _add(self, kind: Callable[..., Node], **values: Any) -> Any:
         overrides = [Parameter(name, value=value) for name, value in values.items()]
@@ -115,7 +123,8 @@ class School:
 
 
 @pytest.fixture
-def school(graph: Any, tmp_path: Path) -> Iterator[School]:  # noqa: ARG001 - its context
+def school(graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[School]:  # noqa: ARG001
+    monkeypatch.setenv("ROS_HOME", str(tmp_path))
     school = School(tmp_path)
     yield school
     school.close()
@@ -203,6 +212,28 @@ def test_a_label_that_was_not_taught_cannot_be_forgotten(school: School) -> None
         False,
         "expected a class that was taught (none yet); got 'red'",
     )
+
+
+def test_a_learner_that_starts_again_knows_what_it_was_taught(school: School) -> None:
+    school.teach("red", RED)
+    school.teach("green", GREEN)
+    assert school.call(Forget, "forget", label="green").success
+    school.restart_learner()
+    school.spin_until(lambda: best(school.show(RED)) == "red")
+    assert list(school.call(ListClasses, "list_classes").labels) == ["red"]
+    school.restart_learner(keep_state=False)
+    assert list(school.call(ListClasses, "list_classes").labels) == []
+
+
+def test_a_damaged_file_of_what_was_taught_costs_one_warning(school: School) -> None:
+    school.teach("red", RED)
+    path = school.home / "edgetpu/state/school/learner.npz"
+    path.write_bytes(path.read_bytes()[:100])
+    school.restart_learner()
+    assert list(school.call(ListClasses, "list_classes").labels) == []
+    assert school.teach("green", GREEN).success
+    school.restart_learner()
+    assert list(school.call(ListClasses, "list_classes").labels) == ["green"]
 
 
 def test_a_file_to_start_with_that_is_missing_ends_the_node(graph: Any, tmp_path: Path) -> None:  # noqa: ARG001

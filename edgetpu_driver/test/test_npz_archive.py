@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import struct
@@ -184,3 +185,14 @@ def test_a_directory_does_not_fill_up(tmp_path: Path, monkeypatch: pytest.Monkey
         archive.save(tmp_path / f"{name}.npz", "numbers", {})
     with pytest.raises(ArchiveError, match="expected at most 2 files"):
         archive.save(tmp_path / "c.npz", "numbers", {})
+
+
+def test_a_directory_that_may_not_be_entered_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_path: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    with pytest.raises(ArchiveError, match=r"cannot write .*a\.npz: Permission denied"):
+        archive.save(tmp_path / "a.npz", "kind", {})

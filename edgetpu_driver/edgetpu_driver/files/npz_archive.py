@@ -48,11 +48,11 @@ def save(path: Path, kind: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     kind: what the file holds, checked by `load`. Raises ArchiveError if the file cannot be written or there
     are MOST_FILES already.
     """
-    if not path.exists() and sum(1 for _ in path.parent.glob(f"*{path.suffix}")) >= MOST_FILES:
-        raise ArchiveError(f"expected at most {MOST_FILES} files in {path.parent}; remove some first")
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{KIND: np.array(kind), **arrays})
     try:
+        if not path.exists() and sum(1 for _ in path.parent.glob(f"*{path.suffix}")) >= MOST_FILES:
+            raise ArchiveError(f"expected at most {MOST_FILES} files in {path.parent}; remove some first")
         write_file(path, buffer.getvalue())
     except OSError as error:
         raise ArchiveError(f"cannot write {path}: {error.strerror or error}") from error

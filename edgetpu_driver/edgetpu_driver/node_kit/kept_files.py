@@ -10,6 +10,13 @@ from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.node_kit.parameters import Setting
 
+KEEP_STATE = Setting(
+    "keep_state",
+    True,
+    "Keep what a service has set (colour, template, classes) in edgetpu/state in $ROS_HOME or ~/.ros, and "
+    "start with it again. A parameter that was changed since then counts more.",
+)
+
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 

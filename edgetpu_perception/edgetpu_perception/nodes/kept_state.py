@@ -11,20 +11,13 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.default_paths import edgetpu_home
 from edgetpu_driver.files.file_access import read_file, write_file
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.kept_files import KEEP_STATE
 
 FORMAT = 1
 """Version of the files; others are not read."""
 
 LARGEST_FILE = 1_000_000
 """Bytes; a template of 32x32 px has 25 000."""
-
-KEEP_STATE = Setting(
-    "keep_state",
-    True,
-    "Keep what a service has set (colour, template) in edgetpu/state in $ROS_HOME or ~/.ros, and start with "
-    "it again. A parameter that was changed since then counts more.",
-)
 
 
 class StateError(InputError):

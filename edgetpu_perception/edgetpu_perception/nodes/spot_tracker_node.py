@@ -17,6 +17,7 @@ from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.kept_files import KEEP_STATE
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_driver.weights.weight_request import WeightResult
@@ -26,7 +27,7 @@ from edgetpu_perception.debug_images.result_pictures import spot_picture
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.graphs.color_weights import COLORS, ColorError, color_filter, color_weights
-from edgetpu_perception.nodes.kept_state import KEEP_STATE, KeptState, StateError
+from edgetpu_perception.nodes.kept_state import KeptState, StateError
 from edgetpu_perception.nodes.perception_parameters import perception_settings
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.spot_tracker.spot_tracker import SpotResult, SpotTracker

@@ -22,7 +22,7 @@ from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.dense_models import MODEL_DIR
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.kept_files import directory_setting, kept_file
+from edgetpu_driver.node_kit.kept_files import KEEP_STATE, directory_setting, kept_file
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -36,6 +36,7 @@ from edgetpu_vision.learning.learner import nothing_known
 from edgetpu_vision.learning.taught_classifier import METHODS
 from edgetpu_vision.learning.taught_examples import TaughtExamples, check_class
 from edgetpu_vision.nodes.folder_lesson import FolderLesson
+from edgetpu_vision.nodes.kept_classes import KeptClasses
 from edgetpu_vision.nodes.result_rows import taught_row
 from edgetpu_vision.nodes.taught_head import Question, TaughtHead
 from edgetpu_vision.nodes.vision_node import VisionNode
@@ -67,6 +68,7 @@ _SETTINGS = (
         "Directory of the folders that ~/learn may read. Empty: edgetpu/pictures in $ROS_HOME or ~/.ros.",
     ),
     Setting("classes", "", "Name of a file of classes to start with. Empty: none."),
+    KEEP_STATE,
 )
 
 
@@ -99,14 +101,8 @@ class LearnerNode(VisionNode):
         self.start_vision()
 
     def _set_up(self) -> None:
-        self._examples = TaughtExamples(self.values["capacity"])
-        if self.values["classes"]:
-            try:
-                self._examples = TaughtExamples.load(
-                    self._file(self.values["classes"]), self.values["capacity"]
-                )
-            except EdgeTpuError as error:
-                raise FatalError(f"parameter 'classes': {error}") from None
+        self._kept = KeptClasses(self)
+        self._examples = self._kept.load() or self._examples_of_parameter()
         self._mismatch = ""
         """Why the examples are of no use with the present model; empty if they are."""
         self._lessons: deque[_Lesson] = deque()
@@ -122,6 +118,16 @@ class LearnerNode(VisionNode):
         self.create_service(LoadFile, "~/load_classes", self._on_load)
         self.create_steady_timer(_CHECK_PERIOD, self._check_lessons)
         self._train()
+
+    def _examples_of_parameter(self) -> TaughtExamples:
+        """The examples in the file that the parameter `classes` names; none without."""
+        capacity, name = self.values["capacity"], self.values["classes"]
+        if not name:
+            return TaughtExamples(capacity)
+        try:
+            return TaughtExamples.load(self._file(name), capacity)
+        except EdgeTpuError as error:
+            raise FatalError(f"parameter 'classes': {error}") from None
 
     def make_algorithms(self, values: Mapping[str, Any], **common: Any) -> tuple[Embedder]:
         """Make the embedder for these values of the parameters."""
@@ -266,6 +272,7 @@ class LearnerNode(VisionNode):
             return
         assert self._client is not None
         self._examples.model = self._client.loaded.sha256
+        self._kept.save(self._examples)
         answer = partial(self._answer_learn, respond, len(vectors))
         self._finishing.append((time.monotonic() + PATIENCE, answer))
         self._train(answer)
@@ -281,6 +288,7 @@ class LearnerNode(VisionNode):
             self._examples.check_model(self._client.loaded.sha256, self.algorithm.size)
         except InputError as error:
             self._mismatch = str(error)
+            self.get_logger().warning(self._mismatch)
 
     def _check_lessons(self) -> None:
         """End lessons that wait in vain, and answer those whose weights are not set for long."""
@@ -360,6 +368,7 @@ class LearnerNode(VisionNode):
         return fill_answer(response, None, f"{len(examples)} examples")
 
     def _examples_changed(self) -> None:
+        self._kept.save(self._examples)
         if self._bound is not None:
             self._check_model()
         self._train()

@@ -1,0 +1,54 @@
+"""What the learner was taught and still knows after a restart: one file for each node."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.files.default_paths import edgetpu_home
+from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.kept_files import KEEP_STATE
+from edgetpu_vision.learning.taught_examples import TaughtExamples
+
+
+class KeptClasses:
+    """The examples of one node, in a file named after its full name and the parameter `classes`.
+
+    With another value of that parameter the node starts as it says. With `keep_state: false` nothing is read
+    or written. What cannot be read or written is logged as a warning; the node works without.
+    """
+
+    def __init__(self, node: BaseNode) -> None:
+        self._node = node
+        self._enabled = bool(node.values[KEEP_STATE.name])
+
+    @property
+    def path(self) -> Path:
+        """The file of this node."""
+        names = (self._node.full_name, self._node.values["classes"], "npz")
+        return edgetpu_home() / "state" / ".".join(name for name in names if name)
+
+    def load(self) -> TaughtExamples | None:
+        """Return what `save` was given last; None if there is nothing to start with."""
+        if not self._enabled or not os.path.exists(self.path):
+            return None
+        try:
+            examples = TaughtExamples.load(self.path, self._node.values["capacity"])
+        except EdgeTpuError as error:
+            self._node.get_logger().warning(f"what was taught before the restart is not used: {error}")
+            return None
+        if not len(examples):
+            return examples
+        classes = ", ".join(examples.classes)
+        self._node.get_logger().info(f"{len(examples)} examples of before the restart are used: {classes}")
+        return examples
+
+    def save(self, examples: TaughtExamples) -> None:
+        """Keep the examples in place of the earlier ones; returns when they are on disk."""
+        if not self._enabled:
+            return
+        try:
+            examples.save(self.path)
+        except EdgeTpuError as error:
+            self._node.complain_once("state", f"a restart will forget what was taught: {error}")
