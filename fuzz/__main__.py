@@ -116,7 +116,7 @@ def _run_graph(messages: int, seed: int) -> bool:
     print(
         f"[fuzz] {GRAPH}: {tally.nodes} nodes, {tally.endpoints} topics and services, {tally.messages} "
         f"messages, {tally.raw_requests} damaged requests, {tally.answers} of {tally.requests} readable ones "
-        f"answered, {time.monotonic() - begin:.0f} s",
+        f"answered, {len(tally.watched)} nodes still make results, {time.monotonic() - begin:.0f} s",
         flush=True,
     )
     return bool(tally.findings)

@@ -2,7 +2,7 @@
 
 Each node of the table runs in a process of its own. Subscriptions get damaged serialised messages and
 readable ones with values at the edges, services get both as requests. Readable requests must be answered;
-after each batch the node must run and answer.
+after each batch the node must run, answer, and make results of good messages if it did before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from typing import Any
 import rclpy
 from lifecycle_msgs.msg import State, Transition
 from lifecycle_msgs.srv import ChangeState, GetState
-from rcl_interfaces.srv import ListParameters
+from rcl_interfaces.msg import Parameter
+from rcl_interfaces.srv import (
+    GetParameters,
+    ListParameters,
+    SetParameters,
+    SetParametersAtomically,
+)
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
@@ -31,10 +37,13 @@ from rclpy.serialization import serialize_message
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 from fuzz.message_values import MessageValues, class_named
 from fuzz.raw_requests import RawRequests
+from fuzz.result_watch import ResultWatch
 
 _START_SECONDS = 60.0
 _ANSWER_SECONDS = 30.0
 """Until a readable request must be answered, on a busy machine."""
+_RESULT_SECONDS = 10.0
+"""Until every node that can make results without models of others makes one."""
 _AT_ONCE = 8
 """Requests in flight."""
 _PAUSE = 0.002
@@ -65,6 +74,8 @@ class GraphTally:
     answers: int = 0
     endpoints: int = 0
     nodes: int = 0
+    watched: list[str] = field(default_factory=list)
+    """Nodes that made results of good messages before, and have to afterwards."""
     findings: list[str] = field(default_factory=list)
 
 
@@ -159,6 +170,11 @@ class GraphFuzzer:
             self._executor.add_node(self._node)
             for name in self._names:
                 self._await_node(name)
+            self._watch = ResultWatch(self._node, self._spin_until)
+            nodes = [name for name in self._names if name != DRIVER]
+            silent = self._watch.silent(nodes, _RESULT_SECONDS)
+            self.tally.watched = [name for name in nodes if name not in silent]
+            self._parameters = {name: self._parameters_of(name) for name in self.tally.watched}
         except BaseException:
             self._held.close()
             raise
@@ -243,12 +259,36 @@ class GraphFuzzer:
         if not finding and process.peak_memory > _LARGEST_MEMORY:
             finding = f"took {process.peak_memory:.0f} MiB of memory"
         if finding:
-            self.tally.findings.append(f"{endpoint}: {finding}")
-            process.__exit__()
-            process.start()
-            self._await_node(endpoint.node)
+            self._report(endpoint, finding)
         if endpoint.kind is ChangeState:
             self._activate(endpoint.node)
+        if endpoint.kind in (SetParameters, SetParametersAtomically):
+            self._restore_parameters(endpoint.node)
+        watched = self.tally.watched
+        for name in self._watch.silent(
+            watched if endpoint.node == DRIVER else {endpoint.node} & set(watched), _ANSWER_SECONDS
+        ):
+            self._report(_Endpoint(name, endpoint.kind, endpoint.name, endpoint.is_service), "silent since")
+
+    def _report(self, endpoint: _Endpoint, finding: str) -> None:
+        """Note a finding, and start the node again."""
+        self.tally.findings.append(f"{endpoint}: {finding}")
+        process = self._processes[endpoint.node]
+        process.__exit__()
+        process.start()
+        self._await_node(endpoint.node)
+
+    def _parameters_of(self, name: str) -> list[Parameter]:
+        listed = self._call(ListParameters, f"/{name}/list_parameters", ListParameters.Request())
+        names = list(listed.result.names) if listed is not None else []
+        answer = self._call(GetParameters, f"/{name}/get_parameters", GetParameters.Request(names=names))
+        values = answer.values if answer is not None else []
+        return [Parameter(name=each, value=value) for each, value in zip(names, values, strict=False)]
+
+    def _restore_parameters(self, name: str) -> None:
+        """Give a watched node the values that it began with: some valid ones let it make no results."""
+        parameters = self._parameters.get(name, [])
+        self._call(SetParameters, f"/{name}/set_parameters", SetParameters.Request(parameters=parameters))
 
     def _await_node(self, name: str) -> None:
         if not self._spin_until(lambda: self._answers(name), _START_SECONDS):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 pytest.importorskip("hypothesis", reason="it draws the inputs (pip install hypothesis)")
@@ -108,5 +111,29 @@ def test_nodes_survive_what_is_sent_to_them(ros_domain: int) -> None:  # noqa: A
     with GraphFuzzer(1, ("spot_tracker",)) as fuzzer:
         fuzzer.run(120, lambda: None)
     assert fuzzer.tally.findings == []
+    assert fuzzer.tally.watched == ["spot_tracker"]
     assert fuzzer.tally.answers == fuzzer.tally.requests > 0
     assert fuzzer.tally.messages > 0
+
+
+def test_a_node_that_makes_no_results_is_silent(graph: Any) -> None:
+    import rclpy
+    from sensor_msgs.msg import Image
+    from std_msgs.msg import Float32
+
+    from fuzz.result_watch import ResultWatch
+
+    nodes = {name: rclpy.create_node(name) for name in ("talking", "mute")}
+    publishers = {name: node.create_publisher(Float32, "~/result", 10) for name, node in nodes.items()}
+    for name, node in nodes.items():
+        received: Callable[[Any], None] = publishers[name].publish if name == "talking" else str
+        node.create_subscription(Image, "image", lambda _, call=received: call(Float32()), 10)
+        graph.add_node(node)
+    watch = ResultWatch(graph.node, lambda _, seconds: graph.spin_for(seconds))
+    graph.spin_until(lambda: graph.node.count_subscribers("/image") == len(nodes))
+    try:
+        assert watch.silent(nodes, 1.0) == ["mute"]
+    finally:
+        for node in nodes.values():
+            graph.remove_node(node)
+            node.destroy_node()

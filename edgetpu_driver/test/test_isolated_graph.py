@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -17,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.factory import make_backend
-from edgetpu_driver.engines import isolated_graph
+from edgetpu_driver.engines import graph_process, isolated_graph
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.graph_runner import GraphOperands
 from edgetpu_driver.engines.isolated_graph import IsolatedGraph
@@ -324,3 +325,35 @@ def test_without_litert_the_message_says_how_to_get_it(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(DependencyMissingError, match=r"pip install ai-edge-litert \(none here\)"):
         CpuEngine(doubling(), isolated=True)
+
+
+def test_without_descriptors_a_graph_is_refused_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def refused() -> list[str]:
+        """The errors of five attempts, and their tracebacks, are alive while the descriptors are counted."""
+        errors = []
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            with pytest.raises(GraphProcessError) as raised:
+                CpuEngine(doubling(), isolated=True)
+            errors.append(raised.value)
+        assert len(os.listdir("/proc/self/fd")) == before
+        return [str(error) for error in errors]
+
+    CpuEngine(doubling(), isolated=True).close()  # starts the launching thread
+    monkeypatch.setattr(graph_process, "launch", refuse)
+    assert all("cannot start a process for LiteRT: [Errno 24]" in text for text in refused())
+
+
+def test_memory_that_cannot_be_shared_costs_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "memfd_create", refuse)
+        with pytest.raises(GraphProcessError, match=r"cannot share memory with this one: .Errno 24"):
+            CpuEngine(doubling(), isolated=True)
+    engine = CpuEngine(doubling(), isolated=True)
+    assert engine.run({"x": X})["y"].tolist() == DOUBLED

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -51,13 +52,16 @@ class GraphProcess:
         self._operands = GraphOperands((), ())
         self._given: list[tuple[str, NDArray[Any]]] = []
         self._results: list[tuple[str, NDArray[Any]]] = []
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
-        try:
-            self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs:
-                self._process = _start(theirs, self._stderr.fileno(), limits.memory)
-        except OSError as error:
-            raise GraphProcessError(f"{name}: cannot start a process for LiteRT: {error}") from None
+        with ExitStack() as opened:  # closed at once, not when an error's traceback is collected
+            try:
+                self._stderr = opened.enter_context(tempfile.TemporaryFile())
+                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                self._connection = opened.enter_context(ours)
+                with theirs:
+                    self._process = _start(theirs, self._stderr.fileno(), limits.memory)
+            except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
+                raise GraphProcessError(f"{name}: cannot start a process for LiteRT: {error}") from None
+            opened.pop_all()
         self._end = weakref.finalize(self, _end, self._process, self._connection, os.getpid())
         kind, content = self._answer("start", _START_SECONDS)
         if kind is Kind.NO_LITERT:
@@ -86,12 +90,9 @@ class GraphProcess:
             "inputs": [index for _, index in operands.inputs],
             "outputs": [index for _, index in operands.outputs],
         }
-        descriptor = _memory(len(data))
-        try:
+        with self._descriptor(len(data)) as descriptor:
             os.pwrite(descriptor, data, 0)
             tensors = self._request(Kind.LOAD, "load the graph", limit, content, descriptor)
-        finally:
-            os.close(descriptor)
         self._operands = operands
         self._share(tensors)
 
@@ -119,8 +120,7 @@ class GraphProcess:
         offsets, size = aligned_offsets([*inputs, *outputs])
         if size > self._limits.memory:
             raise self._dead(f"has tensors of {size} bytes, more than its limit of {self._megabytes}")
-        descriptor = _memory(max(size, 1))
-        try:
+        with self._descriptor(max(size, 1)) as descriptor:
             memory = mmap.mmap(descriptor, max(size, 1))
             content = {
                 "bytes": max(size, 1),
@@ -128,8 +128,6 @@ class GraphProcess:
                 "outputs": offsets[len(inputs) :],
             }
             self._request(Kind.SHARE, "share memory", self._limits.load_seconds, content, descriptor)
-        finally:
-            os.close(descriptor)
         arrays = [
             np.ndarray(shape, dtype, memory, offset)
             for (shape, dtype), offset in zip([*inputs, *outputs], offsets, strict=True)
@@ -137,6 +135,19 @@ class GraphProcess:
         names = [spec.name for spec, _ in (*self._operands.inputs, *self._operands.outputs)]
         pairs = list(zip(names, arrays, strict=True))
         self._given, self._results = pairs[: len(inputs)], pairs[len(inputs) :]
+
+    @contextmanager
+    def _descriptor(self, size: int) -> Iterator[int]:
+        """Memory to share, see `_memory`; an OSError of the block, too, is a GraphProcessError."""
+        descriptor = -1
+        try:
+            descriptor = _memory(size)
+            yield descriptor
+        except OSError as error:
+            raise self._dead(f"cannot share memory with this one: {error}") from None
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _reported(self, tensors: Any, side: str) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shapes and dtypes reported by a process that is not trusted."""

@@ -1,0 +1,96 @@
+"""Whether nodes still make results of good messages: one that answers services may have fallen silent."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rclpy.qos import QoSProfile
+from sensor_msgs.msg import Image
+from std_msgs.msg import Float32MultiArray, Header
+
+from fuzz.message_values import class_named
+
+_PERIOD = 0.05
+"""Seconds between two good messages."""
+_NO_RESULTS = ("heartbeat", "debug_image", "label_info", "labels", "status", "transition_event")
+"""Topics of a node on which it publishes other things."""
+_SIZE = (48, 64)
+SpinUntil = Callable[[Callable[[], bool], float], bool]
+
+
+class ResultWatch:
+    """Sends good messages to nodes and counts what they publish."""
+
+    def __init__(self, node: Node, spin_until: SpinUntil) -> None:
+        """spin_until: spins the node until a condition holds, at most so many seconds."""
+        self._node, self._spin_until = node, spin_until
+        self._publishers: dict[str, tuple[Publisher, Callable[[int], Any]]] = {}
+        self._results: Counter[str] = Counter()
+        self._watched: set[str] = set()
+        self._sent = 0
+
+    def silent(self, names: Iterable[str], seconds: float) -> list[str]:
+        """Those of the nodes that have published nothing after so many seconds of good messages."""
+        waiting = set(names)
+        for name in waiting:
+            self._watch(name)
+        self._results.clear()
+        end = time.monotonic() + seconds
+        while waiting and time.monotonic() < end:
+            self._sent += 1
+            for publisher, message in self._publishers.values():
+                publisher.publish(message(self._sent))
+            self._spin_until(lambda: False, _PERIOD)
+            waiting -= self._results.keys()
+        return sorted(waiting)
+
+    def _watch(self, name: str) -> None:
+        if name in self._watched:
+            return
+        self._watched.add(name)
+        for topic, (kind, *_) in self._node.get_subscriber_names_and_types_by_node(name, "/"):
+            message = _GOOD.get(kind)
+            if message is not None and topic not in self._publishers:
+                publisher = self._node.create_publisher(class_named(kind), topic, QoSProfile(depth=10))
+                self._publishers[topic] = publisher, message
+
+        def count(_message: Any) -> None:
+            self._results[name] += 1
+
+        for topic, (kind, *_) in self._node.get_publisher_names_and_types_by_node(name, "/"):
+            if topic.startswith(f"/{name}/") and topic.rpartition("/")[2] not in _NO_RESULTS:
+                self._node.create_subscription(class_named(kind), topic, count, 10)
+
+
+def _image(number: int) -> Image:
+    height, width = _SIZE
+    rows, columns = np.mgrid[:height, :width]
+    pixels = (rows * 5 + (columns + number % 3) * 3 + 80 * (rows // 8 % 2)).astype(np.uint8)
+    seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+    return Image(
+        header=Header(stamp=Time(sec=seconds, nanosec=nanoseconds), frame_id="camera"),
+        height=height,
+        width=width,
+        encoding="mono8",
+        step=width,
+        data=array("B", pixels.tobytes()),
+    )
+
+
+def _signal(number: int) -> Float32MultiArray:
+    return Float32MultiArray(data=array("f", [float(np.sin(number / 5))]))
+
+
+_GOOD: dict[str, Callable[[int], Any]] = {
+    "sensor_msgs/msg/Image": _image,
+    "std_msgs/msg/Float32MultiArray": _signal,
+}
+"""Makes the good message of that number, by its type."""
