@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,14 @@ from sensor_msgs.msg import Imu
 from std_msgs.msg import Float32MultiArray, Header
 from std_srvs.srv import Trigger
 
+from edgetpu_driver.errors import InputError
 from edgetpu_driver.node_kit.matrix_client import MatrixClient
 from edgetpu_driver.node_kit.product_in_progress import ProductResult
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EchoStateNetwork
 from edgetpu_matrix.nodes.reservoir_node import ReservoirNode
+from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
+from edgetpu_matrix.reservoir.signal_scale import IN_A_ROW
 from edgetpu_msgs.msg import ErrorCode, PlaceMatch, Prediction, Spectrum
 from edgetpu_msgs.srv import (
     AddPlace,
@@ -502,6 +506,41 @@ def test_targets_without_stamps_that_are_delivered_late_belong_to_the_samples_be
     node.destroy_node()
     assert (training.success, training.samples) == (True, 60)
     assert training.residual_rms[0] < 1e-3
+
+
+@pytest.fixture
+def untrained(graph: Any, home: Path) -> Iterator[tuple[ReservoirNode, Callable[[list[float]], None]]]:
+    """A reservoir without a driver, and what hands it a signal's sample."""
+    values = {"driver": "/nobody", "model_dir": str(home), "model": "dense_64", "size": 20, "washout": 0}
+    node = ReservoirNode(
+        parameter_overrides=[Parameter(name, value=value) for name, value in values.items()],
+        namespace="/untrained",
+    )
+    graph.add_node(node)
+    yield node, functools.partial(node._on_input, Header())
+    graph.remove_node(node)
+    node.destroy_node()
+
+
+def test_a_first_sample_of_another_size_does_not_silence_the_reservoir(untrained: Any) -> None:
+    node, hear = untrained
+    node._network.inputs_are(3)  # as after a sample of three values
+    for _ in range(IN_A_ROW - 1):
+        with pytest.raises(InputError, match="expected a sample of 3 values"):
+            hear(np.array([0.5]))
+    hear(np.array([0.5]))
+    assert node._network.inputs == 1
+
+
+def test_a_trained_reservoir_keeps_its_size(untrained: Any) -> None:
+    node, hear = untrained
+    node._network.inputs_are(3)
+    node._readout = RidgeReadout(24, 1)
+    node._readout.weights = np.zeros((1, 24))
+    for _ in range(2 * IN_A_ROW):
+        with pytest.raises(InputError, match="expected a sample of 3 values"):
+            hear(np.array([0.5]))
+    assert node._network.inputs == 3
 
 
 @pytest.mark.skipif(not hasattr(Subscription, "CallbackType"), reason="rclpy of Humble has no times")

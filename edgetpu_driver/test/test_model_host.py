@@ -249,6 +249,10 @@ class TestLoading:
         with pytest.raises(ModelUnsupportedError, match="model 'big' cannot run here: does not fit"):
             host.invoke("big", ONES)
 
+    def test_a_pipeline_of_too_many_segments_is_refused_at_once(self, host: ModelHost) -> None:
+        with pytest.raises(InputError, match="at most 64 segments; got 100000"):
+            host.submit_load(["absent"] * 100_000)
+
     @pytest.mark.parametrize("name", [" ", "../weird name", "two words", "-x", "\n"])
     def test_a_name_with_invalid_characters_is_refused(self, host: ModelHost, name: str) -> None:
         with pytest.raises(InputError, match="expected a name of letters, digits and"):

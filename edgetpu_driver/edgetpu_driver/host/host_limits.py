@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+MOST_SEGMENTS = 64
+"""Files of one pipeline. Given by no computer having more sticks."""
+
+
 @dataclass(frozen=True)
 class HostLimits:
     """What a host accepts. A request beyond the first two is answered BUSY, beyond the others refused."""

@@ -21,6 +21,7 @@ from edgetpu_driver.errors import (
 )
 from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.background_thread import BackgroundThread
+from edgetpu_driver.host.host_limits import MOST_SEGMENTS
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.model_reading import ReadModel, read_model
 from edgetpu_driver.host.request import Request
@@ -80,7 +81,10 @@ class ModelTable:
                 "expected a name of letters, digits and the characters _ . ~ / - that begins with a letter or"
                 f" digit; got {name[:100]!r}"
             )
-        paths = tuple(self._files.find(each) for each in ([model] if isinstance(model, str) else model))
+        wanted = [model] if isinstance(model, str) else model
+        if len(wanted) > MOST_SEGMENTS:  # each of them is looked for while other requests wait
+            raise InputError(f"expected a pipeline of at most {MOST_SEGMENTS} segments; got {len(wanted)}")
+        paths = tuple(self._files.find(each) for each in wanted)
         name = name or common_name([plain_stem(path) for path in paths])
         fresh = HostedModel(name, paths, client, shared)
         fresh.tensors_of_file = _tensors_of(paths)

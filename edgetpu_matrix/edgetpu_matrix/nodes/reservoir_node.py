@@ -28,7 +28,7 @@ from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.reservoir.echo_state_network import ACTIVATIONS, LARGEST_SIZE, EchoStateNetwork
 from edgetpu_matrix.reservoir.host_subspace import DIRECTIONS, HostSubspace, Split
 from edgetpu_matrix.reservoir.ridge_readout import LARGEST, RidgeReadout
-from edgetpu_matrix.reservoir.signal_scale import SignalScale
+from edgetpu_matrix.reservoir.signal_scale import IN_A_ROW, SignalScale
 from edgetpu_msgs.msg import Prediction
 from edgetpu_msgs.srv import LoadFile, SaveFile, TrainReadout
 
@@ -114,11 +114,11 @@ class ReservoirNode(MatrixNode):
     def _set_up(self) -> None:
         values = self.values
         try:
-            self._network = EchoStateNetwork(
-                values["size"], **{name: values[name] for name in NETWORK if name != "size"}
-            )
+            self._network = self._make_network()
         except InputError as error:
             raise FatalError(str(error)) from None
+        self._other_sizes: deque[int] = deque(maxlen=IN_A_ROW)
+        """Of the latest samples, if none had the size that the network takes."""
         self._signal_scale, self._target_scale = SignalScale(), SignalScale()
         self._readout: RidgeReadout | None = None
         self._confidence = float("nan")
@@ -146,6 +146,10 @@ class ReservoirNode(MatrixNode):
             self._targets = self.subscribe("target", self._on_target, "target")
         self.start_diagnostics()
 
+    def _make_network(self) -> EchoStateNetwork:
+        values = self.values
+        return EchoStateNetwork(values["size"], **{name: values[name] for name in NETWORK if name != "size"})
+
     def on_ready(self) -> None:
         """Learn what the weights have become, and work on the inputs that waited."""
         assert self.client is not None
@@ -161,6 +165,7 @@ class ReservoirNode(MatrixNode):
         return super().problems() + ([] if trained else [missing])
 
     def _on_input(self, header: Header, inputs: NDArray[np.float64]) -> None:
+        self._watch_size(len(inputs))
         self._signal_scale.check(self._network.check(inputs))
         stamp = _nanoseconds(header)
         if stamp < self._last_stamp:
@@ -171,6 +176,24 @@ class ReservoirNode(MatrixNode):
         self._recent.append(step)
         self._queue.offer(step)
         self.counters.dropped = self._queue.dropped
+
+    def _watch_size(self, size: int) -> None:
+        """If the first sample misled, begin anew with the size of the signal, unless something was learned."""
+        self._other_sizes.append(size)
+        if size == self._network.inputs or not self._network.inputs:
+            self._other_sizes.clear()
+        trained = self._readout is not None and self._readout.weights is not None
+        if trained or not size or self._other_sizes.count(size) < IN_A_ROW:
+            return
+        self.get_logger().warning(
+            f"samples have {size} values now, not {self._network.inputs}; the reservoir begins anew"
+        )
+        self._network = self._make_network()
+        self._network.inputs_are(size)
+        if self.client is not None and self.client.effective.size:
+            self._network.bind(self.client.effective)
+        self._readout, self._signal_scale = None, SignalScale()
+        self._reset()
 
     def _on_target(self, header: Header, target: NDArray[np.float64]) -> None:
         if not (np.abs(target) <= LARGEST).all():
