@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
 MOST_SEGMENTS = 64
 """Files of one pipeline. Given by no computer having more sticks."""
 

@@ -178,7 +178,7 @@ class ReservoirNode(MatrixNode):
         self.counters.dropped = self._queue.dropped
 
     def _watch_size(self, size: int) -> None:
-        """If the first sample misled, begin anew with the size of the signal, unless something was learned."""
+        """Begin anew with the size of the signal if the first sample misled and nothing was learned."""
         self._other_sizes.append(size)
         if size == self._network.inputs or not self._network.inputs:
             self._other_sizes.clear()
