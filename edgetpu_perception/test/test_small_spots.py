@@ -51,6 +51,28 @@ def test_a_small_lamp_of_a_color_is_found(color: str) -> None:
     assert math.dist(in_px(result), (100.0, 60.0)) < 1.0
 
 
+def texture() -> NDArray[np.uint8]:
+    """Blotches of a few px, of which many are as bright in a cell as a small lamp."""
+    fine = np.random.default_rng(1).uniform(20, 110, (HEIGHT // 4, WIDTH // 4)).astype(np.float32)
+    return cv2.resize(fine, (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC).clip(0, 120).astype(np.uint8)
+
+
+def test_a_lamp_among_texture_is_found_in_the_pixels_of_the_camera() -> None:
+    image = np.maximum(texture(), picture((100.3, 60.7), radius=1.5))
+    result = SpotTracker().update(image)
+    assert result.confidence >= 0.5
+    assert math.dist(in_px(result), (100.3, 60.7)) < 0.3
+
+
+def test_texture_without_a_lamp_is_no_lamp() -> None:
+    assert not SpotTracker().update(texture()).valid
+
+
+def test_of_two_lamps_among_texture_neither_is_certain() -> None:
+    image = np.maximum(texture(), picture((100.3, 60.7), (230.0, 170.0), radius=1.5))
+    assert SpotTracker().update(image).confidence < 0.5
+
+
 def test_one_hot_pixel_of_the_camera_is_no_lamp() -> None:
     image = picture()
     image[100, 200] = 255

@@ -19,6 +19,7 @@ from edgetpu_perception.spot_tracker.spot_decoder import (
     FULL_CONFIDENCE_CONTRAST,
     MIN_CONTRAST,
     NO_SPOT,
+    CameraPixels,
     Position,
     Spot,
 )
@@ -80,6 +81,7 @@ class CoordinateDecoder:
         outputs: Mapping[str, NDArray[Any]],
         near: Position | None,  # noqa: ARG002 - the model chooses
         cell_pixels: float = 1.0,  # noqa: ARG002 - hot pixels are found in the input
+        camera: CameraPixels | None = None,  # noqa: ARG002 - the model chooses
     ) -> Spot:
         """Find the spot; NO_SPOT without contrast, if the softmax is 0, or at the end of the output's range.
 

@@ -16,6 +16,7 @@ from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import Background, background_of, cells_below
 from edgetpu_perception.spot_tracker.blob import Blob, find_blob
 from edgetpu_perception.spot_tracker.blob_measurement import HARD_EDGE_SIGMA, measure_blob, noise_outside
+from edgetpu_perception.spot_tracker.camera_lamp import find_camera_lamp
 from edgetpu_perception.spot_tracker.flat_target import (
     FlatTarget,
     cells_of_color,
@@ -28,6 +29,7 @@ from edgetpu_perception.spot_tracker.spot_decoder import (
     FULL_CONFIDENCE_CONTRAST,
     MIN_CONTRAST,
     NO_SPOT,
+    CameraPixels,
     Position,
     Spot,
 )
@@ -145,6 +147,7 @@ class EvidenceDecoder:
         outputs: Mapping[str, NDArray[Any]],
         near: Position | None,
         cell_pixels: float = 1.0,
+        camera: CameraPixels | None = None,
     ) -> Spot:
         """See SpotDecoder.decode; NO_SPOT if nothing stands out."""
         evidence, below = self._evidence(outputs[self._name][0, :, :, 0])
@@ -153,13 +156,21 @@ class EvidenceDecoder:
         contrast = top - background.level
         large = self._large_spot(image[0], evidence, background, contrast, peak, near)
         grey = self._grey(image[0])
-        if grey is None or cv2.minMaxLoc(grey)[1] - background.level < SMALL_SPOT_CONTRAST_FACTOR * contrast:
+        if grey is None:
             return large
-        small, level = find_small_spot(grey, cell_pixels, near)
-        if small is NO_SPOT or _is_same(small, large):
-            return large
-        brighter = level - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast
-        return small if brighter or small.confidence > large.confidence else large
+        found = large
+        if cv2.minMaxLoc(grey)[1] - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast:
+            small, level = find_small_spot(grey, cell_pixels, near)
+            brighter = level - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast
+            if not (small is NO_SPOT or _is_same(small, large)) and (
+                brighter or small.confidence > large.confidence
+            ):
+                found = small
+        sure = SUFFICIENT_CONFIDENCE if found is large else CERTAIN_CONFIDENCE
+        if camera is None or found.confidence >= sure:
+            return found
+        lamp = find_camera_lamp(grey, camera, self._weighted_sum, cell_pixels)
+        return lamp if lamp.confidence > found.confidence else found
 
     def _large_spot(
         self,
@@ -203,9 +214,14 @@ class EvidenceDecoder:
         """What the graph removes hot pixels from, uint8 [H, W]; None if a colour's weights are unknown."""
         if not self._colored:
             return image[:, :, 0]
-        if self._weights is None:
-            return None
-        weighted: NDArray[np.uint8] = cv2.transform(image, self._weights)
+        return None if self._weights is None else self._weighted_sum(image)
+
+    def _weighted_sum(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Amount of the colour, uint8 [h, w]; grey pixels are returned as they are."""
+        if not self._colored:
+            return pixels
+        assert self._weights is not None
+        weighted: NDArray[np.uint8] = cv2.transform(pixels, self._weights)
         return weighted
 
     def _evidence(self, grid: NDArray[Any]) -> tuple[NDArray[Any], Sequence[float]]:

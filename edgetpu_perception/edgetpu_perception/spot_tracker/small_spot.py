@@ -73,17 +73,16 @@ def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position 
     `grey`: uint8 [H, W], what the graph works on. `cell_pixels`: px of the camera in a cell; if they are few,
     a hot pixel looks like a small spot and neither is found. Of two similar spots the one nearest to `near`.
     """
-    height = cv2.subtract(grey, cv2.medianBlur(grey, BACKGROUND_CELLS))
-    excess = cv2.boxFilter(
-        height, cv2.CV_32F, (2, 2), anchor=(0, 0), normalize=False, borderType=cv2.BORDER_CONSTANT
-    )
-    most, peak = _take(excess)
+    excess = excess_of(grey)
+    most, peak = take_strongest(excess)
     if most <= max(EXCESS[0], HOT_PIXEL_FACTOR * 255.0 / cell_pixels):
         return NO_SPOT, 0.0
-    next_most, next_peak = _take(excess)
+    next_most, next_peak = take_strongest(excess)
     found = ramp(most, *EXCESS)
     clearness = _clearness(most, next_most)
-    rival_clearness = 0.0 if next_most < MIN_RIVAL_SHARE * most else _clearness(next_most, _take(excess)[0])
+    rival_clearness = (
+        0.0 if next_most < MIN_RIVAL_SHARE * most else _clearness(next_most, take_strongest(excess)[0])
+    )
     if rival_clearness == 0.0:
         if clearness < 1.0:
             clearness = max(clearness, _prominence(grey, peak))
@@ -94,6 +93,15 @@ def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position 
     rival = next_peak[0] + 0.5, next_peak[1] + 0.5
     spot = _measure(grey, peak, confidence)
     return (replace(spot, rival=rival) if spot.confidence else NO_SPOT), _level(grey, peak)
+
+
+def excess_of(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """What 2x2 cells together exceed their background by, at the first of them: [H, W], grey levels."""
+    height = cv2.subtract(grey, cv2.medianBlur(grey, BACKGROUND_CELLS))
+    excess: NDArray[np.float32] = cv2.boxFilter(
+        height, cv2.CV_32F, (2, 2), anchor=(0, 0), normalize=False, borderType=cv2.BORDER_CONSTANT
+    )
+    return excess
 
 
 def _clearness(excess: float, next_excess: float) -> float:
@@ -117,7 +125,7 @@ def _level(grey: NDArray[np.uint8], peak: tuple[int, int]) -> float:
     return float(grey[peak[1] : peak[1] + 2, peak[0] : peak[0] + 2].max())
 
 
-def _take(excess: NDArray[np.float32]) -> tuple[float, tuple[int, int]]:
+def take_strongest(excess: NDArray[np.float32]) -> tuple[float, tuple[int, int]]:
     """The largest excess and its column and row; the cells of that spot are set to 0."""
     _, most, _, (column, row) = cv2.minMaxLoc(excess)
     reach = _OWN_CELLS

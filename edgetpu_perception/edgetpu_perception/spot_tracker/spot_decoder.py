@@ -6,7 +6,7 @@ Positions and sigmas are in cells of the model's input; (0, 0) is the centre of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,6 +22,9 @@ Rows: spot, none (not valid); white discs on half-contrast grey photographs.
 MIN_CONTRAST = 12.0
 """Contrast, grey levels, up to which there is no spot. Rows: spot, none (not valid)."""
 
+
+CameraPixels = Callable[[], NDArray[np.uint8]]
+"""Gives the camera's pixels of the model's region: uint8 [h, w], or [h, w, 3] RGB for a colour."""
 
 Position = tuple[float, float]
 """x and y, cells."""
@@ -52,10 +55,11 @@ class SpotDecoder(Protocol):
         outputs: Mapping[str, NDArray[Any]],
         near: Position | None,
         cell_pixels: float = 1.0,
+        camera: CameraPixels | None = None,
     ) -> Spot:
         """Find the spot in the outputs for the model input `image`, uint8 [1, H, W, 1 or 3].
 
         Of several equally good spots the one nearest to `near` (x, y) is returned. `cell_pixels`: px of the
-        camera's image in a cell.
+        camera's image in a cell. `camera`: gives those px, where small things look different.
         """
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -126,9 +127,14 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         """
         image = self._bound_input()
         assert self._decoder is not None
+        camera = frame.image
         cell_pixels = frame.width * frame.height / (image.width * image.height)
         spot = self._decoder.decode(
-            frame.inputs[image.name], outputs, self._motion.expected(frame.stamp), cell_pixels
+            frame.inputs[image.name],
+            outputs,
+            self._motion.expected(frame.stamp),
+            cell_pixels,
+            functools.partial(camera.part, frame.region, image.channels) if camera is not None else None,
         )
         if spot is NO_SPOT or spot.confidence < self.min_confidence:
             return SpotResult(frame.stamp, False, spot.confidence)
