@@ -26,6 +26,7 @@ from edgetpu_driver.tflite.model_reader import (
     EDGETPU_CUSTOM_OP,
     Model,
     Operator,
+    Tensor,
 )
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 from edgetpu_driver.toolchain.catalogue_recognition import is_of_catalogue
@@ -87,6 +88,7 @@ class CpuEngine:
         self._swap_lock = threading.Lock()
         self._version = 0
         self._quantisers: dict[str, WeightQuantiser] = {}
+        self._biases: dict[str, NDArray[np.float64]] = {}
 
     @property
     def resident(self) -> bool:
@@ -143,7 +145,8 @@ class CpuEngine:
         tensor = self.weight_tensor(request.tensor)
         operator = self._rescalable_user(tensor) if request.rescale_rows else None
         quantiser = self._quantiser(tensor)
-        result = quantiser.quantise(request)
+        result = quantiser.quantise(request, self._kept_bias(tensor))
+        real_bias = quantiser.real_bias
         values = {tensor.name: quantiser.values}
         if quantiser.bias is not None:
             values[tensor.bias] = quantiser.bias
@@ -155,11 +158,15 @@ class CpuEngine:
             if operator is not None:
                 np.minimum(scales, self._saturating_scale(operator), out=scales)
             data = replace_scales(data, tensor.name, scales)
+            if tensor.bias_scales is not None:
+                data = self._with_bias_scales(data, tensor, result if request.rescale_rows else None)
             refuse_fatal_scales(self._name, check_graph(data).subgraphs[0])
         replacing = self._replacing(data)
 
         def commit() -> WeightResult:
             replacing()
+            if real_bias is not None:
+                self._biases[tensor.name] = real_bias
             self._version += 1
             return replace(result, version=self._version)
 
@@ -184,8 +191,31 @@ class CpuEngine:
             self._quantisers[tensor.name] = WeightQuantiser(tensor)
         return self._quantisers[tensor.name]
 
+    def _kept_bias(self, tensor: WeightTensor) -> NDArray[np.float64] | None:
+        """The real bias of a layer whose rows can be rescaled, in whose steps it is stored; else None."""
+        if not tensor.has_row_scales or tensor.bias_scales is None:
+            return None
+        if tensor.name not in self._biases:
+            bias = self._tensor(tensor.bias)
+            self._biases[tensor.name] = np.frombuffer(bias.data, np.int32) * tensor.bias_scales
+        return self._biases[tensor.name]
+
+    def _with_bias_scales(self, data: bytes, tensor: WeightTensor, rescaled: WeightResult | None) -> bytes:
+        """A file with the scales of a bias, which follow those of the rows."""
+        own = self._tensor(tensor.bias).quantization.scales
+        if own.size != tensor.scales.size:
+            return data
+        scales = own.astype(np.float64)
+        if rescaled is not None:
+            rows = rescaled.row_scales.size
+            scales[:rows] *= rescaled.row_scales / tensor.scales[:rows].astype(np.float64)
+        return replace_scales(data, tensor.bias, scales)
+
+    def _tensor(self, name: str) -> Tensor:
+        return next(each for each in self._graph.subgraphs[0].tensors if each.name == name)
+
     def _rescalable_user(self, tensor: WeightTensor) -> Operator:
-        """The operator of a matrix without a bias, whose scale would depend on that of the weights."""
+        """The operator of a layer that has a scale for every row, and no bias but one that can be set."""
         graph = self._graph.subgraphs[0]
         operator = next(
             each
@@ -193,10 +223,10 @@ class CpuEngine:
             if each.name == tensor.operator and graph.tensors[each.inputs[1]].name == tensor.name
         )
         biased = any(index != ABSENT and any(graph.tensors[index].data) for index in operator.inputs[2:])
-        if not (tensor.is_matrix and tensor.has_row_scales) or biased:
+        if not tensor.has_row_scales or (biased and not tensor.bias):
             raise ModelUnsupportedError(
-                f"expected a matrix with a scale for every row and no bias to rescale; '{tensor.name}' of "
-                f"{self._name} is none"
+                f"expected a layer with a scale for every row to rescale, and no bias that others share; "
+                f"'{tensor.name}' of {self._name} is none"
             )
         return operator
 

@@ -48,6 +48,7 @@ class StickEngine:
         self._version = 0
         self._locations: WeightLocations | None = None
         self._quantisers: dict[str, WeightQuantiser] = {}
+        self._biases: dict[str, NDArray[np.float64]] = {}
         self._cached = np.frombuffer(model.parameters.cached, np.uint8)
         self._streamed = np.frombuffer(model.parameters.streamed, np.uint8)
 
@@ -99,14 +100,14 @@ class StickEngine:
             tensor = location.tensor
             if request.rescale_rows and location.requantisation is None:
                 raise ModelUnsupportedError(
-                    f"expected a matrix with a multiplier for every row to rescale; '{tensor.name}' of "
+                    f"expected a layer with a multiplier for every row to rescale; '{tensor.name}' of "
                     f"'{self.model.name}' has none"
                 )
             quantiser = self._quantiser(tensor)
-            result = quantiser.quantise(request)
+            result = quantiser.quantise(request, self._kept_bias(location))
             scales = rescaled_rows(tensor, result, request.row_gains) if request.rescale_rows else None
             parameters = self._parameters_with(location, quantiser, scales)
-            return partial(self._upload, parameters, location.streamed, result)
+            return partial(self._upload, parameters, location, result, quantiser.real_bias)
 
     def close(self) -> None:
         """Release what the stick holds for this engine; harmless when called again."""
@@ -119,6 +120,17 @@ class StickEngine:
         if tensor.name not in self._quantisers:
             self._quantisers[tensor.name] = WeightQuantiser(tensor)
         return self._quantisers[tensor.name]
+
+    def _kept_bias(self, location: WeightLocation) -> NDArray[np.float64] | None:
+        """The real bias of a layer whose rows can be rescaled, in whose steps it is stored; else None."""
+        tensor = location.tensor
+        if location.requantisation is None or tensor.bias_scales is None:
+            return None
+        if tensor.name not in self._biases:
+            own = self.model.parameters.streamed if location.streamed else self.model.parameters.cached
+            steps = location.section.decode_bias(location.section_of(np.frombuffer(own, np.uint8)))
+            self._biases[tensor.name] = steps * tensor.bias_scales
+        return self._biases[tensor.name]
 
     def _parameters_with(
         self, location: WeightLocation, quantised: WeightQuantiser, scales: NDArray[np.float32] | None
@@ -139,14 +151,22 @@ class StickEngine:
             location.encode_scales(scales, section)
         return parameters
 
-    def _upload(self, parameters: NDArray[np.uint8], streamed: bool, result: WeightResult) -> WeightResult:
+    def _upload(
+        self,
+        parameters: NDArray[np.uint8],
+        location: WeightLocation,
+        result: WeightResult,
+        bias: NDArray[np.float64] | None,
+    ) -> WeightResult:
         with self._lock:
-            if streamed:
+            if location.streamed:
                 self._loaded.upload(streamed=parameters.data)
                 self._streamed = parameters
             else:
                 self._loaded.upload(parameters.data)
                 self._cached = parameters
+            if bias is not None:
+                self._biases[location.tensor.name] = bias
             self._version += 1
             return replace(result, version=self._version)
 

@@ -133,7 +133,8 @@ class ReferenceModel:
             return self._engine_of_locations(cached, streamed)
         own_cached, own_streamed = self._own
         # Outputs may leave before the last parameters arrive.
-        if cached == own_cached and own_streamed.startswith(streamed):
+        streamed += own_streamed[len(streamed) :]
+        if cached == own_cached and streamed == own_streamed:
             return self._engine_for(self._source)
         if self._network is None:
             self._network = NetworkWeights(self._compiled, self._source)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel, Parameters
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.tflite.constant_patch import replace_tensors
+from edgetpu_driver.tflite.constant_patch import replace_scales, replace_tensors
 from edgetpu_driver.tflite.model_reader import ABSENT
 from edgetpu_driver.weights.network_layers import encode_layer
 from edgetpu_driver.weights.section_search import PlacedSection, locate_sections
@@ -33,6 +33,7 @@ class NetworkWeights:
         if [blob.size for blob in blobs] != [blob.size for blob in self._own]:
             return None
         values: dict[str, NDArray[Any]] = {}
+        scales: dict[str, NDArray[Any]] = {}
         rest = [blob.copy() for blob in blobs]
         for placed in self._sections.placed:
             own, new = (placed.of(each[placed.streamed]) for each in (self._own, blobs))
@@ -42,11 +43,16 @@ class NetworkWeights:
                 return None
             try:
                 values |= self._values(placed, new)
+                scales |= self._scales(placed, own, new)
             except EdgeTpuError:
                 return None  # meaningless bytes
             placed.of(rest[placed.streamed])[:] = own
-        same = all(np.array_equal(*pair) for pair in zip(rest, self._own, strict=True))
-        return replace_tensors(self._graph, values) if same else None
+        if not all(np.array_equal(*pair) for pair in zip(rest, self._own, strict=True)):
+            return None
+        graph = replace_tensors(self._graph, values)
+        for name, of_channels in scales.items():
+            graph = replace_scales(graph, name, of_channels)
+        return graph
 
     def _values(self, placed: PlacedSection, data: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
         """The weights and the bias in one section, by tensor; EdgeTpuError for anything else in it."""
@@ -54,11 +60,32 @@ class NetworkWeights:
         layout, tensors = section.weight_layout, self._sections.graph.tensors
         weights = layout.decode(data)
         bias = layout.decode_bias(data) if layout.has_bias else None
-        of_channels = layout.decode_multipliers(section.data) if layout.header.multipliers else None
+        of_channels = layout.decode_multipliers(data) if layout.header.multipliers else None
         if not np.array_equal(encode_layer(section, weights, bias, of_channels), data):
             raise EdgeTpuError(f"the section of '{section.name}' holds other values than weights and a bias")
         values = {tensors[section.tensor].name: weights}
         return values if bias is None else values | {tensors[section.bias].name: bias}
+
+    def _scales(
+        self, placed: PlacedSection, own: NDArray[np.uint8], new: NDArray[np.uint8]
+    ) -> dict[str, NDArray[Any]]:
+        """The scales of the weights and the bias, by tensor, if the multipliers in a section are others."""
+        layout, tensors = placed.section.weight_layout, self._sections.graph.tensors
+        if not layout.header.multipliers:
+            return {}
+        before, after = (layout.decode_multipliers(each).astype(np.float64) for each in (own, new))
+        if np.array_equal(before, after):
+            return {}
+        if not np.all(after > 0) or not np.all(np.isfinite(after)):
+            raise EdgeTpuError(f"'{placed.section.name}' has multipliers that are not positive")
+        changed = [tensors[placed.section.tensor]]
+        if layout.has_bias:
+            changed.append(tensors[placed.section.bias])
+        return {
+            each.name: each.quantization.scales * (after / before)
+            for each in changed
+            if each.quantization.scales.size == after.size
+        }
 
 
 def _bytes_of(parameters: Parameters) -> list[NDArray[np.uint8]]:

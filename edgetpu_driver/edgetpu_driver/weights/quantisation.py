@@ -14,6 +14,7 @@ from edgetpu_driver.weights.weight_tensors import INT8_MAX, WeightTensor
 
 _BLOCK_VALUES = 1 << 16  # values quantised at a time, so that they fit into the processor's cache
 _INT32 = np.iinfo(np.int32)
+_LARGEST_RESCALED_BIAS = 2.0**30  # leaves room for the products in sums of 32 bits
 _SMALLEST_SCALE = 1e-30
 _LARGE_ERROR = 1e15  # beyond it squares, and values in steps, may overflow float32
 
@@ -27,6 +28,7 @@ class WeightQuantiser:
         self._size = rows, prod(tensor.shape) // rows
         self._values: NDArray[Any] = np.full(self._size, tensor.zero_point, tensor.dtype)
         self._bias: NDArray[np.int32] | None = None
+        self._real_bias: NDArray[np.float64] | None = None
         self._filled = self._size
         block = max(1, min(rows, _BLOCK_VALUES // self._size[1]))
         self._block = block
@@ -38,23 +40,32 @@ class WeightQuantiser:
         return self._bias
 
     @property
+    def real_bias(self) -> NDArray[np.float64] | None:
+        """The bias before it was quantised, float64[all rows] in the unit of weights times inputs."""
+        return self._real_bias
+
+    @property
     def values(self) -> NDArray[Any]:
         """The weights quantised last, of the tensor's shape; overwritten by the next call of `quantise`."""
         if self.tensor.rows_last:
             return np.ascontiguousarray(self._values.T).reshape(self.tensor.shape)
         return self._values.reshape(self.tensor.shape)
 
-    def quantise(self, request: WeightRequest) -> WeightResult:
+    def quantise(self, request: WeightRequest, kept_bias: NDArray[np.float64] | None = None) -> WeightResult:
         """Quantise to `values`: round to the nearest step, half to even; clip to the tensor's limits.
 
+        kept_bias: float64[all rows], what `real_bias` is if the request has no bias; None to leave it alone.
         The result has version 0: the caller counts versions. Raises InputError for weights that do not fit
         the tensor, ClippingError if values would be clipped and the request does not accept that.
         """
         real = self._rows(request.weights)
         rows, columns = real.shape
         scales = self.tensor.scales[:rows].copy()
+        real_bias = self._bias_of(request, rows, kept_bias)
         if request.rescale_rows:
             scales = _fitting_scales(real, scales)
+            if real_bias is not None:
+                scales = np.maximum(scales, self._scales_that_hold(real_bias[:rows]))
         elif request.row_gains is not None:
             scales /= _checked_gains(request.row_gains, rows)
         if (rows, columns) != self._filled:
@@ -67,7 +78,9 @@ class WeightQuantiser:
             clipped, worst, squares = clipped + lost[0], max(worst, lost[1]), squares + lost[2]
         if clipped and not request.accept_clipping:
             raise clipping_error(self.tensor.scales, clipped, real.size, worst, self.tensor.limits)
-        lost_bias = self._quantise_bias(request, rows)
+        lost_bias = self._quantise_bias(real_bias, scales if request.rescale_rows else None)
+        if lost_bias[0] and not request.accept_clipping:
+            raise self._bias_clipping(lost_bias[0])
         scales.setflags(write=False)
         rms = float(np.sqrt(squares / real.size))
         tensor = self.tensor
@@ -79,7 +92,7 @@ class WeightQuantiser:
             rms_error=rms,
             shape=tensor.shape,
             is_pure_matmul=tensor.is_pure_matmul,
-            worst_bias_error=lost_bias[1],
+            worst_bias_error=0.0 if request.bias is None else lost_bias[1],
         )
 
     def _rows(self, weights: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
@@ -126,36 +139,61 @@ class WeightQuantiser:
         lost = real.astype(np.float64) - rounded * column
         return clipped, float(np.abs(lost).max()), float(np.sum(lost**2))
 
-    def _quantise_bias(self, request: WeightRequest, rows: int) -> tuple[int, float]:
-        """Set `bias`; return the number of clipped values and the largest error of the others."""
+    def _bias_of(
+        self, request: WeightRequest, rows: int, kept: NDArray[np.float64] | None
+    ) -> NDArray[np.float64] | None:
+        """The real bias of all rows; InputError and ModelUnsupportedError for one that cannot be."""
         if request.bias is None:
-            self._bias = None
-            return 0, 0.0
-        scales = self.tensor.bias_scales
-        if scales is None:
+            return kept
+        if self.tensor.bias_scales is None:
             raise ModelUnsupportedError(
                 f"'{self.tensor.name}' belongs to a layer without a bias, and none can be added"
             )
-        if request.rescale_rows or request.row_gains is not None:
-            raise ModelUnsupportedError(f"the rows of '{self.tensor.name}' cannot be rescaled with a bias")
+        if request.row_gains is not None:
+            raise ModelUnsupportedError(f"the rows of '{self.tensor.name}' cannot be scaled with a bias")
         real = np.asarray(request.bias)
         if real.shape != (rows,) or real.dtype.kind not in "fiu" or not np.all(np.isfinite(real)):
             raise InputError(f"expected a finite bias [{rows}]; got {real.dtype.name}{list(real.shape)}")
-        exact = real.astype(np.float64) / scales[:rows]
+        bias = np.zeros(self._size[0], np.float64)
+        bias[:rows] = real
+        return bias
+
+    def _scales_that_hold(self, bias: NDArray[np.float64]) -> NDArray[np.float32]:
+        """The finest scales of rows in whose steps a bias has no more than 31 bits."""
+        assert self.tensor.bias_scales is not None
+        of_inputs = self.tensor.bias_scales[: bias.size] / self.tensor.scales[: bias.size]
+        with np.errstate(over="ignore"):
+            return np.asarray(np.abs(bias) / (of_inputs * _LARGEST_RESCALED_BIAS), np.float32)
+
+    def _quantise_bias(
+        self, real: NDArray[np.float64] | None, rescaled: NDArray[np.float32] | None
+    ) -> tuple[int, float]:
+        """Set `bias`; return the number of clipped values and the largest error of the others.
+
+        rescaled: the scales of the first rows if they are not the tensor's own.
+        """
+        self._real_bias, self._bias = real, None
+        scales = self.tensor.bias_scales
+        if real is None or scales is None:
+            return 0, 0.0
+        if rescaled is not None:
+            scales = scales.copy()
+            scales[: rescaled.size] *= rescaled / self.tensor.scales[: rescaled.size].astype(np.float64)
+        exact = real / scales
         steps = np.clip(np.rint(exact), _INT32.min, _INT32.max)
         fits = steps == np.rint(exact)
-        clipped = int(np.count_nonzero(~fits))
-        error = np.abs(exact - steps) * scales[:rows]
-        if clipped and not request.accept_clipping:
-            most = float(_INT32.max * scales.min())
-            raise ClippingError(
-                f"expected a bias of at most {most:g} on either side of zero; {clipped} of {rows} are beyond",
-                clipped,
-            )
-        bias = np.zeros(self._size[0], np.int32)
-        bias[:rows] = steps.astype(np.int64)
-        self._bias = bias
-        return clipped, float(error.max(initial=0))
+        error = np.abs(exact - steps) * scales
+        self._bias = steps.astype(np.int64).astype(np.int32)
+        return int(np.count_nonzero(~fits)), float(error.max(initial=0))
+
+    def _bias_clipping(self, clipped: int) -> ClippingError:
+        assert self.tensor.bias_scales is not None
+        most = float(_INT32.max * self.tensor.bias_scales.min())
+        return ClippingError(
+            f"expected a bias of at most {most:g} on either side of zero; {clipped} of "
+            f"{self._size[0]} are beyond",
+            clipped,
+        )
 
 
 def clipping_error(

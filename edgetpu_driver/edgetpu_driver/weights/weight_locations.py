@@ -167,8 +167,8 @@ def _compiled(
             tensor = replace(tensor, bias="", bias_scales=None)
         operator = sections.graph.operators[section.operator]
         ends = (sections.graph.tensors[each[0]].spec.scale for each in (operator.inputs, operator.outputs))
-        rescalable = tensor.is_matrix and layout.header.multipliers and len(tensors) == 1
-        requantisation = (next(ends), next(ends)) if rescalable and not layout.has_bias else None
+        rescalable = tensor.has_row_scales and layout.header.multipliers
+        requantisation = (next(ends), next(ends)) if rescalable else None
         locations.append(WeightLocation(tensor, layout, placed.offset, placed.streamed, requantisation))
     refused |= {each.name: each.reason for each in sections.missing}
     return tuple(locations)

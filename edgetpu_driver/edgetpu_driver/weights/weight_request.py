@@ -22,7 +22,9 @@ class WeightRequest:
     accept_clipping: bool = False
     """Clip values that the tensor's scales cannot represent, instead of refusing them."""
     rescale_rows: bool = False
-    """Give every row of a matrix the finest scale that clips nothing, instead of the model's own scale."""
+    """Give every row the finest scale that clips nothing, its bias included, instead of the model's own.
+
+    For layers that have a scale for every row."""
     row_gains: NDArray[np.floating] | None = None
     """float[rows], positive: the outputs come multiplied by these. They are applied to the requantisation
     multipliers with `rescale_rows`, otherwise to the weights. None: the outputs are not scaled."""
