@@ -537,6 +537,34 @@ class TestADeviceThatBlocks:
     def test_a_reset_is_taken(self, blocked: ModelHost) -> None:
         blocked.reset()
 
+    def test_many_resets_cost_one(
+        self, blocked: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        worker = blocked._pool.first
+        given_up: list[str] = []
+        monkeypatch.setattr(worker.connection, "give_up", lambda _state, message: given_up.append(message))
+        for _ in range(100):
+            blocked.reset()
+        backend.release.set()
+        blocked.refresh()  # the worker has done all that was asked for before
+        assert given_up == ["reset on request"]
+
+    def test_registers_are_read_once_for_all_who_ask_meanwhile(
+        self, blocked: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers: list[list[int]] = []
+        reads: list[None] = []
+        registers = backend.registers
+        monkeypatch.setattr(backend, "registers", lambda: reads.append(None) or registers())  # type: ignore[func-returns-value]
+        for _ in range(100):
+            blocked.submit_registers(lambda found: answers.append([register.value for register in found]))
+        backend.release.set()
+        blocked.refresh()
+        assert (answers, len(reads)) == ([[5]] * 100, 1)
+        blocked.submit_registers(lambda found: answers.append([register.value for register in found]))
+        blocked.refresh()
+        assert len(reads) == 2
+
     def test_closing_waits_no_longer_than_it_is_told_to(self, blocked: ModelHost) -> None:
         blocked.close(timeout=0.01)
 

@@ -177,7 +177,7 @@ class ModelHost:
         Models stay loaded. Unless the host was started, `connect` has to open the devices again.
         """
         for worker in self._pool.workers:
-            worker.post(worker.reset)
+            worker.request_reset()
 
     def close(self, timeout: float | None = None) -> None:
         """Close all devices after the work under way; what waits is answered UnavailableError.

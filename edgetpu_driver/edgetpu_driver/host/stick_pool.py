@@ -52,6 +52,8 @@ class StickPool:
         self._spreading = spreading
         self._pipelines: list[tuple[HostedModel, ...]] = []
         """Parts of one model each, which no stick can have in its memory together."""
+        self._ask_registers: list[Callable[[tuple[RegisterValue, ...]], None]] = []
+        """Who waits for the registers; somebody does while they are being read."""
         scheduler.rebalance = self._rebalance
 
     def add(self, model: HostedModel) -> None:
@@ -94,7 +96,14 @@ class StickPool:
         return [answer.get() for answer in answers]
 
     def submit_registers(self, done: Callable[[tuple[RegisterValue, ...]], None]) -> None:
-        """Read state and registers of all devices, without waiting."""
+        """Read state and registers of all devices, without waiting.
+
+        Who asks while they are being read gets that answer: nobody can keep the devices busy with it.
+        """
+        with self._scheduler.lock:
+            self._ask_registers.append(done)
+            if len(self._ask_registers) > 1:
+                return
         found: dict[int, Any] = {}
         workers = self.workers
 
@@ -108,10 +117,16 @@ class StickPool:
                     found[worker.slot.number] = registers
                     last = len(found) == len(workers)
                 if last:
-                    done(all_registers([found[number] for number in sorted(found)]))
+                    self._answer_registers(all_registers([found[number] for number in sorted(found)]))
 
         for worker in workers:
             worker.post(partial(read, worker))
+
+    def _answer_registers(self, registers: tuple[RegisterValue, ...]) -> None:
+        with self._scheduler.lock:
+            asking, self._ask_registers = self._ask_registers, []
+        for done in asking:
+            done(registers)
 
     def stop(self, timeout: float | None) -> None:
         """Close all devices after the work under way, and wait for them, at most `timeout` seconds in all."""

@@ -18,6 +18,7 @@ from edgetpu_driver.host.device_connection import DeviceConnection
 from edgetpu_driver.host.host_status import State, StickStatus
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.model_replica import ModelReplica
+from edgetpu_driver.host.pending_command import Command, PendingCommand
 from edgetpu_driver.host.request import Request
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.self_check import SelfCheck, SelfCheckError
@@ -27,8 +28,6 @@ _log = logging.getLogger(__name__)
 
 _PAUSE = 0.01
 """Seconds of rest after an unexpected error, so that one that stays does not use up the processor."""
-
-Command = Callable[[], None]
 
 
 class StickWorker:
@@ -52,6 +51,7 @@ class StickWorker:
         self._mailbox: SimpleQueue[Request | Command | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._thread_lock = threading.RLock()  # a finaliser may stop a worker anywhere in this thread
+        self.request_reset = PendingCommand(self.post, self.reset)
         self._closing = False
         self._is_to_close = False
         """Whether it was told to close, and has not come to that: until then nothing new is begun."""

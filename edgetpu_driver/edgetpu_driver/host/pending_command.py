@@ -1,0 +1,34 @@
+"""A command for a thread that is given once, however often it is asked for before the thread comes to it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+Command = Callable[[], None]
+
+
+class PendingCommand:
+    """Has a worker do something, unless it is to do the same already. May be called from any thread.
+
+    Without it a client that asks faster than a device can answer fills the worker's mailbox, and the worker
+    does nothing else for long after the last request.
+    """
+
+    def __init__(self, post: Callable[[Command], None], command: Command) -> None:
+        self._post, self._command = post, command
+        self._lock = threading.Lock()
+        self._waits = False
+
+    def __call__(self) -> None:
+        """Ask for it."""
+        with self._lock:
+            if self._waits:
+                return
+            self._waits = True
+        self._post(self._run)
+
+    def _run(self) -> None:
+        with self._lock:
+            self._waits = False
+        self._command()
