@@ -40,7 +40,7 @@ RED, GREEN, BLUE = colored(200, 20, 0), colored(0, 210, 25), colored(15, 0, 190)
 class School:
     """A learner, the driver and a caller with one executor."""
 
-    def __init__(self, home: Path, **values: Any) -> None:
+    def __init__(self, home: Path, backend: str = "cpu", **values: Any) -> None:
         self.home = home
         models = home / "models"
         models.mkdir()
@@ -49,7 +49,7 @@ class School:
         self._caller = rclpy.create_node("caller")
         self._nodes: list[Node] = [self._caller]
         self.executor.add_node(self._caller)
-        self._add(DriverNode, backend="cpu", model_dirs=[str(models)])
+        self._add(DriverNode, backend=backend, model_dirs=[str(models)])
         self._values = {
             "model": "color_embedding",
             "model_dir": str(models),
@@ -144,6 +144,21 @@ def test_what_was_shown_on_the_topic_is_recognised_and_the_rest_is_unknown(schoo
     found = school.show(colored(180, 25, 8))
     assert (best(found), found.header.frame_id) == ("red", "camera")
     assert [best(school.show(image)) for image in (GREEN, BLUE)] == ["green", "unknown"]
+
+
+def test_on_the_virtual_stick_the_head_runs_as_a_program_written_here(
+    graph: Any,  # noqa: ARG001
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ROS_HOME", str(tmp_path))
+    school = School(tmp_path, backend="virtual")
+    try:
+        for label, image in (("red", RED), ("green", GREEN)):
+            assert school.teach(label, image).success
+        assert [best(school.show(image)) for image in (RED, GREEN, BLUE)] == ["red", "green", "unknown"]
+    finally:
+        school.close()
 
 
 def test_a_class_is_taught_from_a_folder_and_forgotten(school: School) -> None:
