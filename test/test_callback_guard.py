@@ -12,7 +12,7 @@ rclpy = pytest.importorskip("rclpy", reason="needs ROS 2")
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from rcl_interfaces.msg import Parameter, ParameterValue  # noqa: E402
-from rcl_interfaces.srv import SetParameters, SetParametersAtomically  # noqa: E402
+from rcl_interfaces.srv import GetParameters, SetParameters, SetParametersAtomically  # noqa: E402
 from rclpy.executors import SingleThreadedExecutor  # noqa: E402
 from std_msgs.msg import String  # noqa: E402
 from std_srvs.srv import Trigger  # noqa: E402
@@ -283,3 +283,16 @@ def test_a_line_of_the_log_has_no_control_characters_and_an_end(bench: Bench) ->
     bench.node.complain_once("name", "model a\nb \x1b[2J \udcff" + 5000 * "x")
     assert logged[0].startswith(r"model a b \x1b[2J \udcffxxx")
     assert len(logged[0]) < 1100
+
+
+def test_a_request_for_more_parameters_than_any_node_has_is_refused(bench: Bench) -> None:
+    request = SetParameters.Request(parameters=[_parameter("speed", value=3.0)] * 1001)
+    results = bench.ask(SetParameters, "guarded/set_parameters", request).results
+    assert (len(results), results[0].reason) == (
+        1001,
+        "expected at most 1000 parameters in a request; got 1001",
+    )
+    assert not any(result.successful for result in results)
+    names = GetParameters.Request(names=["speed"] * 1001)
+    assert list(bench.ask(GetParameters, "guarded/get_parameters", names).values) == []
+    assert bench.node.values["speed"] == 1.0

@@ -14,7 +14,14 @@ from typing import Any, Protocol, runtime_checkable
 
 from lifecycle_msgs.srv import ChangeState
 from rcl_interfaces.msg import SetParametersResult
-from rcl_interfaces.srv import SetParameters, SetParametersAtomically
+from rcl_interfaces.srv import (
+    DescribeParameters,
+    GetParameters,
+    GetParameterTypes,
+    ListParameters,
+    SetParameters,
+    SetParametersAtomically,
+)
 from rclpy.client import Client
 from rclpy.exceptions import InvalidHandle
 from rclpy.executors import (
@@ -36,6 +43,18 @@ from edgetpu_driver.node_kit.one_line import describe, one_line
 
 ENDING = (FatalError, ExternalShutdownException, ShutdownException)
 """Exceptions that end the process."""
+
+MOST_PARAMETERS = 1000
+"""Parameters in one request. rclpy takes half a millisecond for each, in which no image is processed."""
+
+_PARAMETER_LISTS = {
+    SetParameters: "parameters",
+    SetParametersAtomically: "parameters",
+    GetParameters: "names",
+    GetParameterTypes: "names",
+    DescribeParameters: "names",
+    ListParameters: "prefixes",
+}
 
 
 class UnreadableError(Exception):
@@ -93,6 +112,7 @@ def source_of(entity: object) -> str:
 def answering(service: Service, header: Any, request: Any, response: Any) -> Iterator[None]:
     """Answer the request with an error if the block, which answers it, raises; then raise that again."""
     try:
+        _check_parameters(service.srv_type, request)
         yield
     except ENDING:
         raise
@@ -102,6 +122,15 @@ def answering(service: Service, header: Any, request: Any, response: Any) -> Ite
             error = InputError(f"transition {request.transition.id} is not possible in the present state")
         service.send_response(error_answer(service.srv_type, request, response, error), header)
         raise error
+
+
+def _check_parameters(kind: Any, request: Any) -> None:
+    """Raise InputError for a request for more parameters than any node has."""
+    field = _PARAMETER_LISTS.get(kind)
+    if field is not None and len(getattr(request, field)) > MOST_PARAMETERS:
+        raise InputError(
+            f"expected at most {MOST_PARAMETERS} {field} in a request; got {len(getattr(request, field))}"
+        )
 
 
 def error_answer(kind: Any, request: Any, response: Any, error: Exception) -> Any:
@@ -123,8 +152,8 @@ def _parameter_results(request: Any, response: Any, text: str) -> SetParameters.
     """Keep the results of the parameters before the one that raised; those after it were not set."""
     results = list(response.results)
     results.append(SetParametersResult(reason=text))
-    while len(results) < len(request.parameters):
-        results.append(SetParametersResult(reason="not set: a parameter before it in the request failed"))
+    later = SetParametersResult(reason="not set: a parameter before it in the request failed")
+    results += [later] * (len(request.parameters) - len(results))
     return SetParameters.Response(results=results[: len(request.parameters)])
 
 
