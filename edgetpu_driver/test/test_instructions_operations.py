@@ -11,12 +11,14 @@ import pytest
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import Executable
+from edgetpu_driver.darwinn.instructions.border_fill import with_border_value
 from edgetpu_driver.darwinn.instructions.operation_text import from_text, to_text
 from edgetpu_driver.darwinn.instructions.operations import FORMS, Operation, cut, join, operations
 from edgetpu_driver.darwinn.instructions.program_frame import NOP
 from edgetpu_driver.darwinn.instructions.tensor_operation import (
     read_requantisation,
     requantises,
+    with_offset,
     write_requantisation,
 )
 from edgetpu_driver.darwinn.requantisation import Activation, Requantisation, clamps, multipliers
@@ -113,13 +115,15 @@ def test_fields_can_be_changed_if_the_value_fits() -> None:
 def test_the_text_names_what_is_known_and_shows_the_rest() -> None:
     moves = Operation.of(int.from_bytes(NOP.encode(), "little"))
     filled = Operation.of(0x11 << 6 | 0x8 << 12 | 63 << 95 | 1 << 61)
-    tensor = write_requantisation(Operation.of(TENSOR), READS)
-    assert to_text([moves, filled, tensor], offset=0x20).splitlines() == [
+    tensor = with_offset(write_requantisation(Operation.of(TENSOR), READS), -96)
+    border = with_border_value(Operation.of(0x15 << 6 | 0x8 << 12 | 1 << 727), 0x80)
+    assert to_text([moves, filled, tensor, border], offset=0x20).splitlines() == [
         "0020: scalar",
         "0030: ring_consumer number=0 tiles=8 first_row=0 last_row=0x3f u32[1]=0x20000000",
         "0070: tensor number=0 tiles=0 multiplier=0x3e800000 minimum=0xc3000000 maximum=0x42fe0000 "
-        "input_zero_point=3 weight_zero_point=4 output_zero_point=0x80"
-        "  # clip(0.25 * sum, -128, 127) + 128",
+        "input_zero_point=3 weight_zero_point=4 output_zero_point=0x80 offset=0xffffffa0"
+        "  # clip(0.25 * (sum -96), -128, 127) + 128",
+        "0180: mesh_0 number=0 tiles=8 is_constant=1 constant=0x80808080",
     ]
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from edgetpu_driver.darwinn.instructions.operations import MESH_OPERATIONS, Operation
 
-_IS_FILL = 727, 727
-_VALUE = 728, 759
+IS_CONSTANT = 727, 727
+"""Whether a constant is written instead of what another tile has."""
+CONSTANT = 728, 759
+"""Its four bytes."""
 _TILES = 12, 27
 _ALL_TILES = 0xFFFF
 _FOUR_TIMES = 0x01010101
@@ -22,16 +24,16 @@ def fills_border(operation: Operation) -> bool:
     return (
         operation.numbered
         and operation.opcode in MESH_OPERATIONS
-        and operation.field(*_IS_FILL) == 1
+        and operation.field(*IS_CONSTANT) == 1
         and operation.field(*_TILES) != _ALL_TILES
     )
 
 
 def has_border_value(operation: Operation, zero_point: int) -> bool:
     """Whether an operation that fills a border does so with that byte."""
-    return operation.field(*_VALUE) == zero_point * _FOUR_TIMES
+    return operation.field(*CONSTANT) == zero_point * _FOUR_TIMES
 
 
 def with_border_value(operation: Operation, zero_point: int) -> Operation:
     """The operation with another byte."""
-    return operation.with_field(*_VALUE, zero_point * _FOUR_TIMES)
+    return operation.with_field(*CONSTANT, zero_point * _FOUR_TIMES)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from edgetpu_driver.darwinn.instructions import tensor_operation as tensor
+from edgetpu_driver.darwinn.instructions.border_fill import CONSTANT, IS_CONSTANT
 from edgetpu_driver.darwinn.instructions.operations import (
     INFEED,
+    MESH_OPERATIONS,
     POP,
     RING_CONSUMER,
     TENSOR_OPERATIONS,
@@ -59,8 +61,13 @@ _KNOWN: dict[Kind, tuple[Bits, ...]] = {
             Bits("input_zero_point", *tensor.INPUT_ZERO_POINT),
             Bits("weight_zero_point", *tensor.WEIGHT_ZERO_POINT),
             Bits("output_zero_point", *tensor.OUTPUT_ZERO_POINT),
+            Bits("offset", *tensor.OFFSET),
         )
         for opcode in TENSOR_OPERATIONS
+    },
+    **{
+        Kind(opcode, False): (*_COMMON, Bits("is_constant", *IS_CONSTANT), Bits("constant", *CONSTANT))
+        for opcode in MESH_OPERATIONS
     },
 }
 

@@ -19,7 +19,11 @@ from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.darwinn.instructions.operation_fields import OPCODE, named_bits
 from edgetpu_driver.darwinn.instructions.operations import FORMS, SCALAR_WORD, Kind, Operation
-from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
+from edgetpu_driver.darwinn.instructions.tensor_operation import (
+    read_offset,
+    read_requantisation,
+    requantises,
+)
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import InputError, ModelFormatError
 
@@ -68,12 +72,15 @@ def comment_on(operation: Operation) -> str:
     """What an operation does, as far as that can be said; else empty."""
     if operation.kind.scalar and operation.words == 1:
         return meaning(Instruction.decode(operation.encode()))
-    return _requantisation_text(read_requantisation(operation)) if requantises(operation) else ""
+    if not requantises(operation):
+        return ""
+    return _requantisation_text(read_requantisation(operation), read_offset(operation))
 
 
-def _requantisation_text(read: Requantisation) -> str:
+def _requantisation_text(read: Requantisation, offset: int) -> str:
+    total = f"(sum {offset:+d})" if offset else "sum"
     return (
-        f"clip({read.multiplier:.9g} * sum, {read.minimum:.9g}, {read.maximum:.9g}) "
+        f"clip({read.multiplier:.9g} * {total}, {read.minimum:.9g}, {read.maximum:.9g}) "
         f"+ {read.output_zero_point}"
     )
 

@@ -60,6 +60,12 @@ def write_requantisation(operation: Operation, requantisation: Requantisation) -
     return operation
 
 
+def read_offset(operation: Operation) -> int:
+    """What is added to a sum of products before it is multiplied."""
+    value = operation.field(*OFFSET)
+    return value - _OFFSET_VALUES if value >= _OFFSET_VALUES // 2 else value
+
+
 def has_offset(operation: Operation, offset: int) -> bool:
     """Whether that is what an operation adds to a sum of products."""
     return operation.field(*OFFSET) == offset % _OFFSET_VALUES
