@@ -249,6 +249,17 @@ class TestLoading:
         with pytest.raises(ModelUnsupportedError, match="model 'big' cannot run here: does not fit"):
             host.invoke("big", ONES)
 
+    def test_models_beyond_those_that_may_wait_to_be_loaded_are_refused(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.parsing.clear()
+        for _ in range(100):
+            host.submit_load("plus")
+        with pytest.raises(BusyError, match="100 models wait to be loaded; try again in 1 s") as refused:
+            host.submit_load("other")
+        backend.parsing.set()
+        assert refused.value.retry_after == 1.0
+
     def test_a_pipeline_of_too_many_segments_is_refused_at_once(self, host: ModelHost) -> None:
         with pytest.raises(InputError, match="at most 64 segments; got 100000"):
             host.submit_load(["absent"] * 100_000)

@@ -13,6 +13,8 @@ from edgetpu_driver.host.priority_queue import RequestQueue
 SOONEST = 0.001
 LATEST = 60.0
 """Seconds after which a refused client may come back."""
+LOADING = 1.0
+"""The same where too many models wait to be loaded."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,12 @@ class Admission:
             raise InputError(f"expected a batch of at most {limits.batch} vectors; got {batch}")
         if not 1 <= passes <= limits.passes:
             raise InputError(f"expected 1 to {limits.passes} passes; got {passes}")
+
+    def check_loading(self, waiting: int) -> None:
+        """Raise BusyError if no further model may wait to be loaded."""
+        if waiting >= self.limits.waiting_per_client:
+            self.refused += 1
+            raise BusyError(f"{waiting} models wait to be loaded; try again in {LOADING:g} s", LOADING)
 
     def check_loaded(self, names: int, file_bytes: int, more_bytes: int) -> None:
         """Raise BusyError if no further model may be loaded beside `names` models of `file_bytes`."""

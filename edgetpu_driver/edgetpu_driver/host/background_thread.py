@@ -21,6 +21,11 @@ class BackgroundThread:
         self._pending = 0
         self._running = False
 
+    @property
+    def pending(self) -> int:
+        """How many things are still to be done, the present one included."""
+        return self._pending
+
     def submit(self, work: Callable[[], None]) -> None:
         """Have work done after what was submitted before; an exception is logged."""
         with self._lock:

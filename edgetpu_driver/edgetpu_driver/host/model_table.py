@@ -86,12 +86,14 @@ class ModelTable:
             raise InputError(f"expected a pipeline of at most {MOST_SEGMENTS} segments; got {len(wanted)}")
         paths = tuple(self._files.find(each) for each in wanted)
         name = name or common_name([plain_stem(path) for path in paths])
+        self._admission.check_loading(self._loader.pending)
         fresh = HostedModel(name, paths, client, shared)
+        with self._lock:
+            if self._usable(name) is None:
+                self._check_limits(paths, name)  # before the file is read
         fresh.tensors_of_file = _tensors_of(paths)
         with self._lock:
-            present = self._models.get(name)
-            if present is not None and present.state is ModelState.FAILED:
-                present = None
+            present = self._usable(name)
             if present is None:
                 self._check_limits(paths, name)
                 self._models[name] = fresh
@@ -99,6 +101,11 @@ class ModelTable:
                 self._check_owner(present, client)
         self._loader.submit(lambda: self._load(fresh, done))
         return fresh if present is None else present
+
+    def _usable(self, name: str) -> HostedModel | None:
+        """The model of that name unless it could not be loaded."""
+        present = self._models.get(name)
+        return None if present is not None and present.state is ModelState.FAILED else present
 
     def add_backend(self, backend: Backend, added: Callable[[StickWorker], None]) -> None:
         """Have a further device run the models, after what is being loaded; `added` gets its worker."""
