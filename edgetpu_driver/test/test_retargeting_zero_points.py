@@ -134,6 +134,20 @@ def test_a_border_has_the_zero_point_of_the_graph() -> None:
     assert all(has_border_value(new, 127) for _, new in fills)
 
 
+def test_borders_of_zeros_take_another_value_and_give_it_back() -> None:
+    graph = parse_model(file(MOBILENET)).subgraphs[0]
+    sources = [graph.tensors[each.inputs[0]] for each in graph.operators if each.name == "DEPTHWISE_CONV_2D"]
+    changed = with_quantization(file(MOBILENET), {each.name: (each.spec.scale, 7) for each in sources})
+    made = of_graph(MOBILENET, changed)
+    assert made.requantised == ()
+    before, after = program(file(f"{MOBILENET}_edgetpu")), program(made.file)
+    fills = [(old, new) for old, new in zip(before, after, strict=True) if fills_border(old) and old != new]
+    # Two for each of the four layers of stride 2, whose images are even, and four for the nine others.
+    assert len(fills) == 4 * 2 + 9 * 4
+    assert all(has_border_value(old, 0) and has_border_value(new, 7) for old, new in fills)
+    assert program(retarget(made.file, changed, file(MOBILENET), MOBILENET).file) == before
+
+
 @pytest.mark.parametrize("name", [MOBILENET, MOVENET, "looming_64x64_3x3", "gabor_64x64_p4"])
 def test_the_borders_of_every_layer_that_pads_are_in_the_program(name: str) -> None:
     program = explained(name)
