@@ -20,6 +20,8 @@ from fuzz.message_values import class_named
 
 _PERIOD = 0.05
 """Seconds between two good messages."""
+_SAMPLES = 10
+"""Of a signal in that time: a spectrum takes some hundreds."""
 _NO_RESULTS = ("heartbeat", "debug_image", "label_info", "labels", "status", "transition_event")
 """Topics of a node on which it publishes other things."""
 _SIZE = (48, 64)
@@ -45,9 +47,10 @@ class ResultWatch:
         self._results.clear()
         end = time.monotonic() + seconds
         while waiting and time.monotonic() < end:
-            self._sent += 1
             for publisher, message in self._publishers.values():
-                publisher.publish(message(self._sent))
+                for _ in range(_SAMPLES if publisher.msg_type is Float32MultiArray else 1):
+                    self._sent += 1
+                    publisher.publish(message(self._sent))
             self._spin_until(lambda: False, _PERIOD)
             waiting -= self._results.keys()
         return sorted(waiting)
@@ -59,7 +62,7 @@ class ResultWatch:
         for topic, (kind, *_) in self._node.get_subscriber_names_and_types_by_node(name, "/"):
             message = _GOOD.get(kind)
             if message is not None and topic not in self._publishers:
-                publisher = self._node.create_publisher(class_named(kind), topic, QoSProfile(depth=10))
+                publisher = self._node.create_publisher(class_named(kind), topic, QoSProfile(depth=100))
                 self._publishers[topic] = publisher, message
 
         def count(_message: Any) -> None:
