@@ -7,6 +7,7 @@ the virtual stick in them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -20,6 +21,7 @@ SCALE = 0.5
 SIZE = 8
 
 
+@cache
 def source_graph(parts: int = 2) -> bytes:
     """Of uint8 "image" [1, 8]: for each part a QUANTIZE, a matrix in int8 and a QUANTIZE back to uint8.
 
@@ -38,6 +40,7 @@ def source_graph(parts: int = 2) -> bytes:
     return builder.build()
 
 
+@cache
 def compiled_graph(parts: int = 2, name: str = "parts") -> bytes:
     """The same, with every matrix compiled for the Edge TPU."""
     source = source_graph(parts)
@@ -55,7 +58,8 @@ def compiled_graph(parts: int = 2, name: str = "parts") -> bytes:
     return builder.build()
 
 
-def segments(count: int = 2) -> tuple[bytes, list[bytes]]:
+@cache
+def segments(count: int = 2) -> tuple[bytes, tuple[bytes, ...]]:
     """A chain of matrices in int8 from "x0" to "x<count>", and each of them compiled as a segment."""
     builder = GraphBuilder("chain")
     value = builder.input("x0", (1, SIZE), np.int8, scale=SCALE, zero_point=0)
@@ -64,7 +68,9 @@ def segments(count: int = 2) -> tuple[bytes, list[bytes]]:
     builder.output(value)
     whole = builder.build()
     parts = [extract(whole, [f"x{part}"], [f"x{part + 1}"]) for part in range(count)]
-    return whole, [pack(graph, name=f"chain_segment_{n}_of_{count}") for n, graph in enumerate(parts)]
+    return whole, tuple(
+        pack(graph, name=f"chain_segment_{number}_of_{count}") for number, graph in enumerate(parts)
+    )
 
 
 def edge_tpu_operator(

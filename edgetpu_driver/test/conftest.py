@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from edgetpu_driver.engines import cpu_engine
+from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperands
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_dense() -> Callable[[int], bytes]:
     """A function from a seed to a graph: 16 uint8 "x" to 8 uint8 "y" with weights drawn from the seed."""
 
+    @cache
     def make(seed: int) -> bytes:
         weights = np.random.default_rng(seed).integers(-127, 128, (8, 16))
         graph = GraphBuilder("dense")
@@ -38,3 +42,13 @@ def graph(tmp_path: Path) -> Path:
     path = tmp_path / "sum.tflite"
     path.write_bytes(builder.build())
     return path
+
+
+@pytest.fixture
+def graphs_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteRT runs here where it would run in a process of its own, which is slow to start."""
+
+    def runner(name: str, operands: GraphOperands, _limits: object) -> GraphInThisProcess:
+        return GraphInThisProcess(name, operands)
+
+    monkeypatch.setattr(cpu_engine, "IsolatedGraph", runner)

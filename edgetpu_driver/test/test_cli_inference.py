@@ -23,6 +23,7 @@ from testdata import GOLDEN, ModelFolder
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT computes the results (pip install ai-edge-litert)")
+pytestmark = pytest.mark.usefixtures("graphs_in_this_process")
 
 IMAGE = TensorSpec("image", (1, 2, 2, 1), np.dtype(np.uint8), 0.5, 10)
 

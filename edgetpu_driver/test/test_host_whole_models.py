@@ -117,6 +117,7 @@ def check_same(outputs: Any, expected: dict[str, NDArray[Any]]) -> None:
         np.testing.assert_array_equal(outputs[name], values)
 
 
+@pytest.mark.usefixtures("graphs_in_this_process")
 class TestResults:
     @pytest.mark.parametrize(("name", "parts"), [("parts", 2), ("one", 1)])
     def test_they_are_those_of_the_graph_in_its_order(self, host: ModelHost, name: str, parts: int) -> None:
@@ -170,6 +171,7 @@ class TestResults:
         assert host.invoke("pair", values).outputs["y"].tolist() == [[0, 1], [-128, 127]]
 
 
+@pytest.mark.usefixtures("graphs_in_this_process")
 class TestPipelines:
     def test_segments_are_one_model(self, host: ModelHost) -> None:
         loaded = host.load(SEGMENTS)
@@ -215,6 +217,7 @@ class TestPipelines:
         host.close()
 
 
+@pytest.mark.usefixtures("graphs_in_this_process")
 class TestOverlap:
     def test_a_stick_runs_other_requests_while_the_cpu_is_busy(
         self, host: ModelHost, held: threading.Event
@@ -244,6 +247,7 @@ class TestOverlap:
             check_same(answer.outputs, engine.run(images[number]))
 
 
+@pytest.mark.usefixtures("graphs_in_this_process")
 class TestTerms:
     def test_a_request_that_waits_for_the_cpu_too_long_is_answered_expired(
         self, host: ModelHost, held: threading.Event
@@ -325,6 +329,7 @@ class TestTerms:
         check_same(host.invoke("parts", IMAGE).outputs, by_litert(source_graph(2), IMAGE))
 
 
+@pytest.mark.usefixtures("graphs_in_this_process")
 class TestFaults:
     @pytest.mark.parametrize("gone", [0, 1])
     def test_a_stick_that_dies_between_two_steps_leaves_the_rest_to_the_other(
@@ -466,6 +471,7 @@ class TestUnloading:
         assert not any(runner.pid for runner in runners)
 
 
+@pytest.mark.usefixtures("graphs_in_this_process")
 class TestWeights:
     def test_those_of_the_only_part_are_replaced(self, host: ModelHost, models: Path) -> None:
         from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -559,6 +565,7 @@ class TestWeights:
             host.set_weights("parts", WeightRequest(np.zeros((8, 8), np.float32)), part=3)
 
 
+@pytest.mark.usefixtures("graphs_in_this_process")
 class TestStateThatLiteRtKeeps:
     @pytest.mark.parametrize("backend", ["cpu", "virtual"])
     def test_it_is_set_to_zero_on_request(self, backend: str, sticks: Any, models: Path) -> None:

@@ -44,6 +44,8 @@ from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
+pytestmark = pytest.mark.usefixtures("graphs_in_this_process")
+
 IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
 SIZE = 64
 ONES = {"x": np.full((1, SIZE), 255, np.uint8)}

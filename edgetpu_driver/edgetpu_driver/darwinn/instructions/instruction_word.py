@@ -59,9 +59,10 @@ class Instruction:
         """The 16 bytes; InputError if a field's value does not fit."""
         number = 0
         for field, value in zip(FIELDS, _VALUES(self), strict=True):
-            if not 0 <= value < 1 << field.width:
-                raise _too_large(field, value)
-            number |= value << field.position
+            if value:  # few of a word's fields are in use
+                if not 0 < value < 1 << field.width:
+                    raise _too_large(field, value)
+                number |= value << field.position
         return number.to_bytes(WORD_BYTES, "little")
 
     @property
