@@ -7,7 +7,6 @@ import fcntl
 import functools
 import os
 import signal
-import subprocess
 import tempfile
 import threading
 import time
@@ -20,6 +19,7 @@ import pytest
 
 from demo.processes import domain_in_use
 from testdata import ModelFolder
+from testdata.node_forker import NodeForker
 
 STOP_SECONDS = 5.0
 """Seconds after SIGINT until `ros2 launch` sends SIGTERM."""
@@ -29,19 +29,15 @@ RESEND_SECONDS = 0.25
 
 
 class NodeProcess:
-    """A node started as `ros2 run` would; everything it prints is kept."""
+    """A node started as `ros2 run` would, but forked; everything it prints is kept."""
 
-    def __init__(self, package: str, executable: str, arguments: list[str]) -> None:
+    def __init__(self, forker: NodeForker, package: str, executable: str, arguments: list[str]) -> None:
         from ament_index_python.packages import get_package_prefix
 
         path = Path(get_package_prefix(package)) / "lib" / package / executable
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long-lived as the process
-        self._process = subprocess.Popen(
-            [str(path), *arguments],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-        )
+        assert path.is_file()
+        self._process = forker.start([str(path), *arguments], self._log)
 
     @property
     def output(self) -> str:
@@ -66,7 +62,7 @@ class NodeProcess:
     def kill(self) -> None:
         """End it as a crash would."""
         self._process.kill()
-        self._process.wait()
+        self._process.wait(PATIENCE)
 
     @property
     def pid(self) -> int:
@@ -290,9 +286,18 @@ def ros_domain() -> Iterator[int]:
     pytest.fail("all ROS domains are taken by other test sessions")
 
 
+@pytest.fixture(scope="session")
+def node_forker() -> Iterator[NodeForker]:
+    """Makes the processes of nodes."""
+    forker = NodeForker()
+    yield forker
+    forker.close()
+
+
 @pytest.fixture(scope="module")
 def start_node(
     ros_domain: int,  # noqa: ARG001
+    node_forker: NodeForker,
 ) -> Iterator[Callable[..., NodeProcess]]:
     """Start node processes with `start(package, executable, *arguments, parameter=value)`.
 
@@ -302,7 +307,7 @@ def start_node(
 
     def start(package: str, executable: str, *arguments: str, **parameters: Any) -> NodeProcess:
         ros = [part for name, value in parameters.items() for part in ("-p", f"{name}:={value}")]
-        process = NodeProcess(package, executable, ["--ros-args", *ros, *arguments])
+        process = NodeProcess(node_forker, package, executable, ["--ros-args", *ros, *arguments])
         processes.append(process)
         return process
 

@@ -17,7 +17,7 @@ from edgetpu_driver.node_kit.heap import map_large_blocks, reuse_large_blocks
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 from edgetpu_driver.node_kit.stop_signals import stop_signals
 
-_LIBRARY_LIMITS = {
+LIBRARY_LIMITS = {
     "OPENBLAS_NUM_THREADS": "1",
     "OPENCV_FOR_THREADS_NUM": "1",
     "OPENCV_IO_MAX_IMAGE_PIXELS": str(2**26),
@@ -77,7 +77,7 @@ def _prepare() -> None:
     _fill_standard_streams()
     for number in stop_signals():
         signal.signal(number, _leave)
-    for name, value in _LIBRARY_LIMITS.items():
+    for name, value in LIBRARY_LIMITS.items():
         os.environ.setdefault(name, value)
     sys.setswitchinterval(SWITCH_INTERVAL)
     _limit_memory(os.environ.get(MEMORY_VARIABLE, ""))

@@ -1,0 +1,189 @@
+"""Starts node processes as forks of one that has imported the nodes: what differs is the time to start.
+
+Importing ROS, NumPy, OpenCV and a node takes most of a second of processor time. `python -m
+testdata.node_forker` imports them once and forks for each request; a fork then runs the same entry point as
+the console script, with the arguments, environment and working directory of the request, and ends as a Python
+process does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import IO
+
+_LARGEST_REQUEST = 1 << 17
+"""Bytes; more than the arguments and the environment of a node take."""
+
+_ALSO = (
+    "ai_edge_litert.interpreter",
+    "edgetpu_driver.node_kit.spin",
+    "edgetpu_perception.nodes.single_process_entry",
+)
+"""What nodes import later."""
+
+
+class NodeForker:
+    """The process that forks, as its users see it. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                cwd=Path(__file__).parents[1],
+            )
+
+    def start(self, arguments: list[str], output: IO[str]) -> ForkedNode:
+        """Run the console script of the path arguments[0]; `output` gets what it prints."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = json.dumps([arguments, dict(os.environ), os.getcwd()]).encode()
+        with theirs:
+            socket.send_fds(self._connection, [request], [output.fileno(), theirs.fileno()])
+        return ForkedNode(ours)
+
+    def close(self) -> None:
+        """End the process that forks; nodes go on."""
+        self._connection.close()
+        self._process.wait()
+
+
+class ForkedNode:
+    """A node's process; the methods are those of subprocess.Popen."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._status: int | None = None
+        self.pid = int(connection.recv(64))
+
+    def poll(self) -> int | None:
+        """The exit status; None while the process runs."""
+        with suppress(TimeoutError, BlockingIOError):
+            return self.wait(0.0)
+        return None
+
+    def wait(self, timeout: float) -> int:
+        """The exit status once the process has ended. Raises TimeoutError after so many seconds."""
+        if self._status is None:
+            self._connection.settimeout(timeout)
+            self._status = int(self._connection.recv(64))
+            self._connection.close()
+        return self._status
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+
+def _import_nodes() -> None:
+    from edgetpu_driver.node_kit.process_entry import LIBRARY_LIMITS
+
+    for name, value in LIBRARY_LIMITS.items():  # read by the libraries that the nodes import
+        os.environ.setdefault(name, value)
+    from edgetpu_driver.node_kit.node_table import all_nodes
+
+    for entry in all_nodes().values():
+        entry.load()
+    for name in _ALSO:
+        importlib.import_module(name)
+    for name in [name for name in sys.modules if name.startswith("edgetpu_driver.nodes.")]:
+        del sys.modules[name]  # to be imported by the fork: a default is made of its environment
+
+
+def _serve(requests: socket.socket) -> list[str]:
+    """Fork for each request. Returns the arguments in a fork, and [] when there will be no more requests."""
+    selector = selectors.DefaultSelector()
+    selector.register(requests, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is not requests:
+                pid, connection = key.data
+                _, status = os.waitpid(pid, 0)
+                with suppress(OSError):  # nobody waits for it any more
+                    connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+                selector.unregister(key.fileobj)
+                os.close(int(key.fd))
+                connection.close()
+                continue
+            request, descriptors, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST, 2)
+            if not request:
+                return []
+            output, connection = descriptors[0], socket.socket(fileno=descriptors[1])
+            pid = _fork()
+            if pid == 0:
+                return _become_node(request, output, [requests, connection, selector])
+            os.close(output)
+            connection.send(str(pid).encode())
+            selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, connection))
+
+
+def _fork() -> int:
+    """os.fork() for processes with LTTng, through which ROS traces.
+
+    Its library starts threads when it is loaded. Unless it is told of a fork it cancels them when the fork
+    ends, which does not have them, and crashes.
+    """
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    path = next((line.split()[-1] for line in lines if re.search(r"/liblttng-ust(-\w+)?\.so", line)), None)
+    if path is None:
+        return os.fork()
+    library = ctypes.CDLL(path)
+    prefix = "lttng_ust" if hasattr(library, "lttng_ust_before_fork") else "ust"  # since and before 2.13
+    signals = ctypes.create_string_buffer(128)  # a sigset_t
+    library[f"{prefix}_before_fork"](signals)
+    pid = os.fork()
+    library[f"{prefix}_after_fork_{'parent' if pid else 'child'}"](signals)
+    return pid
+
+
+def _become_node(
+    request: bytes, output: int, opened: list[socket.socket | selectors.BaseSelector]
+) -> list[str]:
+    for each in opened:
+        each.close()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    arguments, environment, folder = json.loads(request)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    return list(arguments)
+
+
+def main(descriptor: int) -> int:
+    """Import the nodes and serve requests; in a fork, the exit status of the node."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the forks' parent outlives them
+    _import_nodes()
+    gc.freeze()
+    arguments = _serve(socket.socket(fileno=descriptor))
+    if not arguments:
+        return 0
+    sys.argv[:] = arguments
+    (script,) = entry_points(group="console_scripts", name=Path(arguments[0]).name)
+    status: int = script.load()()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
