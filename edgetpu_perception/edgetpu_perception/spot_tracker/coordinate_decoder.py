@@ -80,7 +80,7 @@ class CoordinateDecoder:
         image: NDArray[np.uint8],
         outputs: Mapping[str, NDArray[Any]],
         near: Position | None,  # noqa: ARG002 - the model chooses
-        cell_pixels: float = 1.0,  # noqa: ARG002 - hot pixels are found in the input
+        cell: tuple[float, float] = (1.0, 1.0),  # noqa: ARG002 - hot pixels are found in the input
         camera: CameraPixels | None = None,  # noqa: ARG002 - the model chooses
     ) -> Spot:
         """Find the spot; NO_SPOT without contrast, if the softmax is 0, or at the end of the output's range.

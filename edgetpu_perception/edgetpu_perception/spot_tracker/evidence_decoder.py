@@ -24,6 +24,7 @@ from edgetpu_perception.spot_tracker.flat_target import (
     flat_target_in,
 )
 from edgetpu_perception.spot_tracker.round_target import MAX_ROUND_CONFIDENCE, find_round_target
+from edgetpu_perception.spot_tracker.shaded_disc import find_shaded_disc
 from edgetpu_perception.spot_tracker.small_spot import find_small_spot
 from edgetpu_perception.spot_tracker.spot_decoder import (
     FULL_CONFIDENCE_CONTRAST,
@@ -123,6 +124,12 @@ SAME_SPOT_CELLS = 2.0
 """A small spot this close to the blob is the blob. Derived: what 3x3 cells and a soft edge reach."""
 
 
+SAME_DISC_CELLS = 0.5
+"""A spot this close to the disc is the disc, and the spot's position is the more precise one.
+
+Rows: spot, colours, full contrast, white, within 0.3.
+"""
+
 _FLANK_CELLS = np.ones((5, 5), np.uint8)
 """Neighbourhood within the flank of a spot. Derived: 1 cell for the 3x3 average and 1 for a soft edge."""
 
@@ -138,6 +145,8 @@ class EvidenceDecoder:
         self._name = output.name
         self._dtype = output.dtype
         self._colored = colored
+        # A colour whose weights do not cancel on grey: shade makes a part of such a thing as grey as others.
+        self._is_white = weights is not None and min(weights) > 0.0
         self._solid = COLOR_SOLIDITY if colored else BRIGHT_SOLIDITY
         self._shares = COLOR_SHARES if colored else BRIGHT_SHARES
 
@@ -146,7 +155,7 @@ class EvidenceDecoder:
         image: NDArray[np.uint8],
         outputs: Mapping[str, NDArray[Any]],
         near: Position | None,
-        cell_pixels: float = 1.0,
+        cell: tuple[float, float] = (1.0, 1.0),
         camera: CameraPixels | None = None,
     ) -> Spot:
         """See SpotDecoder.decode; NO_SPOT if nothing stands out."""
@@ -158,9 +167,11 @@ class EvidenceDecoder:
         grey = self._grey(image[0])
         if grey is None:
             return large
+        if self._is_white:
+            large = _by_disc(large, grey, cell[0] / cell[1])
         found = large
         if cv2.minMaxLoc(grey)[1] - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast:
-            small, level = find_small_spot(grey, cell_pixels, near)
+            small, level = find_small_spot(grey, cell[0] * cell[1], near)
             brighter = level - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast
             if not (small is NO_SPOT or _is_same(small, large)) and (
                 brighter or small.confidence > large.confidence
@@ -169,7 +180,7 @@ class EvidenceDecoder:
         sure = SUFFICIENT_CONFIDENCE if found is large else CERTAIN_CONFIDENCE
         if camera is None or found.confidence >= sure:
             return found
-        lamp = find_camera_lamp(grey, camera, self._weighted_sum, cell_pixels)
+        lamp = find_camera_lamp(grey, camera, self._weighted_sum, cell[0] * cell[1])
         return lamp if lamp.confidence > found.confidence else found
 
     def _large_spot(
@@ -230,6 +241,17 @@ class EvidenceDecoder:
             return grid, cells_below(np.clip(np.rint(grid), 0, 255).astype(np.uint8))
         evidence: NDArray[np.uint8] = grid.view(np.uint8) ^ np.uint8(0x80) if self._dtype == np.int8 else grid
         return evidence, cells_below(evidence)
+
+
+def _by_disc(large: Spot, grey: NDArray[np.uint8], aspect: float) -> Spot:
+    """The spot by the outline of a bright disc, if there is one elsewhere than a certain spot."""
+    disc = find_shaded_disc(grey, aspect)
+    if disc is None:
+        return large
+    agrees = math.dist((large.x, large.y), (disc.x, disc.y)) < SAME_DISC_CELLS
+    if agrees:
+        return replace(large, confidence=max(large.confidence, disc.confidence))
+    return Spot(disc.x, disc.y, disc.x_sigma, disc.y_sigma, disc.confidence)
 
 
 def _is_same(small: Spot, large: Spot) -> bool:

@@ -85,7 +85,7 @@ def find_round_target(flat: NDArray[np.uint8]) -> RoundTarget | None:
     if len(points) < MIN_OUTLINE_POINTS:
         return None
     best = None
-    for x, y, radius in _circles(points, normals, flat.shape):
+    for x, y, radius in circles(points, normals, flat.shape):
         target = _fitted(flat, points, normals, x, y, radius)
         if target is not None and (best is None or target.confidence > best.confidence):
             best = target
@@ -103,8 +103,11 @@ def _outline(flat: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.f
     return points, outwards / np.maximum(np.linalg.norm(outwards, axis=1, keepdims=True), 1e-6)
 
 
-def _circles(
-    points: NDArray[np.float64], normals: NDArray[np.float64], shape: tuple[int, ...]
+def circles(
+    points: NDArray[np.float64],
+    normals: NDArray[np.float64],
+    shape: tuple[int, ...],
+    weights: NDArray[np.float64] | None = None,
 ) -> Iterator[tuple[float, float, float]]:
     """Centre and radius of the circles with most votes from outline points; cells."""
     centers = points[:, :, np.newaxis] - normals[:, :, np.newaxis] * RADII_CELLS
@@ -113,7 +116,8 @@ def _circles(
     x, y = cells[:, 0], cells[:, 1]
     inside = (x >= 0) & (x < columns) & (y >= 0) & (y < rows)
     index = ((y * columns + x) * len(RADII_CELLS) + np.arange(len(RADII_CELLS)))[inside]
-    votes = np.bincount(index, minlength=rows * columns * len(RADII_CELLS)).astype(np.float32)
+    each = None if weights is None else np.repeat(weights, len(RADII_CELLS)).reshape(inside.shape)[inside]
+    votes = np.bincount(index, each, rows * columns * len(RADII_CELLS)).astype(np.float32)
     votes = cv2.boxFilter(
         votes.reshape(rows, columns, -1), -1, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT
     )

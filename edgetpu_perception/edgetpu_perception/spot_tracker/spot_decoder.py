@@ -54,12 +54,12 @@ class SpotDecoder(Protocol):
         image: NDArray[np.uint8],
         outputs: Mapping[str, NDArray[Any]],
         near: Position | None,
-        cell_pixels: float = 1.0,
+        cell: tuple[float, float] = (1.0, 1.0),
         camera: CameraPixels | None = None,
     ) -> Spot:
         """Find the spot in the outputs for the model input `image`, uint8 [1, H, W, 1 or 3].
 
-        Of several equally good spots the one nearest to `near` (x, y) is returned. `cell_pixels`: px of the
-        camera's image in a cell. `camera`: gives those px, where small things look different.
+        Of several equally good spots the one nearest to `near` (x, y) is returned. `cell`: width and
+        height of a cell, px of the camera's image. `camera`: gives those px.
         """
         ...

@@ -128,12 +128,12 @@ class SpotTracker(PerceptionAlgorithm[SpotResult]):
         image = self._bound_input()
         assert self._decoder is not None
         camera = frame.image
-        cell_pixels = frame.width * frame.height / (image.width * image.height)
+        cell = frame.width / image.width, frame.height / image.height
         spot = self._decoder.decode(
             frame.inputs[image.name],
             outputs,
             self._motion.expected(frame.stamp),
-            cell_pixels,
+            cell,
             functools.partial(camera.part, frame.region, image.channels) if camera is not None else None,
         )
         if spot is NO_SPOT or spot.confidence < self.min_confidence:

@@ -1,0 +1,65 @@
+"""White balls with shade: where they are, and what is none."""
+
+from __future__ import annotations
+
+import math
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from edgetpu_perception.spot_tracker.shaded_disc import find_shaded_disc
+
+ASPECT = 5.0 / 3.75
+"""Width over height of a cell of 320x240 px in 64x64 cells."""
+
+
+def ball(x: float, y: float, radius: float, background: float) -> NDArray[np.float32]:
+    """A ball in 320x240 px that is 240 grey levels bright above and 140 below."""
+    v, u = np.mgrid[:240, :320].astype(np.float32)
+    covered = np.clip(radius - np.hypot(u - x, v - y) + 0.5, 0.0, 1.0)
+    shade = 190.0 - 50.0 * np.clip((v - y) / radius, -1.0, 1.0)
+    return (background + covered * (shade - background)).astype(np.float32)
+
+
+def in_cells(picture: NDArray[np.float32]) -> NDArray[np.uint8]:
+    cells: NDArray[np.uint8] = cv2.resize(picture.astype(np.uint8), (64, 64), interpolation=cv2.INTER_AREA)
+    return cells
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "radius"), [(160.0, 120.0, 30.0), (80.3, 60.8, 18.0), (250.0, 150.0, 40.0)]
+)
+def test_the_center_is_that_of_the_outline_not_of_the_highlight(x: float, y: float, radius: float) -> None:
+    disc = find_shaded_disc(in_cells(ball(x, y, radius, 60.0)), ASPECT)
+    assert disc is not None
+    assert disc.confidence > 0.9
+    assert math.dist(((disc.x + 0.5) * 5.0 - 0.5, (disc.y + 0.5) * 3.75 - 0.5), (x, y)) < 1.5
+
+
+def test_a_square_is_no_disc() -> None:
+    picture = np.full((240, 320), 60.0, np.float32)
+    picture[80:160, 100:200] = 220.0
+    assert find_shaded_disc(in_cells(picture), ASPECT) is None
+
+
+def test_a_dark_disc_is_no_disc() -> None:
+    assert find_shaded_disc(in_cells(255.0 - ball(160.0, 120.0, 30.0, 60.0)), ASPECT) is None
+
+
+def test_a_grey_disc_before_white_things_is_not_white() -> None:
+    picture = 0.5 * ball(100.0, 120.0, 30.0, 60.0)
+    picture[:, 200:] = 250.0
+    assert find_shaded_disc(in_cells(picture), ASPECT) is None
+
+
+def test_of_two_alike_neither_is_certain() -> None:
+    picture = np.maximum(ball(80.0, 120.0, 30.0, 60.0), ball(240.0, 120.0, 30.0, 60.0))
+    disc = find_shaded_disc(in_cells(picture), ASPECT)
+    assert disc is not None
+    assert disc.confidence == pytest.approx(0.5)
+
+
+def test_a_flat_picture_has_no_disc() -> None:
+    assert find_shaded_disc(np.full((64, 64), 120, np.uint8), ASPECT) is None
