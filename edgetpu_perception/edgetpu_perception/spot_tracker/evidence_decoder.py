@@ -244,13 +244,16 @@ class EvidenceDecoder:
 
 
 def _by_disc(large: Spot, grey: NDArray[np.uint8], aspect: float) -> Spot:
-    """The spot by the outline of a bright disc, if there is one elsewhere than a certain spot."""
+    """The spot by the outline of a bright disc, if there is one around it, or it is not certain itself."""
     disc = find_shaded_disc(grey, aspect)
     if disc is None:
         return large
-    agrees = math.dist((large.x, large.y), (disc.x, disc.y)) < SAME_DISC_CELLS
-    if agrees:
+    apart = math.dist((large.x, large.y), (disc.x, disc.y))
+    if apart < SAME_DISC_CELLS:
         return replace(large, confidence=max(large.confidence, disc.confidence))
+    # A spot on the disc is its bright side; one elsewhere is another thing.
+    if apart > disc.radius and large.confidence > max(disc.confidence, SUFFICIENT_CONFIDENCE):
+        return large
     return Spot(disc.x, disc.y, disc.x_sigma, disc.y_sigma, disc.confidence)
 
 

@@ -78,6 +78,8 @@ class ShadedDisc:
     y: float
     x_sigma: float
     y_sigma: float
+    radius: float
+    """The shorter one, as cells may be wider than high."""
     confidence: float
     """0..1, by the share of the circle along which the picture becomes darker outwards."""
     level: float
@@ -177,6 +179,7 @@ def _fitted(
         y / scale[1],
         x_sigma / scale[0],
         y_sigma / scale[1],
+        radius / float(scale.max()),
         ramp(arc, *ARC_SHARE) * ramp(-clutter, *CLUTTER),
         float(np.quantile(grey[disc], BRIGHT_SIDE_QUANTILE)),
     )
