@@ -155,10 +155,10 @@ def test_large_blocks_stay_out_of_the_heap_after_one_was_freed() -> None:
 def test_memory_kept_for_large_requests_is_released_in_time() -> None:
     program = (
         "from pathlib import Path\n"
-        "from edgetpu_driver.node_kit import heap\n"
-        "heap.reuse_large_blocks()\n"
-        "heap.RELEASE_PERIOD = 0.0\n"
-        "unused = heap.UnusedMemory()\n"
+        "from edgetpu_driver.node_kit import unused_memory\n"
+        "unused_memory.reuse_large_blocks()\n"
+        "unused_memory.RELEASE_PERIOD = 0.0\n"
+        "unused = unused_memory.UnusedMemory()\n"
         "pages = lambda: int(Path('/proc/self/statm').read_text().split()[1])\n"
         "block = bytearray(b'x') * (16 << 20)\n"
         "used = pages()\n"

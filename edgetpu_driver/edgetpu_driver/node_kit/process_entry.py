@@ -13,9 +13,9 @@ import signal
 import sys
 from types import FrameType
 
-from edgetpu_driver.node_kit.heap import map_large_blocks, reuse_large_blocks
 from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes
 from edgetpu_driver.node_kit.stop_signals import stop_signals
+from edgetpu_driver.node_kit.unused_memory import map_large_blocks, reuse_large_blocks
 
 LIBRARY_LIMITS = {
     "OPENBLAS_NUM_THREADS": "1",

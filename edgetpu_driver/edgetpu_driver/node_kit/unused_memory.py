@@ -1,4 +1,4 @@
-"""Settings of glibc's heap; without effect where libc is not glibc."""
+"""Returns memory that glibc's heap does not use to the system; without effect where libc is not glibc."""
 
 from __future__ import annotations
 
