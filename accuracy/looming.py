@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy import looming_disturbances
 from accuracy import looming_scenes as scenes
 from accuracy.engines import open_engine
 from accuracy.looming_scenes import Clip, Course
@@ -141,7 +142,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     rows += _near_rows(list(approaches("straight", names, 128, repeats)), large)
     for kind in scenes.KINDS:
         rows.append(_alarm_row(kind, list(others(kind, names + fresh, repeats)), small))
-    return rows + _zone_rows(small)
+    return rows + looming_disturbances.measure(small, quick) + _zone_rows(small)
 
 
 def _random(kind: str, name: str, repeat: int) -> np.random.Generator:

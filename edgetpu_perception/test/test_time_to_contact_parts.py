@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, Grid, unbiased
+from edgetpu_perception.time_to_contact.homography_alignment import GROWTH, STRETCH, Grid, unbiased
 from edgetpu_perception.time_to_contact.independent_motion import MotionSearch
 from edgetpu_perception.time_to_contact.noise_and_exposure import variance_of
-from edgetpu_perception.time_to_contact.plane_slant import PlaneSlant
+from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
 from edgetpu_perception.time_to_contact.stamp_jitter import StampJitter
 from edgetpu_perception.time_to_contact.surface_tracker import SurfaceTracker
@@ -127,30 +127,66 @@ class TestRelativeDepth:
         assert depth.rate == pytest.approx(1 / (3 - 10 / 30), rel=1e-3)
 
 
-class TestPlaneSlant:
-    def test_separates_distance_from_motion_parallel_to_a_slanted_plane(self) -> None:
-        """A camera that turns by 20 deg, then moves 10 % nearer and as far to the side."""
-        turned = cv2.Rodrigues(np.array([0.0, math.radians(20), 0.0]))[0]
-        slant, covariance = PlaneSlant(), np.eye(8) * 1e-10
-        # Points of the frontal plane at distance 1: key = (R + t n^T) present.
-        slant.log_depth(turned, covariance)
-        slant.start_keyframe(overlap=1.0)
-        normal = turned.T @ np.array([0.0, 0.0, 1.0])
-        motion = turned.T @ np.array([0.1, 0.0, 0.1])
-        warp = np.eye(3) + np.outer(motion, normal / (1 - 0.1))
-        found, _, _ = slant.log_depth(warp / warp[2, 2], covariance)
-        assert found == pytest.approx(math.log(0.9), rel=0.02)
+def view_of_a_plane(
+    slant: tuple[float, float], motion: tuple[float, float, float], turn: tuple[float, float, float]
+) -> NDArray[np.float64]:
+    """Warp from the image to the keyframe; motion in units of the distance, which falls from 1."""
+    normal = np.array([*slant, 1.0])
+    distance = 1 - float(normal @ motion)
+    rotation = cv2.Rodrigues(np.array(turn))[0]
+    warp = (np.eye(3) + np.outer(motion, normal) / distance) @ rotation
+    view: NDArray[np.float64] = warp / warp[2, 2]
+    return view
 
-    def test_forgets_the_slant_of_what_has_left_the_view(self) -> None:
-        """A camera that turns away from a wall by 20 deg and sees another one, then moves 10 % nearer."""
-        turned = cv2.Rodrigues(np.array([0.0, math.radians(20), 0.0]))[0]
-        slant, covariance = PlaneSlant(), np.eye(8) * 1e-10
-        slant.log_depth(turned, covariance)
-        assert slant.steepness == pytest.approx(math.tan(math.radians(20)), rel=0.05)
-        slant.start_keyframe(overlap=0.0)
-        ahead = np.diag([0.9, 0.9, 1.0])  # growth by 1 / 0.9 of a frontal plane
-        found, _, _ = slant.log_depth(ahead, covariance)
-        assert found == pytest.approx(math.log(0.9), rel=0.02)
+
+class TestPlaneDistance:
+    @pytest.mark.parametrize("slant", [(0.0, 0.0), (0.3, 0.0), (-0.5, 0.6)])
+    @pytest.mark.parametrize("course", [(0.0, 0.0), (0.2, -0.1), (-0.6, 0.2)])
+    @pytest.mark.parametrize("turn", [(0.0, 0.0, 0.0), (0.1, -0.2, 0.1)])
+    def test_is_exact_for_any_slant_course_and_rotation(
+        self, slant: tuple[float, float], course: tuple[float, float], turn: tuple[float, float, float]
+    ) -> None:
+        motion = 0.15 * course[0], 0.15 * course[1], 0.15
+        left = 1 - float(np.array([*slant, 1.0]) @ motion)
+        found = PlaneDistance().measure(view_of_a_plane(slant, motion, turn), np.eye(8) * 1e-12)
+        assert found.log == pytest.approx(math.log(left), rel=0.015)
+
+    def test_motion_parallel_to_a_slanted_plane_is_no_approach(self) -> None:
+        warp = view_of_a_plane((0.5, 0.0), (0.2, 0.0, -0.1), (0.0, 0.0, 0.0))
+        found = PlaneDistance().measure(warp, np.eye(8) * 1e-12)
+        assert found.log == pytest.approx(0.0, abs=2e-3)
+
+    def test_where_the_picture_tells_little_the_stretch_is_that_of_before(self) -> None:
+        slant, motion, still = (0.6, 0.0), (-0.1, 0.0, 0.2), (0.0, 0.0, 0.0)
+        left = math.log(1 - float(np.array([*slant, 1.0]) @ motion))
+        warp, vague = view_of_a_plane(slant, motion, still), np.eye(8) * 1e-12
+        wrong = warp + np.diag([0.03, -0.03, 0.0])
+        vague[STRETCH, STRETCH] = vague[STRETCH + 1, STRETCH + 1] = 0.03**2
+        known, unknown = PlaneDistance(), PlaneDistance()
+        known.measure(warp, np.eye(8) * 1e-12)
+        known.start_keyframe(overlap=1.0)
+        assert known.measure(wrong, vague).log == pytest.approx(left, rel=0.1)
+        assert unknown.measure(wrong, vague).log != pytest.approx(left, rel=0.2)
+
+    def test_forgets_a_plane_that_has_left_the_view(self) -> None:
+        vague, still = np.eye(8) * 1e-12, (0.0, 0.0, 0.0)
+        vague[STRETCH, STRETCH] = vague[STRETCH + 1, STRETCH + 1] = 0.005**2
+        left, kept = PlaneDistance(), PlaneDistance()
+        for plane, overlap in ((left, 0.0), (kept, 1.0)):
+            plane.measure(view_of_a_plane((0.5, 0.3), (-0.1, 0.0, 0.2), still), np.eye(8) * 1e-12)
+            plane.start_keyframe(overlap)
+        ahead = view_of_a_plane((0.0, 0.0), (0.0, 0.06, 0.2), still)  # slant plus course as before
+        errors = [abs(plane.measure(ahead, vague).log - math.log(0.8)) for plane in (left, kept)]
+        assert errors[0] < errors[1] / 4
+
+    def test_an_uncertain_stretch_makes_the_distance_uncertain(self) -> None:
+        warp = view_of_a_plane((0.0, 0.0), (0.0, 0.0, 0.2), (0.0, 0.0, 0.0))
+        vague = np.eye(8) * 1e-12
+        vague[STRETCH, STRETCH] = vague[STRETCH + 1, STRETCH + 1] = 0.05**2
+        sharp = PlaneDistance().measure(warp, np.eye(8) * 1e-12)
+        found = PlaneDistance().measure(warp, vague)
+        assert found.lasting_sigma > 10 * sharp.lasting_sigma
+        assert found.variance > 100 * sharp.variance
 
 
 @pytest.mark.parametrize("sigma", [0.4, 0.7, 1.5])

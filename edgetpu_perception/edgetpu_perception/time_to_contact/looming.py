@@ -45,22 +45,22 @@ USUAL_RATE = 0.15
 Rows: looming, static, no approach claimed; test_of_a_static_view.
 """
 
-SIGMA_SCALE = 0.85
+SIGMA_SCALE = 0.83
 """Standard deviation of the errors over that of the depth filter, measured over noise and textures.
 
 Rows: looming, plane, inside one sigma.
 """
 
-DIVISION_SIGMA_SCALE = 51.0
+DIVISION_SIGMA_SCALE = 40.0
 """Added to it if the image is divided between two surfaces, over the root of the chi-square gained.
 
 Rows: looming, object before a background, inside one sigma.
 """
 
-SLANT_RATE_ERROR = 0.2
-"""Relative error of the rate of a slanted surface, per tangent of the slant.
+STEADY_FRAMES = 10
+"""Images for which the motion of a surface must have been followed without a jump before it is claimed.
 
-Rows: looming, plane, inside one sigma.
+Rows: looming, leaves and object crosses, no approach claimed.
 """
 
 _NO_ZONES = (math.nan,) * ZONES
@@ -188,12 +188,12 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         if confidence < self.min_confidence:
             return LoomingResult(stamp, False, confidence, tau=tau, zones=energies)
         divided = DIVISION_SIGMA_SCALE / math.sqrt(tracker.evidence) if tracker.evidence else 0.0
-        slanted = SLANT_RATE_ERROR * surface.slant.steepness * rate
         spread = math.hypot(SIGMA_SCALE, divided)
-        sigma = math.hypot(spread * surface.depth.rate_sigma, slanted, tracker.rate_lead_of_others(surface))
+        sigma = math.hypot(spread * surface.depth.rate_sigma, tracker.rate_lead_of_others(surface))
         ttc, ttc_sigma = (1 / rate, sigma / rate**2) if rate > sigma else (math.inf, math.inf)
         # A surface whose slant is unknown may seem to approach: its own sigma counts as well.
-        claimed = surface.approaches and rate >= max(self.min_expansion_rate, APPROACH_SIGMAS * sigma)
+        certain = surface.approaches and rate > APPROACH_SIGMAS * sigma
+        claimed = certain and rate >= self.min_expansion_rate and surface.steady >= STEADY_FRAMES
         part = self._part_of(frame, surface)
         return LoomingResult(
             stamp, True, confidence, ttc, ttc_sigma, rate, sigma, tau, energies, claimed, part

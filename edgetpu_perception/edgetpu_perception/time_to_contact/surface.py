@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edgetpu_perception.time_to_contact.homography_alignment import Map, Matrix, inverse
-from edgetpu_perception.time_to_contact.plane_slant import PlaneSlant
+from edgetpu_perception.time_to_contact.plane_distance import PlaneDistance
 from edgetpu_perception.time_to_contact.relative_depth_filter import RelativeDepth
 
 APPROACH_SIGMAS = 5.0
@@ -50,19 +50,23 @@ class Surface:
     seconds: float = 1.0
     """Time between the last two frames, s."""
     depth: RelativeDepth = field(default_factory=RelativeDepth)
-    slant: PlaneSlant = field(default_factory=PlaneSlant)
+    plane: PlaneDistance = field(default_factory=PlaneDistance)
     log_depth: float = 0.0
     """Logarithm of the depth over that at the keyframe, as measured last."""
     slant_error: float = 0.0
-    """Standard deviation of the rate, 1/s, due to the unknown slant."""
+    """Standard deviation of the rate, 1/s, due to unknown directions of the plane and of the motion."""
     overlap: float = 1.0
     """Share of the map that is in the keyframe."""
     evidence: float = 0.0
     """Gain over explaining its part by the main surface, as a chi-square."""
+    misfit: float = 1.0
+    """Mean squared residual of its elements, in the variance of the noise; at least 1."""
     established: bool = False
     """Whether the evidence is sufficient."""
     frames: int = 0
     """Number of frames in which it was aligned."""
+    steady: int = 0
+    """Number of frames since its motion was last started over."""
     nearest: bool = False
     """Whether its contact was found to be sooner than that of the main surface."""
 

@@ -37,12 +37,14 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     MAIN_PRECISION,
     MAX_KEYFRAME_AGE_S,
     MAX_LOG_DEPTH,
+    MAX_MISFIT,
     MAX_SHIFT_ELEMENTS,
     MAX_SHIFT_SHARE,
     MERGE_DISTANCE_ELEMENTS,
     MIN_AGE_S,
     MIN_KEYFRAME_OVERLAP,
     MIN_OVERLAP,
+    MIN_STRUCTURE_SHARE,
     MIN_SURFACE_SHARE,
     NEARER_SIGMAS,
     NOISE_CORRELATION,
@@ -104,7 +106,7 @@ class SurfaceTracker:
         A second surface counts only if it is established. `brightness`, `slope_x`, `slope_y`: float32 [rows,
         columns], grey levels; `energy`: sum of the squares of both slopes; `stamp`: s.
         """
-        if np.count_nonzero(energy) < MIN_SURFACE_SHARE * self._size:
+        if np.count_nonzero(energy) < MIN_STRUCTURE_SHARE * self._size:
             # Images without any structure, as behind a lens cap, would match each other perfectly.
             self.restart()
             return None
@@ -167,7 +169,7 @@ class SurfaceTracker:
             )
             steps = 2 if surface.frames > 3 else 4
             alignment = self._aligner.align(
-                independent * membership,
+                independent * membership / np.float32(surface.misfit),
                 expected,
                 self._slope_noise * IMAGE_NOISE_SHARE * self._noise.variance + SLOPE_ROUNDING_VARIANCE,
                 steps,
@@ -180,11 +182,13 @@ class SurfaceTracker:
         surface.move(alignment.warp, seconds)
         surface.overlap = float(np.count_nonzero(alignment.inside)) / self._size
         surface.frames += 1
+        surface.steady += 1
         covariance = alignment.covariance
         if main:
-            surface.log_depth, variance, slant = surface.slant.log_depth(alignment.measured, covariance)
+            distance = surface.plane.measure(alignment.measured, covariance)
+            surface.log_depth, variance = distance.log, distance.variance
             if self._age > MIN_AGE_S or surface.frames < 2:
-                surface.slant_error = slant / max(self._age, MIN_AGE_S)
+                surface.slant_error = distance.lasting_sigma / max(self._age, MIN_AGE_S)
         else:
             (a, b), (c, d) = alignment.measured[:2, :2].tolist()
             surface.log_depth, variance = 0.5 * math.log(max(a * d - b * c, 1e-3)), float(covariance[2, 2])
@@ -198,6 +202,8 @@ class SurfaceTracker:
             # The elements that belong to it have changed, rather than its motion. On trial they do so in
             # every frame; the keyframe is the longest baseline that a new surface has.
             surface.depth.start_over(surface.log_depth, variance, self._age)
+            if not on_trial:
+                surface.steady = 0
 
     def _assign_elements(self, alignments: list[Alignment], brightness: Map, certainty: Map) -> None:
         """Assign the elements to the surfaces; try a second one, or drop a superfluous one."""
@@ -256,7 +262,9 @@ class SurfaceTracker:
         favour = np.clip((around[0] - around[1]) * np.float32(WINDOW_ELEMENTS**2 / 12), -8.0, 8.0)
         odds = share / (1 - share) * np.exp(favour)
         share = odds / (1 + odds)
-        other.membership = share / (1 + (around[1] / OUTLIER_VARIANCES) ** 2)
+        own = around[1][share > 0.5]
+        other.misfit = min(max(float(np.median(own)), 1.0), MAX_MISFIT) if len(own) else 1.0
+        other.membership = share / (1 + (around[1] / (other.misfit * OUTLIER_VARIANCES)) ** 2)
         rest = 1 - share if other.established else np.float32(1)
         main.membership = rest / (1 + (around[0] / OUTLIER_VARIANCES) ** 2)
 
@@ -321,4 +329,4 @@ class SurfaceTracker:
                 surface.warp = np.eye(3)
                 surface.log_depth = 0.0
                 surface.depth.start_keyframe()
-                surface.slant.start_keyframe(surface.overlap)
+                surface.plane.start_keyframe(surface.overlap)

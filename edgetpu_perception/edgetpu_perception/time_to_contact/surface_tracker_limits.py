@@ -68,16 +68,23 @@ Turn and tilt are the camera's and therefore nearly those of the main surface. R
 background.
 """
 
-WINDOW_ELEMENTS = 7
+WINDOW_ELEMENTS = 5
 """Side of the neighbourhood over which residuals are averaged, elements.
 
 Rows: looming, object before a background.
 """
 
-OUTLIER_VARIANCES = 4.0
+OUTLIER_VARIANCES = 3.0
 """Mean squared residual, in its variance, from which on an element counts less than half.
 
 Rows: looming, object before a background.
+"""
+
+MAX_MISFIT = 12.0
+"""Largest mean squared residual, in the variance of the noise, that a second surface may have.
+
+What moves is resampled with larger errors than what stands still; yet what a crossing object has just
+uncovered must not count as part of it. Rows: looming, object crosses, no approach claimed.
 """
 
 UNEXPLAINED_VARIANCES = 2.0
@@ -86,8 +93,14 @@ UNEXPLAINED_VARIANCES = 2.0
 Rows: looming, object before a background.
 """
 
-MIN_SURFACE_SHARE = 0.02
-"""Smallest share of the map that is a surface. Rows: looming, object before a background."""
+MIN_STRUCTURE_SHARE = 0.02
+"""Smallest share of the map with any slope that can be followed. Rows: none; a lens cap has none."""
+
+MIN_SURFACE_SHARE = 0.005
+"""Smallest share of the map that is a surface.
+
+Rows: looming, object approaches a camera that stands still, found.
+"""
 
 TRIAL_FRAMES = (8, 20)
 """Frames that a new surface gets at least to separate from the main one, and at most to be established.
@@ -101,7 +114,7 @@ PAUSE_FRAMES, SEARCH_INTERVAL_FRAMES = 8, 2
 Rows: looming, object before a background.
 """
 
-TRIAL_EVIDENCE = 30.0
+TRIAL_EVIDENCE = 20.0
 """Chi-square that a motion of its own must gain for a second surface to be tried.
 
 Rows: looming, object before a background.
