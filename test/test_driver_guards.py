@@ -110,12 +110,12 @@ def test_each_of_many_requests_at_once_is_answered_once_with_its_own_result(stag
 
 
 @pytest.mark.usefixtures("driver")
-def test_each_of_thousands_of_parameters_in_a_request_gets_its_result(stage: Stage) -> None:
-    names = [each for number in range(2000) for each in (f"unknown_{number}", "backend")]
+def test_each_of_hundreds_of_parameters_in_a_request_gets_its_result(stage: Stage) -> None:
+    names = [each for number in range(400) for each in (f"unknown_{number}", "backend")]
     parameters = [Parameter(name, value="usb").to_parameter_msg() for name in [*names, "use_sim_time"]]
     parameters[-1] = Parameter("use_sim_time", value=False).to_parameter_msg()
     results = stage.call(SetParameters, "set_parameters", parameters=parameters).results
-    assert [each.successful for each in results] == [False] * 4000 + [True]
+    assert [each.successful for each in results] == [False] * 800 + [True]
     assert all(each.reason for each in results[:-1])
     assert stage.call(ListModels, "list_models").success
 

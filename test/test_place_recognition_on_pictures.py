@@ -67,19 +67,24 @@ class Robot:
         graph.meet("/place_recognition")
 
     def look(self, image: np.ndarray) -> PlaceMatch:
-        """Show one picture and wait for its match."""
-        self._second += 1
+        """Show one picture, again while its models are being loaded, and wait for its match."""
+        first = self._second + 1
         height, width = image.shape[:2]
-        header = Header(stamp=Time(sec=self._second), frame_id="camera_optical_frame")
         data = array.array("B", image.tobytes())
-        self._images.publish(
-            Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width, data=data)
-        )
 
         def found() -> list[PlaceMatch]:
-            return [match for match in self.matches if match.header == header]
+            return [match for match in self.matches if match.header.stamp.sec >= first]
 
-        self.graph.spin_until(lambda: bool(found()))
+        def answered() -> bool:
+            self._second += 1
+            header = Header(stamp=Time(sec=self._second), frame_id="camera_optical_frame")
+            self._images.publish(
+                Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width, data=data)
+            )
+            self.graph.spin_for(0.1)
+            return bool(found())
+
+        self.graph.spin_until(answered)
         return found()[0]
 
     def name(self, label: str) -> None:
