@@ -8,6 +8,6 @@ command -v flatc >/dev/null || { echo "flatc is missing: apt-get install flatbuf
 
 for schema in edgetpu_driver/edgetpu_driver/*/schema/*.fbs; do
   flatc --python --gen-onefile -o "$(dirname "$schema")" "$schema"
-  python3 tools/keep_writers.py "${schema%.fbs}_generated.py"
+  python3 tools/strip_flatbuffer_readers.py "${schema%.fbs}_generated.py"
   echo "generated from $schema"
 done

@@ -98,7 +98,7 @@ class VirtualStickBackend(StickBackend):
         self._end_processes(model)
 
     def _register_from(self, path: Path, model: CompiledModel) -> None:
-        from edgetpu_driver.virtual.byte_run_models import runs_from_bytes
+        from edgetpu_driver.virtual.runnable_programs import runs_from_bytes
 
         graph = source_graph(path)
         if model.compiler == DENSE_COMPILER or (graph is None and runs_from_bytes(model)):

@@ -12,7 +12,7 @@ from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 
 
 class WeightAccess:
-    """Marks models and replicas for `run_rules.can_run`. Not thread-safe."""
+    """Marks models and replicas for `stick_eligibility.can_run`. Not thread-safe."""
 
     def __init__(self) -> None:
         self._swaps: dict[HostedModel, Request] = {}

@@ -22,8 +22,8 @@ from edgetpu_driver.host.inference_statistics import InferenceStatistics
 from edgetpu_driver.host.model_reading import ReadModel
 from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.host.request import Kind, Request
-from edgetpu_driver.host.run_rules import unsupported
 from edgetpu_driver.host.scheduler import Scheduler
+from edgetpu_driver.host.stick_eligibility import unsupported
 from edgetpu_driver.host.stick_pool import StickPool
 from edgetpu_driver.host.whole_run import WholeRun
 from edgetpu_driver.tflite.tensor import check_inputs
