@@ -45,13 +45,13 @@ USUAL_RATE = 0.15
 Rows: looming, static, no approach claimed; test_of_a_static_view.
 """
 
-SIGMA_SCALE = 0.83
+SIGMA_SCALE = 0.85
 """Standard deviation of the errors over that of the depth filter, measured over noise and textures.
 
 Rows: looming, plane, inside one sigma.
 """
 
-DIVISION_SIGMA_SCALE = 40.0
+DIVISION_SIGMA_SCALE = 36.0
 """Added to it if the image is divided between two surfaces, over the root of the chi-square gained.
 
 Rows: looming, object before a background, inside one sigma.
