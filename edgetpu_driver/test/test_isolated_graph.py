@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import select
 import signal
@@ -334,12 +335,13 @@ def test_without_descriptors_a_graph_is_refused_and_none_is_lost(monkeypatch: py
     def refused() -> list[str]:
         """The errors of five attempts, and their tracebacks, are alive while the descriptors are counted."""
         errors = []
+        gc.collect()  # what earlier tests left open would be closed meanwhile
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(5):
             with pytest.raises(GraphProcessError) as raised:
                 CpuEngine(doubling(), isolated=True)
             errors.append(raised.value)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before
         return [str(error) for error in errors]
 
     CpuEngine(doubling(), isolated=True).close()  # starts the launching thread
