@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from accuracy import photographs
-from accuracy.photographs import as_pixels
+from accuracy.photographs import as_pixels, random_part
 
 WIDTH, HEIGHT = 320, 240
 
@@ -53,7 +51,8 @@ def balls(
     """
     random = np.random.default_rng(seed)
     for k in range(count):
-        picture = _view(names[k % len(names)], random) * random.uniform(*brightness)
+        photo = photographs.shared_color_photograph(names[k % len(names)])
+        picture = random_part(photo, WIDTH, HEIGHT, random) * random.uniform(*brightness)
         radius = random.uniform(*_RADII)
         x, y = random.uniform(radius, WIDTH - radius), random.uniform(radius, HEIGHT - radius)
         color = np.array([random.uniform(*bounds) for bounds in reflectance])
@@ -94,23 +93,3 @@ def _glare(
     squared = (u - x - away * math.cos(angle)) ** 2 + (v - y - away * math.sin(angle)) ** 2
     light: NDArray[np.float64] = random.uniform(250.0, 400.0) * np.exp(-squared / (2 * sigma**2))
     return light
-
-
-def _view(name: str, random: np.random.Generator) -> NDArray[np.float32]:
-    """A random part of a photograph, from half of its height to its full height."""
-    photo = _photograph(name)
-    scale = random.uniform(0.5, 1.0) * min(photo.shape[1] / WIDTH, photo.shape[0] / HEIGHT)
-    width, height = int(scale * WIDTH), int(scale * HEIGHT)
-    left, top = (
-        random.integers(0, photo.shape[1] - width + 1),
-        random.integers(0, photo.shape[0] - height + 1),
-    )
-    how = cv2.INTER_AREA if scale > 1.0 else cv2.INTER_LINEAR
-    part = cv2.resize(photo[top : top + height, left : left + width], (WIDTH, HEIGHT), interpolation=how)
-    view: NDArray[np.float32] = part.astype(np.float32)
-    return view
-
-
-@cache
-def _photograph(name: str) -> NDArray[np.uint8]:
-    return photographs.color_photograph(name)

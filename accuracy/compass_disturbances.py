@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accuracy import photographs
 from accuracy.compass_scenes import Clip, Crossing, HardTurn, lucas_kanade, static_camera
-from accuracy.moving_objects import STATIC_CAMERA, TEXTURED
+from accuracy.moving_objects import TEXTURED
 from accuracy.panoramas import PHOTOGRAPHS, available
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_perception.visual_compass.visual_compass import VisualCompass
 from measured_figures.row import Row
-from testdata import DATA
 
 Floats = NDArray[np.float64]
 
@@ -49,9 +49,9 @@ class Run:
 def measure(engine: Engine, quick: bool) -> list[Row]:
     """Rows of these protocols; rows without their data are omitted."""
     rows = []
-    if DATA.names(STATIC_CAMERA):
+    if frames := photographs.static_camera():
         parts = STATIC_PARTS[:1] if quick else STATIC_PARTS
-        rows += _static_rows([_run(engine, static_camera(*part)) for part in parts])
+        rows += _static_rows([_run(engine, static_camera(frames, *part)) for part in parts])
     names = [*available(), *SCENES]
     still = _crossings(names, (0.0, 0.0, 0.0))
     turning = _crossings(names, (-60.0, 90.0))

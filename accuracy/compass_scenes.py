@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,19 +13,14 @@ from numpy.typing import NDArray
 
 from accuracy import photographs
 from accuracy.panoramas import SAMPLES, Turntable, load, orientation, pinhole
-from accuracy.photographs import as_pixels
 from edgetpu_perception.images.pinhole import Pinhole
-from testdata import DATA
 
 FRAME_RATE = 30.0
 FOV = 75.0
 """Horizontal field of view, deg."""
 
-STATIC_CAMERA = "static_camera/"
-STATIC_RATE = 10.0
-"""Frames of the static camera in a second."""
 STATIC_FOV = 60.0
-"""Its horizontal field of view, deg; assumed, not calibrated."""
+"""Horizontal field of view of the static camera, deg; assumed, not calibrated."""
 
 OBJECT_WIDTH = 0.2
 """Width of the object that crosses, as a share of the picture."""
@@ -109,14 +105,12 @@ class HardTurn:
         return turned
 
 
-def static_camera(part: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0), first: int = 0) -> Clip:
-    """The static camera from frame `first` on, seen through a part (left, top, right, bottom as shares).
-
-    Raises MissingFileError if it is not present.
-    """
+def static_camera(
+    frames: Sequence[NDArray[np.uint8]], part: tuple[float, float, float, float], first: int
+) -> Clip:
+    """The static camera from frame `first` on, seen through a part (left, top, right, bottom as shares)."""
     images = []
-    for name in DATA.names(STATIC_CAMERA)[first:]:
-        frame = as_pixels(photographs.grey_photograph(str(DATA.path(name))))
+    for frame in frames[first:]:
         height, width = frame.shape
         left, top, right, bottom = (
             round(share * size) for share, size in zip(part, (width, height, width, height), strict=True)
@@ -125,7 +119,7 @@ def static_camera(part: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
     height, width = images[0].shape
     half = (part[2] - part[0]) * math.tan(math.radians(STATIC_FOV / 2))
     camera = pinhole(width, height, math.degrees(2 * math.atan(half)))
-    times = tuple(k / STATIC_RATE for k in range(len(images)))
+    times = tuple(k / photographs.STATIC_CAMERA_RATE for k in range(len(images)))
     return Clip(camera, times, (0.0,) * len(images), tuple(images))
 
 

@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from accuracy import photographs
-from accuracy.photographs import as_pixels
+from accuracy.photographs import as_pixels, random_part
 
 WIDTH, HEIGHT = 320, 240
 
@@ -90,19 +89,7 @@ def _crossing(name: str, random: np.random.Generator) -> Iterator[LampScene]:
 
 
 def _view(name: str, random: np.random.Generator) -> NDArray[np.float32]:
-    """A random part of a photograph, from half of its height to its full height."""
-    photo = photographs.grey_photograph(name)
-    scale = random.uniform(0.5, 1.0) * min(photo.shape[1] / WIDTH, photo.shape[0] / HEIGHT)
-    width, height = int(scale * WIDTH), int(scale * HEIGHT)
-    left, top = (
-        random.integers(0, photo.shape[1] - width + 1),
-        random.integers(0, photo.shape[0] - height + 1),
-    )
-    how = cv2.INTER_AREA if scale > 1.0 else cv2.INTER_LINEAR
-    part: NDArray[np.float32] = cv2.resize(
-        photo[top : top + height, left : left + width], (WIDTH, HEIGHT), interpolation=how
-    )
-    return part
+    return random_part(photographs.grey_photograph(name), WIDTH, HEIGHT, random)
 
 
 def _draw(picture: NDArray[np.float32], x: float, y: float, radius: float) -> None:

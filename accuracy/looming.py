@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -16,18 +13,13 @@ from accuracy import looming_disturbances
 from accuracy import looming_scenes as scenes
 from accuracy.engines import open_engine
 from accuracy.looming_scenes import Clip, Course
+from accuracy.looming_tracks import SETTLED, follow
 from accuracy.photographs import DEVELOPMENT, grey_photograph, held_out
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.graphs import brightness_slopes as graph
-from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
+from edgetpu_perception.time_to_contact.looming import Looming
 from measured_figures.row import Row
-
-SETTLED = 10
-"""Frames at the start of an approach that do not count; half as many if nothing approaches."""
-
-SHORTEST, LONGEST = 0.5, 5.0
-"""Times to contact that count, s."""
 
 APPROACH_FRAMES = 107
 OTHER_FRAMES = 40
@@ -52,53 +44,11 @@ class ExactSlopes:
         return {"slopes": np.stack(planes, axis=-1)[np.newaxis] + np.array([0.0, 128.0, 128.0])}
 
 
-@dataclass(frozen=True)
-class Track:
-    """Results over a clip."""
-
-    clip: Clip
-    results: tuple[LoomingResult, ...]
-
-    @property
-    def counted(self) -> NDArray[np.bool_]:
-        """Frames of an approach that count."""
-        ttc = self.clip.ttc
-        return (np.arange(len(ttc)) >= SETTLED) & (ttc >= SHORTEST) & (ttc <= LONGEST)
-
-    @property
-    def error(self) -> NDArray[np.float64]:
-        """|error| of the time to contact in percent, +inf where none was measured."""
-        found = np.array([result.ttc for result in self.results])
-        error: NDArray[np.float64] = 100 * np.abs(found / self.clip.ttc - 1)
-        return np.where(np.isnan(error), np.inf, error)
-
-    @property
-    def in_sigmas(self) -> NDArray[np.float64]:
-        """|error| of the expansion rate over its sigma, of the valid frames that count."""
-        told = [(r.expansion_rate, r.expansion_rate_sigma, r.valid) for r in self.results]
-        rate, sigma, valid = np.array(told).T
-        kept = self.counted & (valid > 0)
-        ratio: NDArray[np.float64] = np.abs(rate - 1 / self.clip.ttc)[kept] / sigma[kept]
-        return ratio
-
-    @property
-    def alarms(self) -> NDArray[np.bool_]:
-        """Frames with a claimed approach in a clip without one, from frame 5 on."""
-        return np.array([r.approaching for r in self.results])[SETTLED // 2 :]
-
-
-def follow(engine: Engine, clip: Clip) -> Track:
-    """Run one clip."""
-    looming = Looming(engine)
-    pairs = zip(clip.frames, clip.stamps.tolist(), strict=True)
-    return Track(clip, tuple(looming.update(frame, stamp) for frame, stamp in pairs))
-
-
 def approaches(kind: str, names: Sequence[str], size: int = 64, repeats: int = 1) -> Iterable[Clip]:
     """Clips of approaches: "straight", "turning" or "object"."""
     for name in names:
         for repeat in range(repeats):
-            random = _random(kind, name, repeat)
+            random = scenes.clip_random(kind, name, repeat)
             course = scenes.approach(grey_photograph(name), size, random)
             if kind == "turning":
                 course = scenes.turning(course, 10.0, random)
@@ -114,7 +64,7 @@ def others(kind: str, names: Sequence[str], repeats: int = 1) -> Iterable[Clip]:
     """Clips without an approach, of a kind of `scenes.KINDS`."""
     for name in names:
         for repeat in range(repeats):
-            random = _random(kind, name, repeat)
+            random = scenes.clip_random(kind, name, repeat)
             course: Course = scenes.approach(grey_photograph(name), 64, random)
             yield scenes.no_approach(kind, course, random).film(name, OTHER_FRAMES, random)
 
@@ -145,18 +95,13 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     return rows + looming_disturbances.measure(small, quick) + _zone_rows(small)
 
 
-def _random(kind: str, name: str, repeat: int) -> np.random.Generator:
-    """Random numbers of a clip of a photograph, the same wherever its file lies."""
-    key = kind, Path(name).name, repeat
-    return np.random.default_rng(zlib.crc32(repr(key).encode()))
-
-
 def _approach_rows(
     title: str, clips: list[Clip], engine: Engine, exact: Engine, median: float, worst: float
 ) -> list[Row]:
     tracks, bounds = ([follow(run, clip) for clip in clips] for run in (engine, exact))
     errors, bound = (np.concatenate([t.error[t.counted] for t in ts]) for ts in (tracks, bounds))
-    covered = [100 * float(np.mean(np.concatenate([t.in_sigmas for t in ts]) < 1)) for ts in (tracks, bounds)]
+    in_sigmas = (np.concatenate([t.in_sigmas(t.counted) for t in ts]) for ts in (tracks, bounds))
+    covered = [100 * float(np.mean(each < 1)) for each in in_sigmas]
     return [
         _row(title, "median error of TTC", _quantile(errors, 50), "%", median, bound=_quantile(bound, 50)),
         _row(title, "95th percentile", _quantile(errors, 95), "%", worst, bound=_quantile(bound, 95)),
@@ -175,7 +120,8 @@ def _near_rows(clips: list[Clip], engine: Engine) -> list[Row]:
 
 def _alarm_row(kind: str, clips: list[Clip], engine: Engine) -> Row:
     def quiet(run: Engine) -> float:
-        return 100 - 100 * float(np.mean(np.concatenate([follow(run, clip).alarms for clip in clips])))
+        claimed = [follow(run, clip).claimed[SETTLED // 2 :] for clip in clips]
+        return 100 - 100 * float(np.mean(np.concatenate(claimed)))
 
     known = 88.2 if kind == "static" else None
     return Row(

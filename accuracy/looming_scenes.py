@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -122,6 +124,12 @@ NOISE = 4.0
 
 KINDS = ("receding", "static", "rotation", "lateral")
 """Kinds of clips without an approach."""
+
+
+def clip_random(kind: str, name: str, repeat: int) -> np.random.Generator:
+    """Random numbers of a clip of a photograph, the same wherever its file lies."""
+    key = kind, Path(name).name, repeat
+    return np.random.default_rng(zlib.crc32(repr(key).encode()))
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,11 @@ from accuracy import photographs
 from accuracy.photographs import as_pixels
 from edgetpu_perception.optical_flow.optical_flow import OpticalFlow
 from measured_figures.row import Row
-from testdata import DATA
 
 WIDTH, HEIGHT = 320, 240
 
 TEXTURED = tuple(name for name in photographs.DEVELOPMENT if name not in ("moon", "page", "rocket"))
 """Photographs with texture everywhere. The others are mostly flat, so that an object would be most of it."""
-
-STATIC_CAMERA = "static_camera/"
-"""Frames of a camera that stands still while people walk through the picture."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +68,7 @@ def objects(
 
 def static_camera() -> Iterator[MovingObject]:
     """Neighbouring frames of the static camera; none if they are not present."""
-    paths = [path for path in map(DATA.find, DATA.names(STATIC_CAMERA)) if path is not None]
-    frames = [as_pixels(photographs.grey_photograph(str(path))) for path in paths]
-    for first, second in pairwise(frames):
+    for first, second in pairwise(photographs.static_camera()):
         yield MovingObject(first, second, 0.0, 0.0)
 
 

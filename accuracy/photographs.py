@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ DEVELOPMENT = (
 
 HELD_OUT = ("cell", "clock", "hubble_deep_field", "immunohistochemistry", "text")
 """Names in skimage.data on which no constants were chosen, unless a protocol says so."""
+
+
+STATIC_CAMERA_RATE = 10.0
+"""Frames of the static camera in a second."""
 
 
 def held_out() -> tuple[str, ...]:
@@ -66,6 +71,33 @@ def color_photograph(name: str) -> NDArray[np.uint8]:
         raise FileNotFoundError(f"expected an image that OpenCV reads; got {name}")
     rgb: NDArray[np.uint8] = cv2.cvtColor(colors, cv2.COLOR_BGR2RGB)
     return rgb
+
+
+@cache
+def shared_color_photograph(name: str) -> NDArray[np.uint8]:
+    """The same, read once for all callers, who must not write to it."""
+    return color_photograph(name)
+
+
+def random_part(
+    photo: NDArray[Any], width: int, height: int, random: np.random.Generator
+) -> NDArray[np.float32]:
+    """A random part of a photograph, from half of its height to its full height: [height, width, ..]."""
+    scale = random.uniform(0.5, 1.0) * min(photo.shape[1] / width, photo.shape[0] / height)
+    columns, rows = int(scale * width), int(scale * height)
+    left, top = (
+        random.integers(0, photo.shape[1] - columns + 1),
+        random.integers(0, photo.shape[0] - rows + 1),
+    )
+    how = cv2.INTER_AREA if scale > 1.0 else cv2.INTER_LINEAR
+    part = cv2.resize(photo[top : top + rows, left : left + columns], (width, height), interpolation=how)
+    view: NDArray[np.float32] = part.astype(np.float32)
+    return view
+
+
+def static_camera() -> list[NDArray[np.uint8]]:
+    """Grey frames of a camera that stands still while people walk through; only those that are present."""
+    return [as_pixels(grey_photograph(path)) for path in _present(DATA.names("static_camera/"))]
 
 
 def as_pixels(picture: NDArray[Any]) -> NDArray[np.uint8]:

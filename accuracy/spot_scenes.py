@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -229,14 +228,9 @@ def _bell(x: float, y: float, sigma: float) -> NDArray[np.float64]:
 
 def _view(name: str, random: np.random.Generator) -> Image:
     """A random square of a photograph, from half of its height to its full height."""
-    photo = _photograph(name)
+    photo = photographs.shared_color_photograph(name)
     side = int(random.uniform(0.5, 1.0) * min(photo.shape[:2]))
     top, left = (random.integers(0, size - side + 1) for size in photo.shape[:2])
     square = photo[top : top + side, left : left + side]
     small: Image = cv2.resize(square, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
     return small
-
-
-@cache
-def _photograph(name: str) -> Image:
-    return photographs.color_photograph(name)
