@@ -26,7 +26,7 @@ from edgetpu_driver.toolchain.retargeting.graph_adaptation import adapt_graph
 from edgetpu_driver.toolchain.retargeting.graph_pairs import pair_graphs
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import RetargetedModel, retarget
 from edgetpu_driver.toolchain.retargeting.program_explanation import ProgramExplanation
-from edgetpu_driver.toolchain.retargeting.zero_point_places import ZeroPointPlaces
+from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPointOperations
 from edgetpu_driver.weights.section_search import locate_sections
 from testdata import GOLDEN
 from testdata.graph_variants import with_quantization
@@ -153,7 +153,7 @@ def test_the_borders_of_every_layer_that_pads_are_in_the_program(name: str) -> N
     program = explained(name)
     pair = program.pair
     padding = {each for each, options in enumerate(pair.options) if border_sides(pair.old, options, each)}
-    assert padding <= ZeroPointPlaces(program).operators
+    assert padding <= ZeroPointOperations(program).operators
 
 
 def test_borders_are_filled_with_the_zero_point_of_the_next_layer_in_a_file_without_its_graph() -> None:

@@ -44,11 +44,6 @@ class GraphPair:
         same = np.array_equal(old.scales, new.scales) and np.array_equal(old.zero_points, new.zero_points)
         return not same
 
-    def has_other_zero_point(self, tensor: int) -> bool:
-        """Whether a tensor of `old` has another zero point in `new`."""
-        old, new = self.old.tensors[tensor], self.new.tensors[self.tensors[tensor]]
-        return not np.array_equal(old.quantization.zero_points, new.quantization.zero_points)
-
 
 def pair_graphs(old: bytes, new: bytes) -> GraphPair:
     """Match two .tflite files; subgraph 0 of each.

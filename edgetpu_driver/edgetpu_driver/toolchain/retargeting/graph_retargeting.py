@@ -23,7 +23,7 @@ from edgetpu_driver.toolchain.retargeting.parameter_rewriting import rewrite_par
 from edgetpu_driver.toolchain.retargeting.program_explanation import ProgramExplanation
 from edgetpu_driver.toolchain.retargeting.program_rewriting import RewrittenProgram, rewrite_program
 from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES, quantised
-from edgetpu_driver.toolchain.retargeting.zero_point_places import ZeroPointPlaces
+from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPointOperations
 from edgetpu_driver.weights.section_search import locate_sections
 
 UNCONFIRMED = "retargeted from a compiled file; no such file has run on a stick yet"
@@ -62,12 +62,14 @@ def retarget(compiled: bytes, old_graph: bytes, new_graph: bytes, name: str = ""
     if parts[0].compiler == VIRTUAL_COMPILER:
         raise ModelUnsupportedError(f"'{name}' is packed for the virtual stick: compile the graph itself")
     sources = [_Source(part, old_graph, pair) for part in parts]
-    found = {each for source in sources for each in source.with_zero_points(pair, new_graph)}
+    explained = [source.explain(pair, new_graph) for source in sources]
     operators = sorted({each for source in sources for each in source.operators})
+    found = {each for part in explained for each in part.with_zero_points()}
     new_graph, requantised = adapt_graph(old_graph, new_graph, pair, operators, found)
     if requantised:
         pair = pair_graphs(old_graph, new_graph)
-    changes = [source.change(pair, new_graph) for source in sources]
+        explained = [source.explain(pair, new_graph) for source in sources]
+    changes = [part.change() for part in explained]
     container = _Container(compiled, pair, sources)
     file = rewrite_file(compiled, changes, container.changes(), container.options())
     changed = tuple(pair.operator_name(index) for index in _changed_operators(pair))
@@ -85,37 +87,16 @@ class _Source:
         by_outputs = {operator.outputs: index for index, operator in enumerate(pair.old.operators)}
         self.operators = tuple(by_outputs[operator.outputs] for operator in self.part.operators)
         """Those of the whole graph that the chip runs, in the order of the part."""
-        self._located = locate_sections(compiled, graph)
+        self.located = locate_sections(compiled, graph)
 
     def tensors(self) -> Iterator[tuple[int, Layer]]:
         """The inputs and outputs in the old graph, each with its layer."""
         yield from zip(self.part.inputs, self.compiled.input_layers, strict=False)
         yield from zip(self.part.outputs, self.compiled.output_layers, strict=False)
 
-    def with_zero_points(self, pair: GraphPair, new_graph: bytes) -> Iterator[int]:
-        """The operators of the whole graph whose borders or softmax have zero points that are found.
-
-        None if the new graph has the zero points of the old one.
-        """
-        if not any(pair.has_other_zero_point(each) for each in pair.tensors):
-            return
-        own_pair = self._own_pair(pair, new_graph)
-        program = ProgramExplanation(self.compiled, self._located, own_pair)
-        for index in ZeroPointPlaces(program).operators:
-            yield self.operators[index]
-
-    def change(self, pair: GraphPair, new_graph: bytes) -> PartChange:
-        """What becomes of the part."""
-        own_pair, located = self._own_pair(pair, new_graph), self._located
-        program = rewrite_program(ProgramExplanation(self.compiled, located, own_pair))
-        placed = {each.section.operator for each in located.placed}
-        _check_found(self.compiled, program, own_pair, placed)
-        parameters = rewrite_parameters(self.compiled, located, own_pair)
-        layers: dict[str, Tensor] = {}
-        for index, layer in self.tensors():
-            old, new = pair.old.tensors[index], pair.new.tensors[pair.tensors[index]]
-            layers[layer.name] = new if layer.name == old.name else replace(new, name=layer.name)
-        return PartChange(self.compiled, parameters, program.bitstreams, layers)
+    def explain(self, pair: GraphPair, new_graph: bytes) -> _ExplainedSource:
+        """Compare its program with a new graph."""
+        return _ExplainedSource(self, pair, self._own_pair(pair, new_graph))
 
     def _own_pair(self, pair: GraphPair, new_graph: bytes) -> GraphPair:
         """The pair of the parts of the graphs."""
@@ -123,6 +104,34 @@ class _Source:
             return pair
         ends = [[pair.tensors[index] for index in each] for each in (self.part.inputs, self.part.outputs)]
         return pair_graphs(self._data, extract_between(new_graph, pair.new, *ends))
+
+
+class _ExplainedSource:
+    """A part for the Edge TPU beside a new graph: what in its program depends on which operator."""
+
+    def __init__(self, source: _Source, pair: GraphPair, own_pair: GraphPair) -> None:
+        """own_pair: of the part's graphs; pair: of the whole ones."""
+        self._source, self._pair, self._own_pair = source, pair, own_pair
+        self._program = ProgramExplanation(source.compiled, source.located, own_pair)
+        self._zero_points = ZeroPointOperations(self._program)
+
+    def with_zero_points(self) -> Iterator[int]:
+        """The operators of the whole graph whose borders or softmax have zero points that are found."""
+        for index in self._zero_points.operators:
+            yield self._source.operators[index]
+
+    def change(self) -> PartChange:
+        """What becomes of the part."""
+        compiled, located = self._source.compiled, self._source.located
+        program = rewrite_program(self._program, self._zero_points)
+        placed = {each.section.operator for each in located.placed}
+        _check_found(compiled, program, self._own_pair, placed)
+        parameters = rewrite_parameters(compiled, located, self._own_pair)
+        layers: dict[str, Tensor] = {}
+        for index, layer in self._source.tensors():
+            old, new = self._pair.old.tensors[index], self._pair.new.tensors[self._pair.tensors[index]]
+            layers[layer.name] = new if layer.name == old.name else replace(new, name=layer.name)
+        return PartChange(compiled, parameters, program.bitstreams, layers)
 
 
 class _Container:

@@ -18,7 +18,7 @@ from edgetpu_driver.toolchain.retargeting.addition_factors import rewritten_fact
 from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
 from edgetpu_driver.toolchain.retargeting.program_explanation import Place, ProgramExplanation, Steps
 from edgetpu_driver.toolchain.retargeting.requantising_steps import LARGEST, Step, quantised
-from edgetpu_driver.toolchain.retargeting.zero_point_places import ZeroPointPlaces
+from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPointOperations
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,22 @@ class RewrittenProgram:
     """Why the program was not read to its end; empty if it was."""
 
 
-def rewrite_program(program: ProgramExplanation) -> RewrittenProgram:
+def rewrite_program(program: ProgramExplanation, zero_points: ZeroPointOperations) -> RewrittenProgram:
     """Replace the requantisation of every operation that an operator of the graph explains.
 
-    Where the steps of several operators explain one, only operators count that can be under way between those
-    around it. Raises ModelUnsupportedError, which names the operators,
-    if it remains open which one an operation belongs to and the new graph tells them apart.
+    zero_points: of that program. Where the steps of several operators explain an operation, only operators
+    count that can be under way between those around it. Raises ModelUnsupportedError, which names the
+    operators, if it remains open which one an operation belongs to and the new graph tells them apart.
     """
-    return _Rewriter(program).run()
+    return _Rewriter(program, zero_points).run()
 
 
 class _Rewriter:
-    def __init__(self, program: ProgramExplanation) -> None:
+    def __init__(self, program: ProgramExplanation, zero_points: ZeroPointOperations) -> None:
         self._pair = program.pair
         self._chunks = program.chunks
         self._explained = dict(program.steps)
-        self._borders = ZeroPointPlaces(program).borders
+        self._borders = zero_points.borders
 
     def run(self) -> RewrittenProgram:
         wanted = self._decided()

@@ -17,8 +17,8 @@ from edgetpu_driver.toolchain.retargeting.program_explanation import Place, Prog
 from edgetpu_driver.toolchain.retargeting.requantising_steps import LARGEST, LAYER, quantised
 
 
-class ZeroPointPlaces:
-    """Where the zero points of operators are that pad, resize or take a softmax.
+class ZeroPointOperations:
+    """The operations that hold the zero points of what pads, resizes or takes a softmax.
 
     An operator is left out if its operations do not have the zero point of the old graph, or if they are not
     there for every side that is padded.
