@@ -192,7 +192,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         sigma = math.hypot(spread * surface.depth.rate_sigma, tracker.rate_lead_of_others(surface))
         ttc, ttc_sigma = (1 / rate, sigma / rate**2) if rate > sigma else (math.inf, math.inf)
         # A surface whose slant is unknown may seem to approach: its own sigma counts as well.
-        certain = surface.approaches and rate > APPROACH_SIGMAS * sigma
+        certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma
         claimed = certain and rate >= self.min_expansion_rate and surface.steady >= STEADY_FRAMES
         part = self._part_of(frame, surface)
         return LoomingResult(

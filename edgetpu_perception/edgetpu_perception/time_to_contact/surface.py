@@ -83,7 +83,7 @@ class Surface:
     @property
     def approaches(self) -> bool:
         """Whether it certainly approaches."""
-        return self.rate > APPROACH_SIGMAS * self.rate_sigma
+        return self.rate >= APPROACH_SIGMAS * self.rate_sigma
 
     def extent(self) -> tuple[float, float, float, float]:
         """Left, top, right and bottom edge, elements of the map, of the rectangle that its elements fill.

@@ -163,13 +163,13 @@ class SurfaceTracker:
                 known = parameters_of(main.warp)
                 others, precision = [known[TURN], 0.0, 0.0, *known[TILT:]], SECOND_PRECISION
             expected = ExpectedWarp(predicted, others, precision, self._exposure.ratio)
-            # At a tenth of the weight the rest of the image would still outweigh a small surface.
-            membership = (
-                surface.membership if surface is main else surface.membership * (surface.membership > 0.5)
-            )
+            weights = independent * surface.membership
+            if surface is not main:
+                # At a tenth of the weight the rest of the image would still outweigh a small surface.
+                weights *= (surface.membership > 0.5) / np.float32(surface.misfit)
             steps = 2 if surface.frames > 3 else 4
             alignment = self._aligner.align(
-                independent * membership / np.float32(surface.misfit),
+                weights,
                 expected,
                 self._slope_noise * IMAGE_NOISE_SHARE * self._noise.variance + SLOPE_ROUNDING_VARIANCE,
                 steps,
