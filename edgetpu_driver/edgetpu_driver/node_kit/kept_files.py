@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.files.default_paths import default_model_dir
+from edgetpu_driver.files.default_paths import edgetpu_home
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.node_kit.parameters import Setting
 
@@ -36,5 +36,10 @@ def kept_file(directory: str, what: str, name: str) -> Path:
         raise InputError(
             f"expected the name of a file, 1 to 100 letters, digits, _ and -; got {name[:100]!r}"
         )
-    parent = user_path(directory) if directory else default_model_dir().parent / what
+    parent = user_path(directory) if directory else edgetpu_home() / what
     return parent / f"{name}.npz"
+
+
+def state_file(name: str) -> Path:
+    """Path of the file in which a node keeps its state; `name` with its ending."""
+    return edgetpu_home() / "state" / name

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.errors import InputError
-from edgetpu_driver.files.default_paths import edgetpu_home
 from edgetpu_driver.files.file_access import read_file, write_file
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.kept_files import KEEP_STATE
+from edgetpu_driver.node_kit.kept_files import KEEP_STATE, state_file
 
 FORMAT = 1
 """Version of the files; others are not read."""
@@ -40,7 +39,7 @@ class KeptState:
     @property
     def path(self) -> Path:
         """The file of this node."""
-        return edgetpu_home() / "state" / f"{self._node.full_name}.json"
+        return state_file(f"{self._node.full_name}.json")
 
     def load(self) -> Mapping[str, Any]:
         """Return what `save` was given last; empty if there is nothing that counts."""

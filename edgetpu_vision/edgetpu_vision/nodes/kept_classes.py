@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.files.default_paths import edgetpu_home
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.kept_files import KEEP_STATE
+from edgetpu_driver.node_kit.kept_files import KEEP_STATE, state_file
 from edgetpu_vision.learning.taught_examples import TaughtExamples
 
 
@@ -27,7 +26,7 @@ class KeptClasses:
     def path(self) -> Path:
         """The file of this node."""
         names = (self._node.full_name, self._node.values["classes"], "npz")
-        return edgetpu_home() / "state" / ".".join(name for name in names if name)
+        return state_file(".".join(name for name in names if name))
 
     def load(self) -> TaughtExamples | None:
         """Return what `save` was given last; None if there is nothing to start with."""
