@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import cv2
@@ -92,7 +93,13 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     rows += _near_rows(list(approaches("straight", names, 128, repeats)), large)
     for kind in scenes.KINDS:
         rows.append(_alarm_row(kind, list(others(kind, names + fresh, repeats)), small))
-    return rows + looming_disturbances.measure(small, quick) + _zone_rows(small)
+    rows += looming_disturbances.measure(small, quick)
+    if not quick:
+        medium = open_engine(engine, graph.name(96, 96), graph.build(96, 96))
+        for run, size in ((medium, 96), (large, 128)):
+            disturbed = looming_disturbances.measure(run, quick)
+            rows += [replace(row, case=f"{row.case}, {size} px") for row in disturbed]
+    return rows + _zone_rows(small)
 
 
 def _approach_rows(

@@ -33,9 +33,10 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
             [follow(engine, scenes.slanted(name, degrees, clip_random(kind, name, 0))) for name in names],
             reach,
         )
-    kind = "object approaches a camera that stands still"
-    targets = [follow(engine, target.clip) for target in _targets(kind, scenes.approaching, count)]
-    rows += _found_rows(kind, targets)
+    for size, widths in (("object", scenes.LARGE), ("small object", scenes.SMALL)):
+        kind = f"{size} approaches a camera that stands still"
+        scene = partial(scenes.approaching, widths=widths)
+        rows += _found_rows(kind, [follow(engine, target.clip) for target in _targets(kind, scene, count)])
     kind = "object crosses"
     rows += _quiet_rows(kind, [follow(engine, t.clip) for t in _targets(kind, scenes.crossing, count)])
     kind = "leaves"

@@ -104,12 +104,18 @@ def slanted(name: str, degrees: float, random: np.random.Generator, size: int = 
     return Clip(name, np.array(frames), stamps, np.array(ttc))
 
 
-def approaching(name: str, behind: str, random: np.random.Generator) -> Target:
+SMALL, LARGE = (0.14, 0.2), (0.22, 0.34)
+"""Widths of an approaching object at 3 s, least and greatest, as shares of the image's width."""
+
+
+def approaching(
+    name: str, behind: str, random: np.random.Generator, widths: tuple[float, float] = LARGE
+) -> Target:
     """An object approaches a camera that stands still, from 6 s to 0.8 s before contact, 30 Hz.
 
-    It takes 0.14 to 0.2 of the image's width at 3 s and is off its course by up to a third of its size.
+    It is off its course by up to a third of its size.
     """
-    width = WIDTH * random.uniform(0.14, 0.2)
+    width = WIDTH * random.uniform(*widths)
     ratio = random.uniform(0.8, 1.3)
     place = np.array([WIDTH / 2, HEIGHT / 2]) + random.uniform(-0.15, 0.15, 2) * (WIDTH, HEIGHT)
     drift = random.uniform(-0.3, 0.3, 2) * width / 3

@@ -71,6 +71,7 @@ FAMILIES = (
         lambda height, width: looming.draft(int(height), int(width)),
         "looming",
         looming.name(),
+        looming.name(96, 96),
         looming.name(128, 128),
     ),
     _family(

@@ -18,12 +18,12 @@ from edgetpu_perception.nodes.perception_node import PerceptionNode
 from edgetpu_perception.nodes.perception_parameters import perception_settings
 from edgetpu_perception.time_to_contact.looming import MIN_EXPANSION_RATE, Looming, LoomingResult
 
-SIZES = (64, 128)
+SIZES = (64, 96, 128)
 """Widths and heights of the model's input that the node offers, px."""
 
 
 def _bad_size(value: int) -> str | None:
-    return None if value in SIZES else f"expected 64 or 128; got {value}"
+    return None if value in SIZES else f"expected 64, 96 or 128; got {value}"
 
 
 def _region_message(result: LoomingResult) -> RegionOfInterest:
@@ -40,8 +40,8 @@ class LoomingNode(PerceptionNode):
         Setting(
             "size",
             64,
-            "Width and height of the model's input, px: 64, or 128, which sees smaller things and has less "
-            "noise.",
+            "Width and height of the model's input, px: 64; 96, which sees smaller things; or 128, which has "
+            "less noise.",
             SIZES[0],
             SIZES[-1],
             check=_bad_size,

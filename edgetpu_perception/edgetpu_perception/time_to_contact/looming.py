@@ -63,6 +63,12 @@ STEADY_FRAMES = 10
 Rows: looming, leaves and object crosses, no approach claimed.
 """
 
+MIN_GROWTH = 0.1
+"""Relative growth that must have been followed before a surface is claimed to approach.
+
+What sways grows for a moment, too. Rows: looming, leaves, no approach claimed.
+"""
+
 _NO_ZONES = (math.nan,) * ZONES
 
 
@@ -193,7 +199,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         ttc, ttc_sigma = (1 / rate, sigma / rate**2) if rate > sigma else (math.inf, math.inf)
         # A surface whose slant is unknown may seem to approach: its own sigma counts as well.
         certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma
-        claimed = certain and rate >= self.min_expansion_rate and surface.steady >= STEADY_FRAMES
+        lasting = surface.steady >= STEADY_FRAMES and surface.growth >= MIN_GROWTH
+        claimed = certain and lasting and rate >= self.min_expansion_rate
         part = self._part_of(frame, surface)
         return LoomingResult(
             stamp, True, confidence, ttc, ttc_sigma, rate, sigma, tau, energies, claimed, part

@@ -35,6 +35,7 @@ from edgetpu_perception.time_to_contact.surface_tracker_limits import (
     IMAGE_NOISE_SHARE,
     KEPT_EVIDENCE,
     MAIN_PRECISION,
+    MAIN_PREFERENCE,
     MAX_KEYFRAME_AGE_S,
     MAX_LOG_DEPTH,
     MAX_MISFIT,
@@ -183,6 +184,7 @@ class SurfaceTracker:
         surface.overlap = float(np.count_nonzero(alignment.inside)) / self._size
         surface.frames += 1
         surface.steady += 1
+        surface.steady_s += seconds
         covariance = alignment.covariance
         if main:
             distance = surface.plane.measure(alignment.measured, covariance)
@@ -203,7 +205,7 @@ class SurfaceTracker:
             # every frame; the keyframe is the longest baseline that a new surface has.
             surface.depth.start_over(surface.log_depth, variance, self._age)
             if not on_trial:
-                surface.steady = 0
+                surface.steady, surface.steady_s = 0, 0.0
 
     def _assign_elements(self, alignments: list[Alignment], brightness: Map, certainty: Map) -> None:
         """Assign the elements to the surfaces; try a second one, or drop a superfluous one."""
@@ -259,7 +261,11 @@ class SurfaceTracker:
         main, other = self.surfaces
         share = cv2.blur(other.membership / (main.membership + other.membership + 1e-6), (3, 3))
         share = np.clip(share, 0.03, 0.97)
-        favour = np.clip((around[0] - around[1]) * np.float32(WINDOW_ELEMENTS**2 / 12), -8.0, 8.0)
+        favour = np.clip(
+            (around[0] - around[1]) * np.float32(WINDOW_ELEMENTS**2 / 12) - np.float32(MAIN_PREFERENCE),
+            -8.0,
+            8.0,
+        )
         odds = share / (1 - share) * np.exp(favour)
         share = odds / (1 + odds)
         own = around[1][share > 0.5]

@@ -87,6 +87,13 @@ What moves is resampled with larger errors than what stands still; yet what a cr
 uncovered must not count as part of it. Rows: looming, object crosses, no approach claimed.
 """
 
+MAIN_PREFERENCE = 0.3
+"""Log odds by which an element that both surfaces explain alike turns to the main one in every frame.
+
+Without it a second surface spreads over weak textures until it has the motion of what it spread over. Rows:
+looming, object approaches a camera that stands still, found.
+"""
+
 UNEXPLAINED_VARIANCES = 2.0
 """Mean squared residual, in its variance, above which an element moves differently.
 
