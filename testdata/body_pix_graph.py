@@ -9,7 +9,10 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 HEIGHT, WIDTH, STRIDE = 305, 481, 16
-CHANNELS = {"heatmaps": 17, "short_offsets": 34, "mid_offsets": 64, "long_offsets": 34, "segments": 1}
+DECODED = {"heatmaps": 17, "short_offsets": 34, "mid_offsets": 64, "long_offsets": 34}
+"""Channels of the maps that the decoder takes."""
+OUTPUTS = 5
+"""Of the decoder."""
 MOST = 3
 
 
@@ -19,7 +22,7 @@ def body_pix_file() -> bytes:
     image = graph.input("image", (1, HEIGHT, WIDTH, 3), np.uint8, scale=1.0, zero_point=0)
     grey = graph.quantize(image, np.int8, scale=1.0, zero_point=-128)
     heads = {}
-    for name, channels in (*CHANNELS.items(), ("parts", 24)):
+    for name, channels in (*DECODED.items(), ("segments", 1), ("parts", 24)):
         weights = np.zeros((channels, 1, 1, 3), np.int8)
         bias = np.zeros(channels, np.int32)
         if name == "segments":
@@ -30,11 +33,9 @@ def body_pix_file() -> bytes:
             grey, weights, 1.0, scale=4.0, zero_point=0, bias=bias, stride=STRIDE, name=name
         )
     options = {"max_detections": MOST, "score_threshold": 0.2, "stride": STRIDE, "nms_radius": 10.0}
-    outputs = [
-        TensorSpec(f"poses:{index}", (), np.dtype(np.float32), 0.0, 0) for index in range(len(CHANNELS))
-    ]
+    outputs = [TensorSpec(f"poses:{index}", (), np.dtype(np.float32), 0.0, 0) for index in range(OUTPUTS)]
     results = graph.custom(
-        "PosenetDecoderOp", [heads[name] for name in CHANNELS], outputs, flexbuffer.encode(options)
+        "PosenetDecoderOp", [heads[name] for name in DECODED], outputs, flexbuffer.encode(options)
     )
     for result in (*results, heads["segments"], heads["parts"]):
         graph.output(result)

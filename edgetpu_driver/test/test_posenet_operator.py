@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetpu_driver.engines.cpu_operators.pose_masks import MaskFields, instance_masks
+from edgetpu_driver.engines.cpu_operators.pose_masks import pose_distances
 from edgetpu_driver.engines.cpu_operators.posenet_decoder import Field
 from edgetpu_driver.engines.cpu_operators.posenet_operator import (
     CUSTOM_CODE,
@@ -28,7 +28,6 @@ OPTIONS: dict[str, flexbuffer.Value] = {
     "nms_radius": 10.0,
 }
 HEIGHT, WIDTH = 20, 31
-SHORT = Field(np.zeros((HEIGHT, WIDTH, 34), np.float32))
 
 
 def specs_and_tensors(fields: tuple[Field, ...]) -> tuple[list[TensorSpec], list[Any]]:
@@ -45,14 +44,13 @@ def quantised_maps(*people: Any) -> tuple[Field, Field, Field]:
     return quantised(heat, 0.09, 180), quantised(short, 0.7, 134), quantised(mid, 1.5, 118)
 
 
-def segments(*people: Any) -> tuple[Field, Field]:
-    """Long-range offsets and the segment: the columns within 40 px of a nose, each pointing at its person."""
+def long_offsets(*people: Any) -> Field:
+    """Each cell points at the person whose nose is nearest along x."""
     cells = STRIDE * np.moveaxis(np.mgrid[:HEIGHT, :WIDTH], 0, -1).astype(float)
     apart = np.stack([np.abs(cells[:, :, 1] - pose[0, 1]) for pose in people])
     owner = np.array(people)[apart.argmin(axis=0)]
     offsets = (owner - cells[:, :, None]).transpose(0, 1, 3, 2).reshape(HEIGHT, WIDTH, -1)
-    segment = np.where(apart.min(axis=0) <= 40, 5.0, -5.0)[:, :, None]
-    return Field(offsets.astype(np.float32)), Field(segment.astype(np.float32))
+    return Field(offsets.astype(np.float32))
 
 
 def test_the_options_are_read() -> None:
@@ -119,54 +117,40 @@ def test_inputs_that_are_not_quantised_are_real_values() -> None:
 
 def test_masks_say_whose_each_cell_is() -> None:
     left, right = person(50, 100), person(50, 300)
-    operator, tensors = make_operator((*quantised_maps(left, right), *segments(left, right)), outputs=5)
+    operator, tensors = make_operator((*quantised_maps(left, right), long_offsets(left, right)), outputs=5)
     outputs = operator.run(tensors)
     masks, poses = outputs[4], outputs[0][0]
     assert masks.shape == operator.output_shapes[4] == (1, 3, HEIGHT, WIDTH)
-    for pose, mask in zip(poses[:2], masks[0], strict=False):
-        columns = np.abs(np.arange(WIDTH) * STRIDE - pose[0, 1]) <= 41
-        np.testing.assert_array_equal(mask, np.broadcast_to(columns, mask.shape))
-    assert not masks[0, 2].any()
+    on_the_left = np.broadcast_to(np.arange(WIDTH) * STRIDE <= 200, (HEIGHT, WIDTH))
+    first = on_the_left if poses[0, 0, 1] < 200 else ~on_the_left
+    np.testing.assert_array_equal(masks[0], [first, ~first, np.zeros((HEIGHT, WIDTH))])
 
 
-def test_the_inputs_for_masks_may_come_in_any_order() -> None:
-    pose = person(50, 200)
-    long_offsets, segment = segments(pose)
-    in_order, tensors = make_operator((*quantised_maps(pose), long_offsets, segment), outputs=5)
-    turned, turned_tensors = make_operator((*quantised_maps(pose), segment, long_offsets), outputs=5)
-    np.testing.assert_array_equal(turned.run(turned_tensors)[4], in_order.run(tensors)[4])
+def test_without_a_pose_no_cell_is_anybodys() -> None:
+    heat, short, mid = maps(HEIGHT, WIDTH, [person(50, 200)])
+    nobody = Field(np.full_like(heat.values, -5.0))
+    operator, tensors = make_operator((nobody, short, mid, long_offsets(person(50, 200))), outputs=5)
+    assert not operator.run(tensors)[4].any()
 
 
-def test_a_cell_that_points_far_from_everybody_is_in_no_mask() -> None:
-    pose = person(50, 200)
-    long_offsets, segment = segments(person(50, 450))
-    fields = MaskFields(long_offsets, segment, SHORT, STRIDE)
-    masks = instance_masks(pose[None].astype(np.float32), np.ones((1, 17), np.float32), fields)
-    assert not masks.any()
+def test_a_cell_is_as_far_from_a_pose_as_the_keypoints_it_points_at() -> None:
+    pose, apart = person(50, 200).astype(np.float32), np.array([3, 4], np.float32)
+    distances = pose_distances(np.stack([pose, pose + apart]), long_offsets(pose), STRIDE)
+    np.testing.assert_allclose(distances[0], np.zeros((HEIGHT, WIDTH)), atol=1e-4)
+    np.testing.assert_allclose(distances[1], np.full((HEIGHT, WIDTH), 5.0), atol=1e-4)
 
 
-def test_no_pose_has_no_mask() -> None:
-    long_offsets, segment = segments(person(50, 100))
-    fields = MaskFields(long_offsets, segment, SHORT, STRIDE)
-    masks = instance_masks(np.zeros((0, 17, 2), np.float32), np.zeros((0, 17), np.float32), fields)
-    assert masks.shape == (0, HEIGHT, WIDTH)
-
-
-def test_masks_of_maps_that_do_not_fit_are_refused() -> None:
-    long_offsets, segment = segments(person(50, 100))
-    with pytest.raises(InputError, match=r"segment: expected \[height, width, 1\]; got \[20, 31, 34\]"):
-        instance_masks(
-            np.zeros((1, 17, 2), np.float32),
-            np.zeros((1, 17), np.float32),
-            MaskFields(segment, long_offsets, SHORT, STRIDE),
-        )
+def test_distances_from_a_map_of_another_shape_are_refused() -> None:
+    heat = quantised_maps(person(50, 100))[0]
+    with pytest.raises(InputError, match=r"long offsets: expected \[height, width, 34\]; got \[20, 31, 17\]"):
+        pose_distances(np.zeros((1, 17, 2), np.float32), heat, STRIDE)
 
 
 @pytest.mark.parametrize(
     ("inputs", "outputs", "message"),
     [
-        (2, 4, "expected 3 or more inputs; got 2"),
-        (3, 5, r"expected long-range offsets \[1, 20, 31, 34\] for masks; got 'map 0' uint8"),
+        (2, 4, "expected 3 inputs; got 2"),
+        (3, 5, "expected 4 inputs; got 3"),
         (3, 3, "expected 4 outputs, or 5 with masks; got 3"),
     ],
 )

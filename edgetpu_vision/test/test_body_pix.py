@@ -75,23 +75,33 @@ def test_the_most_probable_part_is_told_where_people_are() -> None:
     assert set(np.unique(result.parts[10 * STRIDE :, :238])) == {13}
 
 
-def test_people_are_told_apart_by_long_offsets() -> None:
-    heat, short, mid = maps(*CELLS, [ONE, OTHER])
+def outputs_of(people: list[NDArray[np.float64]], others: NDArray[np.float64]) -> dict[str, Any]:
+    """Maps of people; the cells right of 200 px belong to another one."""
+    heat, short, mid = maps(*CELLS, people)
     cells = STRIDE * np.moveaxis(np.mgrid[: CELLS[0], : CELLS[1]], 0, -1).astype(float)
-    owner = np.where((cells[..., 1] < 200)[..., None, None], ONE, OTHER)
+    owner = np.where((cells[..., 1] < 200)[..., None, None], people[0], others)
     long = (owner - cells[:, :, None]).transpose(0, 1, 3, 2).reshape(1, *CELLS, 34)
-    result = segment(
-        {
-            "heatmaps": heat.values[None],
-            "short": short.values[None],
-            "mid": mid.values[None],
-            "long": long.astype(np.float32),
-            "segments": half(4, 4),
-        }
-    )
+    return {
+        "heatmaps": heat.values[None],
+        "short": short.values[None],
+        "mid": mid.values[None],
+        "long": long.astype(np.float32),
+        "segments": half(4, 4),
+    }
+
+
+def test_people_are_told_apart_by_long_offsets() -> None:
+    result = segment(outputs_of([ONE, OTHER], OTHER))
     left, right = (1, 2) if result.poses[0]["nose"].x < 200 else (2, 1)
     assert set(np.unique(result.instances[:, :192])) == {left}
     assert set(np.unique(result.instances[:, 208:])) == {right}
+
+
+def test_a_person_whose_pose_is_not_found_is_not_part_of_another_one() -> None:
+    result = segment(outputs_of([ONE], person(60, 400)))
+    assert len(result.poses) == 1
+    assert set(np.unique(result.instances[:, :192])) == {1}
+    assert set(np.unique(result.instances[:, 224:])) == {0}
 
 
 def test_masks_of_the_models_own_decoder_follow_the_order_of_the_poses() -> None:

@@ -26,9 +26,11 @@ def source_graphs(path: Path) -> tuple[Path, ...]:
     x.tflite for x_edgetpu.tflite, for the segment x_segment_0_of_2_edgetpu.tflite of a pipeline, and for
     x_cocompiled_with_y_edgetpu.tflite: names that edgetpu_compiler gives. x_y.tflite for x_edgetpu_y.tflite.
     """
-    stem = plain_stem(path).replace(f"{COMPILED_SUFFIX}_", "_")
-    alone = _COCOMPILED.sub("", stem)
-    stems = (stem, _SEGMENT.sub("", stem), alone, _SEGMENT.sub("", alone))
+    plain = plain_stem(path)
+    stems = []
+    for stem in (plain, plain.replace(f"{COMPILED_SUFFIX}_", "_")):
+        alone = _COCOMPILED.sub("", stem)
+        stems += [stem, _SEGMENT.sub("", stem), alone, _SEGMENT.sub("", alone)]
     graphs = dict.fromkeys(path.with_name(f"{each}.tflite") for each in stems)
     return tuple(each for each in graphs if each != path)
 

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.cpu_operators.pose_masks import MaskFields, instance_masks
+from edgetpu_driver.engines.cpu_operators.pose_masks import pose_distances
 from edgetpu_driver.engines.cpu_operators.posenet_decoder import KEYPOINTS, Field
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs
@@ -24,6 +24,12 @@ _PARTS = len(PART_NAMES) - 1
 
 _PLACES = 4
 """Places in a cell, along each axis, at which the most probable part of a body is looked for."""
+
+_FARTHEST = 0.25
+"""Distance of a cell from a pose, in the size of its person, from which on it is none of it.
+
+Matters for people whose pose was not found. Chosen so that a person beside another one is not part of it.
+"""
 
 KNOWN = "logits of people [1, h, w, 1], if there are any also of parts of bodies [1, h, w, 24] (BodyPix)"
 """The outputs that `BodyMaps.among` knows, for messages."""
@@ -49,8 +55,8 @@ class BodyMaps:
     """Logits of parts of bodies, [1, h, w, 24]."""
     pose_masks: TensorSpec | None
     """The mask of each pose that the model's decoder found, [1, n, h, w]."""
-    offsets: tuple[TensorSpec, TensorSpec] | None
-    """Short and long offsets, each [1, h, w, 34]."""
+    long_offsets: TensorSpec | None
+    """[1, h, w, 34], px."""
     stride: float
     """px of the model's input between cells of the maps."""
 
@@ -72,7 +78,7 @@ class BodyMaps:
             segments[0],
             parts[0] if parts else None,
             masks,
-            (offsets[0], offsets[1]) if len(offsets) == 2 else None,
+            offsets[1] if len(offsets) == 2 else None,
             stride_of(image, segments[0]),
         )
 
@@ -88,7 +94,7 @@ class BodyMaps:
         logits = self._sampled(read_real(outputs, self.segment)[0], placement, region.width, region.height)
         people = np.asarray(logits >= np.log(min_confidence / (1 - min_confidence)))
         instances, parts = np.zeros(people.shape, np.uint8), np.zeros(people.shape, np.uint8)
-        of_poses = self._instance_masks(outputs, poses, min_confidence)
+        of_poses = self._instance_masks(outputs, poses)
         if len(of_poses):
             # Cells at the border of a person are in no mask, though parts of them are people.
             labels = self._greatest(np.ascontiguousarray(of_poses.transpose(1, 2, 0)), placement, 0.0)
@@ -98,20 +104,21 @@ class BodyMaps:
             parts[people] = labels[people]
         return Masks(people, instances, parts)
 
-    def _instance_masks(
-        self, outputs: Outputs, poses: PoseArrays, min_confidence: float
-    ) -> NDArray[np.float32]:
+    def _instance_masks(self, outputs: Outputs, poses: PoseArrays) -> NDArray[np.float32]:
         """A mask of each pose, 0 or 1, [n, h, w]; of none if the model does not tell people apart."""
         if self.pose_masks is not None:
             masks: NDArray[np.float32] = read_real(outputs, self.pose_masks)[0]
             return np.take(masks, poses.order, axis=0)
-        if self.offsets is None:
+        if self.long_offsets is None or not len(poses.x):
             return np.zeros((0, 0, 0), np.float32)
-        short, long, segment = (Field.of(read(outputs, spec), spec) for spec in (*self.offsets, self.segment))
         keypoints = np.stack([poses.y, poses.x], axis=-1).astype(np.float32)
-        fields = MaskFields(long, segment, short, self.stride)
-        own = instance_masks(keypoints, poses.keypoint_scores, fields, min_confidence)
-        return own.astype(np.float32)
+        offsets = Field.of(read(outputs, self.long_offsets), self.long_offsets)
+        distances = pose_distances(keypoints, offsets, self.stride)
+        sizes = np.sqrt(np.ptp(keypoints, axis=1).prod(axis=1))
+        near = distances <= _FARTHEST * np.maximum(sizes, self.stride)[:, None, None]
+        nearest = distances == distances.min(axis=0)
+        own: NDArray[np.float32] = (near & nearest).astype(np.float32)
+        return own
 
     def _greatest(self, field: NDArray[np.float32], placement: Placement, above: float) -> NDArray[np.uint8]:
         """The channel with the greatest value at each pixel of a region, from 1; 0 unless that is `above`.

@@ -4,7 +4,8 @@ While decoding, positions are in cells of the maps: cell (y, x) lies at px (y * 
 model's input. Every keypoint's heatmap is searched for local maxima. From the strongest on, each one is the
 root of a pose unless a pose before it has that keypoint there. From the root the mid-range offsets lead from
 keypoint to keypoint along the skeleton, forward or backward; short-range offsets then move each one onto its
-peak. A keypoint that a better pose has at the same place does not count for the score of a worse one.
+peak. Two roots may lead to the same person: a keypoint that a better pose has at the same place does not
+count for the score of a worse one.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def decode_poses(
     candidates = _candidates(scores, short, _logit(score_threshold))
     radius = (nms_radius / stride) ** 2
     decoder = _Decoder(scores, short, mid)
-    poses = _distinct_poses(candidates, decoder, radius, max_detections, score_threshold)
+    poses = _poses(candidates, decoder, radius, max_detections, score_threshold)
     return _result(poses, radius, stride, max_detections, score_threshold)
 
 
@@ -131,6 +132,8 @@ class _Step(NamedTuple):
 
 
 class _Pose(NamedTuple):
+    root: int
+    """The keypoint it was decoded from; it alone was not refined."""
     positions: list[Position]
     """Of each keypoint."""
     scores: list[float]
@@ -146,7 +149,7 @@ class _Decoder:
     def pose(self, root: int, position: Position, known: Sequence[_Pose]) -> _Pose:
         """The pose whose keypoint `root` is at a position.
 
-        Where the way comes to a keypoint of a known pose, it goes on as it did there.
+        Where the way comes to a keypoint of a known pose, it goes on as it did there, but for its root.
         """
         positions = [position] * KEYPOINTS
         scores = [_UNKNOWN] * KEYPOINTS
@@ -157,14 +160,14 @@ class _Decoder:
             place = self._mid.displaced(positions[source], channel, len(EDGES))
             place = self._short.displaced(place, target, KEYPOINTS, _REFINEMENTS)
             for pose in known:
-                if _distance(pose.positions[target], place) < _SAME:
+                if pose.root not in beyond and _distance(pose.positions[target], place) < _SAME:
                     for each in beyond:
                         positions[each], scores[each] = pose.positions[each], pose.scores[each]
                     break
             else:
                 positions[target] = place
                 scores[target] = _sigmoid(self._scores.at(place, target))
-        return _Pose(positions, scores, sum(scores) / KEYPOINTS)
+        return _Pose(root, positions, scores, sum(scores) / KEYPOINTS)
 
 
 def _steps(root: int) -> tuple[_Step, ...]:
@@ -224,10 +227,10 @@ def _of_neighbours(extreme: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
     return both
 
 
-def _distinct_poses(
+def _poses(
     candidates: _Candidates, decoder: _Decoder, radius: float, limit: int, threshold: float
 ) -> list[_Pose]:
-    """Up to `limit` poses by falling mean score, each with enough keypoints that no earlier one has.
+    """Poses by falling mean score, of up to `limit` people; several may be of one person.
 
     A keypoint of one pose is another pose's too within `radius`, squared cells.
     """
@@ -245,7 +248,7 @@ def _distinct_poses(
             decoded.append(pose)
             if _own_score(pose, found, radius) >= threshold:
                 found.append(pose)
-    return sorted(found, key=lambda pose: -pose.mean)
+    return sorted(decoded, key=lambda pose: -pose.mean)
 
 
 def _own_score(pose: _Pose, better: Sequence[_Pose], radius: float) -> float:
@@ -269,8 +272,12 @@ def _distance(one: Position, other: Position) -> float:
 def _result(
     poses: Sequence[_Pose], radius: float, stride: float, max_detections: int, threshold: float
 ) -> DecodedPoses:
-    scored = [(_own_score(pose, poses[:index], radius), pose) for index, pose in enumerate(poses)]
-    kept = sorted((each for each in scored if each[0] >= threshold), key=lambda each: -each[0])
+    kept: list[tuple[float, _Pose]] = []
+    for index, pose in enumerate(poses):
+        score = _own_score(pose, poses[:index], radius)
+        if score >= threshold:
+            kept.append((score, pose))
+    kept = sorted(kept, key=lambda each: -each[0])[:max_detections]
     keypoints = np.zeros((max_detections, KEYPOINTS, 2), np.float32)
     keypoint_scores = np.zeros((max_detections, KEYPOINTS), np.float32)
     scores = np.zeros(max_detections, np.float32)

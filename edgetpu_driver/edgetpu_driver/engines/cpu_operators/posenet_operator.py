@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.cpu_operators.pose_masks import MaskFields, instance_masks
+from edgetpu_driver.engines.cpu_operators.pose_masks import pose_distances
 from edgetpu_driver.engines.cpu_operators.posenet_decoder import (
     HEATMAP_CHANNELS,
     KEYPOINTS,
@@ -30,8 +30,8 @@ _POSE_INPUTS = (
     ("mid-range offsets", MID_CHANNELS),
 )
 """What an input is, and its channels."""
-_MASK_INPUTS = (("long-range offsets", SHORT_CHANNELS), ("segment", 1))
-"""Those that follow where the operator makes masks, in any order and with others among them."""
+_MASK_INPUT = "long-range offsets", SHORT_CHANNELS
+"""What follows where the operator makes masks."""
 _POSE_OUTPUTS = 4
 
 
@@ -65,12 +65,13 @@ class PosenetOperator:
     """The operator as a file has it.
 
     Inputs: heatmaps [1, h, w, 17], short-range offsets [1, h, w, 34] and mid-range offsets [1, h, w, 64]; for
-    masks also long-range offsets [1, h, w, 34] and the logits of the people's segment [1, h, w, 1]. They are
-    scaled as their specs say; without a scale they are real values.
+    masks also long-range offsets [1, h, w, 34]. They are scaled as their specs say; without a scale they are
+    real values.
 
     Outputs, float32, where n is `max_detections`: poses [1, n, 17, 2], y and x in px of the model's input;
     keypoint scores [1, n, 17]; pose scores [1, n]; the number of poses [1]; and where there are five, the
-    mask of each pose, 0 or 1, [1, n, h, w].
+    mask of each pose, 0 or 1, [1, n, h, w]. Every cell is in the mask of the pose it is nearest to; another
+    output of the model tells whether it is a person at all.
 
     Raises ModelFormatError for options, inputs or a number of outputs that do not fit.
     """
@@ -84,15 +85,13 @@ class PosenetOperator:
         if outputs not in (_POSE_OUTPUTS, _POSE_OUTPUTS + 1):
             raise ModelFormatError(f"{CUSTOM_CODE}: expected 4 outputs, or 5 with masks; got {outputs}")
         cells = inputs[0].shape[1:3] if inputs else ()
-        if len(inputs) < len(_POSE_INPUTS):
-            raise ModelFormatError(f"{CUSTOM_CODE}: expected 3 or more inputs; got {len(inputs)}")
-        for spec, (name, channels) in zip(inputs, _POSE_INPUTS, strict=False):
+        expected = (*_POSE_INPUTS, _MASK_INPUT) if self._masks else _POSE_INPUTS
+        if len(inputs) < len(expected):
+            raise ModelFormatError(f"{CUSTOM_CODE}: expected {len(expected)} inputs; got {len(inputs)}")
+        for spec, (name, channels) in zip(inputs, expected, strict=False):
             if spec.shape != (1, *cells, channels):
                 size = f"[1, height, width, {channels}], as large as the others"
                 raise ModelFormatError(f"{CUSTOM_CODE}: expected {name} {size}; got {list(spec.shape)}")
-        self._mask_inputs = [
-            _index(inputs, name, (1, *cells, channels)) for name, channels in _MASK_INPUTS if self._masks
-        ]
         most = self.options.max_detections
         shapes = (1, most, KEYPOINTS, 2), (1, most, KEYPOINTS), (1, most), (1,), (1, most, *cells)
         self._output_shapes: tuple[tuple[int, ...], ...] = shapes[:outputs]
@@ -125,24 +124,16 @@ class PosenetOperator:
             np.array([count], np.float32),
         ]
         if self._masks:
-            masks = np.zeros(self._output_shapes[-1], np.float32)
-            long, segment = (fields[index] for index in self._mask_inputs)
-            masks[0, :count] = instance_masks(
-                poses.keypoints[:count],
-                poses.keypoint_scores[:count],
-                MaskFields(long, segment, short, self.options.stride),
-            )
-            outputs.append(masks)
+            outputs.append(self._pose_masks(poses.keypoints[:count], fields[len(_POSE_INPUTS)]))
         return outputs
 
-
-def _index(inputs: Sequence[TensorSpec], name: str, shape: tuple[int, ...]) -> int:
-    """Which input after the first three has this shape."""
-    for index, spec in enumerate(inputs[len(_POSE_INPUTS) :], len(_POSE_INPUTS)):
-        if spec.shape == shape:
-            return index
-    came = ", ".join(map(str, inputs))
-    raise ModelFormatError(f"{CUSTOM_CODE}: expected {name} {list(shape)} for masks; got {came}")
+    def _pose_masks(self, keypoints: NDArray[np.float32], long_offsets: Field) -> NDArray[np.float32]:
+        """Each cell in the mask of the nearest pose, [1, max_detections, h, w]."""
+        masks = np.zeros(self._output_shapes[-1], np.float32)
+        if len(keypoints):
+            nearest = pose_distances(keypoints, long_offsets, self.options.stride).argmin(axis=0)
+            np.put_along_axis(masks[0], nearest[None], 1.0, axis=0)
+        return masks
 
 
 def _number(options: Mapping[str, Any], name: str, least: float, most: float) -> float:

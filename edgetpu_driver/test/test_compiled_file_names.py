@@ -1,0 +1,31 @@
+"""Where the graph of a compiled file is looked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgetpu_driver.toolchain.compiled_file_names import source_graph
+
+GRAPHS = {
+    "x_edgetpu.tflite": "x.tflite",
+    "x_edgetpu_decoder.tflite": "x_decoder.tflite",
+    "x_segment_0_of_2_edgetpu.tflite": "x.tflite",
+    "x_cocompiled_with_y_edgetpu.tflite": "x.tflite",
+    "mobilenet_edgetpu_slim_edgetpu.tflite": "mobilenet_edgetpu_slim.tflite",
+    "mobilenet_edgetpu_slim_segment_1_of_2_edgetpu.tflite": "mobilenet_edgetpu_slim.tflite",
+}
+
+
+@pytest.mark.parametrize(("compiled", "graph"), GRAPHS.items())
+def test_the_graph_has_the_name_that_the_compiler_was_given(
+    tmp_path: Path, compiled: str, graph: str
+) -> None:
+    (tmp_path / graph).touch()
+    assert source_graph(tmp_path / compiled) == tmp_path / graph
+
+
+def test_a_model_without_its_graph_has_none(tmp_path: Path) -> None:
+    (tmp_path / "y.tflite").touch()
+    assert source_graph(tmp_path / "x_edgetpu.tflite") is None
