@@ -16,6 +16,7 @@ from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.errors import ModelUnsupportedError, TransferTimeoutError
 from edgetpu_driver.stick.dma_transfers import PreparedExecutable
 from edgetpu_driver.stick.inference import PreparedInference
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.usb.bringup import bring_up
 from edgetpu_driver.usb.chip_clock import ClockPreset
 from edgetpu_driver.usb.discovery import find_sticks
@@ -115,6 +116,23 @@ def test_nor_does_usb_2_change_anything(golden: ModelFolder, name: str) -> None:
         for seed in range(3):
             inputs = random_inputs(cpu, np.random.default_rng(seed))
             assert largest_difference(tpu, model, cpu, inputs) == 0
+
+
+def test_a_graph_of_another_calibration_gives_results_in_the_steps_of_the_compiled_file() -> None:
+    """The file has steps of 0.5 from 128 on, its graph steps of 0.25 from 100 on; both copy their input."""
+
+    def identity(scale: float, zero_point: int) -> bytes:
+        graph = GraphBuilder("identity")
+        x = graph.input("x", (1, 4), np.uint8, scale=0.25, zero_point=128)
+        inner = graph.quantize(x, np.int8, scale=0.25, zero_point=0)
+        graph.output(graph.quantize(inner, np.uint8, scale=scale, zero_point=zero_point, name="y"))
+        return graph.build()
+
+    model = CompiledModel.parse(pack(identity(0.5, 128), name="identity"), "identity")
+    stick = VirtualEdgeTpu().register_model(model, identity(0.25, 100))
+    with EdgeTpu.open(usb_backend=stick) as tpu:
+        (y,) = tpu.run(model, {"x": np.array([[120, 128, 130, 160]], np.uint8)}).values()
+    np.testing.assert_array_equal(y, [[124, 128, 129, 144]])
 
 
 def test_weights_of_packed_models_are_those_that_crossed_the_bus(
