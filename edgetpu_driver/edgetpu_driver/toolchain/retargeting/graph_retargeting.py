@@ -6,6 +6,7 @@ the package. Everything else stays, byte for byte. What is not known well enough
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,9 @@ from edgetpu_driver.toolchain.retargeting.program_rewriting import RewrittenProg
 from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES, quantised
 from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPointOperations
 from edgetpu_driver.weights.section_search import locate_sections
+
+_SAME_SCALE = 1e-5
+"""Relative difference of scales that rounding explains. Derived: in float32 6e-8; over 255 steps none."""
 
 UNCONFIRMED = "retargeted from a compiled file; no such file has run on a stick yet"
 
@@ -130,6 +134,9 @@ class _ExplainedSource:
         layers: dict[str, Tensor] = {}
         for index, layer in self._source.tensors():
             old, new = self._pair.old.tensors[index], self._pair.new.tensors[self._pair.tensors[index]]
+            if old.name == new.name and not self._pair.is_requantised(index):
+                continue
+            _check_calibration(old, layer)
             layers[layer.name] = new if layer.name == old.name else replace(new, name=layer.name)
         return PartChange(compiled, parameters, program.bitstreams, layers)
 
@@ -203,6 +210,17 @@ class _Container:
                 if new != bytes(operator.custom_options):
                     options[index] = new
         return options
+
+
+def _check_calibration(tensor: Tensor, layer: Layer) -> None:
+    """Refuse to change a layer of which the old graph has other steps than the compiled file."""
+    numerics = quantised(tensor)
+    if numerics is None or math.isclose(numerics.scale, layer.dequantization_factor, rel_tol=_SAME_SCALE):
+        return
+    raise ModelUnsupportedError(
+        f"'{tensor.name}' has the scale {layer.dequantization_factor:g} in the compiled file and "
+        f"{numerics.scale:g} in its graph: the file was compiled from a graph of another calibration"
+    )
 
 
 def _constants_differ(pair: GraphPair, found: set[int]) -> bool:
