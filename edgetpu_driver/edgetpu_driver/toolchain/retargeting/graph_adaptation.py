@@ -21,7 +21,7 @@ from edgetpu_driver.toolchain.retargeting.graph_pairs import WEIGHTED, GraphPair
 from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES, Quantised, quantised
 
 MOVING = (
-    *("RESHAPE", "SQUEEZE", "PAD", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D", "MEAN"),
+    *("RESHAPE", "SQUEEZE", "PAD", "TILE", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D", "MEAN"),
     RESIZING,
 )
 """Operators that may give their output the quantisation of their inputs."""
