@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from measured_figures.row import line, write_rows
-from soak.figures import rows
 from soak.findings import Findings
+from soak.report_figures import rows
 from soak.run import Options, run
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "soak"
@@ -46,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(found: Findings, case: str, seed: int, output: Path) -> int:
+    from soak.process_samples import write_samples
     from soak.report import write_report
-    from soak.samples import write_samples
 
     figures = list(rows(found, case))
     for row in figures:
@@ -69,7 +69,7 @@ def _report(found: Findings, case: str, seed: int, output: Path) -> int:
 
 def _details(found: Findings) -> list[str]:
     """The first of everything that was not as it should be."""
-    from soak.outcomes import Outcome
+    from soak.outcome_journal import Outcome
 
     begin = found.time.begin
     wrong = [note for note in found.notes if note.outcome is Outcome.WRONG]

@@ -28,13 +28,13 @@ from std_srvs.srv import Trigger
 
 from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetColor, SetTemplate, SetWeights
 from soak.camera_messages import image_message
-from soak.damage import bad_request, damaged
+from soak.chaos_schedule import TOPICS, Action, Kind
 from soak.driver_process import StickEvent
-from soak.outcomes import Disturbance, Journal, Judgement, Outcome
+from soak.input_publisher import SCENES
+from soak.malformed_messages import bad_request, damaged
+from soak.outcome_journal import Disturbance, Journal, Judgement, Outcome
 from soak.processes import Processes, children
 from soak.request_checks import Refusal, judge_refusal
-from soak.schedule import TOPICS, Action, Kind
-from soak.sources import SCENES
 
 DRIVER = "edgetpu"
 SWAPPED_MODEL = "foreign_swapping/dense_64"

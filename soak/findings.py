@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from soak.chaos import Chaos
-from soak.outcomes import Counted, Note, Outcome, read_journal, unexplained
+from soak.chaos_schedule import quiet_ends
+from soak.outcome_journal import Counted, Note, Outcome, read_journal, unexplained
 from soak.perception_checks import CAMERAS
+from soak.process_samples import Sample
 from soak.processes import End, Processes
-from soak.results import MATRIX_TOPICS
-from soak.samples import Sample
-from soak.schedule import quiet_ends
+from soak.result_messages import MATRIX_TOPICS
 
 _LAST_SECONDS = 6.0
 """At the end of each quiet turn, in which every node has to publish a result."""

@@ -24,7 +24,7 @@ from rclpy.qos import QoSProfile
 
 from edgetpu_msgs.msg import Priority, Tensor
 from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetWeights
-from soak.outcomes import Journal, Judgement, Outcome
+from soak.outcome_journal import Journal, Judgement, Outcome
 from soak.request_checks import judge_refusal
 
 LOST_AFTER = 30.0
@@ -195,7 +195,7 @@ def arrays_of(tensors: Sequence[Tensor]) -> dict[str, NDArray[Any]]:
 
 def main() -> int:
     """Run the client KIND until a signal; the other arguments are those of ClientRun, then ROS arguments."""
-    from soak.foreign_clients import CLIENTS
+    from soak.foreign_client_kinds import CLIENTS
 
     kind, journal, models, seed, period = sys.argv[1:6]
     rclpy.init(args=sys.argv[6:])

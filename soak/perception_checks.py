@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from demo.scene.room import HIGH
 from demo.scene.scene import Scene
 from demo.scene.scene_truth import Columns, mean_displacement, truth_of
-from soak.outcomes import Judgement, Outcome
+from soak.outcome_journal import Judgement, Outcome
 from soak.scenes import FRAMES, Driving, LookingAround, Stamps
-from soak.signals import SeenStamps
+from soak.seen_stamps import SeenStamps
 
 LOOKING, DRIVING = "looking", "driving"
 """Namespaces and frame_ids of the two cameras."""

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from demo.report.plots import STYLE
 from measured_figures.row import Row
 from soak.findings import Findings
-from soak.outcomes import Outcome
-from soak.samples import Sample
+from soak.outcome_journal import Outcome
+from soak.process_samples import Sample
 
 TEMPLATES = Path(__file__).parent / "templates"
 _WIDTH = 10.0

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.weights.weight_request import WeightRequest
-from soak.outcomes import Judgement, Outcome
+from soak.outcome_journal import Judgement, Outcome
 
 Arrays = Mapping[str, NDArray[np.generic]]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from soak.chaos import Chaos
+from soak.chaos_schedule import make_schedule
 from soak.findings import Findings, Interval, gather
-from soak.outcomes import Journal
+from soak.outcome_journal import Journal
+from soak.process_samples import Sample, sample
 from soak.processes import Processes
 from soak.run_setup import RESULT_CHECKER, SOURCES, Stage
-from soak.samples import Sample, sample
-from soak.schedule import make_schedule
 
 _STEP = 0.05
 _SAMPLE_PERIOD = 3.0

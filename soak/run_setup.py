@@ -17,12 +17,12 @@ from demo.processes import find_executable, isolate
 from edgetpu_driver.node_kit.node_table import DRIVER, node_table
 from edgetpu_driver.toolchain import dense_graph as dense
 from soak.camera_messages import write_frames
-from soak.foreign_clients import CLIENTS, write_models
+from soak.foreign_client_kinds import CLIENTS, write_models
+from soak.input_publisher import SCENES
+from soak.matrix_checks import BLOCK, write_places
 from soak.perception_checks import CAMERAS, LOOKING
 from soak.processes import Command
-from soak.results import MATRIX_TOPICS
-from soak.signals import BLOCK, write_places
-from soak.sources import SCENES
+from soak.result_messages import MATRIX_TOPICS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES, RESULT_CHECKER = "sources", "result_checker"

@@ -10,23 +10,9 @@ import pytest
 from edgetpu_driver.matrix.matmul import MatMul
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_driver.weights.weight_request import WeightRequest
-from soak.figures import rows
+from soak.chaos_schedule import Kind, is_quiet, make_schedule, quiet_ends
 from soak.findings import Findings, Interval
-from soak.outcomes import Counted, Disturbance, Journal, Note, Outcome, read_journal, unexplained
-from soak.perception_checks import DRIVING, LOOKING, PerceptionChecks, Result
-from soak.request_checks import (
-    DenseScales,
-    ExpectedResults,
-    compare,
-    judge_product,
-    judge_refusal,
-    judge_version,
-    product_bound,
-)
-from soak.samples import Sample, growths
-from soak.scenes import FRAMES, Driving, LookingAround, Stamps
-from soak.schedule import Kind, is_quiet, make_schedule, quiet_ends
-from soak.signals import (
+from soak.matrix_checks import (
     PEAK_BIN,
     SETTLED_STEPS,
     PlaceCheck,
@@ -37,6 +23,20 @@ from soak.signals import (
     place_vectors,
     signal,
 )
+from soak.outcome_journal import Counted, Disturbance, Journal, Note, Outcome, read_journal, unexplained
+from soak.perception_checks import DRIVING, LOOKING, PerceptionChecks, Result
+from soak.process_samples import Sample, growths
+from soak.report_figures import rows
+from soak.request_checks import (
+    DenseScales,
+    ExpectedResults,
+    compare,
+    judge_product,
+    judge_refusal,
+    judge_version,
+    product_bound,
+)
+from soak.scenes import FRAMES, Driving, LookingAround, Stamps
 
 STAMPS = Stamps(1_000_000_000, 100_000_000)
 SIZE = 16

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from measured_figures.row import Row
 from soak.findings import Findings
-from soak.outcomes import Outcome
-from soak.samples import growths
+from soak.outcome_journal import Outcome
+from soak.process_samples import growths
 
 AREA = "soak"
 LARGEST_GROWTH = 5.0

@@ -1,9 +1,8 @@
-"""The signal and the embeddings of a run, by the number of their image, and what follows from them."""
+"""Whether results of the matrix nodes follow from the signal and the embeddings that a run publishes."""
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
-from soak.outcomes import Judgement, Outcome
+from soak.outcome_journal import Judgement, Outcome
 
 BLOCK = 64
 """Samples in which the signal repeats, and of which a spectrum is made."""
@@ -126,20 +125,3 @@ class PredictionCheck:
         if abs(value - true) > PREDICTION_TOLERANCE:
             return Outcome.WRONG, f"sample {index}: predicted {value:.4f}, expected {true:.4f}"
         return Outcome.RIGHT, ""
-
-
-class SeenStamps:
-    """Tells whether a stamp has been seen before, of the last few thousand."""
-
-    def __init__(self, remembered: int = 2000) -> None:
-        self._remembered = remembered
-        self._seen: OrderedDict[int, None] = OrderedDict()
-
-    def is_new(self, stamp_ns: int) -> bool:
-        """Remember the stamp; false if it was seen before."""
-        if stamp_ns in self._seen:
-            return False
-        self._seen[stamp_ns] = None
-        if len(self._seen) > self._remembered:
-            self._seen.popitem(last=False)
-        return True

@@ -1,4 +1,4 @@
-"""What chaos does and when: a schedule that follows from a seed."""
+"""What faults and changes are made and when: a schedule that follows from a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both cameras and the signal of a run: `python -m soak.sources FRAMES START_NS PERIOD_NS`.
+"""Both cameras and the signal of a run: `python -m soak.input_publisher FRAMES START_NS PERIOD_NS`.
 
 Images are stamped START_NS, START_NS + PERIOD_NS, ... Without --simulated each is published at the time
 of its stamp. With it, /clock jumps to the stamp of the next image as soon as all nodes have answered.
@@ -27,10 +27,10 @@ from sensor_msgs.msg import CameraInfo, Image, JointState
 
 from demo.scene.scene import Scene
 from soak.camera_messages import camera_info, image_message
+from soak.matrix_checks import embedding, place_vectors, signal
 from soak.perception_checks import CAMERAS, DRIVING, LOOKING
-from soak.results import result_topics
+from soak.result_messages import result_topics
 from soak.scenes import FRAMES, Driving, LookingAround, Stamps
-from soak.signals import embedding, place_vectors, signal
 
 _PATIENCE = 1.0
 """Seconds that simulated time waits for the nodes to answer an image."""
@@ -170,7 +170,7 @@ def _simulated_time(node: SimulatedSources, first: int, count: int, progress: Pa
 
 def main() -> int:
     """Publish until a signal, or until simulated time is over."""
-    parser = argparse.ArgumentParser(prog="python -m soak.sources")
+    parser = argparse.ArgumentParser(prog="python -m soak.input_publisher")
     parser.add_argument("frames", type=Path, help="directory of the rendered frames")
     parser.add_argument("start_ns", type=int)
     parser.add_argument("period_ns", type=int)

@@ -1,4 +1,4 @@
-"""The foreign clients of a run: three invoke models, one swaps weights as well, one multiplies matrices."""
+"""The kinds of foreign clients: three invoke models, one swaps weights as well, one multiplies matrices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgetpu_msgs.srv import MatMul, SetWeights
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.graphs.families import write_model
 from soak.foreign_client import ClientRun, ForeignClient, arrays_of, invoke_request
-from soak.outcomes import Judgement, Outcome
+from soak.outcome_journal import Judgement, Outcome
 from soak.request_checks import (
     DenseScales,
     ExpectedResults,
