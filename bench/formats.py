@@ -17,8 +17,8 @@ from bench.timing import compare
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import DataType, Layer
 from edgetpu_driver.darwinn.output_tiles import TileGather
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout
-from edgetpu_driver.virtual.tile_layout import output_layout
+from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
+from edgetpu_driver.virtual.output_tile_assignment import output_layout
 from measured_figures.row import Row
 
 AREA = "formats"

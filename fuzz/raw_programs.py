@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder, move_immediate
-from edgetpu_driver.darwinn.programs.dense import DenseProgram
+from edgetpu_driver.darwinn.programs.dense_program import DenseProgram
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.usb.framing import HEADER, Tag
 from edgetpu_driver.virtual.processor import Processor

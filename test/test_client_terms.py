@@ -18,7 +18,7 @@ from edgetpu_driver.backends.backend import ParsedModel, Placement
 from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNotFoundError
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
-from edgetpu_driver.host.model_reading import ReadModel
+from edgetpu_driver.host.model_parts import ReadModel
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED

@@ -15,14 +15,14 @@ import pytest
 pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
 
 from edgetpu_perception.nodes import spot_tracker_node
-from edgetpu_perception.nodes.kept_state import KeptState, StateError
+from edgetpu_perception.nodes.persistent_state import PersistentState, StateError
 from edgetpu_perception.nodes.template_state import template_from_state, template_state
 from edgetpu_perception.pattern_tracker.fine_alignment import FinePatch
 from edgetpu_perception.pattern_tracker.template import Template
 
 
 class FakeNode:
-    """What KeptState needs of a node; `log` has its warnings and news."""
+    """What PersistentState needs of a node; `log` has its warnings and news."""
 
     full_name = "robot/spot_tracker"
 
@@ -43,9 +43,9 @@ class FakeNode:
         self.log.append(f"WARN {line}")
 
 
-def kept(**values: Any) -> tuple[KeptState, FakeNode]:
+def kept(**values: Any) -> tuple[PersistentState, FakeNode]:
     node = FakeNode(**values)
-    return KeptState(node, "color"), node  # type: ignore[arg-type]
+    return PersistentState(node, "color"), node  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -189,7 +189,7 @@ def test_a_kept_color_whose_model_cannot_be_written_costs_one_warning(
         return write(name, *arguments)
 
     monkeypatch.setattr(spot_tracker_node.models, "write_model", full)
-    monkeypatch.setattr(KeptState, "ignore", lambda _, error: warnings.append(str(error)))
+    monkeypatch.setattr(PersistentState, "ignore", lambda _, error: warnings.append(str(error)))
     node = spot_tracker_node.SpotTrackerNode()
     color = node.algorithm.color
     node.destroy_node()

@@ -19,15 +19,15 @@ from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel
 from edgetpu_driver.darwinn.executable import DataType, Description
 from edgetpu_driver.darwinn.instructions.operations import cut
 from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout, PaddedDenseLayout
-from edgetpu_driver.darwinn.programs.dense import SIZES, DenseProgram
+from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout, PaddedDenseLayout
+from edgetpu_driver.darwinn.programs.dense_program import SIZES, DenseProgram
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph
-from edgetpu_driver.toolchain.compiled_file import write_compiled_file
+from edgetpu_driver.toolchain.compiled_file_writer import write_compiled_file
 from edgetpu_driver.toolchain.dense_compiler import compile_dense, dense_model, is_dense
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
 from edgetpu_driver.weights.sidecar_files import SidecarFiles

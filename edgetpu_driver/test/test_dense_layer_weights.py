@@ -15,7 +15,7 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT: pip install ai-edge-
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import Description, Direction, DmaHint, InstructionHint, InterruptHint
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout
+from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.stick_engine import StickEngine
 from edgetpu_driver.stick.edge_tpu import EdgeTpu

@@ -28,8 +28,8 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.virtual import graph_packer as packer
 from edgetpu_driver.virtual.graph_packer import pack
+from edgetpu_driver.virtual.output_tile_assignment import output_layout, padded_elements, round_up
 from edgetpu_driver.virtual.packed_program import bitstream
-from edgetpu_driver.virtual.tile_layout import output_layout, padded_elements, round_up
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
 from testdata import COMPILED_MODELS, ModelFolder
 

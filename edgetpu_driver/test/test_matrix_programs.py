@@ -12,8 +12,8 @@ import pytest
 
 from edgetpu_driver.darwinn.instructions.address_fields import write_field
 from edgetpu_driver.darwinn.instructions.operations import Operation, cut_by_length, join
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout
-from edgetpu_driver.darwinn.programs.dense import SIZES, DenseProgram, known_operations
+from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
+from edgetpu_driver.darwinn.programs.dense_program import SIZES, DenseProgram, known_operations
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.virtual.core_execution import CodeProgram, read_matrix_program
 from edgetpu_driver.virtual.matrix_programs.fields import EXECUTION, UPLOAD

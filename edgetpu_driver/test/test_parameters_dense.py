@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout
+from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 from testdata import ModelFolder

@@ -15,7 +15,7 @@ from edgetpu_driver.darwinn.parameters.layer_layout import (
     depthwise_layout,
     matrix_layout,
 )
-from edgetpu_driver.darwinn.parameters.routing import RoutingLayout
+from edgetpu_driver.darwinn.parameters.routing_layout import RoutingLayout
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 from testdata import ModelFolder
 

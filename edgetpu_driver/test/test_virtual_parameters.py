@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver import CompiledModel, CpuEngine, EdgeTpu, VirtualEdgeTpu
 from edgetpu_driver.darwinn.instructions.address_fields import write_field
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout
+from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.model_reader import parse_model

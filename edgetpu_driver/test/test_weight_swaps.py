@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout
+from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.engines.protocol import Engine, SwappableEngine
 from edgetpu_driver.engines.stick_engine import StickEngine

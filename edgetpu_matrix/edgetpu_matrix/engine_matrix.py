@@ -15,7 +15,7 @@ from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.matrix import products
 from edgetpu_driver.matrix.dense_model import DenseModel
-from edgetpu_driver.matrix.engine_executor import EngineTiles
+from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, make_plan
 from edgetpu_driver.matrix.products import RealProduct
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM

@@ -21,8 +21,8 @@ from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.labels.label_sources import LabelSource, LabelTable
 from edgetpu_vision.labels.labels import Labels
 from edgetpu_vision.model_description.description import UNKNOWN, ModelDescription, describe
+from edgetpu_vision.preprocessing.image_fit import Fit, Placement, check_fit
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, covers
-from edgetpu_vision.preprocessing.placement import Fit, Placement, check_fit
 from edgetpu_vision.preprocessing.preprocessor import Preprocessor, image_input
 
 ImageLike = NDArray[np.uint8] | CameraImage

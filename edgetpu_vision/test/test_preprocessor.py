@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import WHOLE, CameraImage, Region
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.preprocessing.image_fit import Fit, Placement, check_fit
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, covers
-from edgetpu_vision.preprocessing.placement import Fit, Placement, check_fit
 from edgetpu_vision.preprocessing.preprocessor import PADDING, Preprocessor, image_input
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgetpu_driver.backends.factory import BACKENDS, make_backend
-from edgetpu_driver.backends.whole_models import parse_whole
+from edgetpu_driver.backends.whole_model_parsing import parse_whole
 from edgetpu_driver.errors import EdgeTpuError
 
 

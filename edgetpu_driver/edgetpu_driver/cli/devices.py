@@ -7,8 +7,8 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from edgetpu_driver.cli.device_and_model import default_firmware
 from edgetpu_driver.cli.doctor.stick_requirements import missing_requirements
-from edgetpu_driver.cli.session import default_firmware
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import DeviceAccessError, DeviceBusyError, DeviceError
 

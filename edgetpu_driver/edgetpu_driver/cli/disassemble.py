@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgetpu_driver.cli.session import read_model
+from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.instructions import assembly_text, operation_text

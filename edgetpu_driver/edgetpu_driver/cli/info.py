@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.usable_backends import usable_backends
-from edgetpu_driver.cli.session import read_model
+from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.settable_weights import weights_of_graph, weights_of_parts, weights_text
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
 from edgetpu_driver.compiled_model import CUSTOM_OP, DENSE_COMPILER, CompiledModel

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
+from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.models_build import write_standard_graphs
-from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress
 from edgetpu_driver.compiled_model import CUSTOM_OP, DENSE_COMPILER, VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.errors import CompilerError, EdgeTpuError, InputError, ModelUnsupportedError

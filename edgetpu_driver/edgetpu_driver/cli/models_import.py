@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.model_folder import FilesOfModel, examine, models_in
-from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.files.default_paths import default_model_dir

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.backends.backend import Backend
-from edgetpu_driver.backends.whole_models import ParsedPlan
-from edgetpu_driver.cli.session import PATIENT, chosen, opened, parse, part
+from edgetpu_driver.backends.whole_model_parsing import ParsedPlan
+from edgetpu_driver.cli.device_and_model import PATIENT, chosen, opened, parse, part
 from edgetpu_driver.cli.tensor_files import read_inputs, write_outputs
 from edgetpu_driver.cli.terminal import Answer, Progress, pairs, table
 from edgetpu_driver.engines.whole_model.input_ranges import input_ranges

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from edgetpu_driver.backends.backend import Backend
-from edgetpu_driver.backends.whole_models import ParsedPlan, parse_whole
+from edgetpu_driver.backends.whole_model_parsing import ParsedPlan, parse_whole
+from edgetpu_driver.cli.device_and_model import PATIENT, chosen, opened, read_model
 from edgetpu_driver.cli.result_comparison import Comparison, scene_inputs
-from edgetpu_driver.cli.session import PATIENT, chosen, opened, read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import DependencyMissingError, DeviceError, ModelNotFoundError
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled, source_graph, source_graphs

@@ -9,7 +9,7 @@ from pathlib import Path
 from edgetpu_driver.backends.backend import ParsedModel, Placement
 from edgetpu_driver.engines.whole_model.plan import ModelPlan
 from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError
-from edgetpu_driver.host.model_reading import ReadModel
+from edgetpu_driver.host.model_parts import ReadModel
 from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.host.weight_history import WeightHistory
 from edgetpu_driver.tflite.tensor import TensorSpec

@@ -23,7 +23,7 @@ from edgetpu_driver.host.admission import Admission
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.host.host_limits import MOST_SEGMENTS
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
-from edgetpu_driver.host.model_reading import ReadModel, read_model
+from edgetpu_driver.host.model_parts import ReadModel, read_model
 from edgetpu_driver.host.request import Request
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.stick_pool import StickPool

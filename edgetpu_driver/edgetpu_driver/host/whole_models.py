@@ -19,7 +19,7 @@ from edgetpu_driver.host.host_status import HostStatus
 from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.inference_statistics import InferenceStatistics
-from edgetpu_driver.host.model_reading import ReadModel
+from edgetpu_driver.host.model_parts import ReadModel
 from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.host.request import Kind, Request
 from edgetpu_driver.host.scheduler import Scheduler

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.compiled_model import PARAMETER_MEMORY_BYTES
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout
+from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.engines.divisible_work import Pieces, run_pieces
 from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import ClippingError, InputError
 from edgetpu_driver.matrix import products
 from edgetpu_driver.matrix.dense_model import DenseModel
-from edgetpu_driver.matrix.engine_executor import EngineTiles
+from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan, plan_of_file
 from edgetpu_driver.matrix.products import ProductBatch
 from edgetpu_driver.matrix.scaling import RowGains

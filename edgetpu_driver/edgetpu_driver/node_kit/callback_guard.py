@@ -39,7 +39,7 @@ from rclpy.subscription import Subscription
 from edgetpu_driver.errors import EdgeTpuError, InputError
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.one_line import describe, one_line
+from edgetpu_driver.node_kit.printable_text import describe, one_line
 
 ENDING = (FatalError, ExternalShutdownException, ShutdownException)
 """Exceptions that end the process."""

@@ -13,7 +13,7 @@ from rclpy.qos import QoSProfile
 from rclpy.service import Service
 
 from edgetpu_driver.node_kit.callback_guard import error_answer
-from edgetpu_driver.node_kit.one_line import describe
+from edgetpu_driver.node_kit.printable_text import describe
 
 QOS_SERVICE = QoSProfile(depth=1000)
 """Of services and of their clients: a request or an answer that finds a full queue is lost without a trace.

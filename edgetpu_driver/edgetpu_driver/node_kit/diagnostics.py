@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
-from edgetpu_driver.node_kit.one_line import one_line
+from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 
 DIAGNOSTICS_PERIOD = 1.0

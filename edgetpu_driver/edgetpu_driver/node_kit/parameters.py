@@ -17,7 +17,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.one_line import one_line
+from edgetpu_driver.node_kit.printable_text import one_line
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from rclpy.impl.rcutils_logger import RcutilsLogger
 from rclpy.logging import LoggingSeverity
 
-from edgetpu_driver.node_kit.one_line import describe, one_line
+from edgetpu_driver.node_kit.printable_text import describe, one_line
 
 _log = logging.getLogger(__name__)
 

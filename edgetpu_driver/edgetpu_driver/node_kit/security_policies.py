@@ -16,7 +16,7 @@ from rclpy.exceptions import NameValidationException, ParameterException
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.node_interfaces import Interfaces, collect
-from edgetpu_driver.node_kit.one_line import one_line
+from edgetpu_driver.node_kit.printable_text import one_line
 
 ENCLAVES = "/edgetpu_ros"
 """Path of the enclaves; a node's own has its name below."""

@@ -23,7 +23,7 @@ from rclpy.signals import SignalHandlerOptions
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.one_line import one_line
+from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.python_log import RosLogHandler, python_log_to_ros
 from edgetpu_driver.node_kit.stop_signals import stop_signals
 from edgetpu_driver.node_kit.unused_memory import UnusedMemory

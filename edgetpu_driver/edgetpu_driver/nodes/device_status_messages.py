@@ -9,7 +9,7 @@ from builtin_interfaces.msg import Time
 
 from edgetpu_driver.backends.backend import Readings, RegisterValue
 from edgetpu_driver.host.host_status import HostStatus, StickStatus
-from edgetpu_driver.node_kit.one_line import one_line
+from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_msgs.msg import DeviceStatus, Register
 from edgetpu_msgs.msg import StickStatus as StickStatusMessage
 

@@ -25,7 +25,7 @@ from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED, BaseNode
 from edgetpu_driver.node_kit.diagnostics import FailureDiagnostic
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.one_line import one_line
+from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.spin import settle_memory
 from edgetpu_driver.nodes.device_status_messages import device_status
 from edgetpu_driver.nodes.driver_diagnostics import diagnostic, stick_diagnostic, stick_warnings

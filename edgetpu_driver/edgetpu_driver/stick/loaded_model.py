@@ -15,7 +15,7 @@ from edgetpu_driver.stick.parameter_memory import CachedParameters
 from edgetpu_driver.stick.session import StickSession
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
 from edgetpu_driver.usb.link import UsbLink
-from edgetpu_driver.weights.dense_layer import dense_parameters
+from edgetpu_driver.weights.dense_model_weights import dense_parameters
 
 
 class LoadedModel:

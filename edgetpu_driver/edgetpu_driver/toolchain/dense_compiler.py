@@ -1,6 +1,7 @@
 """Compiles Dense graphs, a matrix times a vector, for a real Edge TPU without the vendor's compiler.
 
-The program is the one that edgetpu_compiler writes, see darwinn.programs.dense. None has run on a stick.
+The program is the one that edgetpu_compiler writes, see `darwinn.programs.dense_program`. None has run on a
+stick.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from edgetpu_driver.darwinn.executable import (
     Layer,
     OutputLayout,
 )
-from edgetpu_driver.darwinn.programs.dense import ALL_TILES, ROWS_OF_A_TILE
+from edgetpu_driver.darwinn.programs.dense_program import ALL_TILES, ROWS_OF_A_TILE
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain import dense_graph
-from edgetpu_driver.toolchain.compiled_file import write_compiled_file
-from edgetpu_driver.weights.dense_program import DenseProgramPlan, plan_dense_program
+from edgetpu_driver.toolchain.compiled_file_writer import write_compiled_file
+from edgetpu_driver.weights.dense_program_plan import DenseProgramPlan, plan_dense_program
 
 _DONE = InterruptHint(0)
 

@@ -17,7 +17,7 @@ from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.compiler_layout import parameter_layout
-from edgetpu_driver.weights.dense_layer import dense_layout
+from edgetpu_driver.weights.dense_model_weights import dense_layout
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,9 @@ from edgetpu_driver.darwinn.instructions.parameter_region import (
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_driver.toolchain.compiled_file import write_compiled_file
+from edgetpu_driver.toolchain.compiled_file_writer import write_compiled_file
+from edgetpu_driver.virtual.output_tile_assignment import output_layout, padded_elements, round_up
 from edgetpu_driver.virtual.packed_program import bitstream
-from edgetpu_driver.virtual.tile_layout import output_layout, padded_elements, round_up
 from edgetpu_driver.weights.compiler_layout import encode_parameters
 from edgetpu_driver.weights.packed_layout import parameters_of, with_parameters
 

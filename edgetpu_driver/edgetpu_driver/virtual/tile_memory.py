@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.darwinn.instructions.parameter_region import ROW_BYTES, ROWS, TILES, Region
-from edgetpu_driver.darwinn.parameters.dense import GROUP_ROWS, HEADER_BYTES
+from edgetpu_driver.darwinn.parameters.dense_layout import GROUP_ROWS, HEADER_BYTES
 
 LANES = 4
 """Inputs of one row."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel, Parameters
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout
+from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.darwinn.parameters.layer_layout import (
     HeaderRows,
     LayerLayout,
@@ -20,11 +20,11 @@ from edgetpu_driver.darwinn.parameters.layer_layout import (
     depthwise_layout,
     matrix_layout,
 )
-from edgetpu_driver.darwinn.parameters.routing import RoutingLayout
+from edgetpu_driver.darwinn.parameters.routing_layout import RoutingLayout
 from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
-from edgetpu_driver.weights.dense_program import plan_dense_program
+from edgetpu_driver.weights.dense_program_plan import plan_dense_program
 from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout, Part
 
 _GRAPH_INPUT = -1

@@ -17,7 +17,7 @@ from edgetpu_driver.darwinn.parameters.layer_layout import (
     matrix_layout,
 )
 from edgetpu_driver.darwinn.parameters.section_codec import ALIGNMENT, ZERO_WEIGHT, aligned
-from edgetpu_driver.darwinn.parameters.softmax import SoftmaxLayout
+from edgetpu_driver.darwinn.parameters.softmax_layout import SoftmaxLayout
 from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor

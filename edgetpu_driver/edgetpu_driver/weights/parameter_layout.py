@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import Parameters
 from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout
-from edgetpu_driver.darwinn.parameters.routing import RoutingLayout
+from edgetpu_driver.darwinn.parameters.routing_layout import RoutingLayout
 from edgetpu_driver.errors import ModelFormatError
 
 

@@ -20,17 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel
-from edgetpu_driver.darwinn.parameters.dense import PaddedDenseLayout
+from edgetpu_driver.darwinn.parameters.dense_layout import PaddedDenseLayout
 from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout, convolution_layout
-from edgetpu_driver.darwinn.parameters.routing import RoutingLayout
-from edgetpu_driver.darwinn.parameters.scattered import ScatteredLayout
+from edgetpu_driver.darwinn.parameters.routing_layout import RoutingLayout
+from edgetpu_driver.darwinn.parameters.scattered_layout import ScatteredLayout
 from edgetpu_driver.darwinn.parameters.section_codec import Section
 from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_driver.weights.dense_layer import clamps_outputs, dense_layout
-from edgetpu_driver.weights.dense_program import plan_dense_program
+from edgetpu_driver.weights.dense_model_weights import clamps_outputs, dense_layout
+from edgetpu_driver.weights.dense_program_plan import plan_dense_program
 from edgetpu_driver.weights.packed_layout import parameters_of, weight_offsets
 from edgetpu_driver.weights.parameter_layout import ParameterLayout
 from edgetpu_driver.weights.section_search import locate_sections

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor
-from edgetpu_driver.weights.dense_layer import is_pure_matmul
+from edgetpu_driver.weights.dense_model_weights import is_pure_matmul
 
 INT8_MAX = 127
 """Quantisation steps on either side of zero; TFLite leaves -128 unused in weights."""

@@ -16,10 +16,10 @@ from std_msgs.msg import Header
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.dense_models import provide_model
-from edgetpu_driver.node_kit.kept_files import kept_file
+from edgetpu_driver.node_kit.dense_graph_files import provide_model
 from edgetpu_driver.node_kit.matrix_client import MatrixClient
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.state_files import named_file
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.nodes.signal_messages import SignalReader, message_type
 
@@ -125,4 +125,4 @@ class MatrixNode(BaseNode):
 
     def file(self, name: str) -> Path:
         """Path of a file of that name in the directory of the parameter; InputError for a bad name."""
-        return kept_file(self.values["directory"], self.files, name)
+        return named_file(self.values["directory"], self.files, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgetpu_driver.node_kit.dense_models import MODEL_DIR
+from edgetpu_driver.node_kit.dense_graph_files import MODEL_DIR
 from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 

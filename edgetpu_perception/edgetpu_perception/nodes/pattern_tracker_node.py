@@ -19,15 +19,15 @@ from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_se
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_messages import image_from_message
-from edgetpu_driver.node_kit.kept_files import KEEP_STATE
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
+from edgetpu_driver.node_kit.state_files import KEEP_STATE
 from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_msgs.msg import ErrorCode, PatternMatch, ServoError
 from edgetpu_msgs.srv import SetTemplate
 from edgetpu_perception.debug_images.result_pictures import match_picture
-from edgetpu_perception.nodes.kept_state import KeptState
 from edgetpu_perception.nodes.perception_parameters import perception_settings
+from edgetpu_perception.nodes.persistent_state import PersistentState
 from edgetpu_perception.nodes.template_state import template_from_state, template_state
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.pattern_tracker.pattern_tracker import JudgedTemplate, MatchResult, PatternTracker
@@ -75,7 +75,7 @@ class PatternTrackerNode(WeightUpdatingNode):
         create_deferred_service(self, SetTemplate, "~/set_template", self._on_set_template)
         with self.destroyed_on_error():
             self._tracker = self._make_tracker()
-            self._kept = KeptState(self, "template", "model", "search_size", "template_size")
+            self._kept = PersistentState(self, "template", "model", "search_size", "template_size")
             self._restore_template()
         self.start(self._tracker)
 

@@ -17,9 +17,9 @@ from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.error_codes import code_of
-from edgetpu_driver.node_kit.kept_files import KEEP_STATE
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
+from edgetpu_driver.node_kit.state_files import KEEP_STATE
 from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_msgs.msg import ServoError
 from edgetpu_msgs.srv import SetColor
@@ -27,8 +27,8 @@ from edgetpu_perception.debug_images.result_pictures import spot_picture
 from edgetpu_perception.graphs import families as models
 from edgetpu_perception.graphs import spot_evidence as graph
 from edgetpu_perception.graphs.color_weights import COLORS, ColorError, color_filter, color_weights
-from edgetpu_perception.nodes.kept_state import KeptState, StateError
 from edgetpu_perception.nodes.perception_parameters import perception_settings
+from edgetpu_perception.nodes.persistent_state import PersistentState, StateError
 from edgetpu_perception.nodes.weight_updating_node import WeightUpdatingNode
 from edgetpu_perception.spot_tracker.spot_tracker import SpotResult, SpotTracker
 
@@ -91,7 +91,7 @@ class SpotTrackerNode(WeightUpdatingNode):
         """The colour whose weights the model is to be given; None: the weights in its file are right."""
         self._servo_error = self.create_publisher(ServoError, "~/servo_error", QOS_RESULTS)
         create_deferred_service(self, SetColor, "~/set_color", self._on_set_color)
-        self._kept = KeptState(self, "color", "model")
+        self._kept = PersistentState(self, "color", "model")
         color = self.values["color"]
         color = self._kept_color() or (color if isinstance(color, str) else list(color)) or None
         if self.values["model"]:

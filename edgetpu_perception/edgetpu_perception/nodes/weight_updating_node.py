@@ -16,7 +16,7 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.node_kit.image_node import PreparedFrame
 from edgetpu_driver.node_kit.image_subscriptions import SharedImage
-from edgetpu_driver.node_kit.one_line import describe
+from edgetpu_driver.node_kit.printable_text import describe
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_perception.nodes.perception_node import PerceptionNode
 

@@ -12,10 +12,10 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm
 from edgetpu_vision.class_selection import check_max_results, selected_classes
 from edgetpu_vision.detection.detections import Detection, Detections
+from edgetpu_vision.detection.head_recognition import check_head_name, recognise_head
 from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.detection.oriented_boxes import oriented_boxes
-from edgetpu_vision.detection.recognition import check_head_name, recognise_head
-from edgetpu_vision.preprocessing.placement import Fit
+from edgetpu_vision.preprocessing.image_fit import Fit
 
 
 class Detector(VisionAlgorithm[Detections]):

@@ -18,7 +18,7 @@ from edgetpu_vision.algorithm import Frame, Outputs, whole_output
 from edgetpu_vision.detection.detections import Detection, InstanceMap
 from edgetpu_vision.detection.yolo_channels import MASKS
 from edgetpu_vision.output_values import real_values
-from edgetpu_vision.preprocessing.placement import Placement
+from edgetpu_vision.preprocessing.image_fit import Placement
 
 _MOST_IN_8_BITS = 255
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from edgetpu_vision.detection.detections import OrientedBox
 from edgetpu_vision.detection.non_maximum_suppression import Candidates
-from edgetpu_vision.preprocessing.placement import Placement
+from edgetpu_vision.preprocessing.image_fit import Placement
 
 
 def oriented_boxes(

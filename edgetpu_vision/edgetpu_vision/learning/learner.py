@@ -13,13 +13,13 @@ from edgetpu_driver.engines.protocol import SwappableEngine
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.matrix import products
 from edgetpu_driver.matrix.dense_model import DenseModel
-from edgetpu_driver.matrix.engine_executor import EngineTiles
+from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, make_plan
 from edgetpu_vision.algorithm import ImageLike, ModelLike
 from edgetpu_vision.classification.classifications import Classification, Classifications
 from edgetpu_vision.embedding.embedder import Embedder
 from edgetpu_vision.learning.dense_head import HEADROOM, head_size
-from edgetpu_vision.learning.pictures import pictures_in, read_picture
+from edgetpu_vision.learning.picture_folder import pictures_in, read_picture
 from edgetpu_vision.learning.taught_classifier import METHODS, UNKNOWN_NUMBER, TaughtClassifier
 from edgetpu_vision.learning.taught_examples import UNKNOWN, TaughtExamples
 

@@ -20,7 +20,7 @@ from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.remote_model import ModelFile
 from edgetpu_vision.algorithm import Frame
 from edgetpu_vision.embedding.embedder import Embedder
-from edgetpu_vision.learning.pictures import pictures_in, read_picture
+from edgetpu_vision.learning.picture_folder import pictures_in, read_picture
 
 PATIENCE = 10.0
 """Seconds without progress after which a lesson ends."""

@@ -20,11 +20,11 @@ from edgetpu_driver.images.conversion_cache import CameraImage
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import QOS_RESULTS, fill_answer
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
-from edgetpu_driver.node_kit.dense_models import MODEL_DIR
+from edgetpu_driver.node_kit.dense_graph_files import MODEL_DIR
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from edgetpu_driver.node_kit.kept_files import KEEP_STATE, directory_setting, kept_file
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.result_topics import ResultTopic
+from edgetpu_driver.node_kit.state_files import KEEP_STATE, directory_setting, named_file
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_msgs.srv import Forget, Learn, ListClasses, LoadFile, SaveFile
 from edgetpu_vision.algorithm import Frame
@@ -36,7 +36,7 @@ from edgetpu_vision.learning.learner import nothing_known
 from edgetpu_vision.learning.taught_classifier import METHODS
 from edgetpu_vision.learning.taught_examples import TaughtExamples, check_class
 from edgetpu_vision.nodes.folder_lesson import FolderLesson
-from edgetpu_vision.nodes.kept_classes import KeptClasses
+from edgetpu_vision.nodes.persistent_classes import PersistentClasses
 from edgetpu_vision.nodes.result_rows import taught_row
 from edgetpu_vision.nodes.taught_head import Question, TaughtHead
 from edgetpu_vision.nodes.vision_node import VisionNode
@@ -101,7 +101,7 @@ class LearnerNode(VisionNode):
         self.start_vision()
 
     def _set_up(self) -> None:
-        self._kept = KeptClasses(self)
+        self._kept = PersistentClasses(self)
         self._examples = self._kept.load() or self._examples_of_parameter()
         self._mismatch = ""
         """Why the examples are of no use with the present model; empty if they are."""
@@ -220,7 +220,7 @@ class LearnerNode(VisionNode):
             return
         if self._bound is None or self._client is None:
             raise UnavailableError(f"the model is not loaded: {self._client and self._client.problem}")
-        folder = kept_file(self.values["pictures_directory"], "pictures", request.folder).with_suffix("")
+        folder = named_file(self.values["pictures_directory"], "pictures", request.folder).with_suffix("")
 
         def taught(vectors: Sequence[NDArray[np.float32]] | EdgeTpuError) -> None:
             self._folders.remove(lesson)
@@ -374,4 +374,4 @@ class LearnerNode(VisionNode):
         self._train()
 
     def _file(self, name: str) -> Path:
-        return kept_file(self.values["directory"], "classes", name)
+        return named_file(self.values["directory"], "classes", name)

@@ -27,7 +27,7 @@ from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_vision.debug_images.result_pictures import detections_picture
 from edgetpu_vision.detection.detections import Detection, Detections, OrientedBox
 from edgetpu_vision.detection.detector import Detector
-from edgetpu_vision.detection.recognition import HEAD_NAMES
+from edgetpu_vision.detection.head_recognition import HEAD_NAMES
 from edgetpu_vision.nodes.result_rows import detections_row
 from edgetpu_vision.nodes.vision_node import VisionNode
 from edgetpu_vision.nodes.vision_parameters import CLASSES, LABELS, max_results, vision_settings

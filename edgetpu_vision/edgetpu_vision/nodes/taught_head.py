@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.errors import EdgeTpuError, UnavailableError
 from edgetpu_driver.host.background_thread import BackgroundThread
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.dense_models import provide_model
+from edgetpu_driver.node_kit.dense_graph_files import provide_model
 from edgetpu_driver.node_kit.executor_calls import executor_calls
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.matrix_client import RETRY_PERIOD, MatrixClient

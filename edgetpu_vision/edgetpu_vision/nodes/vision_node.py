@@ -18,7 +18,7 @@ from edgetpu_driver.images.conversion_cache import Region
 from edgetpu_driver.node_kit.base_node import QOS_LATCHED
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_node import ImageNode, PreparedFrame
-from edgetpu_driver.node_kit.one_line import one_line
+from edgetpu_driver.node_kit.printable_text import one_line
 from edgetpu_driver.node_kit.remote_model import ModelFile
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weightless_files import weightless_files

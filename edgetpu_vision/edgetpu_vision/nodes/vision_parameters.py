@@ -7,7 +7,7 @@ from typing import Any
 
 from edgetpu_driver.node_kit.image_parameters import image_settings
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
-from edgetpu_vision.preprocessing.placement import FITS
+from edgetpu_vision.preprocessing.image_fit import FITS
 
 
 def model_files(value: Any) -> list[str]:

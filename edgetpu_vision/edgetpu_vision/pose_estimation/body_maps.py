@@ -14,11 +14,11 @@ from edgetpu_driver.engines.cpu_operators.pose_masks import pose_distances
 from edgetpu_driver.engines.cpu_operators.posenet_decoder import KEYPOINTS, Field
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs
-from edgetpu_vision.pose_estimation.model_outputs import maps, of_shape, read, read_real
+from edgetpu_vision.pose_estimation.output_tensors import maps, of_shape, read, read_real
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.pose_estimation.posenet import short_and_long, stride_of
 from edgetpu_vision.pose_estimation.poses import PART_NAMES
-from edgetpu_vision.preprocessing.placement import Placement
+from edgetpu_vision.preprocessing.image_fit import Placement
 
 _PARTS = len(PART_NAMES) - 1
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs
-from edgetpu_vision.pose_estimation.model_outputs import of_shape, read_real
+from edgetpu_vision.pose_estimation.output_tensors import of_shape, read_real
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.pose_estimation.poses import KEYPOINT_NAMES
-from edgetpu_vision.preprocessing.placement import Fit
+from edgetpu_vision.preprocessing.image_fit import Fit
 
 _KEYPOINTS = len(KEYPOINT_NAMES)
 _MULTIPOSE = 3 * _KEYPOINTS + 5

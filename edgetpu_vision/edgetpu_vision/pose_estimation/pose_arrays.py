@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_vision.pose_estimation.poses import KEYPOINT_NAMES, Keypoint, Pose
-from edgetpu_vision.preprocessing.placement import Placement
+from edgetpu_vision.preprocessing.image_fit import Placement
 
 
 class PoseArrays(NamedTuple):

@@ -12,10 +12,10 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, Result, VisionAlgorithm
 from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
-from edgetpu_vision.pose_estimation.pose_outputs import KNOWN, PoseOutputs, recognise
+from edgetpu_vision.pose_estimation.pose_output_recognition import KNOWN, PoseOutputs, recognise
 from edgetpu_vision.pose_estimation.poses import Poses
+from edgetpu_vision.preprocessing.image_fit import Fit
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
-from edgetpu_vision.preprocessing.placement import Fit
 
 MAX_POSES = 20
 MIN_CONFIDENCE = 0.2

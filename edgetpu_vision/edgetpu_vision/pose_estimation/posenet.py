@@ -19,9 +19,9 @@ from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.errors import OutputsError
-from edgetpu_vision.pose_estimation.model_outputs import maps, of_shape, read, read_real
+from edgetpu_vision.pose_estimation.output_tensors import maps, of_shape, read, read_real
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
-from edgetpu_vision.preprocessing.placement import Fit
+from edgetpu_vision.preprocessing.image_fit import Fit
 
 _NMS_RADIUS = 0.625
 """Cells within which two keypoints are the same: 10 px at a stride of 16 px, as Coral's models have it."""

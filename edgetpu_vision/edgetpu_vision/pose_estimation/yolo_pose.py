@@ -15,7 +15,7 @@ from edgetpu_vision.detection.yolo_channels import KEYPOINT_CHANNELS, KEYPOINTS,
 from edgetpu_vision.detection.yolo_decoded import corners, px_of
 from edgetpu_vision.detection.yolo_grids import possible_grids
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
-from edgetpu_vision.preprocessing.placement import Fit
+from edgetpu_vision.preprocessing.image_fit import Fit
 
 _BOX, _SCORE = 4, 1
 _IOU_THRESHOLD = 0.7

@@ -14,8 +14,8 @@ from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.images.encodings import to_grey, to_rgb
 from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.preprocessing.image_fit import Fit, Placement
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, PixelScaling
-from edgetpu_vision.preprocessing.placement import Fit, Placement
 
 PADDING = 114
 """Grey level beside a letterboxed image: near the mean of photographs; YOLO models are trained with it."""

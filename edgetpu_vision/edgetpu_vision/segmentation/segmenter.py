@@ -14,7 +14,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, VisionAlgorithm, whole_output
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import is_quantised, single_output
-from edgetpu_vision.preprocessing.placement import Placement
+from edgetpu_vision.preprocessing.image_fit import Placement
 from edgetpu_vision.segmentation.label_maps import LabelMap, label_map_of_values, resized_labels
 from edgetpu_vision.segmentation.segmentation import Segmentation
 

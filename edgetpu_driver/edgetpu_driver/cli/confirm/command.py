@@ -13,7 +13,7 @@ from edgetpu_driver.cli.confirm.run import run_steps
 from edgetpu_driver.cli.confirm.step import Step
 from edgetpu_driver.cli.confirm.steps import STEPS
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
-from edgetpu_driver.cli.session import default_firmware
+from edgetpu_driver.cli.device_and_model import default_firmware
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.default_paths import default_model_dir

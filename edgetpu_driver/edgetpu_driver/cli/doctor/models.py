@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.doctor.finding import Finding, fine, note
 from edgetpu_driver.cli.model_folder import FilesOfModel, examine, models_in
-from edgetpu_driver.cli.session import read_model
 from edgetpu_driver.errors import EdgeTpuError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edgetpu_driver.cli import disassemble as disassembly
-from edgetpu_driver.cli.session import read_model
+from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.executable import Executable

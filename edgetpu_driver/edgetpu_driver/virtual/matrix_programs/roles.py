@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BITS
 from edgetpu_driver.darwinn.instructions.operations import Kind, Operation
-from edgetpu_driver.darwinn.programs.dense import known_operations
+from edgetpu_driver.darwinn.programs.dense_program import known_operations
 from edgetpu_driver.virtual.matrix_programs.fields import EXECUTION, UPLOAD, Fields
 
 _UPLOAD_GROUPS = (("c11",), ("c06",))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from edgetpu_driver.darwinn.instructions.parameter_region import ROW_BYTES, ROWS, TILES
-from edgetpu_driver.darwinn.parameters.dense import HEADER_BYTES
+from edgetpu_driver.darwinn.parameters.dense_layout import HEADER_BYTES
 from edgetpu_driver.virtual.matrix_programs.roles import RoleOperation, Roles
 from edgetpu_driver.virtual.tile_memory import Content, TileMemory
 

@@ -1,4 +1,4 @@
-"""Reads the files of a model for a backend, whole: what its device runs, and what the CPU runs."""
+"""Reads the files of a model, and divides it into the parts that a device and the CPU run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from edgetpu_driver.backends.backend import Backend, ParsedModel, Placement
 from edgetpu_driver.backends.cpu_parts import CpuPartsBackend
 from edgetpu_driver.backends.retargeted_files import retargeted
-from edgetpu_driver.backends.whole_models import ParsedPlan, parse_whole
+from edgetpu_driver.backends.whole_model_parsing import ParsedPlan, parse_whole
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.engines.whole_model.plan import EdgeTpuStep, ModelPlan

@@ -1,4 +1,4 @@
-"""The Dense models that nodes put their matrices on: parameters, and the suite's own graphs."""
+"""The graphs of Dense models that nodes write for the driver, and the parameter that says where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a part of an image lies in a model's input, and coordinates from there back to the image."""
+"""Letterbox or stretch: an image's place in a model's input, and coordinates from there back to the image."""
 
 from __future__ import annotations
 

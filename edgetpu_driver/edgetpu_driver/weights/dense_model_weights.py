@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.darwinn.instructions.operations import cut
 from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout, PaddedDenseLayout
-from edgetpu_driver.darwinn.programs.dense import SIZES
+from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout, PaddedDenseLayout
+from edgetpu_driver.darwinn.programs.dense_program import SIZES
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, NO_ACTIVATION, Operator, Subgraph
 

@@ -1,4 +1,4 @@
-"""Distributes an output over the chip's tiles as the vendor's compiler does."""
+"""Which part of an output each of the chip's tiles has, as the vendor's compiler distributes it."""
 
 from __future__ import annotations
 

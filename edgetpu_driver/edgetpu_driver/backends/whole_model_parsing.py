@@ -1,4 +1,4 @@
-"""Whole models on a backend: which of their steps its accelerator runs, and whether it can."""
+"""Parses whole models for a backend: which of their steps its accelerator runs, and whether it can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the learner was taught and still knows after a restart: one file for each node."""
+"""The classes a learner was taught, which outlive a restart: one file for each node."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.kept_files import KEEP_STATE, state_file
+from edgetpu_driver.node_kit.state_files import KEEP_STATE, state_file
 from edgetpu_vision.learning.taught_examples import TaughtExamples
 
 
-class KeptClasses:
+class PersistentClasses:
     """The examples of one node, in a file named after its full name and the parameter `classes`.
 
     With another value of that parameter the node starts as it says. With `keep_state: false` nothing is read

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.darwinn.parameters.dense import DenseLayout, PaddedDenseLayout
-from edgetpu_driver.darwinn.programs.dense import SIZES, DenseProgram
+from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout, PaddedDenseLayout
+from edgetpu_driver.darwinn.programs.dense_program import SIZES, DenseProgram
 from edgetpu_driver.darwinn.requantisation import Activation, Requantisation, clamps, multipliers
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Model, Operator, Subgraph, Tensor

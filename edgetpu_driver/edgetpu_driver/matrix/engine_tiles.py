@@ -1,4 +1,4 @@
-"""The executor of plans on engines of this process."""
+"""The tiles of a planned matrix on engines of this process: the executor of plans there."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from edgetpu_vision.pose_estimation.movenet import MoveNetOutputs, MultiPoseOutp
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.pose_estimation.posenet import DecodedPoseOutputs, PoseMaps
 from edgetpu_vision.pose_estimation.yolo_pose import YoloPoseOutputs
-from edgetpu_vision.preprocessing.placement import Fit
+from edgetpu_vision.preprocessing.image_fit import Fit
 
 KNOWN = (
     "poses [1, n, 17, 2] with keypoint scores [1, n, 17], pose scores [1, n] and their number [1] (PoseNet); "

@@ -1,4 +1,4 @@
-"""What a node was told by a service and still knows after a restart: one file for each node."""
+"""State that a service has set and that outlives a restart: one JSON file for each node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.files.file_access import read_file, write_file
 from edgetpu_driver.node_kit.base_node import BaseNode
-from edgetpu_driver.node_kit.kept_files import KEEP_STATE, state_file
+from edgetpu_driver.node_kit.state_files import KEEP_STATE, state_file
 
 FORMAT = 1
 """Version of the files; others are not read."""
@@ -23,7 +23,7 @@ class StateError(InputError):
     """A state that is not what a node has written."""
 
 
-class KeptState:
+class PersistentState:
     """The state of one node, a JSON file named after the node's full name, replaced atomically.
 
     It belongs to the values of the node's `parameters` at that time: with other values the node starts as the

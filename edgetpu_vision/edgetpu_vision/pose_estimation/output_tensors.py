@@ -1,4 +1,4 @@
-"""Reads the outputs of a model by their specifications."""
+"""Finds output tensors of a model by shape, and reads their values as real numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files in which a node keeps what it has learned: their directory and their names."""
+"""Files that nodes write and read again after a restart: their directories and names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def directory_setting(what: str) -> Setting:
     )
 
 
-def kept_file(directory: str, what: str, name: str) -> Path:
+def named_file(directory: str, what: str, name: str) -> Path:
     """Path of a file of that name; InputError for a bad name.
 
     directory: value of the parameter. what: what such files hold, as in `directory_setting`.
