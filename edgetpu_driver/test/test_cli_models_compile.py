@@ -306,6 +306,16 @@ def test_a_failure_of_a_whole_set_is_reported_once(
     assert all("Model failed in Tflite interpreter" in row["error"] for row in value["models"])
 
 
+def test_a_failure_of_many_graphs_does_not_list_them_all(
+    tmp_path: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_compiler(mishap=FAILURE)
+    graphs = [tmp_path / f"dense_{size}.tflite" for size in (64, 65, 66, 67)]
+    assert main(["models", "build", *(graph.stem for graph in graphs), "--output", str(tmp_path)]) == 0
+    assert main(["models", "compile", "--co-compile", *map(str, graphs)]) == 1
+    assert f"4 graphs from {graphs[0]} to {graphs[-1]}: FAILED: " in capsys.readouterr().out
+
+
 def test_a_compiler_that_ends_well_without_a_model_is_a_failure(
     models: Path, make_compiler: MakeCompiler, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,6 +30,8 @@ _PACKED = (
 )
 _OWN_COMPILERS = (VIRTUAL_COMPILER, DENSE_COMPILER)
 """Whose files may be replaced."""
+_NAMED = 3
+"""Graphs with the same error that are listed by name."""
 
 _Row = dict[str, Any]
 
@@ -247,11 +249,15 @@ def _text(value: Mapping[str, Any]) -> str:
             causes.setdefault(row["error"], []).append(str(row["graph"]))
         else:
             lines += _row_lines(row)
-    lines += [f"{', '.join(files)}: FAILED: {error}" for error, files in causes.items()]
+    lines += [f"{_several(files)}: FAILED: {error}" for error, files in causes.items()]
     if value["resident_together"] is not None:
         stay = "stay" if value["resident_together"] else "do NOT stay"
         lines.append(f"The {len(value['models'])} models {stay} in the chip's memory together.")
     return "\n".join(lines)
+
+
+def _several(files: Sequence[str]) -> str:
+    return ", ".join(files) if len(files) <= _NAMED else f"{len(files)} graphs from {files[0]} to {files[-1]}"
 
 
 def _row_lines(row: _Row) -> list[str]:

@@ -30,6 +30,11 @@ def one_line(text: object, longest: int = LONGEST) -> str:
     return line
 
 
+def counted(count: int, noun: str) -> str:
+    """Put a number before a noun whose plural ends in s: "1 example", "2 examples"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def describe(error: BaseException) -> str:
     """Return the type and the message of an unexpected exception on one line."""
     text = one_line(error)

@@ -17,6 +17,7 @@ from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_se
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.matrix_client import RETRY_PERIOD
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.printable_text import counted
 from edgetpu_driver.node_kit.product_in_progress import ProductResult
 from edgetpu_driver.node_kit.state_files import directory_setting
 from edgetpu_driver.node_kit.work_queue import WorkQueue
@@ -244,7 +245,7 @@ class PlaceRecognitionNode(MatrixNode):
         except EdgeTpuError as error:
             return fill_answer(response, error)
         response.path = str(path)
-        return fill_answer(response, None, f"{len(self._database)} embeddings")
+        return fill_answer(response, None, counted(len(self._database), "embedding"))
 
     def _on_load(self, request: LoadFile.Request, response: LoadFile.Response) -> LoadFile.Response:
         try:
@@ -254,4 +255,4 @@ class PlaceRecognitionNode(MatrixNode):
             return fill_answer(response, error)
         self._search = PlaceSearch(self._database)
         response.path = str(path)
-        return fill_answer(response, None, f"{len(self._database)} embeddings")
+        return fill_answer(response, None, counted(len(self._database), "embedding"))

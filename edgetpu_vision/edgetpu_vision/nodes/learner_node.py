@@ -23,6 +23,7 @@ from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_se
 from edgetpu_driver.node_kit.dense_graph_files import MODEL_DIR
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.printable_text import counted
 from edgetpu_driver.node_kit.result_topics import ResultTopic
 from edgetpu_driver.node_kit.state_files import KEEP_STATE, directory_setting, named_file
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -352,7 +353,7 @@ class LearnerNode(VisionNode):
         except EdgeTpuError as error:
             return fill_answer(response, error)
         response.path = str(path)
-        return fill_answer(response, None, f"{len(self._examples)} examples")
+        return fill_answer(response, None, counted(len(self._examples), "example"))
 
     def _on_load(self, request: LoadFile.Request, response: LoadFile.Response) -> LoadFile.Response:
         try:
@@ -365,7 +366,7 @@ class LearnerNode(VisionNode):
         self._examples = examples
         self._examples_changed()
         response.path = str(path)
-        return fill_answer(response, None, f"{len(examples)} examples")
+        return fill_answer(response, None, counted(len(examples), "example"))
 
     def _examples_changed(self) -> None:
         self._kept.save(self._examples)

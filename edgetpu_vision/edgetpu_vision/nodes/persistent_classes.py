@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.printable_text import counted
 from edgetpu_driver.node_kit.state_files import KEEP_STATE, state_file
 from edgetpu_vision.learning.taught_examples import TaughtExamples
 
@@ -40,7 +41,9 @@ class PersistentClasses:
         if not len(examples):
             return examples
         classes = ", ".join(examples.classes)
-        self._node.get_logger().info(f"{len(examples)} examples of before the restart are used: {classes}")
+        self._node.get_logger().info(
+            f"{counted(len(examples), 'example')} from before the restart: {classes}"
+        )
         return examples
 
     def save(self, examples: TaughtExamples) -> None:
