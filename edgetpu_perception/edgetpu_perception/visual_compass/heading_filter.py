@@ -5,6 +5,7 @@ Products that every view needs use `dot`, which takes half the time of `@` for a
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -50,6 +51,11 @@ from edgetpu_perception.visual_compass.keyframes import (
     Keyframe,
     KeyframeRule,
     Keyframes,
+)
+from edgetpu_perception.visual_compass.measured_turn import (
+    MeasuredTurn,
+    by_keyframe,
+    with_direct_comparison,
 )
 from edgetpu_perception.visual_compass.rotation_alignment import (
     MAX_GUESS_ERROR_CELLS,
@@ -111,7 +117,12 @@ class HeadingFilter:
             if math.isnan(keyframe.similarity):
                 keyframe.similarity = alignment.similarity
             found = self._pose_of(stamp, keyframe, alignment)
-            return self._accept(last, found, self._renew_keyframe(view, found, alignment), confidence)
+            turn = with_direct_comparison(by_keyframe(last.pose, found), self._aligner, last, view, alignment)
+            accepted = self._renew_keyframe(view, found, alignment)
+            heading = self._accept(last, found, accepted, confidence, turn)
+            if accepted is found and self._last is not None:
+                self._last = self._last_seen = dataclasses.replace(self._last, view=view, alignment=alignment)
+            return heading
         if math.isnan(self._keyframes.first.similarity):
             self._start(view, stamp)  # no view was ever like the first one, so replace it
             return None
@@ -125,7 +136,7 @@ class HeadingFilter:
             self._last = extrapolated
             return None
         assert self._last_seen is not None
-        return self._accept(self._last_seen, known, known, 1.0)
+        return self._accept(self._last_seen, known, known, 1.0, by_keyframe(self._last_seen.pose, known))
 
     def _is_clock_set_back(self, stamp: float, last: float) -> bool:
         """Whether the clock was set back, as when a bag is played again."""
@@ -178,10 +189,13 @@ class HeadingFilter:
         self._keyframes.add(root)
         return TrackedPose(self._pose_at(root), seen.yaw + float(turn @ self._up), seen.measured_velocity)
 
-    def _accept(self, before: TrackedPose, found: Pose, accepted: Pose, confidence: float) -> Heading | None:
+    def _accept(
+        self, before: TrackedPose, found: Pose, accepted: Pose, confidence: float, turn: MeasuredTurn
+    ) -> Heading | None:
         """Continue from a measured view; None while its chain of keyframes is not accepted.
 
         `accepted`: the pose to continue from; `found`, or the same view measured against another keyframe.
+        `turn`: from the last view to this one.
         """
         loss = self._loss
         if loss is not None and accepted.keyframe.chain <= loss.chain:
@@ -192,7 +206,7 @@ class HeadingFilter:
                 variance = (LOST_RATE_SIGMA * (found.stamp - loss.stamp)) ** 2
                 self._keyframes.add_variance_to_chains(loss.chain, np.eye(3) * variance)
             self._loss = loss = None
-        heading = self._heading(before, found, accepted, confidence)
+        heading = self._heading(before, found, accepted, confidence, turn)
         weight = min((found.stamp - before.pose.stamp) / YAW_RATE_MEMORY_S, 1.0)
         self._mean_yaw_rate += weight * (heading.yaw_rate - self._mean_yaw_rate)
         self._last = self._last_seen = TrackedPose(accepted, heading.yaw, heading.measured_velocity, heading)
@@ -295,25 +309,21 @@ class HeadingFilter:
             own += 3.0 * (LOST_RATE_SIGMA * (found.stamp - loss.stamp)) ** 2
         return own + found.keyframe.variance_to(known)
 
-    def _heading(self, last: TrackedPose, found: Pose, accepted: Pose, confidence: float) -> Heading:
+    def _heading(
+        self, last: TrackedPose, found: Pose, accepted: Pose, confidence: float, turn: MeasuredTurn
+    ) -> Heading:
         """Heading and rates from the last pose to `found`; `accepted` is the accepted pose."""
         before = last.pose
         interval = found.stamp - before.stamp
-        back, up = found.orientation.T, self._up
-        axis = back.dot(up)
-        turn = to_vector(
-            before.orientation.T.dot(found.orientation)
-        )  # about the optical axes, like all rates
-        # Errors of a common keyframe cancel, block by block, in the turn between both poses.
-        common = before.influence if before.keyframe is found.keyframe else 0.0
-        influence = back.dot(found.influence - common)
-        rate_covariance = self._covariance(influence, turn, found.keyframe) / interval**2
-        measured = turn / interval
+        up = self._up
+        axis = found.orientation.T.dot(up)
+        covariance = self._covariance(turn.influence, turn.vector, found.keyframe)
+        rate_covariance = (covariance + turn.disagreement_covariance) / interval**2
         velocity, velocity_covariance, acceleration_variance = filtered_velocity(
-            last, measured, rate_covariance, interval
+            last, turn.vector / interval, rate_covariance, interval
         )
         covariance = self._covariance_of(accepted)
-        near = last.yaw + float(turn.dot(axis))
+        near = last.yaw + float(turn.vector.dot(axis))
         return Heading(
             confidence=confidence,
             previous_stamp=before.stamp,
@@ -324,7 +334,7 @@ class HeadingFilter:
             yaw_rate_sigma=math.sqrt(float(axis.dot(velocity_covariance).dot(axis))),
             velocity=velocity,
             velocity_covariance=velocity_covariance,
-            measured_velocity=measured,
+            measured_velocity=turn.by_keyframe / interval,
             acceleration_variance=acceleration_variance,
         )
 

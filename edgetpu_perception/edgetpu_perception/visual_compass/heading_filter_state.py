@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.keyframes import Keyframe
+from edgetpu_perception.visual_compass.rotation_alignment import Alignment, View
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector
 
 
@@ -31,7 +32,7 @@ class Heading:
     velocity_covariance: Matrix
     """rad^2/s^2"""
     measured_velocity: Vector
-    """The angular velocity from this view and the previous one alone, rad/s."""
+    """The angular velocity between the poses of this view and the previous one, rad/s."""
     acceleration_variance: float
     """Recent variance of the angular acceleration beyond that of an even turn, (rad/s^2)^2."""
 
@@ -63,6 +64,9 @@ class TrackedPose:
     """Angular velocity in the optical frame from this view and the previous one alone, rad/s."""
     heading: Heading | None = None
     """None if there was no earlier view to compare with."""
+    view: View | None = None
+    """The view, and how it was aligned to its keyframe; None for a view that is a keyframe itself."""
+    alignment: Alignment | None = None
 
 
 @dataclass(frozen=True)

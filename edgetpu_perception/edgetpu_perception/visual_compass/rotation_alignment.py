@@ -146,6 +146,8 @@ class Alignment:
     converged: bool
     following: float
     """Share of the visible texture in the overlap that turns like this, 0..1."""
+    tail: float
+    """Standard deviation of the residuals over the one that the quiet ones imply: see TAIL_RANGE."""
     agreement: PointAgreement
     inside: Floats
     """1 for points of the key that are in view, else 0: [points]."""
@@ -279,7 +281,7 @@ class RotationAligner:
             inside, value = self._compare(key, view, rotation)
             seen = inside if key.standing is None else inside * key.standing
             expected = gain * key.points[0]
-            pull, stiffness, noise = _robust(expected - value, seen, near, self._quiet)
+            pull, stiffness, noise, tail = _robust(expected - value, seen, near, self._quiet)
             normal = _regularised((key.jacobian * stiffness).dot(key.jacobian.T))
             # For four unknowns OpenCV takes a fifth of the time of NumPy's solve.
             step = cv2.solve(normal, key.jacobian.dot(pull).astype(np.float64))[1].ravel()
@@ -300,7 +302,7 @@ class RotationAligner:
         influence /= max(similarity * min(following / MOST_FOLLOW, 1.0), MIN_NOISE_SIMILARITY)
         overlap, contrast = float(inside.dot(inside)) / inside.size, _contrast(key, seen)
         return Alignment(
-            rotation, influence, similarity, overlap, contrast, converged, following, agreement, inside
+            rotation, influence, similarity, overlap, contrast, converged, following, tail, agreement, inside
         )
 
     def _compare(self, key: Key, view: View, rotation: Matrix) -> tuple[Floats, Floats]:
@@ -340,8 +342,8 @@ class RotationAligner:
 
 def _robust(
     residual: Floats, seen: Floats, near: bool, quiet: tuple[float, float]
-) -> tuple[Floats, Floats, float]:
-    """Pull psi(r) of each residual (Geman and McClure), its stiffness, and the noise; 0 for unused points.
+) -> tuple[Floats, Floats, float, float]:
+    """Pull psi(r) of each residual (Geman and McClure), its stiffness, the noise and the tail; 0 if unused.
 
     Near the solution the stiffness is psi'(r), at least 0, for Newton steps; elsewhere psi(r) / r, which
     converges slowly but from any start. The scale is the noise, by `quiet`: a quantile of
@@ -373,7 +375,7 @@ def _robust(
         reach *= np.float32(4.0)
         reach -= np.float32(3.0)
         stiffness *= np.maximum(reach, np.float32(0.0))
-    return pull.ravel(), stiffness.ravel(), noise
+    return pull.ravel(), stiffness.ravel(), noise, tail
 
 
 def _regularised(normal: NDArray[Any]) -> Matrix:
