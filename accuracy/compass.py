@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy import compass_disturbances
+from accuracy import compass_disturbances, compass_drone
 from accuracy.engines import open_engine
 from accuracy.flow import GABOR, ExactFeatures
 from accuracy.panoramas import (
@@ -132,6 +132,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     if DATA.find(CLIP):
         rows += _walk_rows(run)
     rows += compass_disturbances.measure(run, quick)
+    rows += compass_drone.measure(run, quick)
     return rows if quick else rows + _informative_rows(engine, run)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from accuracy import photographs
 from accuracy.panoramas import SAMPLES, Turntable, load, orientation, pinhole
+from accuracy.photographs import as_pixels
 from edgetpu_perception.images.pinhole import Pinhole
 
 FRAME_RATE = 30.0
@@ -34,6 +34,16 @@ class Clip:
     times: tuple[float, ...]
     true_yaw: tuple[float, ...]
     images: tuple[NDArray[np.uint8], ...]
+    fine_images: tuple[NDArray[np.uint8], ...] = ()
+    """The same views with SAMPLES times as many px along each axis; none if `images` are not reduced."""
+
+    @property
+    def full_size(self) -> tuple[tuple[NDArray[np.uint8], ...], Pinhole]:
+        """Images of the size that a camera takes, and their camera."""
+        if not self.fine_images:
+            return self.images, self.camera
+        height, width = self.fine_images[0].shape
+        return self.fine_images, pinhole(width, height, FOV)
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,7 @@ class Crossing:
         sprite = _sprite(self.photo, float(random.uniform(0.6, 1.0)))
         times = np.arange(round(seconds * FRAME_RATE) + 1) / FRAME_RATE
         top = float(random.uniform(0.0, 1.0)) * (64 * SAMPLES - sprite.shape[0])
-        images = []
+        images, full = [], _FullSize(self.seed, 2.0)
         for time in times:
             fine = table.view(orientation(start + time * self.rate))
             # Again and again while the camera turns, each time after a second without it.
@@ -66,7 +76,9 @@ class Crossing:
                 center = side * (crossed - 0.5) * (1.0 + OBJECT_WIDTH) + 0.5
                 _paste(fine, sprite, center * fine.shape[1] - sprite.shape[1] / 2, top)
             images.append(table.exposed(fine, random))
-        return Clip(camera, tuple(times.tolist()), tuple((times * self.rate).tolist()), tuple(images))
+            full.add(fine)
+        yaw = (times * self.rate).tolist()
+        return Clip(camera, tuple(times.tolist()), tuple(yaw), tuple(images), tuple(full.images))
 
 
 @dataclass(frozen=True)
@@ -82,19 +94,22 @@ class HardTurn:
         """The images. Pitch and roll swing at 1.3 and 0.9 Hz; the exposure lasts half of the frame time."""
         random = np.random.default_rng(self.seed)
         camera = pinhole(64, 64, FOV)
-        table = Turntable(load(self.panorama), camera, noise=8.0, samples=2)
+        table = Turntable(load(self.panorama), camera, noise=8.0)
         start = float(random.uniform(0.0, 360.0))
         phases = random.uniform(0.0, 2.0 * math.pi, 2)
         times = np.arange(round(360.0 / abs(self.rate) * FRAME_RATE) + 1) / FRAME_RATE
-        gain, images = 1.0, []
+        gain, images, full = 1.0, [], _FullSize(self.seed, 8.0)
         for k, time in enumerate(times):
             if k % 20 == 19:
                 gain = float(random.uniform(0.6, 1.3))
             # Half of the frame time, around the stamp.
             moments = time + np.linspace(-0.25, 0.25, 3) / FRAME_RATE
             views = [table.view(self._turned(start, each, phases)) for each in moments]
-            images.append(table.exposed((gain * np.mean(views, axis=0)).astype(np.float32), random))
-        return Clip(camera, tuple(times.tolist()), tuple((times * self.rate).tolist()), tuple(images))
+            fine = (gain * np.mean(views, axis=0)).astype(np.float32)
+            images.append(table.exposed(fine, random))
+            full.add(fine)
+        yaw = (times * self.rate).tolist()
+        return Clip(camera, tuple(times.tolist()), tuple(yaw), tuple(images), tuple(full.images))
 
     def _turned(self, start: float, time: float, phases: NDArray[np.float64]) -> NDArray[np.float64]:
         fade = min(max(time, 0.0), 0.5, max(360.0 / abs(self.rate) - time, 0.0)) / 0.5
@@ -103,6 +118,18 @@ class HardTurn:
         rolled = cv2.Rodrigues(np.array([0.0, 0.0, math.radians(roll)]))[0]
         turned: NDArray[np.float64] = orientation(start + time * self.rate, pitch) @ rolled
         return turned
+
+
+class _FullSize:
+    """Images of all samples, each with its own noise."""
+
+    def __init__(self, seed: int, noise: float) -> None:
+        self.images: list[NDArray[np.uint8]] = []
+        self._random = np.random.default_rng((seed, 1))
+        self._noise = noise
+
+    def add(self, fine: NDArray[np.float32]) -> None:
+        self.images.append(as_pixels(fine + self._random.normal(0.0, self._noise, fine.shape)))
 
 
 def static_camera(
@@ -121,28 +148,6 @@ def static_camera(
     camera = pinhole(width, height, math.degrees(2 * math.atan(half)))
     times = tuple(k / photographs.STATIC_CAMERA_RATE for k in range(len(images)))
     return Clip(camera, times, (0.0,) * len(images), tuple(images))
-
-
-def lucas_kanade(clip: Clip) -> NDArray[np.float64]:
-    """Yaw, deg, that OpenCV's pyramidal Lucas-Kanade adds up on the same 64x64 px: what a user would write.
-
-    Each step is the median turn of up to 100 corners.
-    """
-    scale = clip.camera.width / 64.0
-    focal = clip.camera.fx / scale
-    small = [cv2.resize(image, (64, 64), interpolation=cv2.INTER_AREA) for image in clip.images]
-    yaw = [0.0]
-    for before, after in pairwise(small):
-        corners = cv2.goodFeaturesToTrack(before, 100, 0.01, 3)
-        step = 0.0
-        if corners is not None:
-            moved, found, _ = cv2.calcOpticalFlowPyrLK(before, after, corners, None, winSize=(11, 11))
-            ok = found.ravel() == 1
-            if ok.any():
-                angles = [np.arctan((each[ok, 0, 0] - 31.5) / focal) for each in (corners, moved)]
-                step = math.degrees(float(np.median(angles[1] - angles[0])))
-        yaw.append(yaw[-1] + step)
-    return np.array(yaw)
 
 
 def _sprite(photo: str, height: float) -> NDArray[np.float32]:

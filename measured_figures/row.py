@@ -34,6 +34,8 @@ class Row:
     """Of the baseline, where the value is a ratio to it; None: the value's own unit."""
     instructions: float | None = None
     """Million instructions of the work, where the processor counts them."""
+    full_size_baseline: float | None = None
+    """The same plain method on the camera's images as they are, where `baseline` is at the model's size."""
 
     @property
     def reached(self) -> bool:
@@ -43,7 +45,7 @@ class Row:
         return self.value <= self.reach if self.better == "lower" else self.value >= self.reach
 
 
-_OPTIONAL = ("bound", "baseline_unit", "instructions")
+_OPTIONAL = ("bound", "baseline_unit", "instructions", "full_size_baseline")
 """Fields that the file leaves out where they are None."""
 
 
@@ -73,6 +75,8 @@ def line(row: Row) -> str:
     baseline = ""
     if row.baseline is not None:
         baseline = f"baseline {row.baseline:.4g} {row.baseline_unit or ''}".rstrip()
+    if row.full_size_baseline is not None:
+        baseline += f", full size {row.full_size_baseline:.4g}"
     instructions = "" if row.instructions is None else f"{row.instructions:.3g} M instructions"
     case = f"{row.case}, {row.metric}"
     return (

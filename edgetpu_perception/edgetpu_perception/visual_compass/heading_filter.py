@@ -318,7 +318,7 @@ class HeadingFilter:
         up = self._up
         axis = found.orientation.T.dot(up)
         covariance = self._covariance(turn.influence, turn.vector, found.keyframe)
-        rate_covariance = (covariance + turn.disagreement_covariance) / interval**2
+        rate_covariance = (covariance + turn.difference_covariance) / interval**2
         velocity, velocity_covariance, acceleration_variance = filtered_velocity(
             last, turn.vector / interval, rate_covariance, interval
         )

@@ -17,6 +17,12 @@ from edgetpu_perception.visual_compass.rotation_alignment import (
 )
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector
 
+COMMON_ERROR = 0.5
+"""Variance of the mean of two measurements over the square of their difference.
+
+Derived: (1 + r) / (4 (1 - r)) for a correlation r of their errors, which are those of the same view, of 1/3.
+"""
+
 
 @dataclass(frozen=True)
 class MeasuredTurn:
@@ -25,18 +31,18 @@ class MeasuredTurn:
     vector: Vector
     influence: NDArray[np.float64]
     """Contribution of each block of residuals: [3, blocks]."""
-    disagreement: Vector
-    """Half of the difference of two measurements; 0 if there is one."""
+    difference: Vector
+    """Of the two measurements that this is the mean of, direct minus by keyframe; 0 if there is one."""
 
     @property
     def by_keyframe(self) -> Vector:
         """The turn by the keyframe alone, which goes on steadily where one of two motions is followed."""
-        return self.vector - self.disagreement
+        return self.vector - self.difference / 2.0
 
     @property
-    def disagreement_covariance(self) -> Matrix:
-        """Covariance of the mean of both measurements by their difference, rad^2."""
-        covariance: Matrix = self.disagreement[:, np.newaxis] * self.disagreement
+    def difference_covariance(self) -> Matrix:
+        """Covariance, rad^2, that the difference shows."""
+        covariance: Matrix = COMMON_ERROR * self.difference[:, np.newaxis] * self.difference
         return covariance
 
 
@@ -65,9 +71,9 @@ def with_direct_comparison(
     key = aligner.key(last.view, last.alignment)
     direct = aligner.align(key, view, to_matrix(-turn.vector))
     vector = -to_vector(direct.rotation)  # from the view before to this one, about axes that it leaves
-    half = (vector - turn.vector) / 2.0
-    if not direct.converged or float(np.abs(half).max()) * aligner.cells_per_radian > NEWTON_STEP_CELLS:
+    difference = vector - turn.vector
+    if not direct.converged or np.abs(difference).max() * aligner.cells_per_radian > 2.0 * NEWTON_STEP_CELLS:
         return turn
     # Both influences are by blocks of the picture, whose errors are the same.
     influence = (turn.influence - direct.rotation.dot(direct.influence)) / 2.0
-    return MeasuredTurn(turn.vector + half, influence, half)
+    return MeasuredTurn(turn.vector + difference / 2.0, influence, difference)

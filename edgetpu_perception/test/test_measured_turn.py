@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.visual_compass.compass_features import FeatureGrid
+from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
+from edgetpu_perception.visual_compass.keyframes import Keyframe
+from edgetpu_perception.visual_compass.measured_turn import (
+    MeasuredTurn,
+    by_keyframe,
+    with_direct_comparison,
+)
+from edgetpu_perception.visual_compass.rotation_alignment import Alignment, RotationAligner, View
+from edgetpu_perception.visual_compass.rotations import to_matrix
+
+GRID = FeatureGrid(52, 52, 6.0, 1.0, blur=0.0, floor=0.002, quiet=0.3)
+FOCAL = 40.0
+YAWS = 0.0, 0.01, 0.03
+"""Turns of the three views, rad: of the keyframe, the last view and this one."""
+
+
+def view(yaw: float) -> View:
+    """Waves with exact derivatives, seen by a camera that has turned to the left."""
+    y, x = np.mgrid[:52, :52] - 25.5
+    rays = np.stack([x.ravel() / FOCAL, y.ravel() / FOCAL, np.ones(x.size)])
+    seen = to_matrix(np.array([0.0, -yaw, 0.0])) @ rays
+    u, v = FOCAL * seen[0] / seen[2], FOCAL * seen[1] / seen[2]
+    height = (8 * np.sin(0.4 * u + 0.1 * v) + 8 * np.sin(0.35 * v - 0.12 * u)).reshape(52, 52)
+    slope_y, slope_x = np.gradient(height)
+    return View(np.stack([height, slope_x, slope_y]).reshape(3, 1, -1).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def measured() -> tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn]:
+    aligner = RotationAligner(Pinhole(64, 64, FOCAL, FOCAL, 31.5, 31.5), 64, 64, GRID)
+    first, last, this = map(view, YAWS)
+    keyframe = Keyframe(aligner.key(first), 0.0, np.eye(3), np.zeros((3, 3)))
+    poses = []
+    for number, seen in enumerate((last, this)):
+        alignment = aligner.align(keyframe.key, seen, np.eye(3))
+        influence = -alignment.influence
+        poses.append(Pose(number + 1.0, alignment.rotation.T, keyframe, np.zeros(3), influence, 1.0))
+        if seen is last:
+            tracked = TrackedPose(poses[0], 0.0, np.zeros(3), None, last, alignment)
+    return aligner, tracked, this, alignment, by_keyframe(*poses)
+
+
+def test_a_turn_is_the_difference_of_two_poses(
+    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+) -> None:
+    *_, turn = measured
+    assert turn.vector == pytest.approx([0.0, YAWS[1] - YAWS[2], 0.0], abs=math.radians(0.03))
+    assert not turn.difference.any()
+
+
+def test_views_of_things_far_away_are_not_compared_directly(
+    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+) -> None:
+    aligner, last, this, alignment, turn = measured
+    assert with_direct_comparison(turn, aligner, last, this, replace(alignment, tail=1.0)) is turn
+
+
+def test_where_parts_disagree_both_measurements_are_averaged(
+    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+) -> None:
+    aligner, last, this, alignment, turn = measured
+    both = with_direct_comparison(turn, aligner, last, this, replace(alignment, tail=2.0))
+    assert both.difference.any()
+    assert both.vector - both.difference / 2 == pytest.approx(turn.vector)
+    assert both.vector == pytest.approx([0.0, YAWS[1] - YAWS[2], 0.0], abs=math.radians(0.03))
+    assert both.difference_covariance == pytest.approx(np.outer(both.difference, both.difference) / 2)
+
+
+def test_a_direct_comparison_that_contradicts_is_not_used(
+    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+) -> None:
+    aligner, last, this, alignment, turn = measured
+    wrong = replace(turn, vector=turn.vector + np.array([0.0, 0.03, 0.0]))
+    assert with_direct_comparison(wrong, aligner, last, this, replace(alignment, tail=2.0)) is wrong
