@@ -48,12 +48,12 @@ class Photograph:
         pitch = (len(self.sums) - 1) / view
         middle = (len(self.sums) - 1) / 2
         edges = (np.arange(WINDOW + 1) - WINDOW / 2) * pitch
-        above = _interpolated(self.sums, middle + y * pitch + edges)
-        corners = _interpolated(above.T, middle + x * pitch + edges).T
+        above = interpolated(self.sums, middle + y * pitch + edges)
+        corners = interpolated(above.T, middle + x * pitch + edges).T
         return np.diff(np.diff(corners, axis=0), axis=1) / pitch**2
 
 
-def _interpolated(table: Frame, rows: NDArray[np.floating[Any]]) -> Frame:
+def interpolated(table: Frame, rows: NDArray[np.floating[Any]]) -> Frame:
     """Rows of a table of sums at fractional positions, by linear interpolation."""
     whole = np.clip(np.floor(rows).astype(int), 0, len(table) - 2)
     part = (rows - whole)[:, np.newaxis]
