@@ -8,11 +8,10 @@ from functools import lru_cache
 
 from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.tflite.model_reader import Model, parse_model
+from edgetpu_driver.tflite.weighted_operators import weights_and_biases
 from edgetpu_driver.toolchain.graph_catalogue import catalogue
 from edgetpu_driver.toolchain.graph_family import build_graph
 
-_WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
-_WEIGHT_OPERANDS = slice(1, 3)  # weights, bias
 _SIZES = re.compile(r"\d{1,4}(x\d{1,4})?")
 _LARGEST_SIZE = 2048
 """In the name of a graph that is built for a comparison; larger ones do not fit on a chip."""
@@ -47,18 +46,11 @@ def _reference(name: str) -> bytes | None:
 def _fixed_part(data: bytes, model: Model) -> bytes:
     """Digest of a file without its weights, biases and their scales."""
     rest = bytearray(data)
-    graph = model.subgraphs[0]
-    for operator in graph.operators:
-        if operator.name not in _WEIGHTED:
-            continue
-        for index in operator.inputs[_WEIGHT_OPERANDS]:
-            tensor = graph.tensors[index] if index >= 0 else None
-            if tensor is None or not tensor.data:
-                continue
-            scales = tensor.quantization
-            for start, size in (
-                (tensor.data_offset, len(tensor.data)),
-                (scales.scales_offset, scales.scales.nbytes),
-            ):
-                rest[start : start + size] = bytes(size)
+    for tensor in weights_and_biases(model.subgraphs[0]):
+        scales = tensor.quantization
+        for start, size in (
+            (tensor.data_offset, len(tensor.data)),
+            (scales.scales_offset, scales.scales.nbytes),
+        ):
+            rest[start : start + size] = bytes(size)
     return hashlib.sha256(rest).digest()

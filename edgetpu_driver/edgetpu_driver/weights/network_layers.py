@@ -22,8 +22,7 @@ from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.tensor import TensorSpec
-
-WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+from edgetpu_driver.tflite.weighted_operators import WEIGHTED
 
 _ELEMENTWISE = ("ADD", "SUB", "MUL")
 _CHANNEL_AXIS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.tflite.model_reader import Tensor, parse_model
+from edgetpu_driver.tflite.weighted_operators import weights_and_biases
 
-_WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
-_WEIGHT_OPERANDS = slice(1, 3)  # weights, bias
 _ALIGNMENT = 8
 _SIGN_BIT = np.uint8(0x80)
 
@@ -62,12 +61,7 @@ def _weights(graph: bytearray) -> Iterator[tuple[NDArray[np.uint8], np.uint8]]:
 
 def _weight_tensors(graph: bytes) -> list[Tensor]:
     """The weights and biases; parsing has checked every offset that the views rely on."""
-    subgraph = parse_model(graph).subgraphs[0]
     by_buffer: dict[int, Tensor] = {}
-    for operator in subgraph.operators:
-        if operator.name in _WEIGHTED:
-            for index in operator.inputs[_WEIGHT_OPERANDS]:
-                tensor = subgraph.tensors[index]
-                if index >= 0 and tensor.data:
-                    by_buffer.setdefault(tensor.buffer, tensor)
+    for tensor in weights_and_biases(parse_model(graph).subgraphs[0]):
+        by_buffer.setdefault(tensor.buffer, tensor)
     return list(by_buffer.values())
