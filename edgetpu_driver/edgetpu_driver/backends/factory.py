@@ -14,6 +14,7 @@ from edgetpu_driver.files.file_access import user_path
 
 if TYPE_CHECKING:
     from edgetpu_driver.stick.program_runner import ProgramRunner
+    from edgetpu_driver.virtual import VirtualEdgeTpu
 
 BACKENDS = ("usb", "virtual", "cpu")
 """The names of the backends."""
@@ -85,28 +86,19 @@ def make_backend(
     from edgetpu_driver.backends.usb import StickBackend
     from edgetpu_driver.backends.virtual import VirtualStickBackend
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
-    from edgetpu_driver.usb.chip_clock import ClockPreset
 
-    opened = partial(
-        EdgeTpu.open,
-        serial=serial or None,
-        firmware=user_path(firmware) if firmware else None,
-        bus_path=bus_path or None,
-        preset=ClockPreset(preset),
-    )
+    options = _stick_options(serial, bus_path, firmware, preset)
     if name == "usb":
-        return StickBackend(lambda on_phase: opened(on_phase=on_phase))
+        return StickBackend(lambda on_phase: EdgeTpu.open(on_phase=on_phase, **options))
 
     from edgetpu_driver.engines.cpu_engine import CpuEngine
-    from edgetpu_driver.virtual import VirtualEdgeTpu
     from edgetpu_driver.virtual.graph_packer import pack
     from edgetpu_driver.virtual.program_library import ProgramLibrary
 
-    bus, ports = _place(bus_path or "2-1")
     library = ProgramLibrary(partial(CpuEngine, isolated=None, limits=limits))
-    stick = VirtualEdgeTpu(serial=serial, bus=bus, ports=ports, library=library)
+    stick = _virtual_stick(serial, bus_path, library=library)
     return VirtualStickBackend(
-        lambda on_phase: opened(stick, on_phase=on_phase),
+        lambda on_phase: EdgeTpu.open(stick, on_phase=on_phase, **options),
         stick.register_model,
         pack,
         library.rest,
@@ -127,23 +119,10 @@ def open_program_runner(
     InputError for a backend without sticks.
     """
     from edgetpu_driver.stick.program_runner import ProgramRunner
-    from edgetpu_driver.usb.chip_clock import ClockPreset
 
-    if name == "virtual":
-        from edgetpu_driver.virtual import VirtualEdgeTpu
-
-        bus, ports = _place(bus_path or "2-1")
-        usb_backend: Any = VirtualEdgeTpu(serial=serial, bus=bus, ports=ports)
-    else:
-        usb_backend = usb_bus(name)
-    return ProgramRunner.open(
-        usb_backend,
-        serial=serial or None,
-        firmware=user_path(firmware) if firmware else None,
-        bus_path=bus_path or None,
-        preset=ClockPreset(preset),
-        timeout=timeout,
-    )
+    usb_backend = _virtual_stick(serial, bus_path) if name == "virtual" else usb_bus(name)
+    options = _stick_options(serial, bus_path, firmware, preset)
+    return ProgramRunner.open(usb_backend, timeout=timeout, **options)
 
 
 def usb_bus(name: str) -> Any:
@@ -178,7 +157,27 @@ def _connected_or_none() -> tuple[str, ...]:
         return ()
 
 
-def _place(bus_path: str) -> tuple[int, tuple[int, ...]]:
+def _stick_options(serial: str, bus_path: str, firmware: str, preset: str) -> dict[str, Any]:
+    """The options that EdgeTpu.open and ProgramRunner.open share, from text; an empty one is not given."""
+    from edgetpu_driver.usb.chip_clock import ClockPreset
+
+    return {
+        "serial": serial or None,
+        "firmware": user_path(firmware) if firmware else None,
+        "bus_path": bus_path or None,
+        "preset": ClockPreset(preset),
+    }
+
+
+def _virtual_stick(serial: str, bus_path: str, **options: Any) -> VirtualEdgeTpu:
+    """A virtual stick at a bus path, 2-1 by default."""
+    from edgetpu_driver.virtual import VirtualEdgeTpu
+
+    bus, ports = _bus_and_ports(bus_path or "2-1")
+    return VirtualEdgeTpu(serial=serial, bus=bus, ports=ports, **options)
+
+
+def _bus_and_ports(bus_path: str) -> tuple[int, tuple[int, ...]]:
     """Bus and ports of a bus path; InputError for anything else."""
     if not BUS_PATH.fullmatch(bus_path):
         raise InputError(f"expected a bus path such as 2-1.4; got '{bus_path}'")
