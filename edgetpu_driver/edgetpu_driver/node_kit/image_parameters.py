@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING
-from edgetpu_driver.node_kit.parameters import Setting, merge_settings
+from edgetpu_driver.node_kit.parameters import QOS_RELIABILITY, Setting, merge_settings
 
 _MOST_PIXELS = 2**16
 """Upper limit of the offsets and sizes of a region, px."""
@@ -36,12 +36,7 @@ _SETTINGS = (
         "raw subscribes image, compressed subscribes image/compressed (JPEG or PNG).",
         choices=("raw", "compressed"),
     ),
-    Setting(
-        "qos_reliability",
-        "best_effort",
-        "Reliability of the subscription. best_effort is compatible with every publisher.",
-        choices=("best_effort", "reliable"),
-    ),
+    QOS_RELIABILITY,
     Setting("qos_depth", 5, "Queue depth of the subscription, messages.", 1, 1000),
     Setting(
         "rate_limit",

@@ -81,6 +81,15 @@ class Setting:
         return f"one of {', '.join(names)}"
 
 
+QOS_RELIABILITY = Setting(
+    "qos_reliability",
+    "best_effort",
+    "Reliability of the subscription. best_effort is compatible with every publisher.",
+    choices=("best_effort", "reliable"),
+)
+"""Of the topics that a node of any package subscribes to."""
+
+
 def merge_settings(*groups: Sequence[Setting]) -> tuple[Setting, ...]:
     """Join groups of parameters; of two with the same name the later one replaces the earlier one."""
     return tuple({setting.name: setting for group in groups for setting in group}.values())

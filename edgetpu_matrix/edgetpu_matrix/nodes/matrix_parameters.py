@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgetpu_driver.node_kit.dense_graph_files import MODEL_DIR
 from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING
-from edgetpu_driver.node_kit.parameters import Setting, merge_settings
+from edgetpu_driver.node_kit.parameters import QOS_RELIABILITY, Setting, merge_settings
 
 INPUT_TYPE = Setting("input_type", "std_msgs/msg/Float32MultiArray", "Type of the messages to subscribe to.")
 
@@ -33,12 +33,7 @@ _SETTINGS = (
     Setting("passes", 1, "Repetitions of every product; their mean has less rounding error.", 1, 64),
     INPUT_TYPE,
     INPUT_FIELDS,
-    Setting(
-        "qos_reliability",
-        "best_effort",
-        "Reliability of the subscription. best_effort is compatible with every publisher.",
-        choices=("best_effort", "reliable"),
-    ),
+    QOS_RELIABILITY,
     Setting("qos_depth", 100, "Queue depth of the subscription, messages.", 1, 10000),
 )
 
