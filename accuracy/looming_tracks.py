@@ -1,4 +1,4 @@
-"""What looming makes of a clip, beside the truth."""
+"""Results of looming for a clip, with the truth."""
 
 from __future__ import annotations
 

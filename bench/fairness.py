@@ -1,4 +1,4 @@
-"""An eye at 60 Hz beside clients that keep the driver busy, compared with the same eye alone."""
+"""A client at 60 Hz while others keep the driver busy, compared with the same client alone."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ import numpy as np
 
 from bench.flood import KINDS, MODEL
 from bench.slow_driver import SECONDS as SLOW_SECONDS
-from bench.timed_driver import EYE
+from bench.timed_driver import TIMED_CLIENT
 from demo.processes import isolate
 from measured_figures.row import Row
 
 AREA = "fairness"
 _ROOT = Path(__file__).resolve().parents[1]
-_EYE_MODEL = "spot_bright_64x64"
+_MODEL = "spot_bright_64x64"
 _RATE = 60.0
 _SECONDS, _QUICK_SECONDS = 5.0, 2.0
 _ROUNDS, _QUICK_ROUNDS = 4, 2
 _PATIENCE = 30.0
 _ADDED_REACH = 2.0
-"""What a flood may add to the time in the driver, ms, beside the longest single transfer. On the CPU that is
+"""What a flood may add to the time in the driver, ms, besides the longest single transfer. On the CPU that is
 one run of the flood's model, a tenth of a millisecond."""
 _RATIO_REACH = 1.5
 _ANSWER_REACH = 50.0
@@ -44,7 +44,7 @@ _DISCOVERY_SECONDS = 0.2
 
 @dataclass
 class _Turns:
-    """What the eye saw in all turns of one kind."""
+    """What the client saw in all turns of one kind."""
 
     driver: list[float] = field(default_factory=list)
     """Seconds from a request being taken to its answer being sent."""
@@ -57,7 +57,7 @@ class _Turns:
         return 1e3 * float(np.percentile(seconds, 99)) if seconds else float("inf")
 
 
-class _Eye:
+class _TimedClient:
     """A node that sends requests at a rate to the driver in /a, and measures the answers."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class _Eye:
         from edgetpu_msgs.srv import Invoke, LoadModel
 
         rclpy.init()
-        self._node = rclpy.create_node("eye")
+        self._node = rclpy.create_node(TIMED_CLIENT)
         self._executor = make_executor()
         self._executor.add_node(self._node)
         load = self._node.create_client(LoadModel, "/a/edgetpu/load_model")
@@ -77,13 +77,13 @@ class _Eye:
         self._invoke = self._node.create_client(Invoke, "/a/edgetpu/invoke", qos_profile=QOS_SERVICE)
         for client in (load, self._times, self._invoke):
             client.wait_for_service(_PATIENCE)
-        request = LoadModel.Request(model=_EYE_MODEL, client=EYE, shared=True, wait=True)
+        request = LoadModel.Request(model=_MODEL, client=TIMED_CLIENT, shared=True, wait=True)
         answer = self._call(load, request)
         (spec,) = answer.info.inputs
-        self._request = _eye_request(spec)
-        self.look(1.0)
+        self._request = _inference_request(spec)
+        self.measure(1.0)
 
-    def look(self, seconds: float, turns: _Turns | None = None) -> None:
+    def measure(self, seconds: float, turns: _Turns | None = None) -> None:
         """Send requests for so long, and wait for their answers."""
         turns = turns or _Turns()
         answers: list[tuple[float, bool]] = []
@@ -107,7 +107,7 @@ class _Eye:
         invoke = self._node.create_client(Invoke, f"{namespace}/edgetpu/invoke")
         for client in (load, invoke):
             client.wait_for_service(_PATIENCE)
-        self._call(load, LoadModel.Request(model=_EYE_MODEL, client=EYE, wait=True))
+        self._call(load, LoadModel.Request(model=_MODEL, client=TIMED_CLIENT, wait=True))
         invoke.call_async(self._request)
 
     def elapsed(self, kind: Any, service: str, request: Any) -> float:
@@ -157,16 +157,16 @@ def rows(quick: bool = False) -> Iterator[Row]:
     os.environ.update(isolate())
     seconds, rounds = (_QUICK_SECONDS, _QUICK_ROUNDS) if quick else (_SECONDS, _ROUNDS)
     with tempfile.TemporaryDirectory() as models, _drivers(Path(models)):
-        eye = _Eye()
+        client = _TimedClient()
         try:
             for kind in KINDS:
-                yield from _beside(eye, kind, seconds, rounds)
-            yield from _beside_slow_device(eye)
+                yield from _during_a_flood(client, kind, seconds, rounds)
+            yield from _with_a_slow_device(client)
         finally:
-            eye.close()
+            client.close()
 
 
-def _beside_slow_device(eye: _Eye) -> Iterator[Row]:
+def _with_a_slow_device(client: _TimedClient) -> Iterator[Row]:
     """What does not need the device, while that takes seconds for an inference."""
     from edgetpu_msgs.srv import ListModels, LoadModel
 
@@ -176,29 +176,29 @@ def _beside_slow_device(eye: _Eye) -> Iterator[Row]:
         "load_model": (LoadModel, "load_model", LoadModel.Request(model=MODEL, name="another")),
         "load_model of an unknown file": (LoadModel, "load_model", LoadModel.Request(model="unknown")),
     }
-    eye.begin_inference("/slow")
+    client.begin_inference("/slow")
     for name, (kind, service, request) in requests.items():
-        longest = 1e3 * max(eye.elapsed(kind, f"/slow/edgetpu/{service}", request) for _ in range(_CALLS))
+        longest = 1e3 * max(client.elapsed(kind, f"/slow/edgetpu/{service}", request) for _ in range(_CALLS))
         yield Row(AREA, case, f"longest answer of {name}", longest, "ms", _ANSWER_REACH, "lower")
 
 
-def _beside(eye: _Eye, kind: str, seconds: float, rounds: int) -> Iterator[Row]:
-    """Alone, beside the flood, and beside the same flood to another driver, in turns."""
-    alone, beside, elsewhere = _Turns(), _Turns(), _Turns()
+def _during_a_flood(client: _TimedClient, kind: str, seconds: float, rounds: int) -> Iterator[Row]:
+    """Alone, during the flood, and during the same flood to another driver, in turns."""
+    alone, flooded, elsewhere = _Turns(), _Turns(), _Turns()
     for _ in range(rounds):
-        eye.look(seconds, alone)
+        client.measure(seconds, alone)
         with _flood("/a/edgetpu", kind):
-            eye.look(seconds, beside)
+            client.measure(seconds, flooded)
         with _flood("/b/edgetpu", kind):
-            eye.look(seconds, elsewhere)
-    case = f"an eye at {_RATE:g} Hz beside {kind}"
+            client.measure(seconds, elsewhere)
+    case = f"a client at {_RATE:g} Hz during {kind}"
     before = alone.p99(alone.driver)
-    yield Row(AREA, case, "lost requests", beside.lost, "", 0, "lower", alone.lost)
-    added = beside.p99(beside.driver) - before
+    yield Row(AREA, case, "lost requests", flooded.lost, "", 0, "lower", alone.lost)
+    added = flooded.p99(flooded.driver) - before
     yield Row(AREA, case, "added p99 in the driver", added, "ms", _ADDED_REACH, "lower", before)
     total = elsewhere.p99(elsewhere.total)
     metric = "p99 of the client / flood to a second driver"
-    ratio = beside.p99(beside.total) / total
+    ratio = flooded.p99(flooded.total) / total
     yield Row(AREA, case, metric, ratio, "x", _RATIO_REACH, "lower", total, baseline_unit="ms")
 
 
@@ -208,7 +208,7 @@ def _drivers(models: Path) -> Iterator[None]:
     from edgetpu_driver.toolchain import dense_graph
     from edgetpu_perception.graphs import families
 
-    (models / f"{_EYE_MODEL}.tflite").write_bytes(families.build(_EYE_MODEL))
+    (models / f"{_MODEL}.tflite").write_bytes(families.build(_MODEL))
     (models / f"{MODEL}.tflite").write_bytes(dense_graph.build(256))
     options = ("-p", "backend:=cpu", "-p", f"model_dirs:=['{models}']", "--log-level", "error")
     processes = [
@@ -239,14 +239,14 @@ def _flood(driver: str, kind: str) -> Iterator[None]:
         _stop(process)
 
 
-def _eye_request(spec: Any) -> Any:
+def _inference_request(spec: Any) -> Any:
     from edgetpu_driver.node_kit.tensor_messages import dtype_of
     from edgetpu_msgs.msg import Priority, Tensor
     from edgetpu_msgs.srv import Invoke
 
     size = int(np.prod(spec.shape)) * dtype_of(spec.dtype).itemsize
     tensor = Tensor(name=spec.name, dtype=spec.dtype, shape=spec.shape, data=array("B", bytes(size)))
-    return Invoke.Request(model=_EYE_MODEL, inputs=[tensor], client=EYE, priority=Priority.REAL_TIME)
+    return Invoke.Request(model=_MODEL, inputs=[tensor], client=TIMED_CLIENT, priority=Priority.REAL_TIME)
 
 
 def _start(module: str, *arguments: str) -> subprocess.Popen[str]:

@@ -1,4 +1,4 @@
-"""Pipelines on several virtual sticks, and a detector beside the eyes on one: throughput and uploads.
+"""Pipelines on several virtual sticks, and a detector with the perception nodes on one: rates and uploads.
 
 Figures are by the simulated clocks of sticks on USB 3 ports and by counters, so that the speed of this
 computer does not matter. The detector is a graph of a detector's size, 300x300 to 6.1 MB of weights.
@@ -34,8 +34,14 @@ from testdata import GOLDEN
 from testdata.pipelines import compile_pipeline
 
 AREA = "pipelines"
-EYES = ("spot_bright_64x64", "looming_64x64", "features1_64x64", "features1_64x64", "pattern_64x64_16x16")
-"""The models of the five eyes; optical flow and compass have the same."""
+PERCEPTION_MODELS = (
+    "spot_bright_64x64",
+    "looming_64x64",
+    "features1_64x64",
+    "features1_64x64",
+    "pattern_64x64_16x16",
+)
+"""The models of the five perception nodes; optical flow and compass have the same."""
 FRAME_SECONDS = 1 / 30
 
 _REQUESTS = 64
@@ -68,7 +74,7 @@ def rows() -> Iterator[Row]:
             yield Row(AREA, case, metric, rate / one, "x", reach, "higher", one, baseline_unit="1/s")
         yield Row(AREA, case, f"uploads, {_REQUESTS} requests", uploads, "", 4, "lower")
     for compilation in _COMPILATIONS:
-        yield from _beside_the_eyes(compilation)
+        yield from _with_perception(compilation)
 
 
 def _throughput(graph: bytes, count: int) -> tuple[float, int]:
@@ -91,44 +97,46 @@ def _throughput(graph: bytes, count: int) -> tuple[float, int]:
 
 @dataclass(frozen=True)
 class _Compilation:
-    """How a detector and the graphs of the eyes are compiled."""
+    """How a detector and the graphs of the perception nodes are compiled."""
 
     title: str
     together: tuple[str, ...]
     """The graphs that are compiled in one go; the others each by itself."""
     share: bool
-    """Whether the driver may run the eyes as one graph."""
+    """Whether the driver may run the models of the perception nodes as one graph."""
     uploads: int
     """Least number of uploads in a frame."""
 
 
-_JOINT = joint_name(sorted(set(EYES)))
+_JOINT = joint_name(sorted(set(PERCEPTION_MODELS)))
 _COMPILATIONS = (
-    _Compilation("compiled apart", (), share=False, uploads=len(set(EYES)) + 1),
-    _Compilation("compiled apart, the eyes run as one graph", (), share=True, uploads=2),
-    _Compilation("compiled together", ("detector", *EYES), share=True, uploads=0),
-    _Compilation("compiled together with the eyes' one graph", ("detector", _JOINT), share=True, uploads=0),
+    _Compilation("compiled apart", (), share=False, uploads=len(set(PERCEPTION_MODELS)) + 1),
+    _Compilation("compiled apart, perception run as one graph", (), share=True, uploads=2),
+    _Compilation("compiled together", ("detector", *PERCEPTION_MODELS), share=True, uploads=0),
+    _Compilation(
+        "compiled together with the one graph of perception", ("detector", _JOINT), share=True, uploads=0
+    ),
 )
 
 
-def _beside_the_eyes(compilation: _Compilation) -> Iterator[Row]:
-    """A detector and five eyes, each once a frame, all on one stick."""
-    graphs = {name: build(name) for name in (*EYES, _JOINT)} | {"detector": _detector()}
+def _with_perception(compilation: _Compilation) -> Iterator[Row]:
+    """A detector and five perception nodes, each once a frame, all on one stick."""
+    graphs = {name: build(name) for name in (*PERCEPTION_MODELS, _JOINT)} | {"detector": _detector()}
     with tempfile.TemporaryDirectory() as folder:
         for name, data in _packed(graphs, compilation.together).items():
             (Path(folder) / f"{name}.tflite").write_bytes(graphs[name])
             (Path(folder) / f"{name}_edgetpu.tflite").write_bytes(data)
         (stick,), (backend,), host = _host(1, folder, compilation.share)
-        loaded = {name: host.load(name) for name in {*EYES, "detector"}}
+        loaded = {name: host.load(name) for name in {*PERCEPTION_MODELS, "detector"}}
         frame = partial(_frame, loaded, np.random.default_rng(1))
-        for _ in range(_SETTLING_FRAMES):  # uploads everything, and finds that the eyes look at one image
-            _run(host, frame(), len(EYES) + 1)
+        for _ in range(_SETTLING_FRAMES):  # uploads everything, and finds that the nodes look at one image
+            _run(host, frame(), len(PERCEPTION_MODELS) + 1)
         before, begun = backend.read().uploads, stick.clock.monotonic()
-        lost = sum(_run(host, frame(), len(EYES) + 1) for _ in range(_FRAMES))
+        lost = sum(_run(host, frame(), len(PERCEPTION_MODELS) + 1) for _ in range(_FRAMES))
         elapsed = stick.clock.monotonic() - begun
         uploads = backend.read().uploads - before
         host.close()
-    case = f"detector and five eyes, {compilation.title}"
+    case = f"detector and five perception nodes, {compilation.title}"
     yield Row(AREA, case, "uploads per frame", uploads / _FRAMES, "", compilation.uploads, "lower")
     share = elapsed / _FRAMES / FRAME_SECONDS
     reach = None if compilation.uploads else 1.0
@@ -145,11 +153,11 @@ def _packed(graphs: Mapping[str, bytes], together: Sequence[str]) -> dict[str, b
 def _frame(
     models: Mapping[str, HostedModel], random: np.random.Generator
 ) -> list[tuple[str, _Inputs, RequestTerms]]:
-    """What is asked about one frame: the eyes look at the same image, each as a client of its own."""
+    """Requests for one frame: the perception nodes share an image, each as a client of its own."""
     image = random.integers(0, 256, (1, 64, 64, 1), np.uint8)
     requests: list[tuple[str, _Inputs, RequestTerms]] = [
-        (name, {models[name].inputs[0].name: image}, RequestTerms(f"eye {number}", Priority.REAL_TIME))
-        for number, name in enumerate(EYES)
+        (name, {models[name].inputs[0].name: image}, RequestTerms(f"perception {number}", Priority.REAL_TIME))
+        for number, name in enumerate(PERCEPTION_MODELS)
     ]
     return [*requests, ("detector", _inputs(models["detector"].inputs), _DETECTOR_TERMS)]
 

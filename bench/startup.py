@@ -1,4 +1,4 @@
-"""What it takes to get going: imports, and the control transfers that bring up a running stick.
+"""The cost of starting: imports, and the control transfers that bring up a running stick.
 
 Baseline of the imports: the import of NumPy in the same process.
 """

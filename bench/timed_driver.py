@@ -1,4 +1,4 @@
-"""A driver that notes how long it has each request of the client "eye": `python -m bench.timed_driver`.
+"""Records how long a driver has each request of the client "timed_client": `python -m bench.timed_driver`.
 
 ~/times answers with the seconds from the request being taken to its answer being sent, as a JSON list, and
 forgets them.
@@ -24,7 +24,7 @@ from edgetpu_driver.node_kit.unused_memory import reuse_large_blocks
 from edgetpu_driver.nodes import driver_services
 from edgetpu_driver.nodes.driver_node import DriverNode
 
-EYE = "eye"
+TIMED_CLIENT = "timed_client"
 """The client whose requests are timed."""
 
 _seconds: list[float] = []
@@ -40,7 +40,7 @@ def _timed(
             respond(response)
             _seconds.append(time.perf_counter() - taken)
 
-        callback(request, respond_timed if getattr(request, "client", "") == EYE else respond)
+        callback(request, respond_timed if getattr(request, "client", "") == TIMED_CLIENT else respond)
 
     return create_deferred_service(node, kind, name, on_request, qos)
 

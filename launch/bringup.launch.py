@@ -51,7 +51,7 @@ ARGUMENTS = (
         ("", "usb", "virtual", "cpu"),
     ),
     ("image_topic", "/camera/image_raw", "camera images, sensor_msgs/Image", None),
-    ("camera_info_topic", "", "sensor_msgs/CameraInfo; empty: camera_info beside the image topic", None),
+    ("camera_info_topic", "", "sensor_msgs/CameraInfo; empty: camera_info next to the image topic", None),
     ("signal_topic", "signal", "numbers over time, for reservoir and spectrum", None),
     ("target_topic", "target", "what reservoir is trained to make of the signal", None),
     ("embedding_topic", "embedder/embedding", "what place_recognition compares", None),

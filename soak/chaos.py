@@ -1,4 +1,4 @@
-"""Carries out the actions of a schedule, logs each, and judges the answers to what it asked of the nodes."""
+"""Carries out the actions of a schedule, logs each, and judges the answers to its requests."""
 
 from __future__ import annotations
 

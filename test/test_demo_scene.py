@@ -1,4 +1,4 @@
-"""The scene of the demo shows what its geometry says, and the truth beside it says the same."""
+"""The scene of the demo shows what its geometry says, and the truth next to it says the same."""
 
 from __future__ import annotations
 

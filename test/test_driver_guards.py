@@ -31,7 +31,7 @@ from testdata.spinning_node import spin_until
 
 
 class Stage:
-    """Nodes in the executor of a process, turned by the test, and one beside them that talks to them."""
+    """Nodes in the executor of a process, turned by the test, and one next to them that talks to them."""
 
     def __init__(self) -> None:
         self.talker: Node = rclpy.create_node("talker")

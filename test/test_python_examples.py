@@ -80,7 +80,7 @@ def embedding_model(_: pytest.MonkeyPatch) -> Names:
 
 
 def network(_: pytest.MonkeyPatch) -> Names:
-    """A compiled network with its graph beside it."""
+    """A compiled network with its graph next to it."""
     Path("mobilenet.tflite").write_bytes(GOLDEN.path(f"vision/{MOBILENET}.tflite").read_bytes())
     compiled = GOLDEN.path(f"models/{MOBILENET}_edgetpu.tflite").read_bytes()
     Path("mobilenet_edgetpu.tflite").write_bytes(compiled)

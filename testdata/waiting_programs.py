@@ -1,4 +1,4 @@
-"""Programs in processes of their own that say by a first line when they are where a test wants them."""
+"""Programs in processes of their own, which print a line when they have come to where a test wants them."""
 
 from __future__ import annotations
 

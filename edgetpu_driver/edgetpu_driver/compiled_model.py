@@ -25,7 +25,7 @@ CUSTOM_OP = "edgetpu-custom-op"
 PACKAGE_KEY = "4"
 FURTHER_PACKAGES_KEY = "7"
 INPUT_PADDING_KEY = "edgetpu_driver.input_padding"
-"""Only in files of ours; other drivers send zeros."""
+"""Only in files that this package writes; other drivers send zeros."""
 
 VIRTUAL_COMPILER = "edgetpu_driver.virtual"
 """The compiler named by models that were packed for the virtual stick."""

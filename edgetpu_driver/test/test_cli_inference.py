@@ -176,7 +176,7 @@ def test_several_outputs_need_an_archive(tmp_path: Path) -> None:
 
 @pytest.fixture
 def compiled(tmp_path: Path) -> Path:
-    """A compiled model with operators around and between its two parts, and its graph beside it."""
+    """A compiled model with operators around and between its two parts, and its graph next to it."""
     path = tmp_path / "parts_edgetpu.tflite"
     path.write_bytes(compiled_graph(2))
     (tmp_path / "parts.tflite").write_bytes(source_graph(2))

@@ -115,7 +115,7 @@ def test_a_stick_on_usb_2_answers_for_its_chunks() -> None:
         ("port", "edgetpu confirm --only port"),
         ("resident_together", "--co-compile"),
         ("copies", "x_copy2"),
-        ("network_layer", "with its graph beside it"),
+        ("network_layer", "with its graph next to it"),
     ],
 )
 def test_what_cannot_be_answered_is_skipped_and_says_what_could(name: str, told: str) -> None:

@@ -286,7 +286,7 @@ def test_a_layer_outside_the_part_of_the_edge_tpu_is_refused_by_name() -> None:
 
 
 def test_a_layer_that_the_parameters_do_not_hold_is_refused_by_name() -> None:
-    """The graph beside the file was trained on, in one layer."""
+    """The graph next to the file was trained on, in one layer."""
     each = network(MOBILENET)
     tensor = next(iter(each.tensors().values()))
     other = patched(each.graph, tensor, drawn(tensor))

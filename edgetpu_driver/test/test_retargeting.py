@@ -302,7 +302,7 @@ def test_a_compiled_file_without_its_graph_is_refused(
     (tmp_path / "x_edgetpu.tflite").write_bytes(file("dense_256_edgetpu"))
     (tmp_path / "y.tflite").write_bytes(file("dense_256"))
     assert main(["models", "retarget", str(tmp_path / "x_edgetpu.tflite"), str(tmp_path / "y.tflite")])
-    assert "expected the graph of x_edgetpu.tflite beside it" in capsys.readouterr().err
+    assert "expected the graph of x_edgetpu.tflite next to it" in capsys.readouterr().err
 
 
 # Without being asked.

@@ -106,7 +106,7 @@ def test_a_head_that_was_compiled_with_another_scale_keeps_the_multipliers_of_th
 
 
 def test_the_scale_of_an_output_is_that_of_the_compiled_file() -> None:
-    """The graph beside it may come of another calibration."""
+    """The graph next to it may come of another calibration."""
     model, sections = located(POSENET)
     head = next(each for each in sections.placed if each.section.name == "float_heatmaps/conv")
     outputs = tuple(

@@ -1,4 +1,4 @@
-"""What a user wants of a result: classes by names or numbers, and how many."""
+"""Selection of results: classes by name or number, and how many."""
 
 from __future__ import annotations
 

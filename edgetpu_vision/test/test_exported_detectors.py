@@ -152,7 +152,7 @@ def test_masks_are_where_the_image_lies_in_a_letterboxed_input(tmp_path: Path) -
     (cat, dog), instances = found.detections, found.instances
     assert instances is not None
     assert (cat.x_min, cat.x_max, cat.y_min, cat.y_max) == pytest.approx((0, 64, 288, 352), abs=1e-3)
-    assert not (instances == 1).any()  # its left half is beside the image
+    assert not (instances == 1).any()  # its left half is next to the image
     assert dog.x_max == 2 * SIZE
     expected = np.zeros(upright.shape[:2], np.uint8)
     expected[64:256, round(dog.x_min) :] = 2

@@ -42,7 +42,7 @@ class ParsedModel:
     unsupported_reason: str = ""
     """Why it cannot run on this backend, as far as the files tell; empty if nothing speaks against it."""
     sidecars: SidecarFiles | None = None
-    """Tell where it keeps its weights; None for the files beside its own."""
+    """Tell where it keeps its weights; None for the files next to its own."""
     region: int = 0
     """Rows of the chip's memory that its cached parameters fill, as bits; models in common ones displace each
     other."""

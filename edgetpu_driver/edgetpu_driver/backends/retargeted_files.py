@@ -1,4 +1,4 @@
-"""Graphs that a stick runs without a compiled file of their own: made from one of the same form."""
+"""Compiled files in memory for graphs that have none: retargeted from one of the same form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def retargeted(
 ) -> tuple[Sequence[tuple[Path, bytes]], str]:
     """The files to read for a model, and for users what they were made from, if that was done.
 
-    A graph that a compiled file beside it can serve becomes x_edgetpu.tflite, which is not written. Other
+    A graph that a compiled file next to it can serve becomes x_edgetpu.tflite, which is not written. Other
     files stay, and so do all of a backend that runs plain graphs. Raises ModelFormatError, and
     ModelUnsupportedError, with the reason, if there is a file of the same form that does not serve.
     """

@@ -134,7 +134,7 @@ class StickBackend:
         ]
         if same[0] != same[1] or not source.parameter_caching_token:
             return None
-        return replace(copy, path=source.path)  # the files beside that one tell where the weights are
+        return replace(copy, path=source.path)  # the files next to that one tell where the weights are
 
     def set_clock(self, preset: str) -> None:
         """Change the clock of the chip. Raises DeviceError."""

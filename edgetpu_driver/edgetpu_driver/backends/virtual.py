@@ -49,7 +49,7 @@ class VirtualStickBackend(StickBackend):
         super().open(on_phase)
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
-        """Read a compiled model, which computes what the graph beside it does, or pack a plain graph.
+        """Read a compiled model, which computes what the graph next to it does, or pack a plain graph.
 
         Programs of matrices that were written here run from their bytes; the graph is not needed.
         """
@@ -60,7 +60,7 @@ class VirtualStickBackend(StickBackend):
         return super().parse(path, data)
 
     def parse_part(self, model: CompiledModel) -> ParsedModel:
-        """Take a part for the Edge TPU, which computes what the graph beside its file does."""
+        """Take a part for the Edge TPU, which computes what the graph next to its file does."""
         parsed = super().parse_part(model)
         if parsed.unsupported_reason or model.path is None:
             return parsed
@@ -106,7 +106,7 @@ class VirtualStickBackend(StickBackend):
         if graph is None:
             places = ", nor ".join(str(each) for each in source_graphs(path))
             raise ModelUnsupportedError(
-                f"the virtual stick runs {path.name} only with its graph beside it; there is no {places}"
+                f"the virtual stick runs {path.name} only with its graph next to it; there is no {places}"
             )
         self._register(model, read_model_file(graph))
 

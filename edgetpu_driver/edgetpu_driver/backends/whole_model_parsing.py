@@ -69,8 +69,8 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
 
     A backend that runs both kinds packs what LiteRT would run of plain graphs, as far as its device can take
     it; the rest stays on the CPU. One that runs compiled models also takes a graph that is only a matrix, or
-    that has the form of a compiled one beside it. One
-    without an accelerator runs the graph beside a compiled model. Raises ModelNotFoundError,
+    that has the form of a compiled one next to it. One
+    without an accelerator runs the graph next to a compiled model. Raises ModelNotFoundError,
     ModelFormatError, and ModelUnsupportedError for a compiled model whose graph is needed and not there.
     """
     if not backend.compiled:
@@ -104,7 +104,7 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
 
 
 def _on_cpu(files: Sequence[tuple[Path, bytes]], backend: Backend) -> ParsedPlan:
-    """A model without an accelerator: a plain graph, or the one beside a compiled model."""
+    """A model without an accelerator: a plain graph, or the one next to a compiled model."""
     paths = [path for path, _ in files]
     graph = whole_graph(paths) if all(map(is_compiled, paths)) else None
     if graph is not None:

@@ -122,8 +122,8 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         metavar="MODEL",
-        help="x_edgetpu.tflite for usb, for virtual with x.tflite beside it; x.tflite for cpu or virtual; or "
-        "the segments of a pipeline, in their order",
+        help="x_edgetpu.tflite for usb, for virtual with x.tflite next to it; x.tflite for cpu or virtual; "
+        "or the segments of a pipeline, in their order",
     )
     command.add_argument(
         "--part",
@@ -207,7 +207,7 @@ def _add_selftest(commands: Commands) -> None:
     command.add_argument(
         "--model",
         type=Path,
-        help="the compiled model to run, its graph beside it; virtual and cpu have one built in",
+        help="the compiled model to run, its graph next to it; virtual and cpu have one built in",
     )
     command.add_argument("--runs", type=positive, default=50, help="inferences to compare (default: 50)")
     _add_device_options(command)

@@ -69,7 +69,7 @@ def _add_compile(commands: Commands) -> None:
     command.add_argument(
         "--timeout", type=seconds, default=300.0, metavar="S", help="seconds to wait (default: 300)"
     )
-    _add_output(command, "beside each graph")
+    _add_output(command, "next to each graph")
 
 
 def _add_retarget(commands: Commands) -> None:
@@ -78,12 +78,12 @@ def _add_retarget(commands: Commands) -> None:
         "retarget",
         "make a compiled file into that of another graph of the same operators and shapes",
         "Needs no compiler: weights, biases and scales of the graph replace those of the compiled file, "
-        "whose own graph must be beside it. The result is what the compiler would have written. What cannot "
+        "whose own graph must be next to it. The result is what the compiler would have written. What cannot "
         "be replaced is refused, with the name of the layer.",
     )
-    command.add_argument("compiled", type=Path, metavar="COMPILED", help="x_edgetpu.tflite, beside x.tflite")
+    command.add_argument("compiled", type=Path, metavar="COMPILED", help="x_edgetpu.tflite, next to x.tflite")
     command.add_argument("graph", type=Path, metavar="GRAPH", help="a plain .tflite graph")
-    _add_output(command, "beside the graph")
+    _add_output(command, "next to the graph")
 
 
 def _add_import(commands: Commands) -> None:

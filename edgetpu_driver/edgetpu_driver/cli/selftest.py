@@ -136,7 +136,7 @@ class _Model:
     def compare(self, runs: int, progress: Progress) -> list[Check]:
         """Compare both on random inputs, and the device with itself on a repeated input."""
         if self._parsed is None:
-            reason = "pass --model x_edgetpu.tflite, made by edgetpu_compiler, with x.tflite beside it"
+            reason = "pass --model x_edgetpu.tflite, made by edgetpu_compiler, with x.tflite next to it"
             return [Check("results", "skipped", reason)]
         try:
             return self._compare(self._parsed, runs, progress)

@@ -1,4 +1,4 @@
-"""Long work on an engine, cut into pieces between which whoever owns the engine can do other work."""
+"""Long work on an engine in pieces, between which the engine's owner can do other work."""
 
 from __future__ import annotations
 

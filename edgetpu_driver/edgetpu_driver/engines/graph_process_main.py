@@ -1,4 +1,4 @@
-"""The process that runs one graph with LiteRT, so that a graph that ends it ends nothing else.
+"""Entry point of the process that runs one graph with LiteRT: a graph that crashes ends no other process.
 
 `GraphProcess` starts it. It imports NumPy, LiteRT and little else, to be ready soon.
 """

@@ -1,4 +1,4 @@
-"""A graph in a process of its own, which is started again after it died, but not for ever."""
+"""A graph in a process of its own, which is restarted after it died, at growing intervals if that repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LiteRT interpreters, made quietly and only for graphs that do not end the process."""
+"""Makes LiteRT interpreters, without their log lines and only for graphs that do not end the process."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class StickEngine:
         sidecars: SidecarFiles | None = None,
         on_close: Callable[[], None] | None = None,
     ) -> None:
-        """sidecars: tell where the model keeps its weights; by default, the files beside its own.
+        """sidecars: tell where the model keeps its weights; by default, the files next to its own.
 
         on_close: called once when the engine is closed. ModelUnsupportedError if the model cannot run over
         USB.

@@ -1,4 +1,4 @@
-"""Where models and firmware are unless other paths are named."""
+"""Default paths of models and firmware."""
 
 from __future__ import annotations
 

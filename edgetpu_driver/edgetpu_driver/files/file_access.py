@@ -1,4 +1,4 @@
-"""Files that others may have put there are read with a limit; own ones are written atomically and synced."""
+"""Reads files of any origin up to a limit of size; writes files atomically and synced."""
 
 from __future__ import annotations
 

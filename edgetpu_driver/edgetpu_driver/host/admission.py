@@ -32,7 +32,7 @@ class Backlog:
 
     @classmethod
     def of(cls, queues: Sequence[RequestQueue[Any]], client: str, sticks: int) -> Backlog:
-        """Of a queue and those beside it; the sticks share the work in the first one."""
+        """Of a queue and those next to it; the sticks share the work in the first one."""
         first, *beside = queues
         waiting, of_client = len(first), first.waiting_of(client)
         for queue in beside:
@@ -75,7 +75,7 @@ class Admission:
             raise BusyError(f"{waiting} models wait to be loaded; try again in {LOADING:g} s", LOADING)
 
     def check_loaded(self, names: int, file_bytes: int, more_bytes: int) -> None:
-        """Raise BusyError if no further model may be loaded beside `names` models of `file_bytes`."""
+        """Raise BusyError if no further model may be loaded next to `names` models of `file_bytes`."""
         limits = self.limits
         if names >= limits.models:
             raise BusyError(f"expected at most {limits.models} loaded models; unload one first", LATEST)

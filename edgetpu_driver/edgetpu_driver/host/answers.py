@@ -1,4 +1,4 @@
-"""Answers to requests: given when no lock is held, and waited for."""
+"""Delivers answers to requests while no lock is held, and waits for answers."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class JointModel:
     def reason_against(self, models: Iterable[HostedModel]) -> str:
         """Why the heads are rather run one by one; empty if nothing is against the joint graph.
 
-        models: that are loaded. One that was compiled together with a head stays in the memory beside it, but
+        models: that are loaded. One that was compiled together with a head stays in the memory with it, but
         would be uploaded again after each run of the joint graph, unless that was compiled with them too.
         """
         tokens = {head.caching_token for head in self.heads} - {0, self.model.caching_token}

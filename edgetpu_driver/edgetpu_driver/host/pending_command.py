@@ -1,4 +1,4 @@
-"""A command for a thread that is given once, however often it is asked for before the thread comes to it."""
+"""A command to a thread; repeated requests for it are merged until the thread takes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who makes a request of a host, how urgent it is, and until when it is of use."""
+"""Client, priority and deadline of a request to a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of a planned matrix and vectors: what the tiles are to run, and what comes of their outputs.
+"""Products of a planned matrix and vectors: the inputs of the tiles, and real values from their outputs.
 
 Each vector gets an input scale, so fine that typical outputs fill their range. Where an output reaches the
 end of its range, the product is repeated with a coarser scale.

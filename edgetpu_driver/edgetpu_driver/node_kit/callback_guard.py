@@ -1,4 +1,4 @@
-"""What keeps one odd message, request or exception from ending a process of nodes.
+"""Guards callbacks: one malformed message, request or exception does not end a process of nodes.
 
 Both executors of `make_executor` pass everything that raises through here: reading a message from the
 middleware, the callback, and sending its answer. It is logged once of each kind, counted in /diagnostics, and

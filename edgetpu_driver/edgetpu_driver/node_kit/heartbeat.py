@@ -1,4 +1,4 @@
-"""The heartbeat of a node: a message that its executor publishes for as long as it turns."""
+"""The heartbeat of a node: a message that its executor publishes for as long as it spins."""
 
 from __future__ import annotations
 

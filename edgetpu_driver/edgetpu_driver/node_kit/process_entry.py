@@ -28,7 +28,7 @@ decodes. Set the variables to use more."""
 
 SWITCH_INTERVAL = 0.0002
 """Seconds after which a thread that wants to run Python interrupts another. With Python's default, 5 ms, a
-stick's thread that comes back from an inference waits for most of that beside a busy executor."""
+stick's thread that comes back from an inference waits for most of that while the executor is busy."""
 
 
 MEMORY_VARIABLE = "EDGETPU_MEMORY_LIMIT"

@@ -1,4 +1,4 @@
-"""Sends what Python's `logging` and `warnings` get, and what ends a thread, to the log of ROS, a line each.
+"""Forwards Python's `logging`, `warnings` and uncaught exceptions of threads to the ROS log, a line each.
 
 The modules below the nodes know no ROS and use `logging`, which would print to standard error only.
 """

@@ -23,7 +23,7 @@ class PartTensors:
 
 @dataclass(frozen=True)
 class InvokeOptions:
-    """What a request may ask for beside the usual."""
+    """What a request may ask for in addition to the usual."""
 
     part: int = 0
     """0: the whole model; n: only its n-th part for the Edge TPU."""
@@ -49,7 +49,7 @@ class LoadResult:
     files: tuple[str, ...] = ()
     """Path of the model's file on the driver's computer; of a pipeline those of its segments in order."""
     files_without_weights: bytes = b""
-    """What these files say beside their weights, see `weightless_files`; empty if that is not told."""
+    """What these files say apart from their weights, see `weightless_files`; empty if that is not told."""
     parts: tuple[PartTensors, ...] = ()
     """Its parts for the Edge TPU, in order; the model itself if one device runs all of it."""
 

@@ -17,7 +17,7 @@ from edgetpu_driver.node_kit.executor_calls import executor_calls
 HANDLED_AT_ONCE = 2
 """Requests that are handled before the executor looks for new ones, which may be more urgent.
 
-Rows: fairness, an eye at 60 Hz beside 50 in flight, p99 of the client. A look costs half of a request.
+Rows: fairness, a client at 60 Hz during 50 in flight, p99 of the client. A look costs half of a request.
 """
 
 MAX_WAITING = 500
@@ -28,7 +28,7 @@ REST = 0.001
 """Seconds between two rounds that handle requests while a client sends urgent ones. Else a flood takes the
 interpreter and the processor from the thread that works on an urgent one.
 
-Rows: fairness, an eye at 60 Hz beside 50 in flight, added p99 in the driver."""
+Rows: fairness, a client at 60 Hz during 50 in flight, added p99 in the driver."""
 
 REST_AFTER_URGENT = 0.1
 """Seconds after an urgent request in which the next is expected. Given by control loops of 10 Hz or more."""
@@ -40,7 +40,7 @@ MAX_NEGLECT = LONGEST_NEGLECT
 class RequestIntake:
     """Hands requests to their handlers in the executor's thread, a few in each of its rounds.
 
-    The middleware gives requests in the order of their arrival. To take one costs little beside handling it:
+    The middleware gives requests in the order of their arrival. Taking one costs little, handling it much:
     all are taken as soon as they arrive, so that an urgent one need not wait for those before it. One of
     `Priority.REAL_TIME` is handled when it is taken.
     """

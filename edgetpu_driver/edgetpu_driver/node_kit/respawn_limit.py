@@ -1,4 +1,4 @@
-"""When a launch file stops to start a node's process again."""
+"""Decides when a launch file stops restarting a node's process."""
 
 from __future__ import annotations
 

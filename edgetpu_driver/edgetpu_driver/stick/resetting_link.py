@@ -1,4 +1,4 @@
-"""The link to a stick whose programs nobody has checked: a reset follows every failure, and the end."""
+"""A link for programs nobody has checked: it resets the stick after every failure and at the end."""
 
 from __future__ import annotations
 

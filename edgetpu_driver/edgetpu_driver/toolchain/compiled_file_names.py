@@ -21,7 +21,7 @@ def plain_stem(path: Path) -> str:
 
 
 def source_graphs(path: Path) -> tuple[Path, ...]:
-    """Where the graph of a compiled model may be, beside it, in order.
+    """Where the graph of a compiled model may be, next to it, in order.
 
     x.tflite for x_edgetpu.tflite, for the segment x_segment_0_of_2_edgetpu.tflite of a pipeline, and for
     x_cocompiled_with_y_edgetpu.tflite: names that edgetpu_compiler gives. x_y.tflite for x_edgetpu_y.tflite.
@@ -36,12 +36,12 @@ def source_graphs(path: Path) -> tuple[Path, ...]:
 
 
 def source_graph(path: Path) -> Path | None:
-    """The graph of a compiled model beside it; None if it is not there."""
+    """The graph of a compiled model next to it; None if it is not there."""
     return requantised_graph(path) or next((each for each in source_graphs(path) if is_file(each)), None)
 
 
 def whole_graph(paths: Sequence[Path]) -> Path | None:
-    """The graph beside a compiled model, or beside all segments of one; None if it is not there."""
+    """The graph next to a compiled model, or next to all segments of one; None if it is not there."""
     graphs = {source_graph(path) for path in paths}
     numbers = [_SEGMENT.search(plain_stem(path)) for path in paths]
     segments = [(int(found[1]), int(found[2])) for found in numbers if found]
@@ -56,7 +56,7 @@ def is_compiled(path: Path) -> bool:
 
 
 def compiled_path(graph: Path) -> Path:
-    """The path that edgetpu_compiler gives to the compiled graph, beside it."""
+    """The path that edgetpu_compiler gives to the compiled graph, next to it."""
     return graph.with_name(f"{graph.stem}{COMPILED_SUFFIX}.tflite")
 
 

@@ -43,7 +43,7 @@ class WrittenModel:
     remark: str
     """What there is to know before it runs on a stick: what was padded, and what it was compared with."""
     sidecar: bytes
-    """The JSON description that goes beside the file."""
+    """The JSON description that goes next to the file."""
 
 
 def is_dense(graph: bytes) -> bool:

@@ -74,7 +74,7 @@ def _holds_dense(path: Path, *_version: int) -> bool:
 
 
 def _is_made_here(path: Path) -> bool:
-    """Whether a file is a graph whose program can be written here, or made from a compiled file beside it."""
+    """Whether the program of a graph can be written here, or made from a compiled file next to it."""
     return _is_dense_file(path) or bool(templates(path))
 
 
@@ -84,7 +84,7 @@ class ModelDirectories:
     compiled: compiled models (x_edgetpu.tflite) are looked for; uncompiled: graphs (x.tflite) are. With
     both, a compiled model is preferred to its graph. Without `uncompiled`, of graphs that are not compiled
     only those count whose program can be written here, see `dense_compiler`, or made from a compiled file of
-    the same form beside them, see `retargeting`; such a graph needs no file if it is of the catalogue.
+    the same form next to them, see `retargeting`; such a graph needs no file if it is of the catalogue.
     """
 
     def __init__(self, directories: Sequence[str | Path], *, compiled: bool, uncompiled: bool) -> None:

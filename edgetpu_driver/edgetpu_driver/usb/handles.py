@@ -1,4 +1,4 @@
-"""Closing of device handles, whatever the system says to it; a handle that stays open is closed later."""
+"""Closes device handles despite errors of the system; a handle that stays open is closed later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files beside a compiled model that tell where it keeps its weights."""
+"""The files next to a compiled model that tell where it keeps its weights."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def requantised_graph(compiled: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class SidecarFiles:
-    """The files beside a compiled model: the graph it was compiled from, and its sidecar."""
+    """The files next to a compiled model: the graph it was compiled from, and its sidecar."""
 
     graph: bytes = b""
     """Content of the plain .tflite graph; empty if there is none."""
@@ -55,5 +55,5 @@ class SidecarFiles:
             text = read_file(sidecar) if sidecar.is_file() else b"null"
             content = json.loads(text)
         except (OSError, ValueError, RecursionError) as error:
-            raise ModelFormatError(f"cannot read the files beside {path.name}: {error}") from None
+            raise ModelFormatError(f"cannot read the files next to {path.name}: {error}") from None
         return cls(data, content if isinstance(content, dict) else None)

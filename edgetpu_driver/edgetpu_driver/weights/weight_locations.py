@@ -101,7 +101,7 @@ def weight_locations(model: CompiledModel, sidecars: SidecarFiles) -> WeightLoca
         return WeightLocations(found, refused)
     raise ModelUnsupportedError(
         f"it is not known where '{model.name}' keeps its weights: expected a Dense model, the graph it was "
-        "compiled from beside it with a layout that is known, or a sidecar with the offsets of its weights"
+        "compiled from next to it with a layout that is known, or a sidecar with the offsets of its weights"
     )
 
 

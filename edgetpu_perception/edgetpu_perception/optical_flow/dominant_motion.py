@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 
 SURROUNDING_CELLS = 6
-"""Side of a surrounding, cells: small beside what moves by itself, large enough for two gradients.
+"""Side of a surrounding, cells: small compared with what moves by itself, large enough for two gradients.
 
 Rows: flow, an object of 17 % of the area, rmse; static camera, rmse.
 """

@@ -1,4 +1,4 @@
-"""What a classifier makes of an image."""
+"""The result of a classifier for an image."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _Role = Literal["boxes", "classes"]
 
 @dataclass(frozen=True)
 class OutputRoles:
-    """What is known of a detector's outputs beside their shapes and quantisation."""
+    """What is known of a detector's outputs apart from their shapes and quantisation."""
 
     boxes: str = ""
     """Name of the output with the boxes; "" if the user does not tell."""

@@ -1,4 +1,4 @@
-"""What a detector finds in an image."""
+"""The result of a detector for an image."""
 
 from __future__ import annotations
 

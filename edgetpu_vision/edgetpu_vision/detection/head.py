@@ -1,4 +1,4 @@
-"""What every kind of detector output has in common, and tables of values for anchors and channels."""
+"""The base class of detector heads, and tables of values for anchors and channels."""
 
 from __future__ import annotations
 

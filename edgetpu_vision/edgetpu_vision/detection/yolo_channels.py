@@ -27,7 +27,7 @@ _LEAST_SCORE = -0.3
 
 @dataclass(frozen=True)
 class YoloHints:
-    """What is known of a YOLO model beside its outputs."""
+    """What is known of a YOLO model apart from its outputs."""
 
     family: str = ""
     """"yolov5" with anchors and objectness, "yolov8" without; "" if unknown."""

@@ -1,4 +1,4 @@
-"""What an embedder makes of an image."""
+"""The result of an embedder for an image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was learned from examples, and what it makes of an embedding."""
+"""A classifier learned from examples: a layer over embeddings, and the calibration of `unknown`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was shown: embeddings under the labels of their classes, in memory and in files."""
+"""The examples of a learner: embeddings by the label of their class, in memory and in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pose estimation finds in an image: people's keypoints, and masks of people and of body parts."""
+"""The result of pose estimation for an image: people's keypoints, and masks of people and of body parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outputs of YOLO pose models: boxes of people with keypoints beside them."""
+"""The outputs of YOLO pose models: boxes of people with their keypoints."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from edgetpu_vision.preprocessing.image_fit import Fit, Placement
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, PixelScaling
 
 PADDING = 114
-"""Grey level beside a letterboxed image: near the mean of photographs; YOLO models are trained with it."""
+"""Grey level around a letterboxed image: near the mean of photographs; YOLO models are trained with it."""
 
 
 _ROUNDING_ERROR = np.float32(2e-5)

@@ -1,4 +1,4 @@
-"""What a segmenter makes of an image."""
+"""The result of a segmenter for an image."""
 
 from __future__ import annotations
 

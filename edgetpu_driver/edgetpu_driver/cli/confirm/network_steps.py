@@ -35,7 +35,7 @@ def network_layer(stick: TrialStick) -> Values:
             if tensor is not None:
                 return _replaced(stick, model, sidecars, tensor)
     raise NotApplicable(
-        "it needs a network, compiled as a whole, with its graph beside it: edgetpu confirm --only "
+        "it needs a network, compiled as a whole, with its graph next to it: edgetpu confirm --only "
         "network_layer --models DIR"
     )
 

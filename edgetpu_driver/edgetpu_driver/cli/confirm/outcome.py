@@ -1,4 +1,4 @@
-"""What can come of a step of `edgetpu confirm`."""
+"""The outcome of a step of `edgetpu confirm`."""
 
 from __future__ import annotations
 

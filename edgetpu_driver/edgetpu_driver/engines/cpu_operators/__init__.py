@@ -1,1 +1,1 @@
-"""Operators of ours, which LiteRT does not know."""
+"""Custom operators that LiteRT does not implement."""

@@ -1,4 +1,4 @@
-"""The custom operators that this package has, by the code that names them in a file."""
+"""The custom operators that this package implements, by the custom code that names them in a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOME: dict[str, tuple[str, str]] = {
 
 
 def is_known(custom_code: str) -> bool:
-    """Whether there is an operator of ours for this code."""
+    """Whether this package implements the operator of that code."""
     return custom_code in _HOME
 
 

@@ -1,4 +1,4 @@
-"""Whose each cell is, from long-range offsets, with which a model tells people apart."""
+"""Distances of the cells of a map to people's poses, by long-range offsets; a mask is of the nearest pose."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ _STEPS = tuple(_steps(root) for root in range(KEYPOINTS))
 def _candidates(scores: MapSampler, short: MapSampler, threshold: float) -> _Candidates:
     """The local maxima of all heatmaps at or above a logit, each moved by its short-range offset.
 
-    They are ordered by the score where they have moved to: heatmaps saturate, and cells beside the keypoint
+    They are ordered by the score where they have moved to: heatmaps saturate, and cells next to the keypoint
     are then as strong as the one at it.
     """
     found = np.flatnonzero(_peaks(scores.values, scores.steps(threshold)))

@@ -111,7 +111,7 @@ class PlanExecution:
 
 
 def cpu_engine(step: Step, isolated: bool | None = False, limits: ProcessLimits | None = None) -> StepEngine:
-    """The engine of a step that needs no Edge TPU: LiteRT, or an operator of ours.
+    """The engine of a step that needs no Edge TPU: LiteRT, or one of `cpu_operators`.
 
     isolated, limits: see CpuEngine, which also tells what is raised.
     """
@@ -123,7 +123,7 @@ def cpu_engine(step: Step, isolated: bool | None = False, limits: ProcessLimits 
 
 
 class _OperatorEngine:
-    """An operator of ours."""
+    """A custom operator of `cpu_operators`."""
 
     def __init__(self, step: OperatorStep) -> None:
         self._operator = step.operator

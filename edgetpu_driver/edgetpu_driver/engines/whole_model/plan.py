@@ -1,4 +1,4 @@
-"""The plan of a whole model: its steps on the Edge TPU, in LiteRT and in operators of ours, in order.
+"""The plan of a whole model: its steps on the Edge TPU, in LiteRT and in `cpu_operators`, in order.
 
 A plan holds no engine and no device, so that a program may run its steps with engines and threads of its own.
 `planning` makes plans, `StepValues` keeps what passes between the steps of one run.

@@ -35,7 +35,7 @@ def load_plan(models: str | Path | Sequence[str | Path]) -> ModelPlan:
 def plan_model(data: bytes, name: str = "", path: Path | None = None) -> ModelPlan:
     """Plan one file, compiled for the Edge TPU or not.
 
-    path: where it was read from, for the files beside it. Raises ModelFormatError for anything malformed;
+    path: where it was read from, for the files next to it. Raises ModelFormatError for anything malformed;
     ModelUnsupportedError for parts that were compiled for several chips.
     """
     return plan_segments([(name, data, path)])
