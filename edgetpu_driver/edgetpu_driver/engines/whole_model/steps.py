@@ -1,4 +1,4 @@
-"""Cuts one graph into steps: parts for the Edge TPU, operators of `cpu_operators`, and parts for LiteRT between them."""
+"""Cuts one graph into steps: parts for the Edge TPU, custom operators, and parts for LiteRT between them."""
 
 from __future__ import annotations
 
