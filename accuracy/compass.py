@@ -140,7 +140,8 @@ def _informative_rows(engine: str, run: Engine) -> list[Row]:
     """Rows without limits: photographs wrapped into panoramas, and other models."""
     settings = [(60.0, 30.0), (75.0, -60.0), (90.0, -90.0), (90.0, 10.0)]
     wrapped = [Turn(name, *each) for name in PHOTOGRAPHS for each in settings]
-    return _turn_rows(run, wrapped, "full turns in wrapped photographs", asked=False) + _gabor_rows(engine)
+    rows = _turn_rows(run, wrapped, "full turns in wrapped photographs", asked=False)
+    return rows + compass_drone.measure_sizes(engine) + _gabor_rows(engine)
 
 
 def plots(engine: str = "cpu", quick: bool = False) -> dict[str, Any]:

@@ -111,7 +111,8 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         if names:
             rows += _shift_rows(flow, exact, names, count, label)
             rows += _rejection_rows(flow, exact, names, count, label)
-    return rows + moving_objects.measure(flow, quick) + _gabor_rows(engine, max(count // 3, 4))
+    rows += moving_objects.measure(flow, quick)
+    return rows + ([] if quick else _size_rows(engine)) + _gabor_rows(engine, max(count // 3, 4))
 
 
 def run(flow: OpticalFlow, pairs: Iterable[Pair]) -> Errors:
@@ -186,6 +187,16 @@ def _rejection_rows(
         pairs = list(drawn)
         refused, bound = (100.0 - run(each, pairs).valid_share for each in (flow, exact))
         rows.append(_higher(label + name, "not valid", refused, bound, 99.5))
+    return rows
+
+
+def _size_rows(engine: str) -> list[Row]:
+    """The moving objects with larger inputs."""
+    rows = []
+    for size in (96, 128):
+        graph = features.name(size, size), features.build(size, size)
+        flow = OpticalFlow(open_engine(engine, *graph))
+        rows += moving_objects.measure(flow, False, f", input of {size} px")
     return rows
 
 

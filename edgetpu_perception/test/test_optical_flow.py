@@ -110,6 +110,14 @@ def test_a_shift_by_whole_pixels_is_found_exactly(photographs: Photographs, dx: 
     assert (result.dx, result.dy) == pytest.approx((dx, dy), abs=1e-4)
 
 
+@pytest.mark.parametrize("size", [96, 128])
+def test_a_larger_input_is_at_the_same_scale(photographs: Photographs, size: int) -> None:
+    flow = OpticalFlow(size=size)
+    assert flow.model == features.name(size, size)
+    result = moved(flow, photographs.pair(5.0, -3.0))
+    assert (result.dx, result.dy) == pytest.approx((5.0, -3.0), abs=0.1)
+
+
 def test_fractions_of_a_pixel_are_found_to_half_a_hundredth(photographs: Photographs) -> None:
     # Measured: 0.0037 px.
     error, _ = errors(OpticalFlow(), photographs, 16, 25)

@@ -99,6 +99,16 @@ def test_yaw_counts_up_when_the_camera_turns_left() -> None:
     assert np.degrees(left.angular_velocity) == pytest.approx((0, -30, 0), abs=1.5)
 
 
+@pytest.mark.parametrize("size", [96, 128])
+def test_a_larger_input_is_at_the_same_scale(size: int) -> None:
+    focal = 2 * FOCAL
+    camera = Pinhole(128, 128, focal, focal, 63.5, 63.5)
+    compass = VisualCompass(camera=camera, size=size)
+    assert compass.model == features.name(size, size)
+    results = play(range(9), camera=camera, compass=compass)[1:]
+    assert degrees(results, "yaw") == pytest.approx(np.arange(1.0, 9.0), abs=0.05)
+
+
 def test_pitch_and_roll_do_not_change_yaw() -> None:
     world, compass = World(), VisualCompass(camera=CAMERA)
     compass.update(world.image(0), 0.0)

@@ -14,12 +14,14 @@ from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Flow
 from edgetpu_perception.debug_images.result_pictures import flow_picture
 from edgetpu_perception.nodes.perception_node import PerceptionNode
+from edgetpu_perception.nodes.perception_parameters import model_size, perception_settings
 from edgetpu_perception.optical_flow.optical_flow import FlowResult, OpticalFlow
 
 
 class OpticalFlowNode(PerceptionNode):
     """Publishes how the content of the image has moved since the previous image."""
 
+    settings = perception_settings(model_size("64; 96 or 128, which see smaller texture."))
     results = ResultTopic(
         "flow",
         Flow,
@@ -34,7 +36,7 @@ class OpticalFlowNode(PerceptionNode):
         # The message's own stamp: as seconds in floating point it would lose its last digits.
         self._previous_stamp = Time()
         self._flow_publisher = self.create_publisher(Flow, "~/flow", QOS_RESULTS)
-        self._flow = OpticalFlow()
+        self._flow = OpticalFlow(size=self.values["size"])
         self.start(self._flow)
 
     def publish(self, header: Header, result: FlowResult) -> None:

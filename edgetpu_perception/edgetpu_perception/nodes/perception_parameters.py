@@ -33,6 +33,19 @@ _SETTINGS = image_settings(
     ),
 )
 
+SIZES = (64, 96, 128)
+"""Widths and heights of a model's input that nodes offer, px."""
+
+
+def model_size(meaning: str) -> Setting:
+    """The parameter for the size of a model's input; `meaning`: what the larger ones are for."""
+    description = f"Width and height of the model's input, px: {meaning}"
+    return Setting("size", SIZES[0], description, SIZES[0], SIZES[-1], check=_bad_size)
+
+
+def _bad_size(value: int) -> str | None:
+    return None if value in SIZES else f"expected 64, 96 or 128; got {value}"
+
 
 def perception_settings(*own: Setting) -> tuple[Setting, ...]:
     """The parameters of every perception node and those of one; own ones replace common ones of that name."""

@@ -19,7 +19,7 @@ from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Heading
 from edgetpu_perception.debug_images.result_pictures import heading_picture
 from edgetpu_perception.nodes.perception_node import PerceptionNode
-from edgetpu_perception.nodes.perception_parameters import perception_settings
+from edgetpu_perception.nodes.perception_parameters import model_size, perception_settings
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 
 UNKNOWN_VARIANCE = 1e6
@@ -34,13 +34,14 @@ class VisualCompassNode(PerceptionNode):
     """
 
     settings = perception_settings(
+        model_size("64; 96 or 128, which measure turns more exactly unless near things are in view."),
         Setting(
             "tilt",
             0.0,
             "Angle by which the camera looks down when the robot is level, rad. 0: horizontal.",
             -math.pi / 2,
             math.pi / 2,
-        )
+        ),
     )
     results = ResultTopic(
         "heading",
@@ -59,7 +60,8 @@ class VisualCompassNode(PerceptionNode):
         self._twist = self.create_publisher(TwistWithCovarianceStamped, "~/twist", QOS_RESULTS)
         self.create_service(Trigger, "~/reset_heading", self._reset)
         tilt = self.values["tilt"]
-        self._compass = VisualCompass(up=(0.0, -math.cos(tilt), -math.sin(tilt)))
+        up = (0.0, -math.cos(tilt), -math.sin(tilt))
+        self._compass = VisualCompass(up=up, size=self.values["size"])
         self.start(self._compass)
 
     def measuring_problems(self) -> list[str]:

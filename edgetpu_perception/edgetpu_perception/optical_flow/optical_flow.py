@@ -111,13 +111,17 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
         engine: Engine | None = None,
         camera: Pinhole | None = None,
         *,
+        size: int = 64,
         min_confidence: float = 0.2,
     ) -> None:
         """Results below `min_confidence` are not valid. `camera` is not needed: the result is in px.
 
+        `size`: width and height of the suite's own graph, px.
+
         Raises ModelUnsupportedError for an engine with another model.
         """
         super().__init__(camera, min_confidence)
+        self._size = size
         self.surface: ShiftScores | None = None
         """Scores of all whole shifts in the last comparison; None if there was none."""
         self._features: FlowFeatures | None = None
@@ -128,7 +132,7 @@ class OpticalFlow(PerceptionAlgorithm[FlowResult]):
     @property
     def model(self) -> str:
         """Name of the suite's own graph; the visual compass uses the same one."""
-        return features.name()
+        return features.name(self._size, self._size)
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept the suite's own features, of any size and order, and the maps of Gabor models."""

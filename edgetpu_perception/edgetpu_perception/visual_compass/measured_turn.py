@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.rotation_alignment import (
-    NEWTON_STEP_CELLS,
     TAIL_RANGE,
     Alignment,
     RotationAligner,
@@ -17,10 +16,10 @@ from edgetpu_perception.visual_compass.rotation_alignment import (
 )
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector
 
-COMMON_ERROR = 0.5
-"""Variance of the mean of two measurements over the square of their difference.
+MAX_DIFFERENCE_CELLS = 0.5
+"""Largest difference of both measurements, cells: beyond it one of them follows what moves by itself.
 
-Derived: (1 + r) / (4 (1 - r)) for a correlation r of their errors, which are those of the same view, of 1/3.
+Rows: compass, drone, yaw rate RMSE. Uncritical.
 """
 
 
@@ -32,17 +31,17 @@ class MeasuredTurn:
     influence: NDArray[np.float64]
     """Contribution of each block of residuals: [3, blocks]."""
     difference: Vector
-    """Of the two measurements that this is the mean of, direct minus by keyframe; 0 if there is one."""
+    """From the measurement by a keyframe to this one; 0 if there is no other."""
 
     @property
     def by_keyframe(self) -> Vector:
         """The turn by the keyframe alone, which goes on steadily where one of two motions is followed."""
-        return self.vector - self.difference / 2.0
+        return self.vector - self.difference
 
     @property
     def difference_covariance(self) -> Matrix:
-        """Covariance, rad^2, that the difference shows."""
-        covariance: Matrix = COMMON_ERROR * self.difference[:, np.newaxis] * self.difference
+        """Covariance, rad^2, that the difference shows: half of its square belongs to each measurement."""
+        covariance: Matrix = self.difference[:, np.newaxis] * self.difference / 2.0
         return covariance
 
 
@@ -60,11 +59,12 @@ def by_keyframe(before: Pose, found: Pose) -> MeasuredTurn:
 def with_direct_comparison(
     turn: MeasuredTurn, aligner: RotationAligner, last: TrackedPose, view: View, alignment: Alignment
 ) -> MeasuredTurn:
-    """The mean of a turn by a keyframe and of the direct comparison with the last view, where that helps.
+    """The turn by a direct comparison with the last view where things move against the keyframe.
 
-    `view`, `alignment`: the later view and how it was aligned to the keyframe. A camera that is carried along
-    sees near things move against the keyframe. Each view then follows other parts of the picture, and their
-    difference jumps; from one view to the next things hardly move.
+    `turn`: the one by the keyframe; `view`, `alignment`: the later view and how it was aligned to the
+    keyframe. A camera that is carried along sees near things move against the keyframe. Each view then
+    follows other parts of the picture, and their difference jumps; from one view to the next things hardly
+    move.
     """
     if alignment.tail <= TAIL_RANGE[0] or last.view is None or last.alignment is None:
         return turn
@@ -72,8 +72,6 @@ def with_direct_comparison(
     direct = aligner.align(key, view, to_matrix(-turn.vector))
     vector = -to_vector(direct.rotation)  # from the view before to this one, about axes that it leaves
     difference = vector - turn.vector
-    if not direct.converged or np.abs(difference).max() * aligner.cells_per_radian > 2.0 * NEWTON_STEP_CELLS:
+    if not direct.converged or np.abs(difference).max() * aligner.cells_per_radian > MAX_DIFFERENCE_CELLS:
         return turn
-    # Both influences are by blocks of the picture, whose errors are the same.
-    influence = (turn.influence - direct.rotation.dot(direct.influence)) / 2.0
-    return MeasuredTurn(turn.vector + difference / 2.0, influence, difference)
+    return MeasuredTurn(vector, -direct.rotation.dot(direct.influence), difference)

@@ -74,12 +74,14 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         camera: Pinhole | None = None,
         *,
         up: tuple[float, float, float] = (0.0, -1.0, 0.0),
+        size: int = 64,
         min_confidence: float = 0.2,
     ) -> None:
         """`engine`: runs the model; None for the suite's own graph on the CPU.
 
         `camera`: intrinsics of the images; may be set or changed later. `up`: the vertical in the optical
-        frame of the first image, for a tilted camera. Results below `min_confidence`, 0..1, are not valid.
+        frame of the first image, for a tilted camera. `size`: width and height of the suite's own graph, px.
+        Results below `min_confidence`, 0..1, are not valid.
         Raises ModelUnsupportedError for an engine with an unsuitable model, and CameraError for an `up`
         without a direction.
         """
@@ -87,6 +89,7 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
         if not (math.isfinite(length) and length > 0):
             raise CameraError(f"expected an upward direction in the optical frame; got {up}")
         super().__init__(camera, min_confidence)
+        self._size = size
         self._up = np.array(up) / length
         self._features: CompassFeatures | None = None
         self._aligner: RotationAligner | None = None
@@ -97,7 +100,7 @@ class VisualCompass(PerceptionAlgorithm[HeadingResult]):
     @property
     def model(self) -> str:
         """Name of the suite's own graph; optical flow uses the same one."""
-        return features.name()
+        return features.name(self._size, self._size)
 
     def _recognise(self, image: ImageInput, outputs: Sequence[TensorSpec]) -> None:
         """Accept the suite's own features and the maps of Gabor models."""
