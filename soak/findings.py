@@ -69,7 +69,7 @@ class Findings:
 
     @property
     def lost(self) -> int:
-        """Requests without an answer, or refused, for which chaos is no excuse."""
+        """Requests without an answer, or refused, that no injected fault explains."""
         return len(self.unexplained)
 
     def of(self, what: str, outcome: Outcome) -> int:

@@ -99,14 +99,14 @@ def test_a_damaged_file_costs_one_warning(content: bytes, reason: str) -> None:
     state.path.write_bytes(content)
     assert state.load() == {}
     assert len(node.log) == 1
-    assert node.log[0].startswith(f"WARN {state.path} is not used, the parameters count: {reason}")
+    assert node.log[0].startswith(f"WARN {state.path} is not used; the parameters are: {reason}")
 
 
 def test_a_directory_in_the_place_of_the_file_costs_one_warning() -> None:
     state, node = kept()
     state.path.mkdir(parents=True)
     assert state.load() == {}
-    assert node.log == [f"WARN {state.path} is not used, the parameters count: Is a directory"]
+    assert node.log == [f"WARN {state.path} is not used; the parameters are: Is a directory"]
 
 
 def test_a_home_that_cannot_be_written_costs_a_warning(home: Path) -> None:

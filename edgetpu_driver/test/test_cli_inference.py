@@ -64,7 +64,7 @@ def test_files_that_hold_no_numbers_are_refused(tmp_path: Path, name: str, conte
             file.write(b"a, b")
         elif content != "nothing":
             save(file, np.array([{}] if content == "objects" else [1.0]))
-    with pytest.raises(InputError, match=rf"x\{path.suffix} is no \{path.suffix} file of numbers"):
+    with pytest.raises(InputError, match=rf"x\{path.suffix} is not a \{path.suffix} file of numbers"):
         read_inputs([IMAGE], [str(path)])
 
 

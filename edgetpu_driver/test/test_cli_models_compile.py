@@ -378,7 +378,7 @@ def test_an_interruption_stops_the_compiler_too(
 def test_a_compiler_that_is_given_must_be_there(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, value = answer(capsys, "--compiler", models / "absent", models / "dense_64.tflite")
     assert (code, value["error"]["kind"]) == (1, "CompilerError")
-    assert "no file that can be executed" in value["error"]["message"]
+    assert "is not an executable file" in value["error"]["message"]
 
 
 def test_a_compiler_for_another_architecture_is_reported(models: Path, tmp_path: Path) -> None:
@@ -416,7 +416,7 @@ def test_models_of_the_real_compiler_are_not_replaced(
     compiler.unlink()
     code, value = answer(capsys, models / "dense_64.tflite")
     assert code == 1
-    assert "was made by edgetpu_compiler and is kept" in value["models"][0]["error"]
+    assert "was made by edgetpu_compiler and is not overwritten" in value["models"][0]["error"]
     assert (models / "dense_64_edgetpu.tflite").read_bytes() == before
 
 
@@ -450,7 +450,7 @@ def test_a_graph_that_cannot_be_packed_does_not_keep_those_beside_it_from_it(
     assert (code, value["resident_together"]) == (1, False)
     fine, kept, pair = value["models"]
     assert fine["written"]
-    assert "was made by edgetpu_compiler and is kept" in kept["error"]
+    assert "was made by edgetpu_compiler and is not overwritten" in kept["error"]
     assert "expected a batch of 1" in pair["error"]
 
 

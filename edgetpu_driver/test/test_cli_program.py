@@ -130,7 +130,7 @@ def test_a_text_runs_without_assembling_it_first(
     ("text", "message"),
     [
         ("", "expected at least one instruction"),
-        ("hello", "line 1: 'hello' is no operation; there are"),
+        ("hello", "line 1: 'hello' is not an operation; expected one of"),
         ("scalar s_op=MOVI\nscalar s_x=99", "line 2: s_x has 5 bits; 99 does not fit"),
         ("s_op=1 what=2", "line 1: 'what' is not a field of an instruction"),
         ("zz: scalar", "line 1: expected a byte offset before the colon, got 'zz'"),
@@ -153,7 +153,7 @@ def test_faulty_files_are_refused(program: Path, tmp_path: Path, capsys: pytest.
     empty.touch()
     virtual = ("--backend", "virtual")
     refused = {
-        ("assemble", binary, "--output", odd): f"{binary}: expected text; byte 0 is none",
+        ("assemble", binary, "--output", odd): f"{binary}: expected text in UTF-8; got another byte at 0",
         ("assemble", tmp_path / "no", "--output", odd): "cannot read the model",
         ("extract", program): f"{program}: model: expected the file identifier TFL3",
         ("run", odd, *virtual): "expected a program of 16-byte instructions",

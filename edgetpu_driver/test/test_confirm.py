@@ -537,7 +537,7 @@ def test_another_file_is_not_continued(capsys: pytest.CaptureFixture[str], tmp_p
     (tmp_path / "mine.json").write_text('{"a": 1}')
     code, report = answer(capsys, "--only", "registers", "--report", str(tmp_path / "mine"))
     assert code == 1
-    assert "is no report of this command" in report["error"]["message"]
+    assert "is not a report of this command" in report["error"]["message"]
 
 
 def test_a_refuted_step_and_a_replug_are_told(

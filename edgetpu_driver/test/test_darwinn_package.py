@@ -276,10 +276,19 @@ def test_packages_hold_one_to_three_executables(count: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"type": 7}, r"executables\[0\].type: 7 is no ExecutableType"),
-        ({"hints": (DmaHint(4, INFEED, "", 0, 8),)}, r"hints\[0\].any_hint.meta.desc: 4 is no Description"),  # type: ignore[arg-type]
-        ({"hints": (DmaHint(INPUT, 2, "image", 0, 8),)}, r"hints\[0\].direction: 2 is no Direction"),  # type: ignore[arg-type]
-        ({"outputs": (Layer("map", 8, (1, 1, 8), 6, 0, 1.0),)}, "data_type: 6 is no DataType"),  # type: ignore[arg-type]
+        ({"type": 7}, r"executables\[0\].type: expected a value of ExecutableType, got 7"),
+        (
+            {"hints": (DmaHint(4, INFEED, "", 0, 8),)},
+            r"hints\[0\].any_hint.meta.desc: expected a value of Description, got 4",
+        ),  # type: ignore[arg-type]
+        (
+            {"hints": (DmaHint(INPUT, 2, "image", 0, 8),)},
+            r"hints\[0\].direction: expected a value of Direction, got 2",
+        ),  # type: ignore[arg-type]
+        (
+            {"outputs": (Layer("map", 8, (1, 1, 8), 6, 0, 1.0),)},
+            "data_type: expected a value of DataType, got 6",
+        ),  # type: ignore[arg-type]
     ],
 )
 def test_unknown_values_are_refused_with_the_place(changes: dict[str, Any], message: str) -> None:

@@ -136,7 +136,7 @@ def test_streamed_parameters_are_sent_every_time() -> None:
 
 def test_an_unexpected_event_is_an_error() -> None:
     prepared = PreparedExecutable(executable(InstructionHint(0), SEND_A, RECEIVE_Y, InterruptHint(0)))
-    with pytest.raises(ProtocolError, match="expected the event INTERRUPT_0; INTERRUPT_2 came"):
+    with pytest.raises(ProtocolError, match="expected the event INTERRUPT_0; got INTERRUPT_2"):
         run(prepared, FakeLink(Tag.INTERRUPT_2))
 
 

@@ -149,7 +149,7 @@ def test_an_output_that_is_too_long_again_is_reported(stick: VirtualEdgeTpu, mod
     with EdgeTpu.open(usb_backend=stick) as tpu:
         stick.fail(Fault.EXTRA_BYTES, Transfer.OUTPUT)
         stick.fail(Fault.EXTRA_BYTES, Transfer.OUTPUT, after=3)  # draining takes two reads
-        with pytest.raises(TransferLengthError, match="expected 8 bytes; at least 16 came"):
+        with pytest.raises(TransferLengthError, match="expected 8 bytes; got at least 16"):
             run(tpu, model)
         run(tpu, model)
 

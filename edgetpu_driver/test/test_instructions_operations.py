@@ -130,7 +130,7 @@ def test_the_text_names_what_is_known_and_shows_the_rest() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("jump", "line 2: 'jump' is no operation; there are start, end"),
+        ("jump", "line 2: 'jump' is not an operation; expected one of start, end"),
         ("wait tiles=0x10000", "line 2: tiles has 16 bits; 0x10000 does not fit"),
         ("wait tiles=many", "line 2: expected a number for tiles, got 'many'"),
         ("wait row=1", "line 2: 'row' is not a field of wait"),

@@ -324,8 +324,8 @@ def test_a_model_that_is_not_a_matrix_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "zero_point", "reason"),
     [
-        ({"bias": np.full(8, 100_000)}, 0, "something else too"),
-        ({"activation": "RELU"}, 0, "something else too"),
+        ({"bias": np.full(8, 100_000)}, 0, "does more, such as adding a bias"),
+        ({"activation": "RELU"}, 0, "does more, such as adding a bias"),
         ({}, -127, "either side of zero"),
     ],
     ids=["a bias", "an activation", "outputs above zero only"],

@@ -146,7 +146,7 @@ class TestDenseModel:
             DenseModel.of(inputs, outputs, tensor())
 
     def test_a_model_that_does_more_than_multiply_is_refused(self) -> None:
-        with pytest.raises(ModelUnsupportedError, match="add a bias or to apply an activation"):
+        with pytest.raises(ModelUnsupportedError, match="adding a bias or an activation"):
             DenseModel.of([spec("x", 0.5, 127)], [spec("y", 0.02, 129)], tensor(pure=False))
 
 

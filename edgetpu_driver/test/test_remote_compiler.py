@@ -121,7 +121,7 @@ def test_without_ssh_its_package_is_named(
 @pytest.mark.parametrize("answer", [b"welcome", b""])
 def test_another_answer_is_refused(graphs: list[Path], tmp_path: Path, answer: bytes) -> None:
     write(tmp_path / "here" / "ssh", f"#!/bin/sh\nprintf %s {answer.decode()}")
-    with pytest.raises(CompilerError, match="builder sent something else than compiled models"):
+    with pytest.raises(CompilerError, match="builder sent something other than compiled models"):
         RemoteCompiler("builder")(graphs, tmp_path, 1.0)
 
 

@@ -262,7 +262,7 @@ def test_a_compiled_file_of_others_is_kept(
             str(folder / "color_blue_64x64.tflite"),
         ]
     )
-    assert "is kept; give --output" in capsys.readouterr().err
+    assert "is not overwritten; give --output" in capsys.readouterr().err
     assert there.read_bytes() == file("gabor_64x64_p4_edgetpu")
     code, _ = run(
         folder / "color_red_64x64_edgetpu.tflite",

@@ -106,13 +106,13 @@ def test_short_packets_are_put_together() -> None:
 
 
 def test_more_bytes_than_promised_are_an_error() -> None:
-    says = "expected 8 bytes; at least 16 came"
+    says = "expected 8 bytes; got at least 16"
     with link_to(ScriptedReads(bytes(16))) as link, pytest.raises(TransferLengthError, match=says):
         link.receive(Reception(8))
 
 
 def test_a_read_that_ends_early_is_an_error() -> None:
-    says = "expected 8 bytes; only 4 came"
+    says = "expected 8 bytes; got only 4"
     with link_to(ScriptedReads(bytes(4), b"")) as link, pytest.raises(TransferLengthError, match=says):
         link.receive(Reception(8))
 
@@ -123,7 +123,7 @@ def test_an_event_is_parsed() -> None:
 
 
 def test_a_short_event_is_an_error() -> None:
-    says = "expected an event packet of 16 bytes; 8 came"
+    says = "expected an event packet of 16 bytes; got 8"
     with link_to(ScriptedReads(bytes(8))) as link, pytest.raises(TransferLengthError, match=says):
         link.read_event()
 
@@ -139,7 +139,7 @@ def test_a_frame_taken_in_part_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(stick, "bulk_write", lambda *_: 5)
     with (
         link_to(stick) as link,
-        pytest.raises(TransferLengthError, match="expected to send 11 bytes; 5 went"),
+        pytest.raises(TransferLengthError, match="expected to send 11 bytes; sent 5"),
     ):
         link.send(Frame(Tag.INSTRUCTIONS, b"abc"))
 

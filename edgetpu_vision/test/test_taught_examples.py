@@ -38,7 +38,7 @@ def test_a_class_may_be_taught_anew(taught: TaughtExamples) -> None:
 @pytest.mark.parametrize(
     ("label", "vectors", "reason"),
     [
-        ("unknown", [[1, 0]], "expected another label than 'unknown'"),
+        ("unknown", [[1, 0]], "expected a label other than 'unknown'"),
         ("", [[1, 0]], "a label of 1 to 256 characters; got 0"),
         ("lamp", [[1, 0, 0]], "an embedding of 2 values; got 3"),
         ("lamp", [[0, 0]], "an embedding with a direction"),

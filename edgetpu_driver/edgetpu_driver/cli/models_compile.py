@@ -193,7 +193,7 @@ def _keep_compiled(path: Path) -> None:
     """Refuse to replace a model of the vendor's compiler."""
     if path.is_file() and CompiledModel.load_parts(path)[0].compiler not in _OWN_COMPILERS:
         raise ModelUnsupportedError(
-            f"{path} was made by {PROGRAM} and is kept; give --output to write elsewhere what is made here"
+            f"{path} was made by {PROGRAM} and is not overwritten; give --output to write elsewhere"
         )
 
 

@@ -76,7 +76,7 @@ def _keep_others(path: Path) -> None:
     sidecar = path.with_suffix(".json")
     if path.is_file() and not (sidecar.is_file() and RETARGETED_FROM in parse_sidecar(sidecar.read_bytes())):
         raise ModelUnsupportedError(
-            f"{path} was made by {PROGRAM} and is kept; give --output to write elsewhere what is made here"
+            f"{path} was made by {PROGRAM} and is not overwritten; give --output to write elsewhere"
         )
 
 

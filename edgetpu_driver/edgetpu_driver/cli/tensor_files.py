@@ -134,7 +134,7 @@ def _load(path: Path) -> Any:
     except (ValueError, EOFError, BadZipFile):
         loaded = None
     if not isinstance(loaded, dict if path.suffix == ".npz" else np.ndarray):
-        raise InputError(f"{path} is no {path.suffix} file of numbers")
+        raise InputError(f"{path} is not a {path.suffix} file of numbers")
     return loaded
 
 

@@ -95,7 +95,7 @@ def _enum(kind: type[E], table: Table, field: str) -> E:
     value = table.scalar(field, np.int16)
     member = _MEMBERS[kind].get(value)
     if member is None:
-        raise ModelFormatError(f"{table.path}.{field}: {value} is no {kind.__name__}")
+        raise ModelFormatError(f"{table.path}.{field}: expected a value of {kind.__name__}, got {value}")
     return cast(E, member)
 
 
@@ -171,7 +171,7 @@ def _hint(table: Table) -> Hint:
     if kind == _FENCE:
         return FenceHint()
     if kind != _DESCRIPTOR:
-        raise ModelFormatError(f"{table.path}.any_hint_type: {kind} is no kind of hint")
+        raise ModelFormatError(f"{table.path}.any_hint_type: expected a kind of hint, got {kind}")
     descriptor = _required(table, "any_hint", DESCRIPTOR_HINT)
     meta = _required(descriptor, "meta", META)
     return DmaHint(

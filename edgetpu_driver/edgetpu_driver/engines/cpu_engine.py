@@ -226,7 +226,7 @@ class CpuEngine:
         if not tensor.has_row_scales or (biased and not tensor.bias):
             raise ModelUnsupportedError(
                 f"expected a layer with a scale for every row to rescale, and no bias that others share; "
-                f"'{tensor.name}' of {self._name} is none"
+                f"'{tensor.name}' of {self._name} is not one"
             )
         return operator
 

@@ -32,7 +32,7 @@ from edgetpu_driver.errors import (
 _START_SECONDS = 60.0
 """Limit for Python and LiteRT to start, which does not depend on the graph."""
 _MAIN = "import sys,json;sys.path[:]=json.loads(sys.argv[1]);from {} import main;main(*map(int,sys.argv[2:]))"
-_LOGGED = ("INFO:", "WARNING:")  # what LiteRT writes that is no reason to end
+_LOGGED = ("INFO:", "WARNING:")  # lines of LiteRT that do not tell why it ended
 _LONGEST_REASON = 200
 
 
@@ -158,7 +158,7 @@ class GraphProcess:
         except (TypeError, ValueError, KeyError):
             plain, found = False, []
         if not plain or len(found) != count:
-            raise self._dead("sent something else than the shapes of its tensors")
+            raise self._dead("sent something other than the shapes of its tensors")
         return found
 
     def _request(
@@ -195,7 +195,7 @@ class GraphProcess:
         except (EOFError, OSError):
             raise self._dead(f"{self._manner()} when it was to {what}") from None
         except ValueError:
-            raise self._dead("sent something that is no answer") from None
+            raise self._dead("sent something other than an answer") from None
         except BaseException:
             self.close()
             raise

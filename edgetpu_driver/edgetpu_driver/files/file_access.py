@@ -21,7 +21,7 @@ def user_path(path: str | os.PathLike[str]) -> Path:
 def read_file(path: str | os.PathLike[str], largest: int = LARGEST_MODEL) -> bytes:
     """Read a regular file of at most `largest` bytes.
 
-    Raises OSError, also for other sizes and for what is no regular file: opening a FIFO would wait for a
+    Raises OSError, also for other sizes and for anything but a regular file: opening a FIFO would wait for a
     writer, and a device may have no end.
     """
     try:

@@ -41,8 +41,7 @@ class DenseModel:
         if tensor.shape != (model.rows, model.columns) or not tensor.is_pure_matmul:
             raise ModelUnsupportedError(
                 "expected a Dense model, which only multiplies by a matrix of outputs by inputs; got one "
-                "that does something else too, such as to add a bias or to apply an activation, or other "
-                "weights: "
+                "that does more, such as adding a bias or an activation, or has other weights: "
                 f"{tensor.operator} {list(tensor.shape)}"
             )
         return model

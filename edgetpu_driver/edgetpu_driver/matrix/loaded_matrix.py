@@ -47,7 +47,7 @@ class ProductRequest:
     passes: int = 1
 
     def applying(self, matmul: MatMul) -> Pieces[Product]:
-        """Multiply. Raises InputError where the number of values is no multiple of the batch."""
+        """Multiply. Raises InputError where the number of values is not a multiple of the batch."""
         if not self.inputs.size or self.inputs.size % self.batch:
             raise InputError(
                 f"expected inputs for a batch of {self.batch} vectors; got {self.inputs.size} values"

@@ -85,7 +85,7 @@ class Transport(Protocol):
 class DirectTransport:
     """Direct calls to a driver node in this process, given its fully qualified name.
 
-    The driver's threads call back; the executor of the calling node runs what they say.
+    The driver's threads call back; the executor of the calling node runs the callbacks.
     """
 
     def __init__(self, node: Node, driver: str, terms: RequestTerms, swap_terms: RequestTerms) -> None:

@@ -67,7 +67,7 @@ def _await_event(tag: Tag) -> _Step:
     def step(link: UsbLink) -> None:
         event = link.read_event()
         if event.tag is not tag:
-            raise ProtocolError(f"expected the event {tag.name}; {event.tag.name} came")
+            raise ProtocolError(f"expected the event {tag.name}; got {event.tag.name}")
 
     return step
 

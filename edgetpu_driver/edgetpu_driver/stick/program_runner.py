@@ -87,7 +87,7 @@ class ProgramRunner:
         """Find a stick, load its firmware if it is in boot mode, reset it, bring it up.
 
         timeout: seconds that each transfer may take, also one that waits for the program. The other options,
-        and what it raises, are those of EdgeTpu.open; InputError for a timeout that is none.
+        and what it raises, are those of EdgeTpu.open; InputError for a timeout out of range.
         """
         backend = default_backend() if usb_backend is None else usb_backend
         return cls(StickConnector(backend, serial, bus_path, firmware, preset), timeout)

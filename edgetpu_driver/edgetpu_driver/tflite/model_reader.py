@@ -238,7 +238,7 @@ def _tensor(table: Table, buffers: list[tuple[bytes, int]]) -> Tensor:
     number = table.scalar("type", np.int8)
     dtype = _DTYPES.get(number)
     if dtype is None:
-        raise ModelFormatError(f"{path}.type: tensor '{name}' has type {number}, which is no type of numbers")
+        raise ModelFormatError(f"{path}.type: tensor '{name}' has type {number}; expected a type of numbers")
     shape = table.integers("shape")
     if any(extent < 0 for extent in shape):
         raise ModelFormatError(f"{path}.shape: tensor '{name}' has the shape {list(shape)}")

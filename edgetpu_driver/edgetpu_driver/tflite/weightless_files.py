@@ -22,7 +22,7 @@ def without_weights(files: Iterable[bytes]) -> bytes:
     """The files with zeros for weights and programs, each compressed by zlib, one after another.
 
     Constants that operators with a code of their own take, such as anchors, are kept. Empty if even so it is
-    larger than a message should be. Raises ModelFormatError for a file that is no model.
+    larger than a message should be. Raises ModelFormatError for a file that is not a model.
     """
     result = b"".join(zlib.compress(_zeroed(data)) for data in files)
     return result if len(result) <= _LARGEST_SENT else b""

@@ -86,7 +86,7 @@ def find_compiler(program: str | None = None) -> str | None:
     """
     found = shutil.which(program or PROGRAM)
     if found is None and program is not None:
-        raise CompilerError(f"expected the program {PROGRAM}; {program} is no file that can be executed")
+        raise CompilerError(f"expected the program {PROGRAM}; {program} is not an executable file")
     return found
 
 

@@ -57,7 +57,7 @@ def parse_sidecar(data: bytes) -> dict[str, Any]:
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ModelFormatError(f"its sidecar is no JSON: {error}") from None
+        raise ModelFormatError(f"its sidecar is not JSON: {error}") from None
     if not isinstance(content, dict):
         raise ModelFormatError(f"its sidecar holds no JSON object but {type(content).__name__}")
     return content

@@ -101,7 +101,7 @@ class RemoteCompiler:
             files = _files(received)
             status, output = int(files.pop(_STATUS)), files.pop(_OUTPUT, b"").decode(errors="replace")
         except (tarfile.TarError, KeyError, ValueError) as error:
-            raise CompilerError(f"{self.host} sent something else than compiled models: {error}") from None
+            raise CompilerError(f"{self.host} sent something other than compiled models: {error}") from None
         if status == _NOT_FOUND:
             raise CompilerError(
                 f"there is no {self.program} on {self.host}: install it there "

@@ -99,7 +99,7 @@ def wait_at(
         if clock.monotonic() >= end:
             if stick is None:
                 raise DeviceLostError(
-                    f"expected the Edge TPU at {bus_path} within {seconds:g} s; nothing is there"
+                    f"expected the Edge TPU at {bus_path} within {seconds:g} s; no device has appeared there"
                 )
             raise FirmwareError(
                 f"the Edge TPU at {bus_path} took its firmware but stays in boot mode after {seconds:g} s; "

@@ -153,7 +153,7 @@ class UsbLink:
         value = _STRING_DESCRIPTOR << 8 | self.stick.serial_index
         descriptor = self.control_in(_STANDARD_IN, _GET_DESCRIPTOR, value, _ENGLISH, 255)
         if not descriptor:
-            raise TransferLengthError("reading the serial number: expected a descriptor; nothing came")
+            raise TransferLengthError("reading the serial number: expected a descriptor; got none")
         return descriptor[2 : descriptor[0]].decode("utf-16-le", "replace")
 
     def extra_descriptors(self) -> bytes:
@@ -171,7 +171,7 @@ class UsbLink:
         arguments = (self._open_handle(), request_type, request, value, index, buffer, self._control_timeout)
         sent = self._call(doing, self._backend.ctrl_transfer, *arguments)
         if sent != len(buffer):
-            raise TransferLengthError(f"{doing}: expected to send {len(buffer)} bytes, {sent} went")
+            raise TransferLengthError(f"{doing}: expected to send {len(buffer)} bytes; sent {sent}")
         self.traffic.sent += sent
 
     def control_in(self, request_type: int, request: int, value: int, index: int, size: int) -> bytes:
@@ -192,7 +192,7 @@ class UsbLink:
         width = register_width(register)
         data = self.control_in(_VENDOR_IN, int(width == 4), register & 0xFFFF, register >> 16, width)
         if len(data) != width:
-            raise TransferLengthError(f"register {register:#x}: expected {width} bytes, {len(data)} came")
+            raise TransferLengthError(f"register {register:#x}: expected {width} bytes; got {len(data)}")
         return data
 
     def write_register(self, register: int, value: int) -> None:
@@ -247,7 +247,7 @@ class UsbLink:
                 raise typed_error(error, f"sending {len(piece)} bytes") from error
             self.traffic.sent += sent
             if sent != len(piece):
-                raise TransferLengthError(f"expected to send {len(piece)} bytes; {sent} went")
+                raise TransferLengthError(f"expected to send {len(piece)} bytes; sent {sent}")
 
     def receive(self, reception: Reception) -> None:
         """Read until exactly reception.size bytes have come; TransferLengthError for more.
@@ -260,7 +260,7 @@ class UsbLink:
         if received < reception.size:
             received = self._receive_rest(reception, received)
         if received > reception.size:
-            raise TransferLengthError(f"expected {reception.size} bytes; at least {received} came")
+            raise TransferLengthError(f"expected {reception.size} bytes; got at least {received}")
 
     def _receive_rest(self, reception: Reception, received: int) -> int:
         """Continue after a short first read; returns the total number of bytes."""
@@ -271,7 +271,7 @@ class UsbLink:
             piece = self._piece(_whole_packets(min(left, largest)))
             count = self._read(ENDPOINT_ACTIVATIONS, piece)
             if not count and not may_be_empty:
-                raise TransferLengthError(f"expected {reception.size} bytes; only {received} came")
+                raise TransferLengthError(f"expected {reception.size} bytes; got only {received}")
             may_be_empty = False
             kept = min(count, left)
             reception.data[received : received + kept] = np.frombuffer(piece, np.uint8)[:kept]
@@ -311,7 +311,7 @@ class UsbLink:
 
     def _event_of(self, size: int) -> Event:
         if size != EVENT.size:
-            raise TransferLengthError(f"expected an event packet of {EVENT.size} bytes; {size} came")
+            raise TransferLengthError(f"expected an event packet of {EVENT.size} bytes; got {size}")
         try:
             return parse_event(self._event)
         except ValueError as error:

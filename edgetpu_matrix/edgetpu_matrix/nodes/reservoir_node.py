@@ -186,7 +186,7 @@ class ReservoirNode(MatrixNode):
         if trained or not size or self._other_sizes.count(size) < IN_A_ROW:
             return
         self.get_logger().warning(
-            f"samples have {size} values now, not {self._network.inputs}; the reservoir begins anew"
+            f"samples have {size} values now, not {self._network.inputs}; the reservoir is reset"
         )
         self._network = self._make_network()
         self._network.inputs_are(size)

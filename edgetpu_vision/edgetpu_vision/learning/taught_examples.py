@@ -151,4 +151,6 @@ def check_class(label: str) -> None:
     """Raise InputError unless a class can have this label."""
     check_label(label)
     if label == UNKNOWN:
-        raise InputError(f"expected another label than '{UNKNOWN}', which results call everything else")
+        raise InputError(
+            f"expected a label other than '{UNKNOWN}', which results use for what was not taught"
+        )

@@ -26,7 +26,7 @@ _PLACES = 4
 """Places in a cell, along each axis, at which the most probable part of a body is looked for."""
 
 _FARTHEST = 0.25
-"""Distance of a cell from a pose, in the size of its person, from which on it is none of it.
+"""Distance of a cell from a pose, in the size of its person, beyond which the cell is not part of it.
 
 Matters for people whose pose was not found. Chosen so that a person beside another one is not part of it.
 """

@@ -41,7 +41,7 @@ def network_layer(stick: TrialStick) -> Values:
 
 
 def _settable_layer(model: CompiledModel, path: Path) -> tuple[SidecarFiles, WeightTensor | None]:
-    """The last layer of a network whose weights can be set; None if it is no network, or has none."""
+    """The last layer of a network whose weights can be set; None if there is no such layer."""
     try:
         sidecars = SidecarFiles.beside(path)
         known = weight_locations(model, sidecars).known if sidecars.graph else ()

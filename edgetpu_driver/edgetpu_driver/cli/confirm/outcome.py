@@ -12,7 +12,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a step."""
+    """The outcome of a step."""
 
     step: str
     subject: str

@@ -53,7 +53,7 @@ def read_report(path: Path) -> dict[str, Any]:
         return {}
     except (ValueError, KeyError, TypeError) as error:
         raise ModelFormatError(
-            f"{path} is no report of this command ({error}); name another one with --report"
+            f"{path} is not a report of this command ({error}); name another one with --report"
         ) from None
     return dict(content)
 

@@ -1,4 +1,4 @@
-"""What there is to say of each stick on the bus: identity, access, link, power, kernel driver."""
+"""Findings on each stick on the bus: identity, access, link, power, kernel driver."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def bus() -> Finding:
 def sticks(backend: Any, *, simulated: bool) -> tuple[Finding, ...]:
     """All findings on the sticks of a pyusb backend; one finding if there is no stick.
 
-    simulated: the backend is no bus of this computer, so that the kernel knows nothing of its sticks.
+    simulated: the backend is not a bus of this computer, so that the kernel knows nothing of its sticks.
     """
     from edgetpu_driver.usb.discovery import find_sticks
 

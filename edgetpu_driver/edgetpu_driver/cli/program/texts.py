@@ -72,7 +72,7 @@ def assembled(path: Path, frame: bool = False) -> bytes:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise ModelFormatError(f"{path}: expected text; byte {error.start} is none") from None
+        raise ModelFormatError(f"{path}: expected text in UTF-8; got another byte at {error.start}") from None
     try:
         body = _encoded(text)
         program = framed(body) if frame else body

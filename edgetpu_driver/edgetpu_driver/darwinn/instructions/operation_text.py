@@ -113,7 +113,9 @@ def _parsed(name: str, fields: Sequence[str], line: int) -> Operation:
             raise ModelFormatError(f"line {line}: expected {name}; these are the fields of {operation.name}")
         return operation
     if name not in _KINDS:
-        raise ModelFormatError(f"line {line}: '{name}' is no operation; there are {', '.join(_KINDS)}")
+        raise ModelFormatError(
+            f"line {line}: '{name}' is not an operation; expected one of {', '.join(_KINDS)}"
+        )
     return _assembled(_KINDS[name], fields, line)
 
 

@@ -44,7 +44,7 @@ def write_requantisation(operation: Operation, requantisation: Requantisation) -
     """The operation with another requantisation; nothing else in it changes.
 
     ModelFormatError for an operation of another kind; InputError for a number that is not finite as float32
-    and for a zero point that is no byte.
+    and for a zero point that does not fit in a byte.
     """
     _check(operation)
     fields = (

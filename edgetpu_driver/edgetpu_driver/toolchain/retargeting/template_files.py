@@ -53,7 +53,7 @@ def retarget_file(compiled: Path, name: str, graph: bytes) -> RetargetedFiles:
     own = _own_graph(compiled)
     if own is None:
         places = ", nor ".join(str(each) for each in source_graphs(compiled))
-        raise ModelNotFoundError(f"expected the graph of {compiled.name} beside it; there is no {places}")
+        raise ModelNotFoundError(f"expected the graph of {compiled.name} next to it; there is no {places}")
     made = retarget(read_model_file(compiled), read_graph(own), graph, name)
     return RetargetedFiles(made, compiled, _sidecar(compiled, name, made))
 
@@ -92,7 +92,7 @@ def retarget_beside(path: Path, graph: bytes) -> RetargetedFiles:
         if isinstance(made, RetargetedFiles):
             return made
         reasons.append(f"; {each.name}: {made}")
-    raise ModelUnsupportedError(f"no compiled file beside {path.name} serves it{''.join(reasons)}")
+    raise ModelUnsupportedError(f"no compiled file next to {path.name} serves it{''.join(reasons)}")
 
 
 def _made_from(compiled: Path, name: str, graph: bytes) -> RetargetedFiles | EdgeTpuError:
