@@ -21,9 +21,12 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
 )
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.tflite.model_reader import parse_model
+from edgetpu_driver.tflite.subgraph_extraction import extract
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest
 from testdata import ModelFolder
+from testdata.graph_variants import with_quantization
 
 pytest.importorskip("ai_edge_litert", reason="the CPU engine needs ai-edge-litert")
 
@@ -76,6 +79,19 @@ def test_a_real_graph_finds_the_bright_spot(golden: ModelFolder) -> None:
     # Column 10 and row 50 of 64 in -1..1; y is written with an offset of 1. One quantum is 0.0108.
     assert x == pytest.approx((10 - 31.5) / 31.5, abs=0.0108)
     assert y == pytest.approx((50 - 31.5) / 31.5 + 1, abs=0.0108)
+
+
+def test_a_graph_that_xnnpack_refuses_runs_on_litert_s_own_kernels(golden: ModelFolder) -> None:
+    """A resize from one scale to another, as in DeepLab graphs of 2019; it interpolates the stored values."""
+    graph = golden.model("deeplabv3_mnv2_pascal_quant.tflite").read_bytes()
+    parts = parse_model(graph).subgraphs[0]
+    resize = next(each for each in parts.operators if each.name == "RESIZE_BILINEAR")
+    names = [parts.tensors[index].name for index in (resize.inputs[0], *resize.outputs)]
+    part = extract(graph, names[:1], names[1:])
+    other = with_quantization(part, {names[1]: (0.25, 0)})
+    engine, same = CpuEngine(other), CpuEngine(part)
+    values = {names[0]: np.arange(256, dtype=np.uint8).reshape(engine.inputs[0].shape)}
+    np.testing.assert_array_equal(engine.run(values)[names[1]], same.run(values)[names[1]])
 
 
 def test_a_real_product_is_that_of_its_weights(golden: ModelFolder) -> None:

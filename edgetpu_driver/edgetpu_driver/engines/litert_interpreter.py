@@ -62,10 +62,20 @@ def make_interpreter(name: str, data: bytes, xnnpack: bool = True) -> Any:
     """Make an interpreter and allocate its tensors.
 
     name: of the model, for messages. xnnpack: False for LiteRT's own kernels, which are as right and round
-    another way.
+    another way. They also run graphs that XNNPACK refuses, such as old ones that resize from one scale to
+    another.
 
     Raises DependencyMissingError, ModelFormatError, ModelUnsupportedError.
     """
+    try:
+        return _interpreter(name, data, xnnpack)
+    except ModelUnsupportedError:
+        if not xnnpack:
+            raise
+    return _interpreter(name, data, False)
+
+
+def _interpreter(name: str, data: bytes, xnnpack: bool) -> Any:
     new_interpreter = interpreter_class()
     with _without_greeting():
         try:

@@ -206,8 +206,10 @@ class _Container:
             outputs = tuple(self._tensors.get(each, ABSENT) for each in operator.outputs)
             ours = by_outputs.get(outputs)
             if operator.custom_code != CUSTOM_OP and ours is not None:
-                new = bytes(self._pair.new.operators[ours].custom_options)
-                if new != bytes(operator.custom_options):
+                old, new = (
+                    bytes(graph.operators[ours].custom_options) for graph in (self._pair.old, self._pair.new)
+                )
+                if new != old:
                     options[index] = new
         return options
 
