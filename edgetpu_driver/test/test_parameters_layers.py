@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edgetpu_driver.darwinn.parameters.depthwise_layout import depthwise_layout
 from edgetpu_driver.darwinn.parameters.layer_layout import (
     HeaderRows,
     LayerLayout,
     convolution_layout,
-    depthwise_layout,
     matrix_layout,
 )
 from edgetpu_driver.darwinn.parameters.routing_layout import RoutingLayout
@@ -140,3 +140,26 @@ def test_weights_of_another_shape_are_refused() -> None:
 def test_more_routing_rows_than_lanes_are_refused() -> None:
     with pytest.raises(ModelUnsupportedError, match="1 to 16 routing rows, got 17"):
         RoutingLayout(17)
+
+
+def test_the_cells_of_a_kernel_may_come_in_the_other_order() -> None:
+    """A 3x3 convolution of 8 inputs, two cells; compilers of 2019 write all positions for the first cell."""
+    weights = np.arange(4 * 3 * 3 * 8, dtype=np.uint8).view(np.int8).reshape(4, 3, 3, 8)
+    usual = convolution_layout(weights.shape, HeaderRows(bias=True))
+    other = usual.with_inputs_first()
+    assert other is not None
+    blob = np.zeros(other.size, np.uint8)
+    other.encode_header(blob, bias=np.arange(4, dtype=np.int32))
+    other.encode(weights, blob)
+    np.testing.assert_array_equal(other.decode(blob), weights)
+    np.testing.assert_array_equal(blob[other.weight_offsets] ^ 0x80, weights.view(np.uint8))
+    row = 4 * 4  # four channels of four inputs
+    first, second = usual.weight_offsets[0, 0, 1, [0, 4]]
+    assert (first, second) == (3 * row, 4 * row)
+    first, second = other.weight_offsets[0, 0, 1, [0, 4]]
+    assert (first, second) == (2 * row, 11 * row)
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 1, 8), (4, 3, 3, 4)])
+def test_a_kernel_of_one_position_or_one_cell_has_one_order(shape: tuple[int, ...]) -> None:
+    assert convolution_layout(shape).with_inputs_first() is None

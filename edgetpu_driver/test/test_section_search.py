@@ -13,9 +13,11 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout
+from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout, convolution_layout
 from edgetpu_driver.tflite.constant_patch import replace_tensor
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import ABSENT
+from edgetpu_driver.virtual.graph_packer import pack
 from edgetpu_driver.weights.section_search import NetworkSections, locate_sections
 from testdata import GOLDEN
 
@@ -159,3 +161,21 @@ def test_a_model_that_was_compiled_together_with_another_holds_the_same_sections
     found = locate_sections(together, GOLDEN.path(NAMES[name]).read_bytes())
     assert sum(each.size for each in found.placed) == together.parameter_bytes == MODELS[name].size
     assert found.missing == ()
+
+
+def test_a_convolution_is_found_in_the_order_of_older_compilers() -> None:
+    """As in files of 2019; its weights are set and read in that order."""
+    builder = GraphBuilder("convolution")
+    x = builder.input("x", (1, 8, 8, 8), np.int8, scale=0.5, zero_point=0)
+    weights = np.random.default_rng(0).integers(-127, 128, (16, 3, 3, 8)).astype(np.int8)
+    builder.output(builder.conv_2d(x, weights, 0.01, scale=0.5, zero_point=0, name="y"))
+    graph = builder.build()
+    model = CompiledModel.parse(pack(graph, name="convolution"), "convolution")
+    layout = convolution_layout(weights.shape).with_inputs_first()
+    assert layout is not None
+    blob = np.zeros(layout.size, np.uint8)
+    layout.encode(weights, blob)
+    (placed,) = locate_sections(with_parameters(model, blob), graph).placed
+    assert (placed.offset, placed.own_scales) == (0, False)
+    np.testing.assert_array_equal(placed.section.data, blob)
+    np.testing.assert_array_equal(placed.section.weight_layout.decode(blob), weights)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel, Parameters
 from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
+from edgetpu_driver.darwinn.parameters.depthwise_layout import depthwise_layout
 from edgetpu_driver.darwinn.parameters.layer_layout import (
     HeaderRows,
     LayerLayout,
     convolution_layout,
-    depthwise_layout,
     matrix_layout,
 )
 from edgetpu_driver.darwinn.parameters.routing_layout import RoutingLayout

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.darwinn.parameters.depthwise_layout import depthwise_layout
 from edgetpu_driver.darwinn.parameters.layer_layout import (
+    GroupedLayout,
     HeaderRows,
     LayerLayout,
     convolution_layout,
-    depthwise_layout,
     matrix_layout,
 )
 from edgetpu_driver.darwinn.parameters.section_codec import ALIGNMENT, ZERO_WEIGHT, aligned
@@ -109,6 +110,16 @@ def encode_network(graph: Subgraph, scales: Mapping[str, TensorSpec] | None = No
 def without_last_row(graph: Subgraph, section: LayerSection) -> LayerSection:
     """The section of a SOFTMAX in its other form."""
     return _softmax(graph, section.operator, last_row=False)
+
+
+def with_inputs_first(section: LayerSection) -> LayerSection | None:
+    """The section of a convolution in the other order of cells; None if it has but one order."""
+    layout = section.layout.with_inputs_first() if isinstance(section.layout, GroupedLayout) else None
+    if layout is None:
+        return None
+    data = section.data.copy()
+    layout.encode(section.weight_layout.decode(section.data), data)
+    return replace(section, layout=layout, data=data)
 
 
 def encode_layer(

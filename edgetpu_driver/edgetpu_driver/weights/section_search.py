@@ -24,6 +24,7 @@ from edgetpu_driver.weights.network_layers import (
     LayerSection,
     UnknownLayer,
     encode_network,
+    with_inputs_first,
     without_last_row,
 )
 
@@ -126,7 +127,8 @@ class _Search:
                 found[section.operator] = placed
         missing = list(layers.unknown)
         for section in later:
-            placed = self._with_other_multipliers(section)
+            found_forms = (self._with_other_multipliers(each) for each in self._forms(section))
+            placed = next((each for each in found_forms if each is not None), None)
             if placed is not None:
                 found[section.operator] = placed
             elif section.tensor != ABSENT:
@@ -139,16 +141,21 @@ class _Search:
         )
 
     def _equal(self, section: LayerSection) -> PlacedSection | None:
-        forms = [section]
-        if section.kind == "SOFTMAX":
-            forms.append(without_last_row(self._graph, section))
-        for form in forms:
+        for form in self._forms(section):
             for streamed in (False, True):
                 for offset in self._starts[streamed].get(form.data[:ALIGNMENT].tobytes(), ()):
                     data = self._free(streamed, offset, form.data.size)
                     if data is not None and np.array_equal(data, form.data):
                         return self._take(PlacedSection(form, offset, bool(streamed)))
         return None
+
+    def _forms(self, section: LayerSection) -> Iterator[LayerSection]:
+        """A section in the forms that compilers give it, the usual one first."""
+        yield section
+        if section.kind == "SOFTMAX":
+            yield without_last_row(self._graph, section)
+        elif other := with_inputs_first(section):
+            yield other
 
     def _with_other_multipliers(self, section: LayerSection) -> PlacedSection | None:
         """Where all but the multipliers is equal; they must be the graph's times one factor."""

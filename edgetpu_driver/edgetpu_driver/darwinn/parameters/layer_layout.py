@@ -5,8 +5,9 @@ a float32 or int32 for every channel, and continues with rows of cells: the byte
 channel. Rows of a group have the same length. Channels up to a multiple of four exist: their weights are
 zero, stored as the zero point of the bytes. Lanes beyond them are empty.
 
-Matrices and convolutions have groups of 64 channels. Depthwise convolutions have groups of four, each with
-its weights on the diagonal of 4 x 4 bytes.
+Matrices and convolutions have groups of 64 channels; the cells of all inputs for one position of the kernel
+follow each other, in some 3x3 convolutions of older compilers (2019) those of all positions for one cell.
+Those of depthwise convolutions are in `depthwise_layout`.
 
 Source: comparison of the graphs of published networks with the output of edgetpu_compiler 16, which this
 gives byte for byte.
@@ -14,6 +15,7 @@ gives byte for byte.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -36,11 +38,14 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 
 CHANNELS_PER_GROUP = 64
 
-_SIGN_BIT = 0x80
-_CHANNELS_PER_CELL = 4
+SIGN_BIT = 0x80
+"""What a signed weight is stored with: its top bit inverted."""
+CHANNELS_PER_CELL = 4
+"""Channels exist up to a multiple of this."""
 _LARGEST_DENSE_KERNEL = 16
 """Side in px up to which the cells of a single kernel are contiguous; of a 32 x 32 kernel they are not."""
-_LEAST_CONVOLUTION_LANES, _LEAST_MATRIX_LANES = 4, 16
+LEAST_CONVOLUTION_LANES, _LEAST_MATRIX_LANES = 4, 16
+"""Lanes of layers of up to four channels."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +87,13 @@ class LayerLayout:
         self.header = header
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self._zero = zero_point
-        self._existing = -(-channels // _CHANNELS_PER_CELL) * _CHANNELS_PER_CELL
+        self._existing = -(-channels // CHANNELS_PER_CELL) * CHANNELS_PER_CELL
         """Channels up to the multiple of four."""
         self._groups, cells, self._lanes = form
         self._rows = header.count + cells
         self._used = self._groups * self._rows * self._lanes * INPUTS_PER_CELL
+        self.inputs_first = False
+        """Whether the inputs come before the positions of the kernel in the order of the cells."""
         self.size = aligned(self._used)
 
     @property
@@ -226,20 +233,30 @@ class GroupedLayout(LayerLayout):
         self._cells = -(-inputs // INPUTS_PER_CELL)
         groups = -(-channels // CHANNELS_PER_GROUP)
         lanes = CHANNELS_PER_GROUP if groups > 1 else -(-channels // 16) * 16
-        if channels <= _CHANNELS_PER_CELL:
+        if channels <= CHANNELS_PER_CELL:
             lanes = least_lanes
         form = groups, self._positions * self._cells, lanes
         super().__init__(shape, channels, header or HeaderRows(), form, dtype, zero_point)
         self._channels_last = channels_last
-        sign = _SIGN_BIT if self.dtype == np.int8 else 0
+        sign = SIGN_BIT if self.dtype == np.int8 else 0
         self._sign = np.uint32(sign * 0x01010101)
+
+    def with_inputs_first(self) -> GroupedLayout | None:
+        """Return the layout with the other order of cells; None if a kernel has one position or one cell."""
+        if self._positions == 1 or self._cells == 1:
+            return None
+        other = copy(self)
+        other.inputs_first = True
+        return other
 
     @property
     def weight_offsets(self) -> NDArray[np.intp]:
         """Byte offset of each weight in the section, intp of `shape`."""
         channel, position, source = np.indices((self.channels, self._positions, self._inputs))
         group, lane = channel // self._lanes, channel % self._lanes
-        row = self.header.count + position * self._cells + source // INPUTS_PER_CELL
+        cell = source // INPUTS_PER_CELL
+        order = cell * self._positions + position if self.inputs_first else position * self._cells + cell
+        row = self.header.count + order
         lanes = (group * self._rows + row) * self._lanes + lane
         return self._to_graph(lanes * INPUTS_PER_CELL + source % INPUTS_PER_CELL)
 
@@ -256,7 +273,10 @@ class GroupedLayout(LayerLayout):
     def _decode_cells(self, cells: NDArray[np.uint32]) -> NDArray[Any]:
         rows = cells.transpose(0, 2, 1).reshape(self._groups * self._lanes, -1)
         check_filler(rows[self._existing :], 0, "rows past the last")
-        existing = np.ascontiguousarray(rows[: self._existing] ^ self._sign).view(self.dtype)
+        words = rows[: self._existing] ^ self._sign
+        if self.inputs_first:
+            words = words.reshape(-1, self._cells, self._positions).transpose(0, 2, 1)
+        existing = np.ascontiguousarray(words).view(self.dtype)
         weights = existing.reshape(self._existing, self._positions, -1)
         check_filler(weights[self.channels :], self._zero, "channels that do not exist")
         weights = weights[: self.channels]
@@ -273,62 +293,14 @@ class GroupedLayout(LayerLayout):
             by_channel = weights.reshape(-1, self.channels).T if self._channels_last else weights
             padded[: self.channels, :, : self._inputs] = by_channel.reshape(form)
             weights = padded
-        return weights.reshape(-1).view(np.uint32).reshape(self._existing, -1)
+        words = weights.reshape(-1).view(np.uint32).reshape(self._existing, self._positions, self._cells)
+        return (words.transpose(0, 2, 1) if self.inputs_first else words).reshape(self._existing, -1)
 
     def _to_graph(self, values: NDArray[Any]) -> NDArray[Any]:
         """From [channels, positions, inputs] to the shape of the graph."""
         by_channel = values.reshape(self.channels, -1)
         ordered = by_channel.T if self._channels_last else by_channel
         return np.ascontiguousarray(ordered).reshape(self.shape)
-
-
-class DiagonalLayout(LayerLayout):
-    """A depthwise convolution of several channels with one kernel each: groups of four channels."""
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        header: HeaderRows | None = None,
-        *,
-        dtype: type[np.int8] | type[np.uint8] = np.int8,
-        zero_point: int = 0,
-    ) -> None:
-        """shape: [1, height, width, channels]. zero_point: of the weights in the graph."""
-        if min(shape, default=0) < 1 or shape[0] != 1:
-            raise ModelUnsupportedError(f"expected weights [1, height, width, channels], got {list(shape)}")
-        self._positions = prod(shape[:-1])
-        form = -(-shape[-1] // _CHANNELS_PER_CELL), self._positions, _CHANNELS_PER_CELL
-        super().__init__(shape, shape[-1], header or HeaderRows(), form, dtype, zero_point)
-        self._sign = np.uint8(_SIGN_BIT if self.dtype == np.int8 else 0)
-
-    def _encode_cells(self, weights: NDArray[Any], cells: NDArray[np.uint32]) -> None:
-        padded = np.full((self._positions, self._existing), self._zero, self.dtype)
-        padded[:, : self.channels] = weights.reshape(self._positions, self.channels)
-        stored = padded.view(np.uint8) ^ self._sign
-        cells[...] = self._zero_byte * np.uint32(0x01010101)
-        self._diagonal(cells)[...] = stored.reshape(self._positions, self._groups, -1).transpose(1, 0, 2)
-
-    def _decode_cells(self, cells: NDArray[np.uint32]) -> NDArray[Any]:
-        stored = self._diagonal(cells).transpose(1, 0, 2).reshape(self._positions, self._existing)
-        weights = (stored ^ self._sign).view(self.dtype)
-        check_filler(weights[:, self.channels :], self._zero, "channels that do not exist")
-        weights = np.ascontiguousarray(weights[:, : self.channels]).reshape(self.shape)
-        expected = np.empty(cells.shape, np.uint32)
-        self._encode_cells(weights, expected)
-        check_filler(cells, expected, "products of different channels")
-        return weights
-
-    @property
-    def _zero_byte(self) -> np.uint32:
-        return np.uint32((self._zero ^ int(self._sign)) & 0xFF)
-
-    def _diagonal(self, cells: NDArray[np.uint32]) -> NDArray[np.uint8]:
-        """uint8[groups, positions, 4], a view: byte 5 * i of every row of 16."""
-        strides = (*cells.strides[:2], cells.strides[2] + 1)
-        shape = (*cells.shape[:2], _CHANNELS_PER_CELL)
-        return np.lib.stride_tricks.as_strided(
-            cells.view(np.uint8), shape, strides, writeable=cells.flags.writeable
-        )
 
 
 def matrix_layout(
@@ -351,35 +323,5 @@ def convolution_layout(
 ) -> GroupedLayout:
     """The layout of a CONV_2D [channels, height, width, inputs]. zero_point: of the weights in the graph."""
     large = max(shape[1:3]) > _LARGEST_DENSE_KERNEL
-    lanes = _LEAST_MATRIX_LANES if large else _LEAST_CONVOLUTION_LANES
+    lanes = _LEAST_MATRIX_LANES if large else LEAST_CONVOLUTION_LANES
     return GroupedLayout(shape, header, least_lanes=lanes, dtype=dtype, zero_point=zero_point)
-
-
-def depthwise_layout(
-    shape: tuple[int, ...],
-    inputs: int,
-    header: HeaderRows | None = None,
-    *,
-    dtype: type[np.int8] | type[np.uint8] = np.int8,
-    zero_point: int = 0,
-) -> LayerLayout:
-    """The layout of a DEPTHWISE_CONV_2D [1, height, width, channels] of so many input channels.
-
-    zero_point: of the weights in the graph. ModelUnsupportedError for several inputs with several outputs
-    each.
-    """
-    if inputs == 1:
-        return GroupedLayout(
-            shape,
-            header,
-            least_lanes=_LEAST_CONVOLUTION_LANES,
-            dtype=dtype,
-            zero_point=zero_point,
-            channels_last=True,
-        )
-    if shape[-1] != inputs:
-        raise ModelUnsupportedError(
-            f"the layout of a depthwise convolution of {inputs} inputs to {shape[-1]} outputs is not known; "
-            "expected as many outputs as inputs, or one input"
-        )
-    return DiagonalLayout(shape, header, dtype=dtype, zero_point=zero_point)

@@ -61,11 +61,11 @@ def _differs(pair: GraphPair, operator: int, former: Mapping[int, LayerSection],
 
 
 def _encoded(pair: GraphPair, placed: PlacedSection, new: LayerSection) -> NDArray[np.uint8]:
-    """The new section; with the rows that the file has for it where the compiler would leave some out."""
+    """The new section, with the rows and in the order that the file has for it."""
     layout = placed.section.layout
     if not isinstance(layout, LayerLayout) or not isinstance(new.layout, LayerLayout):
         return new.data
-    if layout.header == new.layout.header:
+    if (layout.header, layout.inputs_first) == (new.layout.header, new.layout.inputs_first):
         return new.data
     operator = pair.new.operators[placed.section.operator]
     if new.tensor == ABSENT:
