@@ -28,7 +28,7 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.toolchain.compiled_file_names import source_graph
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
-from edgetpu_driver.toolchain.retargeting.addition_factors import factors_of
+from edgetpu_driver.toolchain.retargeting.addition_factors import factors_of, scale_of_sum
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import RetargetedModel, retarget
 from edgetpu_driver.weights.section_search import locate_sections
 from testdata import GOLDEN
@@ -179,6 +179,15 @@ def test_factors_of_an_addition_are_those_of_the_compiler() -> None:
     chunks = cut(bitstream.data for bitstream in model.execution.bitstreams)
     operations = [operation for chunk in chunks for operation in chunk.operations]
     assert sum(requantises(each) and has_offset(each, factors.offset) for each in operations) == 9
+
+
+def test_the_step_of_a_sum_is_that_of_the_larger_scale() -> None:
+    """The multiplier of an addition of MobileNet V2 for insects; the other input's step differs by two bits."""
+    scales = 0.17907322943210602, 0.1868869513273239
+    step = scale_of_sum(scales, factors_of(scales, (133, 128)))
+    multiplier = np.float32(step) * (np.float32(1) / np.float32(0.1923215389251709))
+    assert float(multiplier) == 5.475529542309232e-05
+    assert step == scale_of_sum(scales[::-1], factors_of(scales[::-1], (128, 133)))
 
 
 def test_a_bias_where_the_file_has_none_is_refused_by_name() -> None:

@@ -4,7 +4,7 @@ Both inputs are multiplied by a number of 15 bits, so that their steps become eq
 requantised like that of a layer. The two numbers are the best approximation of the quotient of the scales.
 They stand in operations of the mesh bus right before, eight times; the tensor operation has the sum of the
 zero points.
-Found with 24 additions in three models, of which all have these values.
+Found with 93 additions in eight models, of which all have these values.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def factors_of(scales: tuple[float, float], zero_points: tuple[int, int]) -> Fac
     return Factors(first, second, zero_points)
 
 
-def scale_of_sum(scale: float, factor: int) -> float:
-    """The step of the sum: that of an input by its factor, float32."""
+def scale_of_sum(scales: tuple[float, float], factors: Factors) -> float:
+    """The step of the sum: the larger scale by its factor, float32."""
+    scale, factor = max(zip(scales, (factors.first, factors.second), strict=True))
     return float(np.float32(scale) / np.float32(factor))
 
 

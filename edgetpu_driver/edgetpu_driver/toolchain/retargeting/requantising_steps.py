@@ -165,8 +165,9 @@ class _Rules:
         self, source: Quantised, result: Quantised, activation: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
         """Zero points of the inputs are in the offset instead."""
-        if self.factors is not None:
-            step = scale_of_sum(source.scale, self.factors.first)
+        other = self._sources[1] if len(self._sources) > 1 else None
+        if self.factors is not None and other is not None:
+            step = scale_of_sum((source.scale, other.scale), self.factors)
             yield "sum", _step(Quantised(step, 0), 1.0, result, activation)
 
     def collected(
