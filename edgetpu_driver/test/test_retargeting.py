@@ -182,7 +182,7 @@ def test_factors_of_an_addition_are_those_of_the_compiler() -> None:
 
 
 def test_the_step_of_a_sum_is_that_of_the_larger_scale() -> None:
-    """The multiplier of an addition of MobileNet V2 for insects; the other input's step differs by two bits."""
+    """The multiplier of an addition of MobileNet V2 for insects; the other step differs by two bits."""
     scales = 0.17907322943210602, 0.1868869513273239
     step = scale_of_sum(scales, factors_of(scales, (133, 128)))
     multiplier = np.float32(step) * (np.float32(1) / np.float32(0.1923215389251709))
