@@ -30,9 +30,11 @@ LARGEST_FILE = 2**30
 MOST_FILES = 1000
 """In one directory: names come with requests."""
 MOST_MEMBERS = 64
+"""Arrays in a file at most."""
 LARGEST_HEADER = 1024
 """Bytes of the header of an array; those that `save` writes have 118."""
 LARGEST_RANK = 4
+"""Dimensions of an array at most."""
 KINDS = "biufU"
 """Kinds of dtypes that are read: booleans, numbers and text."""
 

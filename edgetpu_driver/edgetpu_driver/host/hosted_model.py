@@ -15,6 +15,7 @@ from edgetpu_driver.host.weight_history import WeightHistory
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _FIRST_ESTIMATE = 0.001
+"""Expected engine time, s, of a model that has not run yet."""
 _NEW_SHARE = 0.2  # of the last measurement in an estimate
 
 

@@ -22,6 +22,7 @@ LONGEST_NEGLECT = 0.05
 A turn lasts for one piece of work, so that it delays a request of a more urgent class by as much.
 """
 _ACCOUNTS_KEPT = 1000
+"""Clients whose share of the engines is remembered, so that ever new names take no memory."""
 
 
 class Waiting(Protocol):

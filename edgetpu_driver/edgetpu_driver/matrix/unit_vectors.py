@@ -8,7 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from edgetpu_driver.errors import InputError
 
 LARGEST_DIMENSION = 65536
+"""Values of an embedding at most; those of common networks have up to a few thousand."""
 LONGEST_LABEL = 256
+"""Characters."""
 
 
 def unit_vector(embedding: ArrayLike, dimension: int = 0) -> NDArray[np.float32]:

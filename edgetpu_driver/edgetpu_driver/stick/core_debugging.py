@@ -16,6 +16,7 @@ _REGISTER_BYTES = 8
 _ENDED_STEP_SECONDS = 0.5
 """Seconds to wait for the core to halt, or to end a step; it takes it some cycles."""
 _POLL_SECONDS = 0.001
+"""Seconds between two readings of the status."""
 
 
 class RunStatus(IntEnum):

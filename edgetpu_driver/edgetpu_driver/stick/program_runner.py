@@ -35,6 +35,7 @@ _Result = TypeVar("_Result")
 LARGEST_PROGRAM = 1 << 26
 """Bytes; the largest compiled programs have a few hundred thousand."""
 LONGEST_TIMEOUT = 3600.0
+"""Seconds."""
 
 
 @dataclass(frozen=True)

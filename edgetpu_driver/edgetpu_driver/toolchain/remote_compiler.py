@@ -23,6 +23,7 @@ _SSH_DIRECTORY = Path("~/.ssh")
 _SHARED = ("ControlMaster=auto", f"ControlPath={_SSH_DIRECTORY}/edgetpu-%C", "ControlPersist=15")
 _SSH_FAILED, _NOT_FOUND, _TIMED_OUT = 255, 127, 124
 _SECONDS_TO_CONNECT = 60.0
+"""Seconds that ssh may take in addition to the compiler."""
 _OUTPUT, _STATUS = ".output", ".status"
 
 _SCRIPT = """\

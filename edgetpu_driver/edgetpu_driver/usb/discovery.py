@@ -16,6 +16,7 @@ APPLICATION_ID = (0x18D1, 0x9302)
 
 _MBIT_PER_SECOND = {1: 1.5, 2: 12.0, 3: 480.0, 4: 5000.0, 5: 10000.0}
 _POLL_SECONDS = 0.1
+"""Seconds between two looks at the bus while a stick is awaited."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,11 @@ QUIET_MS = 20
 _PROMPT_MS = 1
 """Milliseconds to wait for a pending interrupt word, which arrives at once."""
 _MAX_WORDS = 16
+"""Interrupt words to read at most, in case a device never stops sending them."""
 _MAX_DRAINED_PACKETS = 4096
+"""Reads of unread output at most, for the same reason."""
 _MAX_DRAINED_EVENTS = 64
+"""Events to read at most, for the same reason."""
 
 
 class Interrupt(IntFlag):

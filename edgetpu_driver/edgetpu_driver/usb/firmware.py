@@ -19,6 +19,7 @@ WHERE_TO_GET_IT = (
     f" SHA-256 {SINGLE_ENDPOINT_SHA256}"
 )
 DEFAULT_BLOCK_SIZE = 256
+"""Bytes of a DFU block where the descriptors name no size."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ _LONGEST_WAIT = 1.0
 LARGEST_IMAGE = 2**20
 """Bytes; the vendor's image has 11 kB."""
 _MAX_STATUS_READS = 100
+"""Questions for the status after one block at most."""
 
 
 class DfuState(IntEnum):

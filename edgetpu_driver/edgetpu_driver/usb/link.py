@@ -35,17 +35,21 @@ ENDPOINT_EVENTS = 0x82
 ENDPOINT_INTERRUPTS = 0x83
 
 TIMEOUT_MS = 6000
+"""Milliseconds after which a transfer counts as failed, unless a link is given another limit."""
 MAX_PACKET = 1024
 """Largest bulk packet (SuperSpeed); reads ask for whole packets so that a longer answer cannot overflow."""
 MAX_BULK_READ = 1 << 20
+"""Bytes of one bulk read at most."""
 CONTINUED_READ = 1 << 14
 """Maximum read size when an output arrives in short packets, bytes."""
 CONTROL_ATTEMPTS = 5
 """Attempts per control transfer, as in the vendor's driver."""
 IMPATIENT_MS = 100
+"""Milliseconds for a control transfer to a device that may no longer answer."""
 POLL_SECONDS = 0.5
 """Seconds to poll a register; the chip changes it within microseconds."""
 POLL_INTERVAL = 0.001
+"""Seconds between two readings of a register that is polled."""
 
 _VENDOR_OUT = 0x40
 _VENDOR_IN = 0xC0

@@ -32,6 +32,7 @@ WINDOWS: dict[str, Callable[[int], NDArray[np.float64]]] = {
 """Windows by name; periodic, with the length of the block as period."""
 
 LARGEST_LENGTH = 1024
+"""Samples of a block at most; its matrix has as many columns, and the models written here have up to 1024."""
 
 
 @dataclass(frozen=True)

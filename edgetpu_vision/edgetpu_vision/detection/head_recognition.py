@@ -28,6 +28,7 @@ HEAD_NAMES: tuple[HeadName, ...] = get_args(HeadName)
 _SCALES = (10.0, 10.0, 5.0, 5.0)
 """Of SSD models whose files do not tell."""
 _IOU_THRESHOLD = 0.6
+"""The same, for suppressing boxes: the threshold of the published SSD configurations."""
 _BOX = 4
 _ANCHORS_UNKNOWN = (
     "; boxes and scores as those of an SSD need its anchors, which this file does not have: take a model "

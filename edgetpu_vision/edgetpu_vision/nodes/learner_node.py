@@ -48,6 +48,7 @@ PATIENCE = 5.0
 MOST_LESSONS = 8
 """Calls of ~/learn that may wait for images or read pictures."""
 _CHECK_PERIOD = 0.25
+"""Seconds between two looks for lessons that have waited too long."""
 
 _SETTINGS = (
     OUTPUT,

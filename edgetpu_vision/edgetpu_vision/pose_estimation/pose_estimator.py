@@ -18,6 +18,7 @@ from edgetpu_vision.preprocessing.image_fit import Fit
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 
 MAX_POSES = 20
+"""Poses in a result at most, unless another number is asked for."""
 MIN_CONFIDENCE = 0.2
 
 

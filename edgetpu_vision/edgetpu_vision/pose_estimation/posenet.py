@@ -26,6 +26,7 @@ from edgetpu_vision.preprocessing.image_fit import Fit
 _NMS_RADIUS = 0.625
 """Cells within which two keypoints are the same: 10 px at a stride of 16 px, as Coral's models have it."""
 _MOST_POSES = 20
+"""Poses that the decoder gives at most."""
 FLOAT_RANGE = (-1.0, 1.0)
 """What a model whose input is not quantised takes for black and white."""
 _LEAST_SCORE = 0.01
