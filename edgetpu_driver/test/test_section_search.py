@@ -13,7 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import CompiledModel
-from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout, convolution_layout
+from edgetpu_driver.darwinn.parameters.depthwise_layout import depthwise_layout
+from edgetpu_driver.darwinn.parameters.layer_layout import HeaderRows, LayerLayout, convolution_layout
+from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.tflite.constant_patch import replace_tensor
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import ABSENT
@@ -179,3 +181,25 @@ def test_a_convolution_is_found_in_the_order_of_older_compilers() -> None:
     assert (placed.offset, placed.own_scales) == (0, False)
     np.testing.assert_array_equal(placed.section.data, blob)
     np.testing.assert_array_equal(placed.section.weight_layout.decode(blob), weights)
+
+
+def test_a_bias_of_zeros_may_have_its_row() -> None:
+    """As in depthwise convolutions with a scale for every channel; then a bias can be set."""
+    builder = GraphBuilder("depthwise")
+    x = builder.input("x", (1, 8, 8, 8), np.int8, scale=0.5, zero_point=0)
+    random = np.random.default_rng(0)
+    weights = random.integers(-127, 128, (1, 3, 3, 8)).astype(np.int8)
+    scales = random.uniform(0.01, 0.02, 8)
+    bias = np.zeros(8, np.int32)
+    y = builder.depthwise_conv_2d(x, weights, scales, scale=0.5, zero_point=0, bias=bias, name="y")
+    builder.output(y)
+    graph = builder.build()
+    model = CompiledModel.parse(pack(graph, name="depthwise"), "depthwise")
+    header = HeaderRows(multipliers=True, bias=True, zero_points=True)
+    layout = depthwise_layout(weights.shape, 8, header)
+    blob = np.zeros(layout.size, np.uint8)
+    layout.encode_header(blob, bias=bias, multipliers=multipliers(0.5, scales, 0.5))
+    layout.encode(weights, blob)
+    (placed,) = locate_sections(with_parameters(model, blob), graph).placed
+    assert (placed.offset, placed.section.weight_layout.has_bias) == (0, True)
+    np.testing.assert_array_equal(placed.section.data, blob)

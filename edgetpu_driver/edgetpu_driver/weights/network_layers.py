@@ -162,7 +162,19 @@ def _constant(graph: Subgraph, index: int) -> LayerSection | None:
     return None
 
 
-def _weighted(graph: Subgraph, index: int, scales: Mapping[str, TensorSpec]) -> LayerSection:
+def with_zero_bias(
+    graph: Subgraph, section: LayerSection, scales: Mapping[str, TensorSpec]
+) -> LayerSection | None:
+    """The section of a layer with a row for its bias, though that is all zeros; None if it has no bias."""
+    if section.tensor == ABSENT or section.bias != ABSENT:
+        return None
+    other = _weighted(graph, section.operator, scales, keep_zero_bias=True)
+    return other if other.bias != ABSENT else None
+
+
+def _weighted(
+    graph: Subgraph, index: int, scales: Mapping[str, TensorSpec], *, keep_zero_bias: bool = False
+) -> LayerSection:
     operator = graph.operators[index]
     weights = _weights(graph, operator)
     source, result = (graph.tensors[each].spec for each in (operator.inputs[0], operator.outputs[0]))
@@ -171,7 +183,7 @@ def _weighted(graph: Subgraph, index: int, scales: Mapping[str, TensorSpec]) -> 
         raise ModelUnsupportedError("expected a quantised input and output")
     own = weights.quantization.scales
     bias = _bias(graph, operator, weights.shape[_CHANNEL_AXIS[operator.name]])
-    has_bias = bias is not None and bool(bias.any())
+    has_bias = bias is not None and (keep_zero_bias or bool(bias.any()))
     header = HeaderRows(multipliers=bool(np.any(own != own[0])), bias=has_bias, zero_points=own.size > 1)
     layout = _layout(operator, weights, header, graph.tensors[operator.inputs[0]].shape)
     section = LayerSection(

@@ -25,6 +25,7 @@ from edgetpu_driver.weights.network_layers import (
     UnknownLayer,
     encode_network,
     with_inputs_first,
+    with_zero_bias,
     without_last_row,
 )
 
@@ -154,8 +155,10 @@ class _Search:
         yield section
         if section.kind == "SOFTMAX":
             yield without_last_row(self._graph, section)
-        elif other := with_inputs_first(section):
-            yield other
+            return
+        for other in (with_inputs_first(section), with_zero_bias(self._graph, section, self._scales)):
+            if other is not None:
+                yield other
 
     def _with_other_multipliers(self, section: LayerSection) -> PlacedSection | None:
         """Where all but the multipliers is equal; they must be the graph's times one factor."""

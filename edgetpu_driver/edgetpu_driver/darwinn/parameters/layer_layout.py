@@ -55,7 +55,8 @@ class HeaderRows:
     multipliers: bool = False
     """float32: input scale * weight scale / output scale. Present if the channels have different scales."""
     bias: bool = False
-    """int32, in steps of input scale * weight scale. Present unless all are zero."""
+    """int32, in steps of input scale * weight scale. Absent if all are zero; some depthwise convolutions
+    have it nevertheless."""
     zero_points: bool = False
     """int32: 128. Present if every channel has a scale of its own, even if they are all equal."""
 
