@@ -20,8 +20,6 @@ _STEP = 0.05
 """Seconds between two looks at the schedule."""
 _SAMPLE_PERIOD = 3.0
 """Seconds between two samples of memory, threads and descriptors."""
-_DISCOVERY_SECONDS = 3.0
-"""Seconds for the nodes to find each other before the run begins."""
 
 
 @dataclass(frozen=True)

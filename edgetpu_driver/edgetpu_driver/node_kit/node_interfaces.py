@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import rclpy
+from rclpy.logging import LoggingSeverity, set_logger_level
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
@@ -82,6 +83,8 @@ def collect(ros_arguments: Sequence[str] = ()) -> dict[str, Interfaces]:
         os.environ.pop("ROS_LOCALHOST_ONLY", None)
         try:
             rclpy.init(args=["nodes", *ros_arguments])
+            # Nodes of one name are made one after another, of which rcl warns.
+            set_logger_level("rcl.logging_rosout", LoggingSeverity.ERROR)
             return {name: _collect_node(name) for name in (DRIVER, *node_table())}
         finally:
             rclpy.try_shutdown()
