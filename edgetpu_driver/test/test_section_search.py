@@ -203,3 +203,32 @@ def test_a_bias_of_zeros_may_have_its_row() -> None:
     (placed,) = locate_sections(with_parameters(model, blob), graph).placed
     assert (placed.offset, placed.section.weight_layout.has_bias) == (0, True)
     np.testing.assert_array_equal(placed.section.data, blob)
+
+
+@pytest.mark.parametrize(("channels", "block", "lanes"), [(6, 1, 32), (6, 3, 16), (182, 91, 64)])
+def test_a_head_whose_channels_are_split_is_filled_up_block_by_block(
+    channels: int, block: int, lanes: int
+) -> None:
+    """As in detectors, whose classes of several anchors a RESHAPE splits."""
+    builder = GraphBuilder("head")
+    x = builder.input("x", (1, 4, 4, 8), np.int8, scale=0.5, zero_point=0)
+    random = np.random.default_rng(0)
+    weights = random.integers(-127, 128, (channels, 1, 1, 8)).astype(np.int8)
+    scales, bias = random.uniform(0.01, 0.02, channels), random.integers(1, 99, channels).astype(np.int32)
+    y = builder.conv_2d(x, weights, scales, scale=0.5, zero_point=0, bias=bias)
+    builder.output(builder.reshape(y, (1, 16 * channels // block, block), name="z"))
+    graph = builder.build()
+    model = CompiledModel.parse(pack(graph, name="head"), "head")
+    header = HeaderRows(multipliers=True, bias=True, zero_points=True)
+    layout = convolution_layout(weights.shape, header).with_blocks(block)
+    assert layout is not None
+    blob = np.zeros(layout.size, np.uint8)
+    layout.encode_header(blob, bias=bias, multipliers=multipliers(0.5, scales, 0.5))
+    layout.encode(weights, blob)
+    padded = -(-block // 4) * 4
+    second = layout.weight_offsets[block, 0, 0, 0] - layout.weight_offsets[0, 0, 0, 0]
+    assert second == (4 * padded if padded < lanes else padded // lanes * 5 * 4 * lanes + padded % lanes * 4)
+    (placed,) = locate_sections(with_parameters(model, blob), graph).placed
+    np.testing.assert_array_equal(placed.section.data, blob)
+    np.testing.assert_array_equal(placed.section.weight_layout.decode(blob), weights)
+    np.testing.assert_array_equal(placed.section.weight_layout.decode_bias(blob), bias)

@@ -162,6 +162,25 @@ def _constant(graph: Subgraph, index: int) -> LayerSection | None:
     return None
 
 
+def with_channel_blocks(graph: Subgraph, section: LayerSection) -> LayerSection | None:
+    """The section of a layer whose channels a RESHAPE splits into blocks; None if none does."""
+    layout = section.layout
+    if not isinstance(layout, GroupedLayout):
+        return None
+    (result,) = graph.operators[section.operator].outputs[:1]
+    for reshape in graph.operators:
+        if reshape.name == "RESHAPE" and reshape.inputs[:1] == (result,):
+            block = (graph.tensors[reshape.outputs[0]].shape or (0,))[-1]
+            other = layout.with_blocks(block)
+            if other is not None:
+                bias = layout.decode_bias(section.data) if layout.header.bias else None
+                of_channels = layout.decode_multipliers(section.data) if layout.header.multipliers else None
+                section = replace(section, layout=other)
+                weights = layout.decode(section.data)
+                return replace(section, data=encode_layer(section, weights, bias, of_channels))
+    return None
+
+
 def with_zero_bias(
     graph: Subgraph, section: LayerSection, scales: Mapping[str, TensorSpec]
 ) -> LayerSection | None:

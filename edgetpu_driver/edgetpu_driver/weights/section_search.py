@@ -24,6 +24,7 @@ from edgetpu_driver.weights.network_layers import (
     LayerSection,
     UnknownLayer,
     encode_network,
+    with_channel_blocks,
     with_inputs_first,
     with_zero_bias,
     without_last_row,
@@ -156,7 +157,11 @@ class _Search:
         if section.kind == "SOFTMAX":
             yield without_last_row(self._graph, section)
             return
-        for other in (with_inputs_first(section), with_zero_bias(self._graph, section, self._scales)):
+        for other in (
+            with_inputs_first(section),
+            with_channel_blocks(self._graph, section),
+            with_zero_bias(self._graph, section, self._scales),
+        ):
             if other is not None:
                 yield other
 

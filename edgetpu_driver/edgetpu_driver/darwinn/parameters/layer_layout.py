@@ -7,6 +7,8 @@ zero, stored as the zero point of the bytes. Lanes beyond them are empty.
 
 Matrices and convolutions have groups of 64 channels; the cells of all inputs for one position of the kernel
 follow each other, in some 3x3 convolutions of older compilers (2019) those of all positions for one cell.
+If a RESHAPE splits the channels of a result into blocks, as in heads of detectors, each block is filled up to
+a multiple of four.
 Those of depthwise convolutions are in `depthwise_layout`.
 
 Source: comparison of the graphs of published networks with the output of edgetpu_compiler 16, which this
@@ -80,16 +82,25 @@ class LayerLayout:
         form: tuple[int, int, int],
         dtype: type[np.int8] | type[np.uint8],
         zero_point: int,
+        block: int | None = None,
     ) -> None:
-        """Use `convolution_layout` and others instead. form: groups, cells of each lane, lanes."""
+        """Use `convolution_layout` and others instead.
+
+        form: groups, cells of each lane, lanes. block: channels of a block, all of them unless given.
+        """
         self.shape = shape
         self.channels = channels
         """Output channels."""
         self.header = header
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self._zero = zero_point
-        self._existing = -(-channels // CHANNELS_PER_CELL) * CHANNELS_PER_CELL
-        """Channels up to the multiple of four."""
+        self.block = block or channels
+        """Channels that are filled up to a multiple of four together."""
+        self._lane_of = lanes_of(channels, self.block)
+        """The lane of each channel, over all groups."""
+        self._existing = existing_lanes(channels, self.block)
+        self._filled = np.setdiff1d(np.arange(self._existing), self._lane_of)
+        """Lanes that fill blocks up."""
         self._groups, cells, self._lanes = form
         self._rows = header.count + cells
         self._used = self._groups * self._rows * self._lanes * INPUTS_PER_CELL
@@ -153,9 +164,10 @@ class LayerLayout:
         """int32[channels] from uint8[size]; raises as `encode_bias`, and ModelFormatError."""
         self._check_bias_row()
         check_blob(blob, self.size)
-        row = self._header_row(blob, int(self.header.multipliers)).reshape(-1)
-        check_filler(row[self.channels :], 0, "the bias of channels past the last")
-        return row[: self.channels].copy()
+        row = np.ascontiguousarray(self._header_row(blob, int(self.header.multipliers))).reshape(-1)
+        check_filler(row[self._filled], 0, "the bias of channels that do not exist")
+        check_filler(row[self._existing :], 0, "the bias of channels past the last")
+        return row[self._lane_of]
 
     def encode_multipliers(self, multipliers: NDArray[Any], out: NDArray[np.uint8]) -> None:
         """Write [channels] of any float type, and the zero points, which go with them.
@@ -168,7 +180,7 @@ class LayerLayout:
         if narrow.shape != (self.channels,) or not np.all(np.isfinite(narrow)):
             raise InputError(f"expected {self.channels} finite multipliers; got {multipliers}")
         words = self._by_lane(narrow.view(np.int32), int(narrow[:1].view(np.int32)[0]))
-        if self.channels > CHANNELS_PER_GROUP:
+        if self._existing > CHANNELS_PER_GROUP:
             words.reshape(-1)[self._existing :] = np.float32(1).view(np.int32)
         self._header_row(out, 0)[...] = words
         self._encode_zero_points(out)
@@ -177,7 +189,7 @@ class LayerLayout:
         """float32[channels] from uint8[size]."""
         check_blob(blob, self.size)
         words = np.ascontiguousarray(self._header_row(blob, 0)).reshape(-1)
-        return words.view(np.float32)[: self.channels].copy()
+        return words.view(np.float32)[self._lane_of]
 
     def _encode_zero_points(self, out: NDArray[np.uint8]) -> None:
         self._header_row(out, self.header.count - 1)[...] = self._by_lane(int(ZERO_WEIGHT), int(ZERO_WEIGHT))
@@ -190,7 +202,7 @@ class LayerLayout:
         """int32[groups, lanes]: the values; `missing` up to the multiple of four; 0."""
         words = np.zeros(self._groups * self._lanes, np.int32)
         words[: self._existing] = missing
-        words[: self.channels] = values
+        words[self._lane_of] = values
         return words.reshape(self._groups, self._lanes)
 
     def _view(self, blob: NDArray[np.uint8]) -> NDArray[np.uint32]:
@@ -221,10 +233,12 @@ class GroupedLayout(LayerLayout):
         dtype: type[np.int8] | type[np.uint8] = np.int8,
         zero_point: int = 0,
         channels_last: bool = False,
+        block: int | None = None,
     ) -> None:
         """shape: [channels, .., inputs], or [1, .., channels] of one input with channels_last.
 
-        least_lanes: of layers of up to four channels. zero_point: of the weights in the graph.
+        least_lanes: of layers of up to four channels. zero_point: of the weights in the graph. block:
+        channels of a block, all of them unless given.
         """
         channels, inputs = (shape[-1], 1) if channels_last else (shape[0], shape[-1])
         if min(shape, default=0) < 1:
@@ -232,12 +246,14 @@ class GroupedLayout(LayerLayout):
         self._positions = prod(shape) // (channels * inputs)
         self._inputs = inputs
         self._cells = -(-inputs // INPUTS_PER_CELL)
-        groups = -(-channels // CHANNELS_PER_GROUP)
-        lanes = CHANNELS_PER_GROUP if groups > 1 else -(-channels // 16) * 16
-        if channels <= CHANNELS_PER_CELL:
+        existing = existing_lanes(channels, block or channels)
+        groups = -(-existing // CHANNELS_PER_GROUP)
+        lanes = CHANNELS_PER_GROUP if groups > 1 else -(-existing // 16) * 16
+        if existing <= CHANNELS_PER_CELL:
             lanes = least_lanes
+        self._least_lanes = least_lanes
         form = groups, self._positions * self._cells, lanes
-        super().__init__(shape, channels, header or HeaderRows(), form, dtype, zero_point)
+        super().__init__(shape, channels, header or HeaderRows(), form, dtype, zero_point, block)
         self._channels_last = channels_last
         sign = SIGN_BIT if self.dtype == np.int8 else 0
         self._sign = np.uint32(sign * 0x01010101)
@@ -250,11 +266,25 @@ class GroupedLayout(LayerLayout):
         other.inputs_first = True
         return other
 
+    def with_blocks(self, channels: int) -> GroupedLayout | None:
+        """Return the layout in blocks of so many channels; None if those are the same bytes."""
+        if not 0 < channels < self.channels or self.channels % channels or channels % CHANNELS_PER_CELL == 0:
+            return None
+        return GroupedLayout(
+            self.shape,
+            self.header,
+            least_lanes=self._least_lanes,
+            dtype=self.dtype.type,
+            zero_point=self._zero,
+            channels_last=self._channels_last,
+            block=channels,
+        )
+
     @property
     def weight_offsets(self) -> NDArray[np.intp]:
         """Byte offset of each weight in the section, intp of `shape`."""
         channel, position, source = np.indices((self.channels, self._positions, self._inputs))
-        group, lane = channel // self._lanes, channel % self._lanes
+        group, lane = np.divmod(self._lane_of[channel], self._lanes)
         cell = source // INPUTS_PER_CELL
         order = cell * self._positions + position if self.inputs_first else position * self._cells + cell
         row = self.header.count + order
@@ -279,8 +309,8 @@ class GroupedLayout(LayerLayout):
             words = words.reshape(-1, self._cells, self._positions).transpose(0, 2, 1)
         existing = np.ascontiguousarray(words).view(self.dtype)
         weights = existing.reshape(self._existing, self._positions, -1)
-        check_filler(weights[self.channels :], self._zero, "channels that do not exist")
-        weights = weights[: self.channels]
+        check_filler(weights[self._filled], self._zero, "channels that do not exist")
+        weights = weights[: self.channels] if self.block == self.channels else weights[self._lane_of]
         check_filler(weights[..., self._inputs :], self._zero, "columns past the last")
         return self._to_graph(weights[..., : self._inputs])
 
@@ -292,7 +322,7 @@ class GroupedLayout(LayerLayout):
             padded = np.full(size, self._zero, self.dtype)
             form = self.channels, self._positions, self._inputs
             by_channel = weights.reshape(-1, self.channels).T if self._channels_last else weights
-            padded[: self.channels, :, : self._inputs] = by_channel.reshape(form)
+            padded[self._lane_of, :, : self._inputs] = by_channel.reshape(form)
             weights = padded
         words = weights.reshape(-1).view(np.uint32).reshape(self._existing, self._positions, self._cells)
         return (words.transpose(0, 2, 1) if self.inputs_first else words).reshape(self._existing, -1)
@@ -302,6 +332,17 @@ class GroupedLayout(LayerLayout):
         by_channel = values.reshape(self.channels, -1)
         ordered = by_channel.T if self._channels_last else by_channel
         return np.ascontiguousarray(ordered).reshape(self.shape)
+
+
+def existing_lanes(channels: int, block: int) -> int:
+    """Lanes that hold channels: blocks filled up to multiples of four."""
+    return channels // block * (-(-block // CHANNELS_PER_CELL) * CHANNELS_PER_CELL)
+
+
+def lanes_of(channels: int, block: int) -> NDArray[np.intp]:
+    """The lane of each channel, over all groups."""
+    number, place = np.divmod(np.arange(channels, dtype=np.intp), block)
+    return number * existing_lanes(block, block) + place
 
 
 def matrix_layout(

@@ -65,7 +65,9 @@ def _encoded(pair: GraphPair, placed: PlacedSection, new: LayerSection) -> NDArr
     layout = placed.section.layout
     if not isinstance(layout, LayerLayout) or not isinstance(new.layout, LayerLayout):
         return new.data
-    if (layout.header, layout.inputs_first) == (new.layout.header, new.layout.inputs_first):
+    if all(
+        getattr(layout, each) == getattr(new.layout, each) for each in ("header", "inputs_first", "block")
+    ):
         return new.data
     operator = pair.new.operators[placed.section.operator]
     if new.tensor == ABSENT:
