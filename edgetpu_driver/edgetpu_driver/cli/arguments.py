@@ -79,7 +79,7 @@ def _add_doctor(commands: Commands) -> None:
         "say what is missing before a stick gives results",
         "Looks at the computer, Python, libusb, the udev rule, the group, the firmware, the stick and its "
         "link, the models, LiteRT and ROS. Each line says what was found and, where something is wrong, the "
-        "command that mends it. The exit code is 1 if something is missing.",
+        "command that fixes it. The exit code is 1 if something is missing.",
         module="doctor.command",
     )
     command.add_argument("--backend", choices=_BACKENDS, default="usb", help="default: usb")

@@ -78,7 +78,7 @@ class CameraImage:
         return self.made((region, height, width, channels), resized)
 
     def made(self, key: Hashable, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """What `make` makes of the image, read-only; the same key returns the same array."""
+        """The result of `make` for the image, read-only; the same key returns the same array."""
         array = self._made.get(key)
         if array is None:
             array = self._made[key] = make()

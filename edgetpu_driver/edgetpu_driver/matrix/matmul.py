@@ -191,7 +191,7 @@ class MatMul:
         input_scale: float | None,
         accept_clipping: bool,
     ) -> Product:
-        """What comes of the products of all vectors, inputs of that shape. Raises InputError."""
+        """The result for all vectors, from their products; inputs of that shape. Raises InputError."""
         if not accept_clipping:
             _refuse_clipped(result, input_scale)
         largest = float(np.abs(result.outputs).max(initial=0.0))

@@ -101,7 +101,7 @@ class _Step:
 
 
 class ReservoirNode(MatrixNode):
-    """Publishes what a trained readout makes of a signal."""
+    """Publishes the output of a trained readout for a signal."""
 
     settings = matrix_settings(*_SETTINGS)
     files = "readouts"

@@ -1,4 +1,4 @@
-"""One line of `edgetpu doctor`: what was looked at, what was found, and the command that mends it."""
+"""One line of `edgetpu doctor`: what was looked at, what was found, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class State(Enum):
     NOTE = "note"
     """Works, but less well than it could, or is needed for some uses only."""
     MISSING = "missing"
-    """Something does not work until it is mended."""
+    """Something does not work until it is fixed."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Finding:
     state: State
     found: str
     remedy: str = ""
-    """The command that mends it, or what to do; empty if nothing has to be mended."""
+    """The command that fixes it, or what to do; empty if nothing has to be fixed."""
 
     @property
     def complaint(self) -> str:
@@ -43,5 +43,5 @@ def note(subject: str, found: str, remedy: str = "") -> Finding:
 
 
 def missing(subject: str, found: str, remedy: str) -> Finding:
-    """A finding that has to be mended."""
+    """A finding that has to be fixed."""
     return Finding(subject, State.MISSING, found, remedy)
