@@ -202,7 +202,7 @@ def test_a_folder_with_a_damaged_picture_teaches_nothing(school: School) -> None
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"label": "unknown"}, "another label than 'unknown'"),
+        ({"label": "unknown"}, "a label other than 'unknown'"),
         ({"label": "sea", "folder": "../secrets"}, "letters, digits, _ and -; got '../secrets'"),
         ({"label": "sea", "folder": "none"}, "cannot read the folder"),
         ({"label": "sea", "images": 2000}, "at most 1000 images"),
