@@ -11,9 +11,10 @@ from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.measured_turn import (
+    TRIAL_INTERVAL,
+    DirectComparison,
     MeasuredTurn,
     by_keyframe,
-    with_direct_comparison,
 )
 from edgetpu_perception.visual_compass.rotation_alignment import Alignment, RotationAligner, View
 from edgetpu_perception.visual_compass.rotations import to_matrix
@@ -62,14 +63,14 @@ def test_views_of_things_far_away_are_not_compared_directly(
     measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
-    assert with_direct_comparison(turn, aligner, last, this, replace(alignment, tail=1.0)) is turn
+    assert DirectComparison(aligner).improve(turn, last, this, replace(alignment, tail=1.0)) is turn
 
 
 def test_where_parts_disagree_the_last_view_counts(
     measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
 ) -> None:
     aligner, last, this, alignment, turn = measured
-    both = with_direct_comparison(turn, aligner, last, this, replace(alignment, tail=2.0))
+    both = DirectComparison(aligner).improve(turn, last, this, replace(alignment, tail=2.0))
     assert both.difference.any()
     assert both.by_keyframe == pytest.approx(turn.vector)
     assert both.vector == pytest.approx([0.0, YAWS[1] - YAWS[2], 0.0], abs=math.radians(0.03))
@@ -81,4 +82,25 @@ def test_a_direct_comparison_that_contradicts_is_not_used(
 ) -> None:
     aligner, last, this, alignment, turn = measured
     wrong = replace(turn, vector=turn.vector + np.array([0.0, 0.03, 0.0]))
-    assert with_direct_comparison(wrong, aligner, last, this, replace(alignment, tail=2.0)) is wrong
+    assert DirectComparison(aligner).improve(wrong, last, this, replace(alignment, tail=2.0)) is wrong
+
+
+def test_while_both_measurements_agree_few_turns_are_compared(
+    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+) -> None:
+    aligner, last, this, alignment, turn = measured
+    comparison, disagreeing = DirectComparison(aligner), replace(alignment, tail=2.0)
+    noisy = replace(turn, influence=np.full_like(turn.influence, 0.01))
+    compared = [
+        comparison.improve(noisy, last, this, disagreeing) is not noisy for _ in range(2 * TRIAL_INTERVAL + 1)
+    ]
+    assert [number for number, each in enumerate(compared) if each] == [0, TRIAL_INTERVAL, 2 * TRIAL_INTERVAL]
+
+
+def test_while_they_disagree_every_turn_is_compared(
+    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+) -> None:
+    aligner, last, this, alignment, turn = measured
+    comparison, disagreeing = DirectComparison(aligner), replace(alignment, tail=2.0)
+    wrong = replace(turn, vector=turn.vector + 0.004, influence=np.zeros_like(turn.influence))
+    assert all(comparison.improve(wrong, last, this, disagreeing) is not wrong for _ in range(5))

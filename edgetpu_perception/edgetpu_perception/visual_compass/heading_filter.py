@@ -53,9 +53,9 @@ from edgetpu_perception.visual_compass.keyframes import (
     Keyframes,
 )
 from edgetpu_perception.visual_compass.measured_turn import (
+    DirectComparison,
     MeasuredTurn,
     by_keyframe,
-    with_direct_comparison,
 )
 from edgetpu_perception.visual_compass.rotation_alignment import (
     MAX_GUESS_ERROR_CELLS,
@@ -83,6 +83,7 @@ class HeadingFilter:
         self._aligner = aligner
         self._up = up
         self._rule = KeyframeRule.of(aligner.field_of_view, aligner.cells_per_radian)
+        self._direct = DirectComparison(aligner)
         self._keyframes = Keyframes()
         self._next_try = -math.inf
         self._chain = 0
@@ -117,7 +118,7 @@ class HeadingFilter:
             if math.isnan(keyframe.similarity):
                 keyframe.similarity = alignment.similarity
             found = self._pose_of(stamp, keyframe, alignment)
-            turn = with_direct_comparison(by_keyframe(last.pose, found), self._aligner, last, view, alignment)
+            turn = self._direct.improve(by_keyframe(last.pose, found), last, view, alignment)
             accepted = self._renew_keyframe(view, found, alignment)
             heading = self._accept(last, found, accepted, confidence, turn)
             if accepted is found and self._last is not None:

@@ -22,6 +22,19 @@ MAX_DIFFERENCE_CELLS = 0.5
 Rows: compass, drone, yaw rate RMSE. Uncritical.
 """
 
+SURPRISING = 0.5
+"""Mean square of the differences over the one that noise explains, from which on near things are in view.
+
+About 0.4 if the camera only turns, 1 to 3 if it drifts: both measurements share the noise of a view. Rows:
+compass, drone, yaw rate RMSE.
+"""
+
+TRIAL_INTERVAL = 4
+"""Of so many turns one is compared if the differences are not surprising; limits the time."""
+
+MEMORY = 0.05
+"""Weight of a difference in their mean square. Uncritical."""
+
 
 @dataclass(frozen=True)
 class MeasuredTurn:
@@ -56,22 +69,42 @@ def by_keyframe(before: Pose, found: Pose) -> MeasuredTurn:
     )
 
 
-def with_direct_comparison(
-    turn: MeasuredTurn, aligner: RotationAligner, last: TrackedPose, view: View, alignment: Alignment
-) -> MeasuredTurn:
-    """The turn by a direct comparison with the last view where things move against the keyframe.
+class DirectComparison:
+    """Measures turns by the last view where things move against the keyframe.
 
-    `turn`: the one by the keyframe; `view`, `alignment`: the later view and how it was aligned to the
-    keyframe. A camera that is carried along sees near things move against the keyframe. Each view then
-    follows other parts of the picture, and their difference jumps; from one view to the next things hardly
-    move.
+    A camera that is carried along sees near things move against the keyframe. Each view then follows other
+    parts of the picture, and their difference jumps; from one view to the next things hardly move. While both
+    measurements agree to the noise, only every TRIAL_INTERVAL-th turn is compared, which saves time.
     """
-    if alignment.tail <= TAIL_RANGE[0] or last.view is None or last.alignment is None:
-        return turn
-    key = aligner.key(last.view, last.alignment)
-    direct = aligner.align(key, view, to_matrix(-turn.vector))
-    vector = -to_vector(direct.rotation)  # from the view before to this one, about axes that it leaves
-    difference = vector - turn.vector
-    if not direct.converged or np.abs(difference).max() * aligner.cells_per_radian > MAX_DIFFERENCE_CELLS:
-        return turn
-    return MeasuredTurn(vector, -direct.rotation.dot(direct.influence), difference)
+
+    def __init__(self, aligner: RotationAligner) -> None:
+        self._aligner = aligner
+        self._square = self._expected = 0.0
+        self._left_out = 0
+
+    def improve(
+        self, turn: MeasuredTurn, last: TrackedPose, view: View, alignment: Alignment
+    ) -> MeasuredTurn:
+        """The better measurement of a turn.
+
+        `turn`: the one by the keyframe; `view`, `alignment`: the later view and how it was aligned to the
+        keyframe.
+        """
+        if alignment.tail <= TAIL_RANGE[0] or last.view is None or last.alignment is None:
+            return turn
+        self._left_out += 1
+        if self._square < SURPRISING * self._expected and self._left_out < TRIAL_INTERVAL:
+            return turn
+        self._left_out = 0
+        aligner = self._aligner
+        direct = aligner.align(aligner.key(last.view, last.alignment), view, to_matrix(-turn.vector))
+        vector = -to_vector(direct.rotation)  # from the view before to this one, about axes that it leaves
+        difference = vector - turn.vector
+        if not direct.converged or np.abs(difference).max() * aligner.cells_per_radian > MAX_DIFFERENCE_CELLS:
+            return turn
+        influence = -direct.rotation.dot(direct.influence)
+        both = float(np.vdot(influence, influence)) + float(np.vdot(turn.influence, turn.influence))
+        self._expected = self._expected or both  # nothing is near until it shows
+        self._square += MEMORY * (float(difference.dot(difference)) - self._square)
+        self._expected += MEMORY * (both - self._expected)
+        return MeasuredTurn(vector, influence, difference)
