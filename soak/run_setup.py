@@ -135,7 +135,8 @@ class Stage:
         return str(self.journal(process)), str(self.start_ns), str(self.period_ns)
 
     def _sources(self) -> Command:
-        arguments = [*self._python("sources"), str(self.frames), str(self.start_ns), str(self.period_ns)]
+        stamps = str(self.start_ns), str(self.period_ns)
+        arguments = [*self._python("input_publisher"), str(self.frames), *stamps]
         if self.images:
             arguments += ["--simulated", str(self.images), "--progress", str(self._progress)]
         return Command(SOURCES, tuple(arguments), is_node=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -340,3 +341,14 @@ def test_a_seed_gives_one_schedule_without_actions_in_the_quiet():
     assert all(action.kind is Kind.CALM or not is_quiet(action.time, 300.0) for action in schedule)
     assert {action.kind for action in schedule} == set(Kind)
     assert quiet_ends(300.0)[-1] == 300.0
+
+
+def test_the_processes_of_a_run_are_modules_that_exist(tmp_path: Path) -> None:
+    pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+    from soak.run_setup import Stage
+
+    stage = Stage(tmp_path, tmp_path, sticks=1, seed=0, images=0, start_ns=0, environment={})
+    lines = [command.arguments for command in stage.commands()]
+    modules = {line[2] for line in lines if line[1] == "-m"}
+    assert len(modules) == 4
+    assert [module for module in modules if find_spec(module) is None] == []
