@@ -37,6 +37,12 @@ _NOISE_VARIANCES = 8
 MIN_SURROUNDINGS = 4
 """Fewest surroundings along each axis of which a few may move by themselves. Uncritical."""
 
+MAX_STEP_CELLS = 2.0
+"""Largest step whose third-order term is used, cells: that of a wrong whole shift would exceed all numbers.
+
+Derived: twice the error of a whole shift.
+"""
+
 REWEIGHTED_STEPS = 5
 """Least-squares steps in which the part that follows the motion is settled. Uncritical from 3 on."""
 
@@ -183,7 +189,7 @@ class Registration:
             residual *= weights
             step, inverse = self._solve(terms, residual)
         flat = terms.reshape(3, -1)
-        residual += _third_order(terms, step)
+        residual += _third_order(terms, np.clip(step, -MAX_STEP_CELLS, MAX_STEP_CELLS))
         influence = (inverse[:2].astype(np.float32) @ flat).reshape(terms[:2].shape)
         step = inverse @ (flat @ residual.ravel())
         residual -= (step.astype(np.float32) @ flat).reshape(residual.shape)
