@@ -350,7 +350,7 @@ class TestClaim:
 
     def test_takes_five_sigmas(self, looming: Looming) -> None:
         wall = Wall(2)
-        results = watch(looming, lambda t: wall.seen(0.8 * t), 1.0)
+        results = watch(looming, lambda t: wall.seen(0.8 * t), 1.2)
         assert claimed(results) > 15
         assert all(r.expansion_rate >= 5 * r.expansion_rate_sigma for r in results if r.approaching)
 

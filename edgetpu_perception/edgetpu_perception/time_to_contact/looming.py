@@ -63,7 +63,7 @@ STEADY_FRAMES = 10
 Rows: looming, leaves and object crosses, no approach claimed.
 """
 
-MIN_GROWTH = 0.1
+MIN_GROWTH = 0.12
 """Relative growth that must have been followed before a surface is claimed to approach.
 
 What sways grows for a moment, too. Rows: looming, leaves, no approach claimed.

@@ -67,8 +67,8 @@ class Surface:
     """Number of frames in which it was aligned."""
     steady: int = 0
     """Number of frames since its motion was last started over."""
-    steady_s: float = 0.0
-    """The same as a time, s."""
+    growth: float = 0.0
+    """Relative growth since then."""
     nearest: bool = False
     """Whether its contact was found to be sooner than that of the main surface."""
 
@@ -86,11 +86,6 @@ class Surface:
     def approaches(self) -> bool:
         """Whether it certainly approaches."""
         return self.rate >= APPROACH_SIGMAS * self.rate_sigma
-
-    @property
-    def growth(self) -> float:
-        """Relative growth at this rate since its motion was last started over."""
-        return self.rate * self.steady_s
 
     def extent(self) -> tuple[float, float, float, float]:
         """Left, top, right and bottom edge, elements of the map, of the rectangle that its elements fill.

@@ -184,7 +184,6 @@ class SurfaceTracker:
         surface.overlap = float(np.count_nonzero(alignment.inside)) / self._size
         surface.frames += 1
         surface.steady += 1
-        surface.steady_s += seconds
         covariance = alignment.covariance
         if main:
             distance = surface.plane.measure(alignment.measured, covariance)
@@ -199,13 +198,14 @@ class SurfaceTracker:
         variance += 2 * surface.rate**2 * self._jitter.variance
         surface.depth.predict(seconds)
         surface.depth.update(surface.log_depth, variance)
+        surface.growth += surface.rate * seconds
         on_trial = not main and (not surface.established or surface.frames < TRIAL_FRAMES[0])
         if (on_trial or (self._divided and surface.depth.surprised)) and self._age > MIN_AGE_S:
             # The elements that belong to it have changed, rather than its motion. On trial they do so in
             # every frame; the keyframe is the longest baseline that a new surface has.
             surface.depth.start_over(surface.log_depth, variance, self._age)
             if not on_trial:
-                surface.steady, surface.steady_s = 0, 0.0
+                surface.steady, surface.growth = 0, 0.0
 
     def _assign_elements(self, alignments: list[Alignment], brightness: Map, certainty: Map) -> None:
         """Assign the elements to the surfaces; try a second one, or drop a superfluous one."""
