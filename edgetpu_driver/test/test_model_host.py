@@ -360,6 +360,38 @@ class TestADeviceThatComesAndGoes:
         host.refresh()
         assert host.state is State.RECOVERING
 
+    def test_commands_and_requests_take_turns(self, host: ModelHost, backend: FakeBackend) -> None:
+        """A flood of commands does not keep requests waiting, nor the other way round."""
+        host.load("plus")
+        backend.hold()
+        done: queue.SimpleQueue[str] = queue.SimpleQueue()
+        host.submit_invoke("plus", ONES, lambda _answer: done.put("request"))
+        assert backend.begun.wait(5)
+        (worker,) = host._pool.workers
+        for _ in range(4):
+            worker.post(lambda: done.put("command"))
+        for _ in range(3):
+            host.submit_invoke("plus", ONES, lambda _answer: done.put("request"))
+        backend.release.set()
+        expected = ["request", *3 * ["command", "request"], "command"]
+        assert [done.get(timeout=5) for _ in expected] == expected
+
+    def test_a_thread_that_cannot_be_started_is_tried_again(
+        self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host = ModelHost(backend, [models])
+
+        def fail(_thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", fail)
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                host.connect()
+        host.connect()
+        assert host.state is State.READY
+        host.close()
+
     def test_a_model_that_is_loaded_while_others_are_attached_is_attached_too(
         self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:

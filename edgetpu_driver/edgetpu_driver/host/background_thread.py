@@ -27,13 +27,16 @@ class BackgroundThread:
         return self._pending
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Have work done after what was submitted before; an exception is logged."""
+        """Have work done after what was submitted before; an exception is logged.
+
+        RuntimeError if no thread can be started; then the work is not done.
+        """
         with self._lock:
+            if not self._running:
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                self._running = True
             self._pending += 1
             self._work.put(work)
-            if not self._running:
-                self._running = True
-                threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def _run(self) -> None:
         while True:

@@ -27,8 +27,8 @@ class DeadlineWatch:
         with self._lock:
             if self._watching:
                 return
+            threading.Thread(target=self._run, name="edgetpu deadlines", daemon=True).start()
             self._watching = True
-        threading.Thread(target=self._run, name="edgetpu deadlines", daemon=True).start()
 
     def _run(self) -> None:
         while True:

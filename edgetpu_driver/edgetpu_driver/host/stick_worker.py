@@ -55,6 +55,8 @@ class StickWorker:
         self._closing = False
         self._is_to_close = False
         """Whether it was told to close, and has not come to that: until then nothing new is begun."""
+        self._commanded = False
+        """Whether the last piece of work was a command, so that it is a request's turn."""
         self._told = ""
         """The unexpected error that was logged last."""
         self._period: float | None = None
@@ -71,11 +73,12 @@ class StickWorker:
     def post(self, command: Command) -> None:
         """Have the thread, which is started if need be, do something between two pieces of work."""
         with self._thread_lock:
-            self._mailbox.put(command)
             if self._thread is None:
                 name = f"edgetpu stick {self.slot.number}"
-                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name=name, daemon=True)
+                thread.start()  # raises where the limit of threads is reached
+                self._thread = thread
+            self._mailbox.put(command)
 
     def ask(self, command: Callable[[], Any]) -> SimpleQueue[Any]:
         """Post a command; where its result, or the exception, will arrive."""
@@ -309,21 +312,26 @@ class StickWorker:
             return False
 
     def _step(self) -> bool:
-        """One request, command or reading; whether the thread is to end."""
+        """One request, command or reading; whether the thread is to end.
+
+        Where both wait, it takes a command and a piece of a request by turns.
+        """
         if self._closing and self._end():
             return True
         item: Request | Command | None = None
         if self._period is not None and time.monotonic() >= self._due:
             self._scheduler.set_busy(self.slot)
             self._keep()
-        if self._mailbox.empty():
+        if self._mailbox.empty() or self._commanded:
             item = self._scheduler.next(self.slot) or self._wait()
         else:
             item = self._mailbox.get()
+        self._commanded = False
         if isinstance(item, Request):
             self._serve(item)
         elif item is not None:
             self._scheduler.set_busy(self.slot)
+            self._commanded = not self._is_to_close
             item()
         return False
 
