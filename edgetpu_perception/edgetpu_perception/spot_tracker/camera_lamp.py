@@ -12,11 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import background_of, cells_below
-from edgetpu_perception.spot_tracker.small_spot import (
-    HOT_PIXEL_FACTOR,
-    PROMINENCE,
-    excess_of,
-)
+from edgetpu_perception.spot_tracker.small_spot import HOT_PIXEL_FACTOR, excess_of, prominence
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, CameraPixels, Spot
 
 AsGrey = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
@@ -80,12 +76,12 @@ def find_camera_lamp(
     best = max(lamps, key=lambda lamp: lamp.level)
     level = background_of(cells_below(grey)).level
     others = [lamp.level for lamp in lamps if not _is_same(lamp, best, x_cell, y_cell)]
-    if _prominence(best.level, max(others, default=level), level) == 0.0:
+    if prominence(best.level, max(others, default=level), level) == 0.0:
         return NO_SPOT
     # Only now all pixels are looked at, as that takes longer.
     rival = _brightest_elsewhere(as_grey(pixels), best, x_cell, y_cell)
     confidence = ramp(best.level - level, *LAMP_CONTRAST)
-    confidence *= _prominence(best.level, rival, level)
+    confidence *= prominence(best.level, rival, level)
     return _measure(pixels, as_grey, best, x_cell, y_cell, confidence) if confidence else NO_SPOT
 
 
@@ -101,11 +97,6 @@ def _candidates(grey: NDArray[np.uint8], least: float) -> list[tuple[int, int]]:
 def _is_same(lamp: _Lamp, other: _Lamp, x_cell: float, y_cell: float) -> bool:
     """Whether two candidates found the same lamp, on cells that touch."""
     return abs(lamp.column - other.column) <= x_cell and abs(lamp.row - other.row) <= y_cell
-
-
-def _prominence(level: float, rival: float, background: float) -> float:
-    """Confidence, 0..1, by the brightness of a lamp and that of what comes next."""
-    return ramp((level - background) / max(rival - background, 1.0), *PROMINENCE)
 
 
 def _brightest_elsewhere(pixels: NDArray[np.uint8], lamp: _Lamp, x_cell: float, y_cell: float) -> float:

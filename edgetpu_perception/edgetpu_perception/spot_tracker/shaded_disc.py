@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
-from edgetpu_perception.spot_tracker.round_target import MIN_NORMAL_COSINE, MIN_OUTLINE_POINTS, circles
+from edgetpu_perception.spot_tracker.circle_fit import (
+    MIN_OUTLINE_POINTS,
+    FittedCircle,
+    Outline,
+    find_circles,
+    fit_circle,
+)
 
 MIN_STEP = 6.0
 """Smallest change of brightness over a cell, grey levels, that is an outline.
@@ -92,17 +98,15 @@ def find_shaded_disc(grey: NDArray[np.uint8], aspect: float) -> ShadedDisc | Non
     `grey`: uint8 [H, W]; `aspect`: width of a cell over its height, px of the camera.
     """
     scale = np.array([math.sqrt(aspect), 1.0 / math.sqrt(aspect)])
-    points, normals, weights = _outline(grey, scale)
-    if len(points) < MIN_OUTLINE_POINTS:
+    outline = _outline(grey, scale)
+    if len(outline) < MIN_OUTLINE_POINTS:
         return None
     rows, columns = grey.shape
     shape = math.ceil(rows * scale[1]), math.ceil(columns * scale[0])
-    discs = [
-        _fitted(grey, points, normals, weights, circle, scale)
-        for circle in circles(points, normals, shape, weights)
-    ]
+    fitted = (fit_circle(outline, start, MAX_DISTANCES_CELLS) for start in find_circles(outline, shape))
+    discs = [_disc(grey, outline, circle, scale) for circle in fitted if circle is not None]
     least = LEVEL_SHARE * float(np.quantile(grey, TOP_QUANTILE))
-    bright = [disc for disc in discs if disc is not None and disc.confidence > 0.0 and disc.level >= least]
+    bright = [disc for disc in discs if disc is not None and disc.level >= least]
     if not bright:
         return None
     best = max(bright, key=lambda disc: disc.confidence)
@@ -113,10 +117,8 @@ def find_shaded_disc(grey: NDArray[np.uint8], aspect: float) -> ShadedDisc | Non
     return replace(best, confidence=share * best.confidence)
 
 
-def _outline(
-    grey: NDArray[np.uint8], scale: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Points of steepest descent and outward normals, [n, 2]; in cells of which none is wider than high."""
+def _outline(grey: NDArray[np.uint8], scale: NDArray[np.float64]) -> Outline:
+    """Points of steepest descent, in cells of which none is wider than high."""
     x_slope = cv2.Sobel(grey, cv2.CV_32F, 1, 0, scale=1 / 8) / scale[0]
     y_slope = cv2.Sobel(grey, cv2.CV_32F, 0, 1, scale=1 / 8) / scale[1]
     slope = cv2.magnitude(x_slope, y_slope)
@@ -135,51 +137,29 @@ def _outline(
     offset = 0.5 * (after - before) / np.maximum(2.0 * steep - after - before, 1e-3)
     points = np.column_stack([x + dx * offset, y + dy * offset]) * scale
     weights = np.minimum(steep / FULL_STEP, 1.0).astype(np.float64)
-    return points, -np.column_stack([u, v]).astype(np.float64), weights
+    return Outline(points, -np.column_stack([u, v]).astype(np.float64), weights)
 
 
-def _fitted(
-    grey: NDArray[np.uint8],
-    points: NDArray[np.float64],
-    normals: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    circle: tuple[float, float, float],
-    scale: NDArray[np.float64],
+def _disc(
+    grey: NDArray[np.uint8], outline: Outline, circle: FittedCircle, scale: NDArray[np.float64]
 ) -> ShadedDisc | None:
-    """Fit a circle (Kasa 1976), starting from another; None if the outline does not support one."""
-    x, y, radius = circle
-    for near in MAX_DISTANCES_CELLS:
-        away = points - (x, y)
-        distance = np.maximum(np.hypot(away[:, 0], away[:, 1]), 1e-6)
-        facing = (away * normals).sum(axis=1) / distance
-        near_circle = (np.abs(distance - radius) < near) & (facing > MIN_NORMAL_COSINE)
-        on_circle, weight = points[near_circle], weights[near_circle, np.newaxis]
-        if len(on_circle) < MIN_OUTLINE_POINTS:
-            return None
-        unknowns = np.column_stack([2 * on_circle, np.ones(len(on_circle))])
-        (x, y, power), *_ = np.linalg.lstsq(
-            weight * unknowns, weight[:, 0] * np.square(on_circle).sum(axis=1), rcond=None
-        )
-        radius = math.sqrt(max(power + x * x + y * y, 1.0))
-    row, column = np.indices(grey.shape)
-    disc = np.hypot(column * scale[0] - x, row * scale[1] - y) < 0.8 * radius
-    if not disc.any():
-        return None
+    """The disc within a circle; None if its outline is too short, or there is too much inside."""
     # What has outlines inside, as leaves of grass have, is no ball.
-    away = np.hypot(*(points - (x, y)).T)
-    clutter = float(weights[away < radius - INNER_MARGIN_CELLS].sum()) / float(weight.sum())
-    angle = np.arctan2(on_circle[:, 1] - y, on_circle[:, 0] - x)
-    parts = max(round(2 * math.pi * radius / 1.5), 8)
-    arc = len(np.unique(np.floor((angle / (2 * math.pi) + 0.5) * parts) % parts)) / parts
-    change = np.column_stack([np.cos(angle), np.sin(angle), np.ones(len(angle))])
-    variance = OUTLINE_POINT_SIGMA**2 * np.diag(np.linalg.inv(change.T @ change + 1e-6 * np.eye(3)))
-    x_sigma, y_sigma, _ = np.sqrt(variance).tolist()
+    away = np.hypot(*(outline.points - (circle.x, circle.y)).T)
+    inside = float(outline.weights[away < circle.radius - INNER_MARGIN_CELLS].sum())
+    clutter = inside / float(circle.weights.sum())
+    confidence = ramp(circle.covered_share, *ARC_SHARE) * ramp(-clutter, *CLUTTER)
+    row, column = np.indices(grey.shape)
+    disc = np.hypot(column * scale[0] - circle.x, row * scale[1] - circle.y) < 0.8 * circle.radius
+    if confidence == 0.0 or not disc.any():
+        return None
+    x_sigma, y_sigma = circle.center_sigmas(OUTLINE_POINT_SIGMA)
     return ShadedDisc(
-        x / scale[0],
-        y / scale[1],
+        circle.x / scale[0],
+        circle.y / scale[1],
         x_sigma / scale[0],
         y_sigma / scale[1],
-        radius / float(scale.max()),
-        ramp(arc, *ARC_SHARE) * ramp(-clutter, *CLUTTER),
+        circle.radius / float(scale.max()),
+        confidence,
         float(np.quantile(grey[disc], BRIGHT_SIDE_QUANTILE)),
     )

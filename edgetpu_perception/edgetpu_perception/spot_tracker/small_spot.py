@@ -74,18 +74,18 @@ def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position 
     a hot pixel looks like a small spot and neither is found. Of two similar spots the one nearest to `near`.
     """
     excess = excess_of(grey)
-    most, peak = take_strongest(excess)
+    most, peak = _take_strongest(excess)
     if most <= max(EXCESS[0], HOT_PIXEL_FACTOR * 255.0 / cell_pixels):
         return NO_SPOT, 0.0
-    next_most, next_peak = take_strongest(excess)
+    next_most, next_peak = _take_strongest(excess)
     found = ramp(most, *EXCESS)
     clearness = _clearness(most, next_most)
     rival_clearness = (
-        0.0 if next_most < MIN_RIVAL_SHARE * most else _clearness(next_most, take_strongest(excess)[0])
+        0.0 if next_most < MIN_RIVAL_SHARE * most else _clearness(next_most, _take_strongest(excess)[0])
     )
     if rival_clearness == 0.0:
         if clearness < 1.0:
-            clearness = max(clearness, _prominence(grey, peak))
+            clearness = max(clearness, _prominence_in(grey, peak))
         return _measure(grey, peak, found * clearness), _level(grey, peak)
     confidence = MAX_SHARE_WITH_RIVALS * found * rival_clearness
     if near is not None and math.dist(next_peak, near) < math.dist(peak, near):
@@ -104,20 +104,24 @@ def excess_of(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
     return excess
 
 
+def prominence(level: float, rival: float, background: float) -> float:
+    """Confidence, 0..1, by the brightness of a spot and that of what comes next; grey levels."""
+    return ramp((level - background) / max(rival - background, 1.0), *PROMINENCE)
+
+
 def _clearness(excess: float, next_excess: float) -> float:
     """Confidence, 0..1, by what comes next."""
     return ramp(excess / max(next_excess, 1.0), *CLEARNESS)
 
 
-def _prominence(grey: NDArray[np.uint8], peak: tuple[int, int]) -> float:
+def _prominence_in(grey: NDArray[np.uint8], peak: tuple[int, int]) -> float:
     """Confidence, 0..1, by how much brighter than all cells elsewhere a spot at a peak (column, row) is."""
     level = background_of(cells_below(grey)).level
     column, row = peak
     elsewhere = np.full(grey.shape, 1, np.uint8)
     reach = _OWN_CELLS
     elsewhere[max(row - reach, 0) : row + reach + 2, max(column - reach, 0) : column + reach + 2] = 0
-    others = max(cv2.minMaxLoc(grey, elsewhere)[1] - level, 1.0)
-    return ramp((_level(grey, peak) - level) / others, *PROMINENCE)
+    return prominence(_level(grey, peak), cv2.minMaxLoc(grey, elsewhere)[1], level)
 
 
 def _level(grey: NDArray[np.uint8], peak: tuple[int, int]) -> float:
@@ -125,7 +129,7 @@ def _level(grey: NDArray[np.uint8], peak: tuple[int, int]) -> float:
     return float(grey[peak[1] : peak[1] + 2, peak[0] : peak[0] + 2].max())
 
 
-def take_strongest(excess: NDArray[np.float32]) -> tuple[float, tuple[int, int]]:
+def _take_strongest(excess: NDArray[np.float32]) -> tuple[float, tuple[int, int]]:
     """The largest excess and its column and row; the cells of that spot are set to 0."""
     _, most, _, (column, row) = cv2.minMaxLoc(excess)
     reach = _OWN_CELLS
