@@ -11,7 +11,9 @@ import pytest
 
 from edgetpu_driver.engines import cpu_engine
 from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperands
+from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from testdata.fake_device import FakeBackend
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +54,28 @@ def graphs_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return GraphInThisProcess(name, operands)
 
     monkeypatch.setattr(cpu_engine, "IsolatedGraph", runner)
+
+
+@pytest.fixture
+def backend() -> FakeBackend:
+    """A device that a test sets up."""
+    return FakeBackend()
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A directory of models for it: plus, other, one not compiled, and one that is broken."""
+    directory = tmp_path / "models"
+    directory.mkdir()
+    for stem in ("plus_edgetpu", "other_edgetpu", "uncompiled"):
+        (directory / f"{stem}.tflite").write_bytes(stem.encode())
+    (directory / "broken_edgetpu.tflite").write_bytes(b"broken")
+    return directory
+
+
+@pytest.fixture
+def host(backend: FakeBackend, models: Path) -> ModelHost:
+    """A host of these models, connected to the device."""
+    host = ModelHost(backend, [models])
+    host.connect()
+    return host

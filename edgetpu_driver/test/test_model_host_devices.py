@@ -1,0 +1,321 @@
+"""Devices that come and go, or block, under the models of a host."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetpu_driver.backends.backend import ParsedModel
+from edgetpu_driver.errors import (
+    DeviceAccessError,
+    DeviceLostError,
+    DeviceNotFoundError,
+    EdgeTpuError,
+    ExpiredError,
+    InputError,
+    ModelNotFoundError,
+    PathRefusedError,
+    TransferError,
+    UnavailableError,
+)
+from edgetpu_driver.host.host_status import State
+from edgetpu_driver.host.hosted_model import ModelState
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.request_terms import RequestTerms
+from testdata.fake_device import ONES, FakeBackend, PlusOneEngine
+
+
+class TestADeviceThatComesAndGoes:
+    def test_without_a_device_models_load_and_requests_are_refused_at_once(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.absence = DeviceNotFoundError("no Edge TPU on the bus")
+        host.reset()
+        host.connect()
+        host.load("plus")
+        assert host.state is State.ABSENT
+        with pytest.raises(UnavailableError, match="no device: no Edge TPU on the bus"):
+            host.invoke("plus", ONES)
+
+    def test_models_run_again_when_it_is_back(self, host: ModelHost, backend: FakeBackend) -> None:
+        host.load("plus")
+        backend.failure = DeviceLostError("unplugged")
+        with pytest.raises(DeviceLostError):
+            host.invoke("plus", ONES)
+        assert (host.state, host.status_message) == (State.ABSENT, "unplugged")
+        host.connect()
+        assert host.invoke("plus", ONES).outputs["output"].tolist() == [[2, 2, 2, 2]]
+
+    def test_a_fault_that_recovery_could_not_mend_makes_it_start_over(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        host.load("plus")
+        backend.failure = TransferError("still no event")
+        with pytest.raises(TransferError):
+            host.invoke("plus", ONES)
+        assert host.state is State.RECOVERING
+
+    def test_a_device_that_cannot_be_used_says_why(self, host: ModelHost, backend: FakeBackend) -> None:
+        backend.absence = DeviceAccessError("install the udev rule")
+        host.reset()
+        host.connect()
+        assert (host.state, host.status_message) == (State.FAILED, "install the udev rule")
+
+    def test_an_unplugged_stick_is_noticed_while_idle(self, host: ModelHost, backend: FakeBackend) -> None:
+        backend.absence = DeviceLostError("gone")
+        host.refresh()
+        assert host.state is State.ABSENT
+
+    def test_a_requested_reset_does_not_count_as_recovery(self, host: ModelHost) -> None:
+        before = host.status().recoveries
+        host.reset()
+        host.connect()
+        assert host.status().recoveries == before
+
+    def test_a_reset_waits_for_the_request_under_way(self, host: ModelHost, backend: FakeBackend) -> None:
+        host.load("plus")
+        backend.hold()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        host.submit_invoke("plus", ONES, answers.put)
+        assert backend.begun.wait(5)
+        host.reset()
+        assert host.state is State.READY
+        backend.release.set()
+        assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]
+        host.refresh()
+        assert host.state is State.RECOVERING
+
+    def test_commands_and_requests_take_turns(self, host: ModelHost, backend: FakeBackend) -> None:
+        """A flood of commands does not keep requests waiting, nor the other way round."""
+        host.load("plus")
+        backend.hold()
+        done: queue.SimpleQueue[str] = queue.SimpleQueue()
+        host.submit_invoke("plus", ONES, lambda _answer: done.put("request"))
+        assert backend.begun.wait(5)
+        (worker,) = host._pool.workers
+        for _ in range(4):
+            worker.post(lambda: done.put("command"))
+        for _ in range(3):
+            host.submit_invoke("plus", ONES, lambda _answer: done.put("request"))
+        backend.release.set()
+        expected = ["request", *3 * ["command", "request"], "command"]
+        assert [done.get(timeout=5) for _ in expected] == expected
+
+    def test_a_thread_that_cannot_be_started_is_tried_again(
+        self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host = ModelHost(backend, [models])
+
+        def fail(_thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", fail)
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                host.connect()
+        host.connect()
+        assert host.state is State.READY
+        host.close()
+
+    def test_a_model_that_is_loaded_while_others_are_attached_is_attached_too(
+        self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host.load("plus")
+        loaded: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        attach = backend.attach
+
+        def attach_slowly(model: ParsedModel) -> PlusOneEngine:
+            monkeypatch.setattr(backend, "attach", attach)
+            host.submit_load("other", done=loaded.put)
+            loaded.get(timeout=5)
+            return attach(model)
+
+        monkeypatch.setattr(backend, "attach", attach_slowly)
+        host.connect()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        host.submit_invoke("other", ONES, answers.put)
+        assert not isinstance(answers.get(timeout=5), EdgeTpuError)
+
+    def test_every_change_of_state_is_announced(self, backend: FakeBackend, models: Path) -> None:
+        seen: list[State] = []
+        host = ModelHost(backend, [models], lambda: seen.append(host.state))
+        host.connect()
+        host.reset()
+        host.connect()
+        host.close()
+        assert seen == [State.STARTING, State.READY, State.RECOVERING, State.READY, State.CLOSED]
+
+
+class TestKeepingDevicesOpen:
+    def test_a_device_that_appears_later_is_opened(self, backend: FakeBackend, models: Path) -> None:
+        backend.absence = DeviceNotFoundError("none yet")
+        states: queue.Queue[State] = queue.Queue()
+        host = ModelHost(backend, [models], lambda: states.put(host.state))
+        host.start()
+        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.ABSENT]
+        backend.absence = None
+        assert states.get(timeout=5) is State.READY
+        host.close()
+
+    def test_a_device_that_is_gone_is_noticed_by_reading_it(self, backend: FakeBackend, models: Path) -> None:
+        states: queue.Queue[State] = queue.Queue()
+        host = ModelHost(backend, [models], lambda: states.put(host.state))
+        host.start(refresh_period=0.01)
+        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.READY]
+        backend.absence = DeviceLostError("gone")
+        assert states.get(timeout=5) is State.ABSENT
+        host.close()
+
+    def test_without_a_device_it_gives_up_after_the_timeout(self, backend: FakeBackend, models: Path) -> None:
+        backend.absence = DeviceNotFoundError("none")
+        given_up = threading.Event()
+        host = ModelHost(backend, [models], lambda: given_up.set() if host.gave_up else None)
+        host.start(wait_timeout=0.0)
+        assert given_up.wait(5)
+        host.close()
+
+    def test_a_device_lost_in_use_is_waited_for(self, backend: FakeBackend, models: Path) -> None:
+        states: queue.Queue[State] = queue.Queue()
+        host = ModelHost(backend, [models], lambda: states.put(host.state))
+        host.start(wait_timeout=0.0)
+        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.READY]
+        host.reset()
+        assert [states.get(timeout=5) for _ in range(2)] == [State.RECOVERING, State.READY]
+        assert not host.gave_up
+        host.close()
+
+    def test_told_to_close_while_it_attaches_models_it_attaches_no_more(
+        self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("plus", "other"):
+            host.load(name)
+        attach, begun, go_on = backend.attach, threading.Event(), threading.Event()
+        attached: list[bytes] = []
+
+        def slow_attach(model: ParsedModel) -> PlusOneEngine:
+            attached.append(model.source)
+            begun.set()
+            go_on.wait(10)
+            return attach(model)
+
+        monkeypatch.setattr(backend, "attach", slow_attach)
+        opening = threading.Thread(target=host.connect)
+        opening.start()
+        assert begun.wait(5)
+        host.close(timeout=0.0)
+        go_on.set()
+        host.close()
+        opening.join()
+        assert (attached, host.state) == ([b"plus_edgetpu"], State.CLOSED)
+        host.connect()
+        assert host.invoke("other", ONES).outputs["output"].tolist() == [[2, 2, 2, 2]]
+
+    @pytest.mark.parametrize(
+        "error", [OSError(5, "x"), ValueError("x"), NotImplementedError(), MemoryError()]
+    )
+    def test_an_unexpected_error_while_reading_is_logged_once_and_ends_nothing(
+        self, backend: FakeBackend, models: Path, caplog: pytest.LogCaptureFixture, error: Exception
+    ) -> None:
+        host = ModelHost(backend, [models])
+        host.connect()
+        host.load("plus")
+        backend.absence = error
+        host.refresh()
+        host.refresh()
+        assert host.invoke("plus", ONES).outputs["output"].tolist() == [[2, 2, 2, 2]]
+        backend.absence = DeviceLostError("unplugged")
+        host.refresh()
+        assert host.state is State.ABSENT
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+class TestADeviceThatBlocks:
+    """The device hangs in a transfer, held by the test; nothing but its own requests waits for it."""
+
+    @pytest.fixture
+    def blocked(self, host: ModelHost, backend: FakeBackend) -> Iterator[ModelHost]:
+        host.load("plus")
+        backend.hold()
+        host.submit_invoke("plus", ONES, lambda _answer: None)
+        assert backend.begun.wait(5)
+        yield host
+        backend.release.set()
+        host.close()
+
+    def test_status_and_lists_are_answered(self, blocked: ModelHost) -> None:
+        assert blocked.status().sticks[0].state is State.READY
+        assert [model.name for model in blocked.models()] == ["plus"]
+
+    def test_models_are_loaded_and_requests_for_them_wait(
+        self, blocked: ModelHost, backend: FakeBackend
+    ) -> None:
+        loaded: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        assert blocked.submit_load("other", done=loaded.put).state in (ModelState.QUEUED, ModelState.LOADED)
+        assert loaded.get(timeout=5) is blocked.model("other")
+        blocked.submit_invoke("other", ONES, answers.put)
+        assert blocked.status().waiting == 1
+        backend.release.set()
+        assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]
+
+    def test_bad_requests_are_refused(self, blocked: ModelHost) -> None:
+        with pytest.raises(InputError):
+            blocked.submit_invoke("plus", {}, lambda _answer: None)
+        with pytest.raises(ModelNotFoundError):
+            blocked.submit_invoke("nobody", ONES, lambda _answer: None)
+        with pytest.raises(PathRefusedError):
+            blocked.submit_load("/etc/passwd")
+
+    def test_a_deadline_that_passes_is_answered(self, blocked: ModelHost) -> None:
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        blocked.submit_invoke("plus", ONES, answers.put, RequestTerms(deadline=0.001))
+        assert isinstance(answers.get(timeout=5), ExpiredError)
+        assert (blocked.status().expired, blocked.status().waiting) == (1, 0)
+
+    def test_a_reset_is_taken(self, blocked: ModelHost) -> None:
+        blocked.reset()
+
+    def test_many_resets_cost_one(
+        self, blocked: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        worker = blocked._pool.first
+        given_up: list[str] = []
+        monkeypatch.setattr(worker.connection, "give_up", lambda _state, message: given_up.append(message))
+        for _ in range(100):
+            blocked.reset()
+        backend.release.set()
+        blocked.refresh()  # the worker has done all that was asked for before
+        assert given_up == ["reset on request"]
+
+    def test_registers_are_read_once_for_all_who_ask_meanwhile(
+        self, blocked: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers: list[list[int]] = []
+        reads: list[None] = []
+        registers = backend.registers
+        monkeypatch.setattr(backend, "registers", lambda: reads.append(None) or registers())  # type: ignore[func-returns-value]
+        for _ in range(100):
+            blocked.submit_registers(lambda found: answers.append([register.value for register in found]))
+        backend.release.set()
+        blocked.refresh()
+        assert (answers, len(reads)) == ([[5]] * 100, 1)
+        blocked.submit_registers(lambda found: answers.append([register.value for register in found]))
+        blocked.refresh()
+        assert len(reads) == 2
+
+    def test_closing_waits_no_longer_than_it_is_told_to(self, blocked: ModelHost) -> None:
+        blocked.close(timeout=0.01)
+
+    def test_what_waits_is_answered_when_the_host_is_closed(
+        self, blocked: ModelHost, backend: FakeBackend
+    ) -> None:
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        blocked.submit_invoke("plus", ONES, answers.put)
+        blocked.close(timeout=0.0)
+        backend.release.set()
+        assert isinstance(answers.get(timeout=5), UnavailableError)

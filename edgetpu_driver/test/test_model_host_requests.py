@@ -1,0 +1,210 @@
+"""Requests of several clients to a host: their order, what is admitted, who owns a model."""
+
+from __future__ import annotations
+
+import queue
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.errors import (
+    BusyError,
+    InputError,
+    ModelFormatError,
+    ModelNotFoundError,
+    OwnershipError,
+)
+from edgetpu_driver.host.host_limits import HostLimits
+from edgetpu_driver.host.hosted_model import ModelState
+from edgetpu_driver.host.model_host import ModelHost
+from edgetpu_driver.host.request_terms import Priority, RequestTerms
+from edgetpu_driver.matrix.loaded_matrix import ProductRequest
+from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.weights.weight_request import WeightRequest
+from testdata.fake_device import ONES, FakeBackend
+
+
+class TestOrder:
+    def order(self, host: ModelHost, backend: FakeBackend) -> list[str]:
+        """The clients of six requests, one of them bulk, in the order of their answers."""
+        host.load("plus")
+        backend.hold()
+        answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+        def ask(client: str, priority: Priority) -> None:
+            terms = RequestTerms(client, priority)
+            host.submit_invoke("plus", ONES, lambda _answer: answers.put(client), terms)
+
+        ask("flood", Priority.NORMAL)
+        assert backend.begun.wait(5)
+        for _ in range(4):
+            ask("flood", Priority.NORMAL)
+        ask("bulk", Priority.BULK)
+        backend.release.set()
+        return [answers.get(timeout=5) for _ in range(6)]
+
+    def test_bulk_work_comes_last(self, host: ModelHost, backend: FakeBackend) -> None:
+        assert self.order(host, backend)[-1] == "bulk"
+
+    def test_bulk_work_that_has_waited_long_enough_takes_its_turn(
+        self, host: ModelHost, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("edgetpu_driver.host.waiting_requests.PATIENCE", 0.0)
+        assert self.order(host, backend)[-1] == "flood"
+
+
+class TestAdmission:
+    def test_a_client_may_have_so_many_requests_waiting_and_is_told_when_to_come_back(
+        self, backend: FakeBackend, models: Path
+    ) -> None:
+        host = ModelHost(backend, [models], limits=HostLimits(waiting_per_client=2, waiting=3))
+        host.connect()
+        host.load("plus")
+        backend.hold()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+        def ask(client: str) -> None:
+            host.submit_invoke("plus", ONES, answers.put, RequestTerms(client))
+
+        ask("/running")
+        assert backend.begun.wait(5)
+        ask("/a")
+        ask("/a")
+        with pytest.raises(BusyError, match="2 requests of '/a' wait") as refusal:
+            ask("/a")
+        assert refusal.value.retry_after > 0
+        ask("/b")
+        with pytest.raises(BusyError, match="3 requests wait"):
+            ask("/b")
+        assert (host.status().waiting, host.status().refused) == (3, 2)
+        backend.release.set()
+        for _ in range(4):
+            assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]
+
+    def test_loaded_models_are_limited_in_number_and_size(self, backend: FakeBackend, models: Path) -> None:
+        limits = HostLimits(models=2, model_bytes=len(b"plus_edgetpu") + len(b"other_edgetpu"))
+        host = ModelHost(backend, [models], limits=limits)
+        host.load("plus")
+        (models / "more_edgetpu.tflite").write_bytes(b"other_edgetpu+")
+        with pytest.raises(BusyError, match="at most 25 bytes"):
+            host.load("more")
+        host.load("other")
+        with pytest.raises(BusyError, match="at most 2 loaded models"):
+            host.load("plus", "again")
+        host.unload("other")
+
+    def test_large_products_are_refused(self, host: ModelHost) -> None:
+        host.load("plus")
+        with pytest.raises(InputError, match="a batch of at most 65536"):
+            host.multiply("plus", ProductRequest(np.ones(4), batch=65537))
+        with pytest.raises(InputError, match="1 to 64 passes"):
+            host.multiply("plus", ProductRequest(np.ones(4), passes=65))
+
+
+class TestOwnership:
+    def test_another_client_may_use_a_model_but_not_change_it(self, host: ModelHost) -> None:
+        host.load("plus", client="/owner")
+        assert host.load("plus", client="/other").owner == "/owner"
+        host.invoke("plus", ONES, RequestTerms("/other"))
+        weights = WeightRequest(np.ones((1, 1), np.float32))
+        with pytest.raises(OwnershipError, match="belongs to '/owner'"):
+            host.set_weights("plus", weights, RequestTerms("/other"))
+        with pytest.raises(OwnershipError):
+            host.unload("plus", "/other")
+        with pytest.raises(OwnershipError):
+            host.load("other", "plus", client="/other")
+        host.unload("plus", "/owner")
+
+    def test_a_shared_model_may_be_changed_by_all(self, host: ModelHost) -> None:
+        host.load("plus", client="/owner", shared=True)
+        host.load("other", "plus", client="/other")
+        host.unload("plus", "/third")
+
+    def test_anonymous_clients_are_one(self, host: ModelHost) -> None:
+        host.load("plus")
+        with pytest.raises(OwnershipError, match="belongs to an anonymous client"):
+            host.unload("plus", "/named")
+        host.unload("plus")
+
+
+class TestQueuedModels:
+    def test_a_model_that_cannot_be_read_is_listed_as_failed_and_may_be_loaded_anew(
+        self, host: ModelHost, models: Path
+    ) -> None:
+        with pytest.raises(ModelFormatError):
+            host.load("broken")
+        broken = host.model("broken")
+        assert (broken.state, broken.message) == (ModelState.FAILED, "broken_edgetpu.tflite: broken")
+        with pytest.raises(ModelFormatError):
+            host.invoke("broken", ONES)
+        (models / "broken_edgetpu.tflite").write_bytes(b"mended")
+        assert host.load("broken").state is ModelState.LOADED
+
+    def test_requests_that_wait_for_a_model_that_fails_get_its_error(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.parsing.clear()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        assert host.submit_load("broken").state is ModelState.QUEUED
+        host.submit_invoke("broken", ONES, answers.put)
+        backend.parsing.set()
+        assert isinstance(answers.get(timeout=5), ModelFormatError)
+
+    def test_a_model_that_is_being_loaded_has_the_tensors_of_its_file(
+        self, host: ModelHost, backend: FakeBackend, models: Path
+    ) -> None:
+        builder = GraphBuilder()
+        image = builder.input("image", (1, 4), np.int8, scale=1.0, zero_point=0)
+        weights = np.ones((2, 4), np.int8)
+        builder.output(
+            builder.fully_connected(image, weights, weight_scale=1.0, scale=1.0, zero_point=0, name="sums")
+        )
+        (models / "graph_edgetpu.tflite").write_bytes(builder.build())
+        backend.parsing.clear()
+        queued = host.submit_load("graph")
+        assert queued.state is ModelState.QUEUED
+        backend.parsing.set()
+        (numbers,), (sums,) = queued.tensors_of_file
+        assert (numbers.name, numbers.shape, sums.name, sums.shape) == ("image", (1, 4), "sums", (1, 2))
+
+    def test_the_death_of_a_process_while_a_model_is_attached_is_met_with_a_second_try(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.deaths = 1
+        host.load("plus")
+        assert host.invoke("plus", ONES).outputs["output"].tolist() == [[2, 2, 2, 2]]
+
+    def test_a_graph_whose_process_dies_twice_cannot_run(self, host: ModelHost, backend: FakeBackend) -> None:
+        backend.deaths = 2
+        assert host.load("plus").unsupported_reason == "the process that runs the graph died"
+
+    def test_a_model_that_failed_can_be_unloaded(self, host: ModelHost) -> None:
+        with pytest.raises(ModelFormatError):
+            host.load("broken")
+        host.unload("broken")
+        assert host.models() == ()
+
+    def test_a_model_can_be_unloaded_while_it_is_being_loaded(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.parsing.clear()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        loaded: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        host.submit_load("plus", done=loaded.put)
+        host.submit_invoke("plus", ONES, answers.put)
+        host.unload("plus")
+        backend.parsing.set()
+        assert isinstance(loaded.get(timeout=5), ModelNotFoundError)
+        assert isinstance(answers.get(timeout=5), ModelNotFoundError)
+
+    def test_requests_that_wait_for_a_model_run_when_it_is_loaded(
+        self, host: ModelHost, backend: FakeBackend
+    ) -> None:
+        backend.parsing.clear()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        host.submit_load("plus")
+        host.submit_invoke("plus", ONES, answers.put)
+        backend.parsing.set()
+        assert answers.get(timeout=5).outputs["output"].tolist() == [[2, 2, 2, 2]]
