@@ -41,8 +41,9 @@ class NodeProcess:
 
     @property
     def output(self) -> str:
-        self._log.seek(0)
-        return self._log.read()
+        # The node writes at the same offset: a seek would let it write over what it has printed.
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
 
     def wait(self) -> int:
         """Wait for the process to end by itself; its exit status."""
