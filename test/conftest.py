@@ -47,13 +47,18 @@ class NodeProcess:
 
     def wait(self) -> int:
         """Wait for the process to end by itself; its exit status."""
-        return self._process.wait(PATIENCE)
+        try:
+            return self._process.wait(PATIENCE)
+        except TimeoutError:
+            self._process.print_stacks()
+            time.sleep(1.0)
+            pytest.fail(f"the node did not end within {PATIENCE:g} s:\n{self.output}")
 
     def stop(self, number: int = signal.SIGINT) -> None:
         """Ask it to stop and assert that it does, in time, with status 0 and no complaint."""
         start = time.monotonic()
         self._process.send_signal(number)
-        status = self._process.wait(PATIENCE)
+        status = self.wait()
         seconds = time.monotonic() - start
         assert status == 0, self.output
         assert "Traceback" not in self.output

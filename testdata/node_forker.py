@@ -9,6 +9,7 @@ process does.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import importlib
 import json
@@ -26,6 +27,9 @@ from typing import IO
 
 _LARGEST_REQUEST = 1 << 17
 """Bytes; more than the arguments and the environment of a node take."""
+
+_PRINT_STACKS = signal.SIGUSR2
+"""No node handles it."""
 
 _ALSO = (
     "ai_edge_litert.interpreter",
@@ -83,6 +87,10 @@ class ForkedNode:
             self._status = int(self._connection.recv(64))
             self._connection.close()
         return self._status
+
+    def print_stacks(self) -> None:
+        """Let the process print where each of its threads is."""
+        self.send_signal(_PRINT_STACKS)
 
     def send_signal(self, number: int) -> None:
         """Send it a signal unless it has ended."""
@@ -164,6 +172,7 @@ def _become_node(
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
+    faulthandler.register(_PRINT_STACKS)
     arguments, environment, folder = json.loads(request)
     os.environ.clear()
     os.environ.update(environment)
