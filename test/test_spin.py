@@ -191,6 +191,43 @@ def test_a_stop_that_takes_too_long_ends_it_also_if_nobody_reads_that(ticking: A
     assert process.wait(10) == 1
 
 
+STUCK = """
+import ctypes, sys
+from edgetpu_driver.node_kit import spin
+from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.fatal_error import FatalError
+
+spin.STOP_DEADLINE = 0.2
+
+class Stuck(BaseNode):
+    def __init__(self):
+        super().__init__("stuck")
+        with self.destroyed_on_error():
+            {start}
+
+    def destroy_node(self):
+        print("stuck", flush=True)
+        ctypes.PyDLL(None).sleep(100)  # keeps the interpreter's lock, as rclpy does while it destroys a node
+
+sys.exit(spin.run(lambda: [Stuck()]))
+"""
+
+
+def test_a_middleware_that_hangs_does_not_keep_the_process(ros_domain: int) -> None:  # noqa: ARG001
+    program = STUCK.format(start="self.create_timer(0.01, lambda: print('runs', flush=True))")
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "runs\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 1
+
+
+def test_why_a_node_does_not_start_is_told_before_the_middleware_hangs(ros_domain: int) -> None:  # noqa: ARG001
+    program = STUCK.format(start="raise FatalError('no such thing')")
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "stuck\n", "-c: no such thing\n")
+
+
 def test_under_nohup_a_closed_terminal_does_not_stop_it() -> None:
     program = (
         "import signal; from edgetpu_driver.node_kit.stop_signals import stop_signals; "

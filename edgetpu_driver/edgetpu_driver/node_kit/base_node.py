@@ -23,6 +23,7 @@ from edgetpu_driver.node_kit.heartbeat import start_heartbeat
 from edgetpu_driver.node_kit.parameter_overrides import unknown_overrides
 from edgetpu_driver.node_kit.parameters import Setting, declare
 from edgetpu_driver.node_kit.printable_text import one_line
+from edgetpu_driver.node_kit.process_end import tell_failed_start
 from edgetpu_driver.node_kit.result_topics import ResultTopic
 from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 
@@ -71,7 +72,8 @@ class BaseNode(Node):
         try:
             self.values = declare(self, self.settings, self.on_parameter, self.refuse_parameter)
             self._report_unknown_parameters(options.get("cli_args") or ())
-        except BaseException:
+        except BaseException as error:
+            tell_failed_start(error)
             super().destroy_node()  # not the subclass's own method, whose fields are not set yet
             raise
 
@@ -91,7 +93,8 @@ class BaseNode(Node):
         """Destroy the node if the block, a part of its construction, raises."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            tell_failed_start(error)
             self.destroy_node()
             raise
 

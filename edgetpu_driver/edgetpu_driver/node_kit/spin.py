@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import signal
@@ -24,12 +23,20 @@ from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.node_kit.executor import make_executor
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.printable_text import one_line
+from edgetpu_driver.node_kit.process_end import (
+    EXIT_FAILURE,
+    end_within,
+    exit_in_time,
+    failed_starts_told,
+    say,
+)
 from edgetpu_driver.node_kit.python_log import RosLogHandler, python_log_to_ros
 from edgetpu_driver.node_kit.stop_signals import stop_signals
 from edgetpu_driver.node_kit.unused_memory import UnusedMemory
 
-EXIT_FAILURE = 1
 EXIT_USAGE = 2
+
+_EXPECTED = (FatalError, EdgeTpuError, ParameterException, NameValidationException)
 
 STOP_DEADLINE = 2.5
 """Maximum duration of a stop, s. A hung USB transfer takes 6 s, too long to wait for after Ctrl-C."""
@@ -56,15 +63,23 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
     except RuntimeError as error:
         return _complain(error, EXIT_USAGE)
     nodes: list[Node] = []
-    status = 0
+    told: list[Exception] = []
+
+    def tell(error: Exception) -> None:
+        told.append(error)
+        end_within(STOP_DEADLINE)
+        _report(error, nodes)
+
     try:
         executor = make_executor()
     except FatalError as error:
         rclpy.try_shutdown()
         return _complain(error, EXIT_USAGE)
+    status = 0
     try:
         stop.wakes(executor)
-        nodes.extend(make_nodes())
+        with failed_starts_told(tell):
+            nodes.extend(make_nodes())
         if nodes:
             log.logger = nodes[0].get_logger()  # the driver's, if it is one of several
         for node in nodes:
@@ -74,12 +89,10 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
         while not stop.requested:
             executor.spin_once()
             unused.release_when_due()
-    except (FatalError, EdgeTpuError, ParameterException, NameValidationException) as error:
-        status = _complain(error, EXIT_FAILURE)
     except Exception as error:
-        status = _report(error, nodes)
+        status = EXIT_FAILURE if error in told else _report(error, nodes)
     finally:
-        stop.limit(STOP_DEADLINE)
+        end_within(STOP_DEADLINE)
         stop.releases()
         # In this order: an executor that outlives its nodes, or a node its context, prints tracebacks.
         executor.shutdown()
@@ -87,6 +100,7 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
             status = _destroy(node) or status
         rclpy.try_shutdown()
         stop.ignore()
+        exit_in_time()
     return status
 
 
@@ -111,7 +125,9 @@ def _destroy(node: Node) -> int:
 
 
 def _report(error: Exception, nodes: Sequence[Node]) -> int:
-    """Log an unexpected exception, through the logger of the node it came from if that is known."""
+    """Tell of an error in one line; an unexpected one is logged by the node it came from, if known."""
+    if isinstance(error, _EXPECTED):
+        return _complain(error, EXIT_FAILURE)
     seen = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
     culprits = [node for node in nodes if any(node is each for each in seen)] or list(nodes)
     names = ", ".join(node.get_fully_qualified_name() for node in culprits) or "no node yet"
@@ -123,14 +139,8 @@ def _report(error: Exception, nodes: Sequence[Node]) -> int:
 
 def _complain(error: Exception, status: int) -> int:
     """Print an error as one line on standard error."""
-    _say(f"{os.path.basename(sys.argv[0])}: {one_line(error)}")
+    say(f"{os.path.basename(sys.argv[0])}: {one_line(error)}")
     return status
-
-
-def _say(line: str) -> None:
-    """Write a line to standard error, unless nobody reads it any more or its disk is full."""
-    with contextlib.suppress(OSError):
-        print(line, file=sys.stderr, flush=True)
 
 
 class _StopSignal:
@@ -144,7 +154,6 @@ class _StopSignal:
         self.requested = False
         self._executor: Executor | None = None
         self._lock = threading.Lock()
-        self._gives_up = threading.Lock()
         self._receiver, self._sender = socket.socketpair()
         self._sender.setblocking(False)
         signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
@@ -163,12 +172,6 @@ class _StopSignal:
         with self._lock:
             self._executor = None
 
-    def limit(self, seconds: float) -> None:
-        """End the process after this time if it is still running."""
-        timer = threading.Timer(seconds, self._give_up)
-        timer.daemon = True
-        timer.start()
-
     def ignore(self) -> None:
         """Ignore signals while the interpreter exits."""
         for number in stop_signals():
@@ -182,16 +185,11 @@ class _StopSignal:
             if self._executor is not None:
                 # rclpy's spin_once only returns after it has run something, so give it an empty task.
                 self._executor.create_task(_nothing)
-        self.limit(STOP_DEADLINE)
+        end_within(STOP_DEADLINE)
 
     @staticmethod
     def _ignore(_number: int, _frame: FrameType | None) -> None:
         """Do nothing: the wake-up socket has been written."""
-
-    def _give_up(self) -> None:
-        self._gives_up.acquire()  # two limits may pass at once: one tells of it and ends the process
-        _say("did not stop in time; leaving without closing the device")
-        os._exit(EXIT_FAILURE)
 
 
 def _nothing() -> None:

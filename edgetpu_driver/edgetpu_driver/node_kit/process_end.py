@@ -1,0 +1,74 @@
+"""Ends a process of nodes in time, and tells its error first, even if the middleware hangs meanwhile.
+
+Fast DDS can deadlock while a node is destroyed and other participants leave the graph (Fast-DDS issue 6193).
+rclpy holds the interpreter's lock during that, so no thread of Python could end the process; the thread of
+faulthandler needs no lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+EXIT_FAILURE = 1
+
+GRACE = 0.5
+"""Seconds after a limit in which Python can still end the process, with a line that says why."""
+
+INTERPRETER_EXIT = 10.0
+"""Seconds for Python to exit after the nodes are destroyed, on a busy machine; it usually takes 0.2."""
+
+_nowhere = open(os.devnull, "w")  # noqa: SIM115 - faulthandler needs it as long as the process lives
+_giving_up = threading.Lock()
+_tell_failed_start: Callable[[Exception], None] | None = None
+
+
+def end_within(seconds: float) -> None:
+    """End the process with status 1 if it still runs after this time."""
+    timer = threading.Timer(seconds, _give_up)
+    timer.daemon = True
+    timer.start()
+    _end_without_a_word(seconds + GRACE)
+
+
+def exit_in_time() -> None:
+    """Replace the limit: the nodes are destroyed, and Python exits."""
+    _end_without_a_word(INTERPRETER_EXIT)
+
+
+def _end_without_a_word(seconds: float) -> None:
+    """End the process after this time unless this is called again until then."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=_nowhere)
+
+
+@contextlib.contextmanager
+def failed_starts_told(tell: Callable[[Exception], None]) -> Iterator[None]:
+    """Inside the block, call `tell` with the error of a node that fails to start, before it is destroyed."""
+    global _tell_failed_start
+    _tell_failed_start = tell
+    try:
+        yield
+    finally:
+        _tell_failed_start = None
+
+
+def tell_failed_start(error: BaseException) -> None:
+    """Tell the process, if it wants to know, that a node failed to start and is about to be destroyed."""
+    if _tell_failed_start is not None and isinstance(error, Exception):
+        _tell_failed_start(error)
+
+
+def say(line: str) -> None:
+    """Write a line to standard error, unless nobody reads it any more or its disk is full."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
+def _give_up() -> None:
+    _giving_up.acquire()  # two limits may pass at once: one tells of it and ends the process
+    say("did not stop in time; leaving without closing the device")
+    os._exit(EXIT_FAILURE)
