@@ -199,14 +199,18 @@ def test_weights_for_a_model_being_reloaded_take_effect_or_are_refused(
     make_host: Any, expected: Any, weights: NDArray[Any]
 ) -> None:
     host = make_host()
-    done, outcomes = threading.Event(), []
+    done, outcomes, in_effect = threading.Event(), [], threading.Event()
 
     def keep_loading() -> None:
-        for seconds in cycle((0.01, 0.1)):  # too short for a swap of tiles, and long enough
+        for long_enough in cycle((False, True)):
             if done.is_set():
                 return
             host.load("dense")
-            time.sleep(seconds)
+            if long_enough:
+                in_effect.clear()
+                done.is_set() or in_effect.wait(PATIENCE)
+            else:
+                time.sleep(0.01)  # too short for a swap of tiles
             host.unload("dense")
 
     loader = threading.Thread(target=keep_loading, daemon=True)
@@ -221,9 +225,11 @@ def test_weights_for_a_model_being_reloaded_take_effect_or_are_refused(
             time.sleep(0.001)  # lets the loader run
         else:
             outcomes.append("in effect")
+            in_effect.set()
             if inference is not None and inference.weights_version == version:
                 np.testing.assert_array_equal(inference.outputs["y"], expected[True])
     done.set()
+    in_effect.set()
     loader.join()
     assert min(outcomes.count("in effect"), outcomes.count("refused")) >= 5
 
