@@ -118,14 +118,19 @@ class Graph:
 
     def call(self, kind: Any, service: str, **fields: Any) -> Any:
         """Call a service ~/x of a node once it is there; the response."""
+        (response,) = self.call_at_once(kind, service, [fields])
+        return response
+
+    def call_at_once(self, kind: Any, service: str, requests: list[dict[str, Any]]) -> list[Any]:
+        """Send requests, at most 10 (the depth of the queue), without waiting in between; the responses."""
         client = self._clients.get(service)
         if client is None:
             client = self._clients[service] = self.node.create_client(kind, service)
         self.meet(service.rpartition("/")[0])
         self.spin_until(client.service_is_ready)
-        future = client.call_async(kind.Request(**fields))
-        self.spin_until(future.done)
-        return future.result()
+        futures = [client.call_async(kind.Request(**fields)) for fields in requests]
+        self.spin_until(lambda: all(future.done() for future in futures))
+        return [future.result() for future in futures]
 
     def meet(self, node: str) -> None:
         """Wait until a node knows all subscriptions and clients that were made here so far.
@@ -226,6 +231,10 @@ class EyeBesideDriver:
     def call(self, kind: Any, service: str, **request: Any) -> Any:
         """Call a service of the node."""
         return self._graph.call(kind, f"/{self._name}/{service}", **request)
+
+    def call_at_once(self, kind: Any, service: str, requests: list[dict[str, Any]]) -> list[Any]:
+        """Send several requests to a service of the node before it answers the first."""
+        return self._graph.call_at_once(kind, f"/{self._name}/{service}", requests)
 
     def look(self, image_of: Callable[[int], Any]) -> Any:
         """What comes of the next image that the node works on; `image_of` makes it for a stamp, s."""

@@ -111,6 +111,16 @@ def test_a_bad_color_is_refused_and_the_old_one_stays(
     assert tracker.place() == near("red")
 
 
+def test_while_a_color_is_set_the_node_is_busy_for_others(tracker: Tracker) -> None:
+    tracker.place()
+    colors = ["green", *["red", "blue"] * 4]
+    answers = tracker.node.call_at_once(SetColor, "set_color", [{"preset": color} for color in colors])
+    assert {answer.error.value for answer in answers} == {ErrorCode.NONE, ErrorCode.BUSY}
+    assert {answer.message for answer in answers} == {"", "other weights are being set"}
+    set_last = max(index for index, answer in enumerate(answers) if answer.success)
+    assert tracker.place() == near(colors[set_last])
+
+
 def test_no_image_is_looked_at_for_a_mixture_of_colors(tracker: Tracker) -> None:
     tracker.place()
     with tracker.node.watching(primaries):

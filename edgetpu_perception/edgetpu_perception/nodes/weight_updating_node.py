@@ -83,8 +83,11 @@ class WeightUpdatingNode(PerceptionNode):
         """Replace the model's weights as soon as no image is under way.
 
         `done` gets what that did or the error, once: after the driver has replaced them and before any
-        further image. Raises UnavailableError if they cannot be changed now.
+        further image. Raises BusyError while others are being set, and UnavailableError if they cannot be
+        changed now.
         """
+        if self._change is not None:
+            raise BusyError("other weights are being set")
         problem = self._unavailable_reason()
         if problem:
             raise UnavailableError(problem)
@@ -95,8 +98,6 @@ class WeightUpdatingNode(PerceptionNode):
         """Return why weights cannot be changed now, or an empty string."""
         if self._client is None:
             return "the node is ending"
-        if self._change is not None:
-            return "other weights are being set"
         if self._weights is WeightState.LOADING:
             return ""
         if not self._client.ready:
