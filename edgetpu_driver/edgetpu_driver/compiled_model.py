@@ -14,7 +14,9 @@ from edgetpu_driver.darwinn.instructions.parameter_region import Region, region_
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.errors import GraphError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
+from edgetpu_driver.tflite.equal_steps import Quantised, with_steps
 from edgetpu_driver.tflite.file_checks import read_model_file
+from edgetpu_driver.tflite.graph_matching import match_tensors
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -186,17 +188,51 @@ class CompiledModel:
         """The part of a .tflite graph that this was compiled from, as a file of its own.
 
         graph: the whole graph; other operators may have been left to the CPU or to other segments. The result
-        has inputs and outputs in the order of `inputs` and `outputs`, which need not be the graph's. It is
-        the graph itself if its tensors cannot be told. ModelFormatError for a malformed graph.
+        has inputs and outputs in the order of `inputs` and `outputs`, which need not be the graph's, and with
+        their scales and zero points, if the graph has another calibration. It is the graph itself if its
+        tensors cannot be told. ModelFormatError for a malformed graph.
         """
         whole = parse_model(graph).subgraphs[0]
         try:
-            inputs, outputs = ([_source(whole, s) for s in specs] for specs in (self.inputs, self.outputs))
-            if (tuple(inputs), tuple(outputs)) == (whole.inputs, whole.outputs):
+            inputs, outputs = self.source_ends(whole)
+            graph = self.calibrated(graph)
+            if (inputs, outputs) == (whole.inputs, whole.outputs):
                 return graph
             return extract_between(graph, whole, inputs, outputs)
         except GraphError:
             return graph
+
+    def calibrated(self, graph: bytes) -> bytes:
+        """The whole graph with the scales and zero points that this file has for its inputs and outputs.
+
+        A public graph may come of another calibration than the compiled file. GraphError as `source_ends`.
+        """
+        whole = parse_model(graph).subgraphs[0]
+        steps: dict[int, Quantised] = {}
+        ends = (index for indices in self.source_ends(whole) for index in indices)
+        for index, layer in zip(ends, (*self.input_layers, *self.output_layers), strict=True):
+            if layer.dequantization_factor > 0:
+                steps[index] = Quantised(layer.dequantization_factor, layer.zero_point)
+        return with_steps(graph, steps)
+
+    def source_ends(self, graph: Subgraph) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The tensors of the whole graph that are the inputs and outputs of this part.
+
+        They may have other names there (`match_tensors`). GraphError, which names the tensor, if one cannot
+        be told.
+        """
+        container = parse_model(self.file).subgraphs[0]
+        matched = match_tensors(container, graph, CUSTOM_OP)
+        part = container.operators[self.operator]
+        for index in (*part.inputs, *part.outputs):
+            if index not in matched:
+                raise GraphError(
+                    f"it cannot be told which tensor of the graph is {container.tensors[index].spec} of "
+                    f"'{self.name}': none has its name, and neither the operators around it nor its "
+                    "quantisation decide"
+                )
+        inputs, outputs = (tuple(matched[index] for index in each) for each in (part.inputs, part.outputs))
+        return inputs, outputs
 
     def check_runnable(self) -> None:
         """Raise ModelUnsupportedError, with the reason, if no USB Edge TPU can run this model."""
@@ -326,22 +362,3 @@ def _check_match(tensor: TensorSpec, layer: Layer, batch_size: int) -> None:
         raise ModelFormatError(
             f"tensor {tensor} does not fit layer '{layer.name}' of {count} elements of {layer.data_type.name}"
         )
-
-
-def _source(graph: Subgraph, spec: TensorSpec) -> int:
-    """Index of the tensor of a graph that a compiled part has as an input or output.
-
-    The one of that name or, as the compiler renames some, the only one of the same shape, dtype and
-    quantisation. GraphError if there is none.
-    """
-    named = [index for index, tensor in enumerate(graph.tensors) if tensor.name == spec.name]
-    if len(named) == 1:
-        return named[0]
-    same = [
-        index
-        for index, tensor in enumerate(graph.tensors)
-        if replace(tensor.spec, name=spec.name) == spec and spec.scale and not tensor.data
-    ]
-    if len(same) != 1:
-        raise GraphError(f"expected one tensor {spec} in the graph, found {len(same)} like it")
-    return same[0]

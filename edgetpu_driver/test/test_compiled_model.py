@@ -24,7 +24,7 @@ from edgetpu_driver.darwinn.executable import (
     Package,
 )
 from edgetpu_driver.darwinn.package_writer import write_package
-from edgetpu_driver.errors import ModelFormatError, ModelNotFoundError, ModelUnsupportedError
+from edgetpu_driver.errors import GraphError, ModelFormatError, ModelNotFoundError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.model_reader import parse_model
@@ -325,10 +325,39 @@ def test_a_renamed_tensor_is_found_by_its_shape_and_quantisation() -> None:
     assert [operator.name for operator in source.operators] == ["ADD"]
 
 
+def test_renamed_tensors_are_told_by_the_operators_around_them() -> None:
+    graph = source_graph(2)
+    for name in ("a0", "b0", "c0", "a1", "b1"):
+        graph = renamed(graph, name, f"z{name[0]}")
+    for part, number in zip(CompiledModel.parse_parts(compiled_graph(2)), (0, 1), strict=True):
+        expected = parse_model(part.source_part(source_graph(2))).subgraphs[0]
+        told = parse_model(part.source_part(graph)).subgraphs[0]
+        assert (told.inputs, told.outputs) == (expected.inputs, expected.outputs), number
+
+
 def test_the_whole_graph_is_the_part_if_its_tensors_cannot_be_told() -> None:
-    graph = renamed(source_graph(2), "a0", "z0")
-    first, _ = CompiledModel.parse_parts(compiled_graph(2))
-    assert first.source_part(graph) == graph
+    builder = GraphBuilder()
+    x = builder.input("x", (1, 4), np.int8, scale=0.5, zero_point=0)
+    first = builder.add(x, x, scale=0.25, zero_point=3, name="inner")
+    second = builder.add(first, first, scale=0.25, zero_point=3, name="like it")
+    builder.output(builder.add(second, second, scale=0.75, zero_point=0))
+    graph = builder.build()
+    part = CompiledModel.parse(pack(extract(graph, ["x"], ["inner"]), name="part"), "part")
+    other = renamed(graph, "inner", "other")
+    assert part.source_part(other) == other
+    with pytest.raises(GraphError, match=r"which tensor of the graph is 'inner' int8\[1, 4\] of 'part'"):
+        part.source_ends(parse_model(other).subgraphs[0])
+
+
+def test_the_part_has_the_scales_of_the_compiled_file() -> None:
+    builder, other = GraphBuilder(), GraphBuilder()
+    for each, scale, zero_point in ((builder, 0.25, 3), (other, 0.125, -7)):
+        x = each.input("x", (1, 4), np.int8, scale=0.5, zero_point=0)
+        each.output(each.reshape(each.add(x, x, scale=scale, zero_point=zero_point), (1, 2, 2)))
+    part = CompiledModel.parse(pack(builder.build(), name="part"))
+    tensors = parse_model(part.source_part(other.build())).subgraphs[0].tensors
+    numerics = [(each.spec.scale, each.spec.zero_point) for each in tensors if each.dtype == np.int8]
+    assert numerics == [(0.5, 0), (0.25, 3), (0.25, 3)]
 
 
 def test_a_file_with_several_parts_is_no_single_compiled_model() -> None:

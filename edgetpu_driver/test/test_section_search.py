@@ -113,14 +113,16 @@ def test_the_scale_of_an_output_is_that_of_the_compiled_file() -> None:
     """The graph next to it may come of another calibration."""
     model, sections = located(POSENET)
     head = next(each for each in sections.placed if each.section.name == "float_heatmaps/conv")
-    outputs = tuple(
-        replace(each, scale=each.scale / 2) if each.name == "float_heatmaps" else each
-        for each in model.outputs
+    layers = tuple(
+        replace(each, dequantization_factor=each.dequantization_factor / 2)
+        if each.name == "float_heatmaps"
+        else each
+        for each in model.output_layers
     )
     blob = np.frombuffer(model.parameters.cached, np.uint8).copy()
     layout = head.section.weight_layout
     layout.encode_multipliers(layout.decode_multipliers(head.section.data) * np.float32(2), head.of(blob))
-    changed = replace(with_parameters(model, blob), outputs=outputs)
+    changed = replace(with_parameters(model, blob), output_layers=layers)
     found = locate_sections(changed, GOLDEN.path(NAMES[POSENET]).read_bytes()).find(head.section.name)
     assert found is not None
     assert (found.offset, found.own_scales) == (head.offset, False)

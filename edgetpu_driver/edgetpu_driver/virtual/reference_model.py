@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,9 +27,6 @@ from edgetpu_driver.weights.sidecar_files import SidecarFiles
 from edgetpu_driver.weights.weight_locations import WeightLocation, weight_locations
 from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
 
-_SAME_SCALE = 1e-5
-"""Relative difference of scales that rounding explains. Derived: in float32 6e-8; over 255 steps none."""
-
 
 class _Engine(Protocol):
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]: ...
@@ -42,7 +38,7 @@ class ReferenceModel:
     If the layout of the parameters is known (weights.packed_layout, weights.compiler_layout, the sections of
     weights.section_search, or locations listed in a sidecar), the weights are those that crossed the bus.
     Otherwise the graph's weights represent the file's own parameters. Where the graph has another calibration
-    than the compiled file (a public graph of BodyPix has), inputs and outputs are in the file's steps.
+    than the compiled file (a public graph of BodyPix has), it is computed in the file's steps.
     """
 
     def __init__(
@@ -76,10 +72,9 @@ class ReferenceModel:
         self._compiled = compiled
         self._network: NetworkWeights | None = None
         self._specs = inputs, outputs
-        self._inputs = list(zip(compiled.inputs, inputs, compiled.input_layers, strict=True))
+        self._inputs = list(zip(inputs, compiled.input_layers, strict=True))
         self._outputs = [
-            (spec, own, TileGather(layer))
-            for spec, own, layer in zip(outputs, compiled.outputs, compiled.output_layers, strict=True)
+            (spec, TileGather(layer)) for spec, layer in zip(outputs, compiled.output_layers, strict=True)
         ]
         self._engines: dict[tuple[bytes, bytes], _Engine | None] = {}
 
@@ -108,18 +103,16 @@ class ReferenceModel:
         None if the parameters are not those of this model.
         """
         arrays: dict[str, NDArray[Any]] = {}
-        for own, spec, layer in self._inputs:
+        for spec, layer in self._inputs:
             wire = np.frombuffer(inputs[layer.name], np.uint8)
-            values = input_from_wire(layer, wire).view(spec.dtype).reshape(spec.shape)
-            arrays[spec.name] = _in_steps_of(spec, own, values)
+            arrays[spec.name] = input_from_wire(layer, wire).view(spec.dtype).reshape(spec.shape)
         with self._lock:  # sticks that share a library have parameters of their own
             engine = self._engine(cached, streamed)
             if engine is None:
                 return None
             results = engine.run(arrays)
         return {
-            gather.layer.name: gather.scatter(_in_steps_of(own, spec, results[spec.name])).tobytes()
-            for spec, own, gather in self._outputs
+            gather.layer.name: gather.scatter(results[spec.name]).tobytes() for spec, gather in self._outputs
         }
 
     def _engine(self, cached: bytes, streamed: bytes) -> _Engine | None:
@@ -239,17 +232,6 @@ def _parameters(compiled: CompiledModel) -> tuple[bytes, bytes]:
     """A model's own parameters: cached and streamed."""
     cached = compiled.caching.parameters if compiled.caching else b""
     return bytes(cached), bytes(compiled.execution.parameters)
-
-
-def _in_steps_of(new: TensorSpec, old: TensorSpec, values: NDArray[Any]) -> NDArray[Any]:
-    """Quantised values of `old` in the steps of `new`, rounded; themselves if the steps are the same."""
-    same = math.isclose(new.scale, old.scale, rel_tol=_SAME_SCALE) and new.zero_point == old.zero_point
-    if same or not new.scale or not old.scale:
-        return values
-    steps = np.rint((values.astype(np.float64) - old.zero_point) * (old.scale / new.scale)) + new.zero_point
-    limits = np.iinfo(new.dtype)
-    converted: NDArray[Any] = np.clip(steps, limits.min, limits.max).astype(new.dtype)
-    return converted
 
 
 def _check_same(kind: str, compiled: Sequence[TensorSpec], source: Sequence[TensorSpec]) -> None:

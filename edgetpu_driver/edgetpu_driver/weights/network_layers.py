@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +21,6 @@ from edgetpu_driver.darwinn.parameters.softmax_layout import SoftmaxLayout
 from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
-from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weighted_operators import WEIGHTED
 
 _ELEMENTWISE = ("ADD", "SUB", "MUL")
@@ -79,11 +77,11 @@ class NetworkLayers:
     """Constants of ADD, SUB and MUL with a value for every pixel of one channel."""
 
 
-def encode_network(graph: Subgraph, scales: Mapping[str, TensorSpec] | None = None) -> NetworkLayers:
+def encode_network(graph: Subgraph) -> NetworkLayers:
     """The section of every CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED and SOFTMAX of a graph.
 
-    scales: tensors, by name, whose scale is to be used instead of the graph's. Sections are complete: header
-    rows, weights, padding; the byte values are those of edgetpu_compiler 16. Their order in a blob is not
+    Sections are complete: header rows, weights, padding; the byte values are those of edgetpu_compiler 16.
+    Their order in a blob is not
     promised (at branches it differs from the graph's), nor is it known whether a SOFTMAX has a section, or
     whether the CPU runs an operator: `locate_sections` finds out from a compiled file. Layers without a
     known layout are in `unknown`, each with the reason; nothing is raised for them. Constants are apart, as
@@ -100,7 +98,7 @@ def encode_network(graph: Subgraph, scales: Mapping[str, TensorSpec] | None = No
             sections.append(_softmax(graph, index, last_row=True))
         elif operator.name in WEIGHTED:
             try:
-                sections.append(_weighted(graph, index, scales or {}))
+                sections.append(_weighted(graph, index))
             except ModelUnsupportedError as error:
                 unknown.append(UnknownLayer(index, operator.name, _name(graph, operator), str(error)))
     constants = (_constant(graph, index) for index in range(len(graph.operators)))
@@ -181,23 +179,18 @@ def with_channel_blocks(graph: Subgraph, section: LayerSection) -> LayerSection 
     return None
 
 
-def with_zero_bias(
-    graph: Subgraph, section: LayerSection, scales: Mapping[str, TensorSpec]
-) -> LayerSection | None:
+def with_zero_bias(graph: Subgraph, section: LayerSection) -> LayerSection | None:
     """The section of a layer with a row for its bias, though that is all zeros; None if it has no bias."""
     if section.tensor == ABSENT or section.bias != ABSENT:
         return None
-    other = _weighted(graph, section.operator, scales, keep_zero_bias=True)
+    other = _weighted(graph, section.operator, keep_zero_bias=True)
     return other if other.bias != ABSENT else None
 
 
-def _weighted(
-    graph: Subgraph, index: int, scales: Mapping[str, TensorSpec], *, keep_zero_bias: bool = False
-) -> LayerSection:
+def _weighted(graph: Subgraph, index: int, *, keep_zero_bias: bool = False) -> LayerSection:
     operator = graph.operators[index]
     weights = _weights(graph, operator)
     source, result = (graph.tensors[each].spec for each in (operator.inputs[0], operator.outputs[0]))
-    source, result = scales.get(source.name, source), scales.get(result.name, result)
     if not (source.scale > 0 and result.scale > 0):
         raise ModelUnsupportedError("expected a quantised input and output")
     own = weights.quantization.scales

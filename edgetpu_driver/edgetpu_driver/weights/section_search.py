@@ -19,7 +19,6 @@ from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.parameters.layer_layout import LayerLayout
 from edgetpu_driver.darwinn.parameters.section_codec import ALIGNMENT
 from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, parse_model
-from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.network_layers import (
     LayerSection,
     UnknownLayer,
@@ -30,8 +29,6 @@ from edgetpu_driver.weights.network_layers import (
     without_last_row,
 )
 
-_KEEPING_SCALES = ("QUANTIZE", "RESHAPE", "RESIZE_BILINEAR", "AVERAGE_POOL_2D")
-"""Operators whose result has the scale of their input, if the graph says so."""
 _SAME_FACTOR = 1e-5
 """Relative difference between quotients of multipliers that counts as rounding."""
 
@@ -114,10 +111,9 @@ class _Search:
         ]
         self._taken = [np.zeros(blob.size // ALIGNMENT, np.bool_) for blob in self._blobs]
         self._starts = [_starts(blob) for blob in self._blobs]
-        self._scales = _scales_of_outputs(compiled, graph)
 
     def run(self) -> NetworkSections:
-        layers = encode_network(self._graph, self._scales)
+        layers = encode_network(self._graph)
         found: dict[int, PlacedSection] = {}
         later = []
         all_sections = (*layers.sections, *layers.constants)
@@ -160,7 +156,7 @@ class _Search:
         for other in (
             with_inputs_first(section),
             with_channel_blocks(self._graph, section),
-            with_zero_bias(self._graph, section, self._scales),
+            with_zero_bias(self._graph, section),
         ):
             if other is not None:
                 yield other
@@ -239,30 +235,6 @@ def _starts(blob: NDArray[np.uint8]) -> dict[bytes, list[int]]:
     for offset in range(0, len(data) - ALIGNMENT + 1, ALIGNMENT):
         starts.setdefault(data[offset : offset + ALIGNMENT], []).append(offset)
     return starts
-
-
-def _scales_of_outputs(compiled: CompiledModel, graph: Subgraph) -> dict[str, TensorSpec]:
-    """Inputs and outputs as the compiled file has them; it may come of another calibration.
-
-    An operator that keeps the scale, in front of an output, has it at its input too.
-    """
-    ends = [*zip(graph.inputs, compiled.inputs, strict=False)]
-    ends += zip(graph.outputs, compiled.outputs, strict=False)
-    producers = {result: each for each in graph.operators for result in each.outputs}
-    found: dict[str, TensorSpec] = {}
-    for end, theirs in ends:
-        if graph.tensors[end].shape != theirs.shape or not theirs.scale > 0:
-            continue
-        index, scale = end, graph.tensors[end].spec.scale
-        for _ in range(len(graph.operators) + 1):  # a damaged graph may go in circles
-            if graph.tensors[index].spec.scale != scale:
-                break
-            found[graph.tensors[index].name] = theirs
-            producer = producers.get(index)
-            if producer is None or producer.name not in _KEEPING_SCALES or ABSENT in producer.inputs[:1]:
-                break
-            index = producer.inputs[0]
-    return found
 
 
 def _row_without_multipliers(layout: LayerLayout, data: NDArray[np.uint8]) -> int:

@@ -14,17 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
+from edgetpu_driver.tflite.equal_steps import MOVING, Quantised, quantised, tensors_alike
 from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
 from edgetpu_driver.tflite.model_reader import ABSENT
-from edgetpu_driver.toolchain.retargeting.border_sides import RESIZING, border_sides
+from edgetpu_driver.toolchain.retargeting.border_sides import border_sides
 from edgetpu_driver.toolchain.retargeting.graph_pairs import WEIGHTED, GraphPair, pair_graphs
-from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES, Quantised, quantised
-
-MOVING = (
-    *("RESHAPE", "SQUEEZE", "PAD", "TILE", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D", "MEAN"),
-    RESIZING,
-)
-"""Operators that may give their output the quantisation of their inputs."""
+from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES
 
 _LARGEST = 255
 _LARGEST_BIAS = 2**31 - 1
@@ -122,21 +117,9 @@ class _Adaptation:
                 yield operator.inputs[0], why
 
     def _alike(self, tensor: int) -> set[int]:
-        """The tensors that have its quantisation because what is between them only moves values."""
-        alike, waiting = {tensor}, [tensor]
-        while waiting:
-            current = waiting.pop()
-            for operator in self._pair.old.operators:
-                if operator.name not in MOVING:
-                    continue
-                operands = [each for each in (*operator.inputs, *operator.outputs) if each != ABSENT]
-                if current in operands:
-                    same = {
-                        each for each in operands if self._numerics(each)[1] == self._numerics(current)[1]
-                    }
-                    waiting += same - alike
-                    alike |= same
-        return {each for each in alike if self._numerics(each)[1] is not None}
+        """The tensors that have its quantisation in the new graph, as values are only moved in between."""
+        alike = tensors_alike(self._pair.new, self._pair.tensors[tensor])
+        return {old for old, new in self._pair.tensors.items() if new in alike}
 
     def _layer(self, tensor: int, pinned: dict[int, str]) -> Requantised | None:
         """What happens to the layer that computes a tensor; None for those that only move values."""

@@ -6,29 +6,27 @@ the package. Everything else stays, byte for byte. What is not known well enough
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from edgetpu_driver.compiled_model import CUSTOM_OP, VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.darwinn.executable import Layer
-from edgetpu_driver.errors import ModelUnsupportedError
+from edgetpu_driver.errors import GraphError, ModelUnsupportedError
+from edgetpu_driver.tflite.equal_steps import MOVING, quantised
 from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.tflite.graph_edit import TensorChange
+from edgetpu_driver.tflite.graph_matching import match_tensors
 from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, Tensor, parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.toolchain.retargeting.file_rewriting import PartChange, rewrite_file
-from edgetpu_driver.toolchain.retargeting.graph_adaptation import MOVING, Requantised, adapt_graph
+from edgetpu_driver.toolchain.retargeting.graph_adaptation import Requantised, adapt_graph
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, pair_graphs, weight_operands
 from edgetpu_driver.toolchain.retargeting.parameter_rewriting import rewrite_parameters
 from edgetpu_driver.toolchain.retargeting.program_explanation import ProgramExplanation
 from edgetpu_driver.toolchain.retargeting.program_rewriting import RewrittenProgram, rewrite_program
-from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES, quantised
+from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES
 from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPointOperations
 from edgetpu_driver.weights.section_search import locate_sections
-
-_SAME_SCALE = 1e-5
-"""Relative difference of scales that rounding explains. Derived: in float32 6e-8; over 255 steps none."""
 
 UNCONFIRMED = "retargeted from a compiled file; no such file has run on a stick yet"
 
@@ -61,10 +59,15 @@ def retarget(compiled: bytes, old_graph: bytes, new_graph: bytes, name: str = ""
     """
     for graph in (old_graph, new_graph):
         check_graph(graph)
-    pair = pair_graphs(old_graph, new_graph)
+    pair_graphs(old_graph, new_graph)
     parts = CompiledModel.parse_parts(compiled, name)
     if parts[0].compiler == VIRTUAL_COMPILER:
         raise ModelUnsupportedError(f"'{name}' is packed for the virtual stick: compile the graph itself")
+    calibrated = _calibrated(parts, old_graph)
+    if new_graph == old_graph:
+        new_graph = calibrated
+    old_graph = calibrated
+    pair = pair_graphs(old_graph, new_graph)
     sources = [_Source(part, old_graph, pair) for part in parts]
     explained = [source.explain(pair, new_graph) for source in sources]
     operators = sorted({each for source in sources for each in source.operators})
@@ -78,6 +81,16 @@ def retarget(compiled: bytes, old_graph: bytes, new_graph: bytes, name: str = ""
     file = rewrite_file(compiled, changes, container.changes(), container.options())
     changed = tuple(pair.operator_name(index) for index in _changed_operators(pair))
     return RetargetedModel(file, new_graph, requantised, changed)
+
+
+def _calibrated(parts: Sequence[CompiledModel], graph: bytes) -> bytes:
+    """A graph with the scales and zero points that a file compiled from another calibration has."""
+    try:
+        for part in parts:
+            graph = part.calibrated(graph)
+    except GraphError as error:
+        raise ModelUnsupportedError(str(error)) from None
+    return graph
 
 
 class _Source:
@@ -136,7 +149,6 @@ class _ExplainedSource:
             old, new = self._pair.old.tensors[index], self._pair.new.tensors[self._pair.tensors[index]]
             if old.name == new.name and not self._pair.is_requantised(index):
                 continue
-            _check_calibration(old, layer)
             layers[layer.name] = new if layer.name == old.name else replace(new, name=layer.name)
         return PartChange(compiled, parameters, program.bitstreams, layers)
 
@@ -147,23 +159,16 @@ class _Container:
     def __init__(self, data: bytes, pair: GraphPair, sources: Sequence[_Source]) -> None:
         self._graph = parse_model(data).subgraphs[0]
         self._pair = pair
-        self._tensors = self._matched(sources)
-
-    def _matched(self, sources: Sequence[_Source]) -> dict[int, int]:
+        self._tensors = {
+            index: ours
+            for index, ours in match_tensors(self._graph, pair.old, CUSTOM_OP).items()
+            if self._graph.tensors[index].shape == pair.old.tensors[ours].shape
+        }
         """The tensor of the old graph for each tensor of the file that has one."""
-        by_name: dict[str, list[int]] = {}
-        for index, tensor in enumerate(self._pair.old.tensors):
-            by_name.setdefault(tensor.name, []).append(index)
-        matched = {}
-        for index, tensor in enumerate(self._graph.tensors):
-            same = by_name.get(tensor.name, [])
-            if len(same) == 1 and self._pair.old.tensors[same[0]].shape == tensor.shape:
-                matched[index] = same[0]
         for source in sources:
             operator = self._graph.operators[source.compiled.operator]
-            matched |= dict(zip(operator.inputs, source.part.inputs, strict=False))
-            matched |= dict(zip(operator.outputs, source.part.outputs, strict=False))
-        return matched
+            self._tensors |= zip(operator.inputs, source.part.inputs, strict=True)
+            self._tensors |= zip(operator.outputs, source.part.outputs, strict=True)
 
     def changes(self) -> dict[int, TensorChange]:
         """What becomes of the tensors; ModelUnsupportedError if a constant that differs is not found."""
@@ -212,17 +217,6 @@ class _Container:
                 if new != old:
                     options[index] = new
         return options
-
-
-def _check_calibration(tensor: Tensor, layer: Layer) -> None:
-    """Refuse to change a layer of which the old graph has other steps than the compiled file."""
-    numerics = quantised(tensor)
-    if numerics is None or math.isclose(numerics.scale, layer.dequantization_factor, rel_tol=_SAME_SCALE):
-        return
-    raise ModelUnsupportedError(
-        f"'{tensor.name}' has the scale {layer.dequantization_factor:g} in the compiled file and "
-        f"{numerics.scale:g} in its graph: the file was compiled from a graph of another calibration"
-    )
 
 
 def _constants_differ(pair: GraphPair, found: set[int]) -> bool:

@@ -16,12 +16,10 @@ from math import prod
 import numpy as np
 
 from edgetpu_driver.darwinn.requantisation import Activation, Requantisation, clamps, multipliers
+from edgetpu_driver.tflite.equal_steps import Quantised, quantised
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.operator_options import Options
 from edgetpu_driver.toolchain.retargeting.addition_factors import Factors, factors_of, scale_of_sum
-
-SIGNED_SHIFT = 128
-"""Zero points of int8 are that much less than those the chip has."""
 
 LAYER = "layer"
 """The role of the sum of products of a layer with weights."""
@@ -33,14 +31,6 @@ _LARGEST = 255
 _EXPONENT_MINIMUM = float(np.float32(-13.038098335266113))
 """The least exponent of a softmax, whatever its scale: e to its power is nothing in 16 bits."""
 _LOGISTIC_LIMIT = float(np.float32(10.396732330322266))
-
-
-@dataclass(frozen=True)
-class Quantised:
-    """The quantisation of a tensor with one scale, as the chip has it."""
-
-    scale: float
-    zero_point: int
 
 
 @dataclass(frozen=True)
@@ -67,15 +57,6 @@ CONSTANT_STEPS = frozenset(
     )
 )
 """Those that depend on no graph."""
-
-
-def quantised(tensor: Tensor) -> Quantised | None:
-    """The quantisation of a tensor of 8 bits with one scale; None for any other tensor."""
-    scales = tensor.quantization.scales
-    if tensor.dtype not in (np.int8, np.uint8) or scales.size != 1 or not scales[0] > 0:
-        return None
-    shift = SIGNED_SHIFT if tensor.dtype == np.int8 else 0
-    return Quantised(float(scales[0]), int(tensor.quantization.zero_points[0]) + shift)
 
 
 def has_own_multipliers(weights: Tensor) -> bool:

@@ -1,0 +1,77 @@
+"""Tensors that have one quantisation because what is between them only moves values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
+from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, Tensor, parse_model, per_tensor
+
+MOVING = (
+    *("RESHAPE", "SQUEEZE", "PAD", "TILE", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D", "MEAN"),
+    *("RESIZE_BILINEAR",),
+)
+"""Operators that may give their output the quantisation of their inputs."""
+
+SIGNED_SHIFT = 128
+"""Zero points of int8 are that much less than those the chip has."""
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """The quantisation of a tensor with one scale, as the chip has it."""
+
+    scale: float
+    zero_point: int
+
+
+def quantised(tensor: Tensor) -> Quantised | None:
+    """The quantisation of a tensor of 8 bits with one scale; None for any other tensor."""
+    scales = tensor.quantization.scales
+    if tensor.dtype not in (np.int8, np.uint8) or scales.size != 1 or not scales[0] > 0:
+        return None
+    return Quantised(float(scales[0]), int(tensor.quantization.zero_points[0]) + _shift(tensor))
+
+
+def tensors_alike(graph: Subgraph, tensor: int) -> set[int]:
+    """The tensor and those of its quantisation that operators in between only move values to or from."""
+    wanted = quantised(graph.tensors[tensor])
+    alike, waiting = {tensor}, [tensor]
+    while waiting:
+        current = waiting.pop()
+        for operator in graph.operators:
+            operands = {each for each in (*operator.inputs, *operator.outputs) if each != ABSENT}
+            if operator.name in MOVING and current in operands:
+                same = {each for each in operands if quantised(graph.tensors[each]) == wanted}
+                waiting += same - alike
+                alike |= same
+    return {each for each in alike if quantised(graph.tensors[each]) is not None}
+
+
+def with_steps(data: bytes, wanted: Mapping[int, Quantised]) -> bytes:
+    """A .tflite file in which tensors, by index, have another scale and zero point; itself if all have them.
+
+    Tensors alike follow, unless they are in `wanted` themselves. Biases keep their values.
+    """
+    graph = parse_model(data).subgraphs[0]
+    changes: dict[int, TensorChange] = {}
+    given = set(wanted)
+    for index, numerics in wanted.items():
+        own = quantised(graph.tensors[index])
+        if own is None or own == numerics:
+            continue
+        for each in {index} | (tensors_alike(graph, index) - given):
+            zero_point = numerics.zero_point - _shift(graph.tensors[each])
+            changes[each] = TensorChange(quantization=per_tensor(numerics.scale, zero_point))
+    if not changes:
+        return data
+    edit = GraphEdit(data)
+    edit.change(changes)
+    return edit.file()
+
+
+def _shift(tensor: Tensor) -> int:
+    return SIGNED_SHIFT if tensor.dtype == np.int8 else 0

@@ -1,0 +1,149 @@
+"""Which tensors of a graph are those of one that was made from it, with some operators replaced by one."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
+from edgetpu_driver.tflite.tensor import TensorSpec
+
+_OperatorForm = tuple[object, ...]
+
+
+def match_tensors(made: Subgraph, graph: Subgraph, replacing: str) -> dict[int, int]:
+    """The tensor of `graph` for each tensor of `made` that can be told.
+
+    replacing: the custom code of operators of `made` that stand for several of `graph`; the others are the
+    same in both. A tensor is the one of its name, if there is one of that name in each. Others are told by
+    the operators around them, starting from inputs and outputs, from tensors with a name, and from operators
+    that are the only ones of their form; last by shape, dtype and quantisation, if only one has them. Where
+    that leaves several, or contradicts itself, there is none.
+    """
+    return _Matching(made, graph, replacing).run()
+
+
+class _Matching:
+    def __init__(self, made: Subgraph, graph: Subgraph, replacing: str) -> None:
+        self._made, self._graph, self._replacing = made, graph, replacing
+        self._named: dict[int, int] = {}
+        self._candidates: dict[int, set[int]] = defaultdict(set)
+        self._waiting: deque[tuple[int, int]] = deque()
+        self._compared: set[tuple[int, int]] = set()
+        self._forms: dict[TensorSpec, list[int]] = defaultdict(list)
+        """Of the graph's tensors that are no constants."""
+        for index, tensor in enumerate(graph.tensors):
+            if not tensor.data:
+                self._forms[_form(tensor)].append(index)
+
+    def run(self) -> dict[int, int]:
+        self._match_names()
+        for ends in ((self._made.inputs, self._graph.inputs), (self._made.outputs, self._graph.outputs)):
+            self._match_ends(*ends)
+        self._match_only_operators()
+        while self._waiting:
+            for pair in self._around(*self._waiting.popleft()):
+                self._match_operators(*pair)
+        told = {index: min(each) for index, each in self._candidates.items() if len(each) == 1}
+        return self._by_form() | told | self._named
+
+    def _match_names(self) -> None:
+        counts = Counter(tensor.name for tensor in self._made.tensors)
+        by_name: dict[str, list[int]] = defaultdict(list)
+        for index, tensor in enumerate(self._graph.tensors):
+            by_name[tensor.name].append(index)
+        for index, tensor in enumerate(self._made.tensors):
+            if counts[tensor.name] == len(by_name[tensor.name]) == 1:
+                self._named[index] = by_name[tensor.name][0]
+                self._waiting.append((index, self._named[index]))
+
+    def _match_ends(self, ours: Sequence[int], theirs: Sequence[int]) -> None:
+        """Inputs or outputs by their position.
+
+        They may have another quantisation, unless that is another tensor's: those of a segment are within the
+        graph.
+        """
+        if len(ours) != len(theirs):
+            return
+        for mine, other in zip(ours, theirs, strict=True):
+            end, source = self._made.tensors[mine], self._graph.tensors[other]
+            alike = (end.shape, end.dtype) == (source.shape, source.dtype)
+            if alike and (_form(end) == _form(source) or not self._forms[_form(end)]):
+                self._match(mine, other)
+
+    def _match_only_operators(self) -> None:
+        """Operators of which there is one of that form in each graph."""
+        forms: list[dict[_OperatorForm, list[int]]] = []
+        for graph in (self._made, self._graph):
+            by_form: dict[_OperatorForm, list[int]] = defaultdict(list)
+            for index, operator in enumerate(graph.operators):
+                by_form[_operator_form(graph, operator)].append(index)
+            forms.append(by_form)
+        for form, ours in forms[0].items():
+            theirs = forms[1].get(form, [])
+            if len(ours) == len(theirs) == 1:
+                self._match_operators(ours[0], theirs[0])
+
+    def _match(self, ours: int, theirs: int) -> None:
+        if ours not in self._named and theirs not in self._candidates[ours]:
+            self._candidates[ours].add(theirs)
+            self._waiting.append((ours, theirs))
+
+    def _match_operators(self, ours: int, theirs: int) -> None:
+        if (ours, theirs) in self._compared:
+            return
+        self._compared.add((ours, theirs))
+        first, second = self._made.operators[ours], self._graph.operators[theirs]
+        same = _operator_form(self._made, first) == _operator_form(self._graph, second)
+        if same and first.custom_code != self._replacing:
+            for pair in zip((*first.inputs, *first.outputs), (*second.inputs, *second.outputs), strict=True):
+                if ABSENT not in pair:
+                    self._match(*pair)
+
+    def _around(self, ours: int, theirs: int) -> Iterator[tuple[int, int]]:
+        """Operators that make two tensors, or are the only ones of their form to use them at a place."""
+        makers = [
+            [index for index, operator in enumerate(graph.operators) if tensor in operator.outputs]
+            for graph, tensor in ((self._made, ours), (self._graph, theirs))
+        ]
+        if all(len(each) == 1 for each in makers):
+            yield makers[0][0], makers[1][0]
+        users = [_users(self._made, ours), _users(self._graph, theirs)]
+        for use, indices in users[0].items():
+            others = users[1].get(use, [])
+            if len(indices) == len(others) == 1:
+                yield indices[0], others[0]
+
+    def _by_form(self) -> dict[int, int]:
+        """Quantised tensors of which only one of the graph has the shape, dtype and quantisation."""
+        found = {}
+        for index, tensor in enumerate(self._made.tensors):
+            same = self._forms[_form(tensor)]
+            if tensor.spec.scale and len(same) == 1 and index not in self._candidates:
+                found[index] = same[0]
+        return found
+
+
+def _form(tensor: Tensor) -> TensorSpec:
+    """Shape, dtype and quantisation."""
+    return replace(tensor.spec, name="")
+
+
+def _operator_form(graph: Subgraph, operator: Operator) -> _OperatorForm:
+    """Its name, and shape and dtype of what it takes and gives."""
+    operands = tuple(
+        None if index == ABSENT else (graph.tensors[index].shape, graph.tensors[index].dtype)
+        for index in (*operator.inputs, *operator.outputs)
+    )
+    return operator.name, operator.custom_code, len(operator.inputs), operands
+
+
+def _users(graph: Subgraph, tensor: int) -> dict[tuple[_OperatorForm, int], list[int]]:
+    """The operators that take a tensor, by their form and its place among their inputs."""
+    users: dict[tuple[_OperatorForm, int], list[int]] = defaultdict(list)
+    for index, operator in enumerate(graph.operators):
+        for position, each in enumerate(operator.inputs):
+            if each == tensor:
+                users[_operator_form(graph, operator), position].append(index)
+    return users
