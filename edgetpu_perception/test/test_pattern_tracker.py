@@ -240,6 +240,20 @@ def test_a_match_that_fits_badly_and_does_not_stand_out_is_no_match(
     match = Alignment(1.0 - left, 30.0, 30.0, 1.0, 0.0, 1.0, 0.9, 0.1, 0.1)
     assert found.certainty(match, runner_up_score=0.0) > MIN_CERTAINTY
     assert found.certainty(match, runner_up_score=1.0 - left) == 0.0
+    nearly_as_good = 1.0 - 1.4 * left  # the match is nearer to this one than to the patch
+    assert found.certainty(match, runner_up_score=nearly_as_good) < MIN_CERTAINTY
+
+
+def test_a_match_that_fits_badly_is_less_certain_the_further_it_is_turned(
+    trained: tuple[PatternTracker, Image],
+) -> None:
+    found = trained[0]._matcher
+    assert found is not None
+    match = Alignment(1.0 - 1.5 * found.expected.unexplained, 30.0, 30.0, 1.0, 0.0, 1.0, 0.9, 0.1, 0.1)
+    turned = [match._replace(cosine=math.cos(angle), sine=math.sin(angle)) for angle in (0.0, 0.1, 0.3)]
+    certainties = [found.certainty(each) for each in turned]
+    assert certainties[0] > certainties[1] > MIN_CERTAINTY
+    assert certainties[2] < MIN_CERTAINTY
 
 
 def test_a_patch_smaller_than_the_template_keeps_its_scale() -> None:

@@ -75,6 +75,13 @@ less unexplained. A faint template resembles edges of any contrast.
 Rows: pattern, 64/8, accepted, changed, absent: not valid.
 """
 
+POSE_SCALE = 2.0
+"""The same for rotation and scale, in standard deviations of those expected: turned and scaled as they need,
+other things look like a small patch.
+
+Derived: 5 degrees and 5 %, which a pattern may turn and grow, are 1.7.
+"""
+
 CONTRAST_RANGE = (0.3, 3.0)
 """Smallest and largest contrast of a match over that of the patch.
 
@@ -180,10 +187,12 @@ class Matcher:
         surplus = math.log(max(1.0 - match.score, 1e-9) / self.expected.unexplained)
         if surplus <= 0.0:
             return 1.0
-        limit = self._surplus_limit * math.exp(-0.5 * (math.log(match.gain) / GAIN_SIGMA) ** 2)
+        change = math.hypot(math.log(match.gain) / GAIN_SIGMA, match.pose_deviation / POSE_SCALE)
+        limit = self._surplus_limit * math.exp(-0.5 * change**2)
         if not math.isnan(runner_up_score):
             distinction = math.log(max(1.0 - runner_up_score, 1e-9) / self._unexplained(match))
-            limit *= min(max(distinction / MIN_DISTINCTION, 1e-6), 1.0)
+            # The best of many chance matches resembles the next best one more than the patch.
+            limit = max(min(limit * distinction / MIN_DISTINCTION, limit, distinction), 1e-6)
         return max(1.0 - (1.0 - MIN_CERTAINTY) * surplus / limit, 0.0)
 
     def _unexplained(self, match: Alignment) -> float:
