@@ -11,7 +11,10 @@ from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Quantization, Subgraph, Tensor, parse_model
 
 _WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
-_MOVING = ("RESHAPE", "PAD", "TILE", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D", "RESIZE_BILINEAR")
+_MOVING = (
+    *("RESHAPE", "PAD", "TILE", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D", "RESIZE_BILINEAR", "SPLIT"),
+    *("MAX_POOL_2D", "MAXIMUM"),
+)
 _FIXED_RESULTS = ("SOFTMAX", "LOGISTIC")
 _FIXED = ("SUB",)
 """Operators whose scales a compiled program cannot be given."""

@@ -118,7 +118,7 @@ def test_a_retrained_graph_is_in_the_file(name: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", [*RETRAINED, MOVENET, "deeplabv3_mnv2_pascal_quant"])
+@pytest.mark.parametrize("name", [*RETRAINED, MOVENET, "deeplabv3_mnv2_pascal_quant", "split_concat"])
 def test_the_way_back_gives_the_bytes_of_the_compiler(name: str) -> None:
     graph = GraphVariant(file(name), seed=3).build()
     there = of_graph(name, graph).file

@@ -12,9 +12,12 @@ from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, Tensor, parse_m
 
 MOVING = (
     *("RESHAPE", "SQUEEZE", "PAD", "TILE", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D", "MEAN"),
-    *("RESIZE_BILINEAR",),
+    *("RESIZE_BILINEAR", "SPLIT"),
 )
 """Operators that may give their output the quantisation of their inputs."""
+
+CHOOSING = ("MAX_POOL_2D", "MAXIMUM")
+"""Operators that must give it: they choose one of their inputs' values."""
 
 SIGNED_SHIFT = 128
 """Zero points of int8 are that much less than those the chip has."""
@@ -44,7 +47,7 @@ def tensors_alike(graph: Subgraph, tensor: int) -> set[int]:
         current = waiting.pop()
         for operator in graph.operators:
             operands = {each for each in (*operator.inputs, *operator.outputs) if each != ABSENT}
-            if operator.name in MOVING and current in operands:
+            if operator.name in (*MOVING, *CHOOSING) and current in operands:
                 same = {each for each in operands if quantised(graph.tensors[each]) == wanted}
                 waiting += same - alike
                 alike |= same

@@ -27,6 +27,9 @@ _ELEMENTWISE = ("ADD", "SUB", "MUL")
 _CHANNEL_AXIS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}
 _RANK = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 4, "FULLY_CONNECTED": 2}
 
+_FACTORS_IN_ROW = 4
+"""Of a constant that multiplies every channel by its own factor."""
+
 _MOST_SOFTMAX_VALUES = 1 << 16
 """Beyond these it is one over the pixels of an image, which has no section."""
 
@@ -74,7 +77,7 @@ class NetworkLayers:
     sections: tuple[LayerSection, ...]
     unknown: tuple[UnknownLayer, ...]
     constants: tuple[LayerSection, ...]
-    """Constants of ADD, SUB and MUL with a value for every pixel of one channel."""
+    """Constants of ADD, SUB and MUL with a value for every pixel of one channel; of MUL for every channel."""
 
 
 def encode_network(graph: Subgraph) -> NetworkLayers:
@@ -148,16 +151,54 @@ def _softmax(graph: Subgraph, index: int, *, last_row: bool) -> LayerSection:
 
 
 def _constant(graph: Subgraph, index: int) -> LayerSection | None:
-    """The section of a constant image that an operator combines with its input; None if it has none."""
+    """The section of a constant that an operator combines with its input; None if it has none."""
     operator = graph.operators[index]
     for tensor in operator.inputs if operator.name in _ELEMENTWISE else ():
         constant = graph.tensors[tensor]
-        one_channel = constant.shape[-1:] == (1,) and len(constant.data) >= ALIGNMENT
-        if one_channel and constant.dtype == np.int8:
-            data = np.zeros(aligned(len(constant.data)), np.uint8)
-            data[: len(constant.data)] = np.frombuffer(constant.data, np.uint8) ^ ZERO_WEIGHT
+        if not constant.data or constant.dtype != np.int8:
+            continue
+        data = _of_channels(graph, operator) if operator.name == "MUL" else None
+        data = _of_pixels(constant) if data is None else data
+        if data is not None:
             return LayerSection(index, operator.name, constant.name, None, data)
     return None
+
+
+def _of_pixels(constant: Tensor) -> NDArray[np.uint8] | None:
+    """The bytes of a value for every pixel of one channel."""
+    if constant.shape[-1:] != (1,) or len(constant.data) < ALIGNMENT:
+        return None
+    data = np.zeros(aligned(len(constant.data)), np.uint8)
+    data[: len(constant.data)] = np.frombuffer(constant.data, np.uint8) ^ ZERO_WEIGHT
+    return data
+
+
+def multiplies_channels(graph: Subgraph, operator: Operator) -> bool:
+    """Whether a MUL has a constant factor of 8 bits for every channel."""
+    if len(operator.inputs) != 2 or ABSENT in operator.inputs or len(operator.outputs) != 1:
+        return False  # of a damaged graph
+    source, factors = (graph.tensors[each] for each in operator.inputs)
+    channels = len(factors.data)
+    return not source.data and (source.shape[-1:], factors.shape[-1:]) == ((channels,), (channels,))
+
+
+def _of_channels(graph: Subgraph, operator: Operator) -> NDArray[np.uint8] | None:
+    """The bytes of a factor for every channel, as in a PReLU: the multipliers of four in each row."""
+    if not multiplies_channels(graph, operator):
+        return None
+    source, factors, result = (graph.tensors[each] for each in (*operator.inputs, *operator.outputs))
+    channels = len(factors.data)
+    if not (source.spec.scale > 0 and result.spec.scale > 0 and factors.quantization.scales.size == 1):
+        return None
+    with np.errstate(over="ignore"):
+        values = multipliers(
+            source.spec.scale,
+            factors.spec.dequantise(np.frombuffer(factors.data, np.int8)),
+            result.spec.scale,
+        )
+    rows = np.zeros((-(-channels // _FACTORS_IN_ROW), ALIGNMENT // 4), "<f4")
+    rows[:, :_FACTORS_IN_ROW].flat[:channels] = values
+    return rows.view(np.uint8).reshape(-1)
 
 
 def with_channel_blocks(graph: Subgraph, section: LayerSection) -> LayerSection | None:

@@ -13,12 +13,14 @@ RESIZING = "RESIZE_BILINEAR"
 _SAME = 0
 _ALL_SIDES = 4
 _IMAGE_AXES = (1, 2)
+_RANK = 4
 
 
 def border_sides(graph: Subgraph, options: Options, index: int) -> int:
     """On how many of the four sides an operator of a graph pads its input; 0 if on none.
 
-    options: of that operator. A resize pads on all. More than four if other axes are padded too.
+    options: of that operator. A resize pads on all. Channels that are padded do not count; more than four if
+    other axes are padded.
     """
     operator = graph.operators[index]
     if operator.name == RESIZING:
@@ -59,6 +61,8 @@ def _sides_of_pad(graph: Subgraph, index: int) -> int:
     if tensor is None or not tensor.data or tensor.dtype not in (np.int32, np.int64):
         return _ALL_SIDES + 1
     pads = np.frombuffer(tensor.data, tensor.dtype).reshape(-1, 2)
+    if len(pads) == _RANK and pads[-1].any() and not pads[:-1].any():
+        return 0  # channels without weights, which the requantisation fills
     others = [axis for axis in range(len(pads)) if axis not in _IMAGE_AXES]
     if pads[others].any():
         return _ALL_SIDES + 1

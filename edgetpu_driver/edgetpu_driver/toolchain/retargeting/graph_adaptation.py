@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.tflite.equal_steps import MOVING, Quantised, quantised, tensors_alike
+from edgetpu_driver.tflite.equal_steps import CHOOSING, MOVING, Quantised, quantised, tensors_alike
 from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
 from edgetpu_driver.tflite.model_reader import ABSENT
 from edgetpu_driver.toolchain.retargeting.border_sides import border_sides
@@ -136,7 +136,7 @@ class _Adaptation:
                 f"'{name}' has the zero point {new.zero_point}, in the compiled file {old.zero_point}: {why}"
             )
         operator = self._pair.old.operators[makers[0]]
-        if operator.name in MOVING and any(each in pinned for each in operator.inputs):
+        if operator.name in (*MOVING, *CHOOSING) and any(each in pinned for each in operator.inputs):
             return None
         if makers[0] not in self._operators or operator.name not in RULES:
             raise ModelUnsupportedError(

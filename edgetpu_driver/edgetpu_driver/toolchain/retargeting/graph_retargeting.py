@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from edgetpu_driver.compiled_model import CUSTOM_OP, VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.darwinn.executable import Layer
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
-from edgetpu_driver.tflite.equal_steps import MOVING, quantised
+from edgetpu_driver.tflite.equal_steps import CHOOSING, MOVING, quantised
 from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.tflite.graph_edit import TensorChange
 from edgetpu_driver.tflite.graph_matching import match_tensors
@@ -267,8 +267,11 @@ def _check_found(
         if not _is_requantised(pair, index):
             continue
         changed = True
-        if operator.name in MOVING and all(_moves_only(pair, each, index) for each in (False, True)):
+        moves_only = all(_moves_only(pair, each, index) for each in (False, True))
+        if operator.name in MOVING and moves_only:
             continue
+        if operator.name in CHOOSING and not moves_only:
+            raise _refused(pair, index, "its inputs and its output have different scales or zero points")
         if operator.name not in RULES:
             raise _refused(pair, index, "where its program keeps its scales is not known")
         if index not in program.operators:

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.instructions.operations import LARGEST_OPERATION, Operation, cut
 from edgetpu_driver.darwinn.instructions.parameter_readers import UNIT, parameters_used, upload_places
-from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation, requantises
+from edgetpu_driver.darwinn.instructions.tensor_operation import has_offset, read_requantisation, requantises
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair
 from edgetpu_driver.toolchain.retargeting.requantising_steps import (
     CONSTANT_STEPS,
     LARGEST,
+    LARGEST_OF_WINDOW,
     LAYER,
     Step,
     steps_of,
@@ -25,6 +26,9 @@ Place = tuple[int, int]
 """The chunk of an operation and its position in it, which is the order of execution."""
 Steps = Sequence[tuple[Step, Step]]
 """Steps of the old graph, each with what it is in the new one."""
+
+_LARGEST = (LARGEST, LARGEST_OF_WINDOW)
+"""Roles of operations that find the largest of several values."""
 
 
 class ProgramExplanation:
@@ -58,8 +62,10 @@ class ProgramExplanation:
     def _explanations(self, place: Place, operation: Operation, owner: int | None) -> Steps:
         steps = self._steps.get(read_requantisation(operation), [])
         finds_largest = operation.opcode == LARGEST_OPERATION
-        if any(old.role == LARGEST for old, _ in steps):
-            steps = [each for each in steps if (each[0].role == LARGEST) == finds_largest]
+        if any(old.role in _LARGEST for old, _ in steps):
+            steps = [each for each in steps if (each[0].role in _LARGEST) == finds_largest]
+        with_offset = [each for each in steps if _has_own_offset(operation, each[0])]
+        steps = with_offset or steps
         own = [each for each in steps if each[0].role == LAYER and each[0].operator == owner]
         return own or [each for each in steps if self._may_lack_parameters(place, each[0])]
 
@@ -75,6 +81,10 @@ class ProgramExplanation:
             for position, operation in enumerate(chunk.operations):
                 if requantises(operation) and read_requantisation(operation) not in CONSTANT_STEPS:
                     yield (number, position), operation, owners.get(position)
+
+
+def _has_own_offset(operation: Operation, step: Step) -> bool:
+    return step.offset is None or has_offset(operation, step.offset)
 
 
 def _steps(pair: GraphPair, placed: set[int]) -> dict[Requantisation, list[tuple[Step, Step]]]:

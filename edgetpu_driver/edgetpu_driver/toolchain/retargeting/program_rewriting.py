@@ -18,7 +18,7 @@ from edgetpu_driver.tflite.equal_steps import quantised
 from edgetpu_driver.toolchain.retargeting.addition_factors import rewritten_factors
 from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
 from edgetpu_driver.toolchain.retargeting.program_explanation import Place, ProgramExplanation, Steps
-from edgetpu_driver.toolchain.retargeting.requantising_steps import LARGEST, Step
+from edgetpu_driver.toolchain.retargeting.requantising_steps import Step
 from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPointOperations
 
 
@@ -97,15 +97,14 @@ class _Rewriter:
             yield operation
 
     def _requantised(self, operation: Operation, old: Step, new: Step) -> Operation:
-        """The operation with the requantisation of the new graph, and the offset of a softmax."""
-        before, after = (each.requantisation.output_zero_point for each in (old, new))
-        if old.role == LARGEST and before != after:
-            if not has_offset(operation, -before):
+        """The operation with the requantisation of the new graph, and the offset, if it depends on that."""
+        if old.offset is not None and new.offset is not None and old.offset != new.offset:
+            if not has_offset(operation, old.offset):
                 name = self._pair.operator_name(old.operator)
                 raise ModelUnsupportedError(
                     f"{name} cannot be retargeted: its zero point is not found in the program"
                 )
-            operation = with_offset(operation, -after)
+            operation = with_offset(operation, new.offset)
         return write_requantisation(operation, new.requantisation)
 
     def _with_border_values(
@@ -146,6 +145,6 @@ class _Rewriter:
         )
 
 
-def _effect(step: Step) -> tuple[Requantisation, object]:
+def _effect(step: Step) -> tuple[Requantisation, object, int | None]:
     """What a step writes into an operation."""
-    return step.requantisation, step.factors
+    return step.requantisation, step.factors, step.offset

@@ -20,11 +20,14 @@ from edgetpu_driver.tflite.equal_steps import Quantised, quantised
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.operator_options import Options
 from edgetpu_driver.toolchain.retargeting.addition_factors import Factors, factors_of, scale_of_sum
+from edgetpu_driver.weights.network_layers import multiplies_channels
 
 LAYER = "layer"
 """The role of the sum of products of a layer with weights."""
 LARGEST = "maximum"
 """The role of the largest value of a softmax, from which the zero point is subtracted as an offset."""
+LARGEST_OF_WINDOW = "maximum_of_window"
+"""The same of a pooling."""
 
 _ACTIVATIONS: dict[int, Activation] = {0: "NONE", 1: "RELU", 3: "RELU6"}
 _LARGEST = 255
@@ -43,6 +46,8 @@ class Step:
     requantisation: Requantisation
     factors: Factors | None = None
     """Of an addition."""
+    offset: int | None = None
+    """What is added to the sum of products, if the graph decides it; of an addition the factors do."""
 
 
 CONSTANT_STEPS = frozenset(
@@ -75,7 +80,9 @@ def steps_of(
     """
     with np.errstate(all="ignore"):
         found = _Rules(graph, options[operator], graph.operators[operator], has_section)
-        return tuple(Step(operator, role, each, found.factors) for role, each in found.steps())
+        return tuple(
+            Step(operator, role, each, found.factors, found.offsets.get(role)) for role, each in found.steps()
+        )
 
 
 class _Rules:
@@ -87,6 +94,8 @@ class _Rules:
         ]
         self._result = quantised(graph.tensors[operator.outputs[0]]) if operator.outputs else None
         self.factors = self._factors()
+        self.offsets: dict[str, int] = {}
+        """Of steps that have one, by their role."""
 
     def steps(self) -> Iterator[tuple[str, Requantisation]]:
         source = self._sources[0] if self._sources else None
@@ -96,7 +105,7 @@ class _Rules:
         rule = RULES.get(self._operator.name)
         if rule is not None and activation is not None:
             yield from rule(self, source, self._result, activation)
-        if self._operator.name not in ("SOFTMAX", "ADD"):
+        if self._operator.name not in ("SOFTMAX", "ADD", "MAXIMUM"):
             yield "copy", _step(self._result, 1.0, self._result)
 
     def layer(
@@ -130,8 +139,27 @@ class _Rules:
         self, source: Quantised, result: Quantised, activation: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
         other = self._sources[1] if len(self._sources) > 1 else None
-        if other is not None:
+        has_multipliers = self._has_section and multiplies_channels(self._graph, self._operator)
+        if other is not None and has_multipliers:
+            yield "product", _step(source, None, result, activation)
+        elif other is not None:
             yield "product", _step(source, other.scale, result, activation, other.zero_point)
+
+    def larger(self, _: Quantised, result: Quantised, __: Activation) -> Iterator[tuple[str, Requantisation]]:
+        """Of two values of one quantisation: half their difference, where negative, and twice that added.
+
+        The middle of the difference's range is at 127.5; the compiler takes the one or the other zero point,
+        by what rounding leaves of its floats, and a program keeps its own.
+        """
+        scale = 2 * result.scale
+        half = float(multipliers(result.scale, 1.0, scale))
+        one = float(multipliers(result.scale, 1.0, result.scale))
+        for middle in (127, 128):
+            low, _high = clamps(scale, middle, "NONE")
+            yield f"difference_{middle}", Requantisation(half, low, 0.0, 0, 1, middle)
+            low, high = clamps(result.scale, result.zero_point, "NONE")
+            self.offsets[f"larger_{middle}"] = 2 * middle - result.zero_point
+            yield f"larger_{middle}", Requantisation(one, low, high, 0, 2, result.zero_point)
 
     def _factors(self) -> Factors | None:
         """Of an ADD of two tensors."""
@@ -169,12 +197,19 @@ class _Rules:
         """The maximum, the difference to it, and the exponent: scaled here, or by its parameters."""
         low, high = clamps(source.scale, source.zero_point, "NONE")
         one = float(multipliers(source.scale, 1.0, source.scale))
+        self.offsets[LARGEST] = -source.zero_point
         yield LARGEST, Requantisation(one, low, high, 0, source.zero_point, source.zero_point)
         low, high = clamps(source.scale, _LARGEST, "NONE")
         yield "difference", Requantisation(one, low, high, 0, 1, _LARGEST)
         yield "moved_difference", Requantisation(one, low, high, _LARGEST, 0, _LARGEST)
         scale = 1.0 if self._has_section else source.scale
         yield "exponent", Requantisation(scale, _EXPONENT_MINIMUM, 0.0, _LARGEST, 0, 0)
+
+    def largest_of_window(
+        self, source: Quantised, result: Quantised, activation: Activation
+    ) -> Iterator[tuple[str, Requantisation]]:
+        self.offsets[LARGEST_OF_WINDOW] = -source.zero_point
+        yield LARGEST_OF_WINDOW, _step(source, 1.0, result, activation)
 
     def logistic(
         self, source: Quantised, _: Quantised, __: Activation
@@ -205,6 +240,8 @@ RULES: dict[str, _Rule] = {
     **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), _Rules.layer),
     **dict.fromkeys(("AVERAGE_POOL_2D", "MEAN"), _Rules.mean),
     "MUL": _Rules.product,
+    "MAXIMUM": _Rules.larger,
+    "MAX_POOL_2D": _Rules.largest_of_window,
     "ADD": _Rules.sum,
     "CONCATENATION": _Rules.collected,
     "QUANTIZE": _Rules.changed_scale,

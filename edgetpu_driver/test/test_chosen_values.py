@@ -1,0 +1,84 @@
+"""What programs do for MAXIMUM, MAX_POOL_2D and PReLU: numbers from the files of a public face mesh."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgetpu_driver.darwinn.requantisation import Requantisation
+from edgetpu_driver.tflite.model_reader import Operator, Subgraph, Tensor, per_tensor
+from edgetpu_driver.toolchain.retargeting.requantising_steps import Step, steps_of
+from edgetpu_driver.weights.network_layers import encode_network
+
+INT8 = np.dtype(np.int8)
+
+
+def tensor(scale: float, zero_point: int, shape: tuple[int, ...] = (1, 8, 8, 4), data: bytes = b"") -> Tensor:
+    """zero_point: as the chip has it."""
+    return Tensor("x", shape, INT8, data=data, quantization=per_tensor(scale, zero_point - 128))
+
+
+def graph(operator: str, *tensors: Tensor) -> Subgraph:
+    """One operator, whose result is the last tensor."""
+    last = len(tensors) - 1
+    operators = (Operator(operator, "", tuple(range(last)), (last,)),)
+    return Subgraph("g", tensors, (0,), (last,), operators)
+
+
+def steps(operator: str, *tensors: Tensor, has_section: bool = False) -> dict[str, Step]:
+    """Those of the operator, by role."""
+    found = steps_of(graph(operator, *tensors), ({},), 0, has_section=has_section)
+    return {step.role: step for step in found}
+
+
+@pytest.mark.parametrize(
+    ("scale", "zero_point", "middle", "half", "least", "one", "limits", "offset"),
+    [
+        (0.09120363742113113, 100, 128, 0.5, -128.0, 1.0, (-100.0, 155.0), 156),
+        (0.11074110865592957, 63, 127, 0.5, -127.0, 1.0, (-63.0, 192.0), 191),
+        (0.1025097593665123, 27, 127, 0.5, -127.00000762939453, 1.0, (-27.000001907348633, 228.0), 227),
+        (
+            *(0.14345835149288177, 25, 128, 0.4999999701976776, -127.99999237060547),
+            *(0.9999999403953552, (-24.999998092651367, 230.0), 231),
+        ),
+    ],
+)
+def test_a_maximum_is_half_a_difference_and_twice_that_added(
+    scale: float,
+    zero_point: int,
+    middle: int,
+    half: float,
+    least: float,
+    one: float,
+    limits: tuple[float, float],
+    offset: int,
+) -> None:
+    found = steps("MAXIMUM", *[tensor(scale, zero_point)] * 3)
+    difference, larger = found[f"difference_{middle}"], found[f"larger_{middle}"]
+    assert difference.requantisation == Requantisation(half, least, 0.0, 0, 1, middle)
+    assert (larger.requantisation, larger.offset) == (
+        Requantisation(one, *limits, 0, 2, zero_point),
+        offset,
+    )
+
+
+def test_a_pooling_subtracts_its_zero_point_where_it_finds_the_largest_value() -> None:
+    step = steps("MAX_POOL_2D", *[tensor(0.1025097593665123, 27)] * 2)["maximum_of_window"]
+    assert step.requantisation == Requantisation(1.0, -27.000001907348633, 228.0, 27, 0, 27)
+    assert step.offset == -27
+
+
+def test_the_factors_of_a_prelu_are_multipliers_in_the_parameters() -> None:
+    alpha = np.array([-18, 37, 90, 94], np.int8)
+    source, factors, result = (
+        tensor(0.09629753977060318, 108),
+        tensor(0.008553369902074337, 128, (1, 1, 4), alpha.tobytes()),
+        tensor(0.0848691537976265, 117),
+    )
+    (section,) = encode_network(graph("MUL", source, factors, result)).constants
+    row = section.data.view("<f4")
+    expected = np.array([-0.17469282, 0.35909078, 0.8734641, 0.9122848], np.float32)
+    np.testing.assert_array_equal(row[:4], expected)
+    assert (row.size, np.count_nonzero(row[4:])) == (16, 0)
+    step = steps("MUL", source, factors, result, has_section=True)["product"]
+    assert step.requantisation == Requantisation(1.0, -117.0, 138.0, 108, 0, 117)
