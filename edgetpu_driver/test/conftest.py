@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.engines import cpu_engine
 from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperands
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
+from edgetpu_driver.toolchain import dense_graph
+from testdata.color_embedding_graph import color_embedding_graph
 from testdata.fake_device import FakeBackend
 
 
@@ -79,3 +82,16 @@ def host(backend: FakeBackend, models: Path) -> ModelHost:
     host = ModelHost(backend, [models])
     host.connect()
     return host
+
+
+@pytest.fixture(scope="module")
+def compiled_together(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Models that are resident together: two matrices, a copy of one, and a network."""
+    directory = tmp_path_factory.mktemp("models")
+    graph = dense_graph.build(64)
+    graphs = {"one": graph, "one_copy2": graph, "other": dense_graph.build(128)}
+    graphs["with_a_layer"] = color_embedding_graph()
+    for name, file in pack_for_virtual_stick(graphs, together=True).items():
+        (directory / f"{name}.tflite").write_bytes(graphs[name])
+        (directory / f"{name}_edgetpu.tflite").write_bytes(file)
+    return sorted(directory.glob("*_edgetpu.tflite"))

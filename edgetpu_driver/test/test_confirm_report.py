@@ -1,0 +1,83 @@
+"""`edgetpu confirm` as a command: its report, what it continues, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgetpu_driver.cli.confirm import command
+from edgetpu_driver.cli.confirm.steps import STEPS
+from edgetpu_driver.cli.main import main
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from testdata.confirmed_sticks import NAMES, DoesNotComeBack
+
+# The command.
+
+
+def answer(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, dict[str, Any]]:
+    code = main(["confirm", "--backend", "virtual", "--json", *options])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_the_report_is_written_twice(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, report = answer(capsys, "--only", "google_program", "--report", str(tmp_path / "mine"))
+    assert code == 0
+    written = json.loads((tmp_path / "mine.json").read_text())
+    assert written == {name: value for name, value in report.items() if name != "files"}
+    assert written["stick"] == {"bus_path": "2-1", "Mbit/s": 5000.0, "firmware": "1.00", "clock": "high"}
+    assert written["outcomes"][0]["values"] == {
+        "outputs": 2048, "off_by_one": 0, "largest_difference": 0,
+    }  # fmt: skip
+    assert re.search(r"^confirmed +google_program +a program", (tmp_path / "mine.txt").read_text(), re.M)
+
+
+def test_a_report_is_continued(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "mine")
+    answer(capsys, "--only", "temperature", "--report", path)
+    _, report = answer(capsys, "--only", "registers", "--report", path)
+    assert [each["step"] for each in report["outcomes"]] == ["registers", "temperature"]
+    assert report["not_run"] == [name for name in NAMES if name not in ("registers", "temperature")]
+
+
+def test_another_file_is_not_continued(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text('{"a": 1}')
+    code, report = answer(capsys, "--only", "registers", "--report", str(tmp_path / "mine"))
+    assert code == 1
+    assert "is not a report of this command" in report["error"]["message"]
+
+
+def test_a_refuted_step_and_a_replug_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command, "usb_bus", lambda _: DoesNotComeBack())
+    assert main(["confirm", "--from", "leftovers", "--report", str(tmp_path / "mine")]) == 1
+    text = capsys.readouterr().out
+    assert "Unplug it, plug it in, then: edgetpu confirm --from times" in text
+    assert "0 confirmed, 1 refuted, 0 skipped. Please send in" in text
+
+
+def test_without_a_stick_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    stick = VirtualEdgeTpu()
+    stick.unplug()
+    monkeypatch.setattr(command, "usb_bus", lambda _: stick)
+    assert main(["confirm", "--report", str(tmp_path / "mine")]) == 3
+    assert "no Edge TPU is on the bus" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_steps_go_on_from_one() -> None:
+    assert [each.name for each in command.chosen_steps("draining", "")] == NAMES[NAMES.index("draining") :]
+    with pytest.raises(InputError, match="expected a step, one of firmware, port"):
+        command.chosen_steps("drain", "")
+
+
+def test_the_steps_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["confirm", "--list"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(STEPS) + 1

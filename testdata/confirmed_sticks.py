@@ -1,0 +1,181 @@
+"""Sticks that `edgetpu confirm` refutes, and what a step says of one."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from array import array
+from pathlib import Path
+from typing import Any
+
+from usb.core import USBError, USBTimeoutError
+
+from edgetpu_driver.cli.confirm.outcome import Outcome
+from edgetpu_driver.cli.confirm.run import Course, run_steps
+from edgetpu_driver.cli.confirm.step import Step
+from edgetpu_driver.cli.confirm.steps import STEPS
+from edgetpu_driver.cli.confirm.trial_stick import TrialStick
+from edgetpu_driver.usb.fault_diagnosis import QUIET_MS
+from edgetpu_driver.usb.firmware import FirmwareImage
+from edgetpu_driver.usb.framing import HEADER
+from edgetpu_driver.usb.registers import GCB_CLOCK_DIVIDER, Register
+from edgetpu_driver.virtual import VirtualEdgeTpu
+from edgetpu_driver.virtual.fault_injection import Fault, Transfer
+
+IMAGE = FirmwareImage(b"firmware", hashlib.sha256(b"firmware").hexdigest())
+NAMES = [step.name for step in STEPS]
+_VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
+_EVENTS = 0x82
+
+
+def step(name: str) -> Step:
+    """The step of this name."""
+    return STEPS[NAMES.index(name)]
+
+
+def run(stick: VirtualEdgeTpu, *names: str, models: list[Path] | None = None) -> Course:
+    """Run steps on a stick, all without names."""
+    trial = TrialStick(stick, firmware=IMAGE, models=models or [], simulated=True)
+    return run_steps(trial, [step(name) for name in names or NAMES], lambda: None)
+
+
+def outcome(stick: VirtualEdgeTpu, name: str, models: list[Path] | None = None) -> Outcome:
+    """Run one step on a stick; its outcome."""
+    (found,) = run(stick, name, models=models).outcomes
+    return found
+
+
+class Lying(VirtualEdgeTpu):
+    """A register reads as a value of its own."""
+
+    def __init__(self, register: int, value: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.register, self.value = register, value
+
+    def lies(self) -> bool:
+        """Whether the register is misreported now."""
+        return True
+
+    def ctrl_transfer(
+        self,
+        dev_handle: Any,
+        bmRequestType: int,  # noqa: N803 - of pyusb
+        bRequest: int,  # noqa: N803
+        wValue: int,  # noqa: N803
+        wIndex: int,  # noqa: N803
+        data: Any,
+        timeout: int,
+    ) -> int:
+        """Answer a control transfer, untruthfully for the register."""
+        count = super().ctrl_transfer(dev_handle, bmRequestType, bRequest, wValue, wIndex, data, timeout)
+        if bmRequestType == _VENDOR_IN and wIndex << 16 | wValue == self.register and self.lies():
+            data[:count] = array("B", self.value.to_bytes(count, "little"))
+        return count
+
+
+class FaultyWhileWaiting(Lying):
+    """It reports an error as long as a program waits for its inputs."""
+
+    def __init__(self) -> None:
+        super().__init__(Register.hib_error_status, 2)
+
+    def lies(self) -> bool:
+        """Whether the register is misreported now."""
+        return not self._chip.begins_program
+
+
+class StopsWhenItsClockChanges(Lying):
+    """The chip hangs once the clock has another rate than that of bring-up."""
+
+    def __init__(self) -> None:
+        super().__init__(Register.omc0_dc, 0)
+
+    def lies(self) -> bool:
+        """Whether the register is misreported now."""
+        return False
+
+    def bulk_write(self, dev_handle: Any, ep: int, intf: int, data: Any, timeout: int) -> int:
+        """Time out once the clock has changed."""
+        if GCB_CLOCK_DIVIDER.of(self._chip._registers[Register.scu_ctrl_3]) != 1:
+            raise USBTimeoutError("timed out", errno=errno.ETIMEDOUT)
+        return super().bulk_write(dev_handle, ep, intf, data, timeout)
+
+
+class TakesNoPayloadWithTheHeader(VirtualEdgeTpu):
+    """It wants the header of a frame in a transfer of its own."""
+
+    def bulk_write(self, dev_handle: Any, ep: int, intf: int, data: Any, timeout: int) -> int:
+        """Stall if a payload comes with the header."""
+        begins = not self._chip._processor._stream
+        if begins and len(data) > HEADER.size:
+            raise USBError("Pipe error", errno=errno.EPIPE)
+        return super().bulk_write(dev_handle, ep, intf, data, timeout)
+
+
+class SendsLeftovers(VirtualEdgeTpu):
+    """Whoever waits a little finds more output."""
+
+    def bulk_read(self, dev_handle: Any, ep: int, intf: int, buff: Any, timeout: int) -> int:
+        """Answer, even where nothing is due."""
+        if timeout == QUIET_MS:
+            return len(buff)
+        return super().bulk_read(dev_handle, ep, intf, buff, timeout)
+
+
+class NeverQuiet(VirtualEdgeTpu):
+    """It loses the event that ends a program whose output was not read."""
+
+    def bulk_read(self, dev_handle: Any, ep: int, intf: int, buff: Any, timeout: int) -> int:
+        """Read, but without that event."""
+        if timeout == QUIET_MS and ep == _EVENTS:
+            raise USBTimeoutError("timed out", errno=errno.ETIMEDOUT)
+        return super().bulk_read(dev_handle, ep, intf, buff, timeout)
+
+
+class Slow(VirtualEdgeTpu):
+    """Every transfer to it takes 5 ms."""
+
+    def bulk_write(self, dev_handle: Any, ep: int, intf: int, data: Any, timeout: int) -> int:
+        """Write, 5 ms late."""
+        self.clock.sleep(5e-3)
+        return super().bulk_write(dev_handle, ep, intf, data, timeout)
+
+
+class AlwaysWarns(VirtualEdgeTpu):
+    """Its thermal warning cannot be acknowledged."""
+
+    def intr_read(self, dev_handle: Any, ep: int, intf: int, buff: Any, timeout: int) -> int:
+        """Warn, then read the interrupt."""
+        self.warn_of_heat()
+        return super().intr_read(dev_handle, ep, intf, buff, timeout)
+
+
+class ComesBackElsewhere(VirtualEdgeTpu):
+    """With its firmware it is at another port."""
+
+    def get_device_descriptor(self, dev: Any) -> Any:
+        """Its descriptor, with the port where it is now."""
+        descriptor = super().get_device_descriptor(dev)
+        if not self._chip.boot_mode:
+            descriptor.port_numbers = (4,)
+        return descriptor
+
+
+def failing(fault: Fault, on: Transfer, after: int = 0, *, boot_mode: bool = False) -> VirtualEdgeTpu:
+    """A stick whose transfers of one kind fail from a certain one on."""
+    stick = VirtualEdgeTpu(boot_mode=boot_mode)
+    stick.fail(fault, on, after, times=1000)
+    return stick
+
+
+class DoesNotComeBack(SendsLeftovers):
+    """After the first step that fails it does not come up again."""
+
+    resets = 0
+
+    def reset_device(self, dev_handle: Any) -> None:
+        """Reset; the second time it is gone."""
+        self.resets += 1
+        if self.resets > 1:
+            self.unplug()
+        super().reset_device(dev_handle)
