@@ -1,10 +1,14 @@
-"""Shared by the tests of the perception package: pictures of spots with known centres."""
+"""Shared by the tests of the perception package: pictures of spots with known centres, and looming."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
+from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_perception.graphs import brightness_slopes
+from edgetpu_perception.time_to_contact.looming import Looming
 
 
 class Scenes:
@@ -42,3 +46,14 @@ class Scenes:
 @pytest.fixture
 def scenes() -> Scenes:
     return Scenes()
+
+
+@pytest.fixture(scope="module")
+def looming_engine() -> CpuEngine:
+    """The graph of brightness and slopes on the CPU."""
+    return CpuEngine(brightness_slopes.build())
+
+
+@pytest.fixture
+def looming(looming_engine: CpuEngine) -> Looming:
+    return Looming(looming_engine)

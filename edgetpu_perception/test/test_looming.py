@@ -1,150 +1,18 @@
-"""Time to contact: the graph, approaches, motions that are none, and the zones."""
+"""Time to contact: approaches, motions that are none, and regions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import cv2
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_driver.errors import GraphError, ModelUnsupportedError
 from edgetpu_driver.images.conversion_cache import Region
-from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.images.pinhole import Pinhole
-from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
-
-FOCAL = 45.0  # px of a 64 px image: a field of view of 71 deg
-Image = NDArray[np.uint8]
-
-
-@pytest.fixture(scope="module")
-def engine() -> CpuEngine:
-    return CpuEngine(graph.build())
-
-
-@pytest.fixture
-def looming(engine: CpuEngine) -> Looming:
-    return Looming(engine)
-
-
-class Wall:
-    """A wall at z = 4 m with texture of all sizes, or a square of it in front of another wall."""
-
-    def __init__(self, seed: int = 1, size: int = 64, noise: float = 4.0) -> None:
-        self.random = np.random.default_rng(seed)
-        self.size, self.noise = size, noise
-        self.textures = [self._texture(), self._texture()]
-
-    def _texture(self) -> NDArray[np.float32]:
-        picture = np.zeros((1024, 1024), np.float32)
-        for octave in range(3, 10):
-            grain = self.random.normal(0, 1, (2**octave, 2**octave)).astype(np.float32)
-            picture += cv2.resize(grain, (1024, 1024), interpolation=cv2.INTER_CUBIC)
-        return np.clip(110 + 25 * picture, 0, 255).astype(np.float32)
-
-    def seen(
-        self,
-        z: float = 0.0,
-        x: float = 0.0,
-        turn: tuple[float, float, float] = (0.0, 0.0, 0.0),
-        behind: float = 0.0,
-    ) -> Image:
-        """View from (x, 0, z), turned by axis * rad; `behind`: m from a 3 m wide square to the other wall."""
-        fine = 4 * self.size
-        focal = FOCAL * fine / 64
-        camera = np.array([[focal, 0, fine / 2 - 0.5], [0, focal, fine / 2 - 0.5], [0, 0, 1]])
-        axes = cv2.Rodrigues(np.array(turn))[0]
-        picture = np.zeros((fine, fine), np.float32)
-        for layer, distance in ((1, 4.0 + behind), (0, 4.0)) if behind else ((0, 4.0),):
-            # From texels of 1 cm, the middle of the texture at x = y = 0, to pixels.
-            texel = 0.01
-            to_wall = np.array([[texel, 0, -512 * texel - x], [0, texel, -512 * texel], [0, 0, distance - z]])
-            warp = camera @ axes.T @ to_wall
-            look = {"flags": cv2.INTER_LINEAR, "borderMode": cv2.BORDER_REFLECT}
-            shown = cv2.warpPerspective(self.textures[layer], warp, (fine, fine), **look)
-            mask = np.ones_like(self.textures[0])
-            if behind and layer == 0:
-                mask[:] = 0
-                mask[512 - 150 : 512 + 150, 512 - 150 : 512 + 150] = 1
-            inside = cv2.warpPerspective(mask, warp, (fine, fine), borderMode=cv2.BORDER_CONSTANT)
-            picture = np.where(inside > 0.5, shown, picture) if behind else shown
-        small = cv2.resize(picture, (self.size, self.size), interpolation=cv2.INTER_AREA)
-        noisy = small + self.random.normal(0, self.noise, small.shape)
-        return np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
-
-
-def watch(looming: Looming, view: Callable[[float], Image], seconds: float) -> list[LoomingResult]:
-    """Results at 30 Hz for the view at each time."""
-    stamps = np.arange(round(30 * seconds)) / 30
-    return [looming.update(view(stamp), stamp) for stamp in stamps.tolist()]
-
-
-def claimed(results: list[LoomingResult]) -> int:
-    """Number of results with an approach."""
-    return sum(result.approaching for result in results)
-
-
-def errors(results: list[LoomingResult], start: float = 4.0, speed: float = 1.0) -> NDArray[np.float64]:
-    """Relative errors of the time to contact from frame 10 on; inf where there is none."""
-    told = [(r.ttc if r.valid else math.inf, (start - speed * r.stamp) / speed) for r in results[10:]]
-    return np.array([abs(found / true - 1) for found, true in told])
-
-
-class TestGraph:
-    def test_is_the_same_every_time(self) -> None:
-        assert graph.build() == graph.build()
-        assert graph.name() == Looming().model == "looming_64x64"
-        assert Looming(size=128).model == "looming_128x128"
-
-    def test_gives_the_brightness_and_the_slopes_of_a_ramp(self, engine: CpuEngine) -> None:
-        y, x = np.mgrid[:64, :64]
-        image = (10 + 2 * x + y).astype(np.uint8).reshape(1, 64, 64, 1)
-        brightness, right, down = graph.SlopeReader.of(64, 64, engine.outputs).read(
-            engine.run({"image": image})
-        )
-        assert brightness.shape == (60, 60)
-        assert np.array_equal(brightness, 10.0 + 2 * x[2:-2, 2:-2] + y[2:-2, 2:-2] - 128)
-        assert (right == 2).all()
-        assert (down == 1).all()
-
-    def test_of_128_px_gives_slopes_per_element(self) -> None:
-        engine = CpuEngine(graph.build(128, 128))
-        x = np.mgrid[:128, :128][1]
-        image = (20 + x).astype(np.uint8).reshape(1, 128, 128, 1)
-        brightness, right, down = graph.SlopeReader.of(128, 128, engine.outputs).read(
-            engine.run({"image": image})
-        )
-        assert np.array_equal(brightness, 20.0 + x[3:-3:2, 3:-3:2] - 128)
-        assert (right == 2).all()
-        assert not down.any()
-
-    def test_knows_its_own_noise(self) -> None:
-        random = np.random.default_rng(3)
-        image = random.normal(128, 4, (256, 256))
-        planes = [cv2.filter2D(image, -1, kernel) for kernel in graph.kernels()]
-        measured = planes[1].std() / planes[0].std()
-        assert graph.Layout.of_size(64, 64).noise == pytest.approx(measured, rel=0.03)
-
-    def test_refuses_an_image_that_is_too_small(self) -> None:
-        with pytest.raises(GraphError, match="at least 16x16 px; got 8x64"):
-            graph.build(8, 64)
-
-
-class TestModels:
-    def test_of_another_kind_are_refused(self) -> None:
-        image = TensorSpec("image", (1, 64, 64, 1), np.dtype(np.uint8), 1.0, 0)
-        other = TensorSpec("evidence", (1, 64, 64, 1), np.dtype(np.uint8), 1.0, 0)
-        with pytest.raises(ModelUnsupportedError, match="expected slopes of a 64x64 image; got 'evidence'"):
-            Looming().bind([image], [other])
-
-    def test_must_be_bound_before_images_come(self) -> None:
-        with pytest.raises(ModelUnsupportedError, match="bound"):
-            Looming().preprocess(np.zeros((64, 64), np.uint8), 0.0)
+from edgetpu_perception.time_to_contact.looming import Looming
+from testdata.approached_wall import Image, Wall, claimed, errors, watch
 
 
 class TestApproach:
@@ -226,11 +94,11 @@ class TestApproach:
         found = errors(watch(looming, lambda t: cv2.resize(wall.seen(t), (320, 240)), 3.0))
         assert np.median(found) < 0.02
 
-    def test_has_sigmas_that_cover_its_errors(self, engine: CpuEngine) -> None:
+    def test_has_sigmas_that_cover_its_errors(self, looming_engine: CpuEngine) -> None:
         inside = []
         for seed in range(4):
             wall = Wall(10 + seed)
-            for result in watch(Looming(engine), lambda t, wall=wall: wall.seen(t), 3.0)[10:]:
+            for result in watch(Looming(looming_engine), lambda t, wall=wall: wall.seen(t), 3.0)[10:]:
                 error = abs(result.expansion_rate - 1 / (4 - result.stamp))
                 inside.append(error < result.expansion_rate_sigma)
                 assert result.ttc_sigma == pytest.approx(result.expansion_rate_sigma * result.ttc**2)
@@ -248,8 +116,8 @@ class TestApproach:
         assert claimed(results[:30]) == 0
         assert all(r.ttc == pytest.approx(3.0 - r.stamp, rel=0.25) for r in results[37:])
 
-    def test_is_the_same_every_time(self, engine: CpuEngine) -> None:
-        first, second = (watch(Looming(engine), Wall(9).seen, 1.0) for _ in range(2))
+    def test_is_the_same_every_time(self, looming_engine: CpuEngine) -> None:
+        first, second = (watch(Looming(looming_engine), Wall(9).seen, 1.0) for _ in range(2))
         assert repr(first) == repr(second)
 
 
@@ -330,11 +198,11 @@ class TestNoApproach:
 
 
 class TestClaim:
-    def test_needs_the_rate_that_the_user_asks_for(self, engine: CpuEngine) -> None:
+    def test_needs_the_rate_that_the_user_asks_for(self, looming_engine: CpuEngine) -> None:
         """0.25 to 0.33 per second, then the same images with another threshold."""
         wall = Wall()
         low, high = (
-            watch(Looming(engine, min_expansion_rate=rate), lambda t: wall.seen(t), 1.0)
+            watch(Looming(looming_engine, min_expansion_rate=rate), lambda t: wall.seen(t), 1.0)
             for rate in (0.2, 0.4)
         )
         assert all(r.approaching for r in low[15:])
@@ -396,9 +264,9 @@ class TestRegion:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("seed", range(6))
-def test_results_are_numbers_for_any_views_and_intervals(engine: CpuEngine, seed: int) -> None:
+def test_results_are_numbers_for_any_views_and_intervals(looming_engine: CpuEngine, seed: int) -> None:
     """Views that jump, go dark or are noise, with an object in front, at any intervals."""
-    random, looming, time = np.random.default_rng(seed), Looming(engine), 0.0
+    random, looming, time = np.random.default_rng(seed), Looming(looming_engine), 0.0
     wall = Wall(seed, noise=float(random.choice([0, 1, 5])))
     for _ in range(60):
         kind = random.random()
@@ -434,80 +302,10 @@ class TestTime:
         assert np.median(errors(results)) < 0.02
 
 
-class TestZones:
-    @pytest.mark.parametrize("level", [0, 100, 255])
-    def test_of_a_uniform_image_are_zero(self, looming: Looming, level: int) -> None:
-        assert looming.update(np.full((64, 64), level, np.uint8), 0.0).zones == (0.0,) * 9
-
-    @pytest.mark.parametrize("zone", range(9))
-    def test_locate_a_contrast_of_10_grey_levels(self, looming: Looming, zone: int) -> None:
-        row, column = divmod(zone, 3)
-        image = np.full((64, 64), 100, np.uint8)
-        image[21 * row + 4 : 21 * row + 18, 21 * column + 8 : 21 * column + 14] += 10
-        zones = looming.update(image, 0.0).zones
-        assert zones[zone] > 1.0
-        assert sum(zones) == zones[zone]
-
-    def test_grow_with_the_contrast(self, looming: Looming) -> None:
-        stripes = np.zeros((64, 64))
-        stripes[:, ::8] = 1
-        stripes[:, 1::8] = 1
-        zones = np.array(
-            [looming.update((20 + c * stripes).astype(np.uint8), 0.0).zones for c in range(0, 230, 10)]
-        )
-        assert (np.diff(zones, axis=0) > 0).all()
-
-    def test_of_a_ramp_are_its_slope_squared(self, looming: Looming) -> None:
-        ramp = np.tile(np.arange(0, 192, 3, dtype=np.uint8), (64, 1))
-        result = looming.update(ramp, 0.0)
-        assert result.zones == (9.0,) * 9
-        assert result.tau == 1.0
-
-    def test_tau_compares_the_centre_with_the_rest(self, looming: Looming) -> None:
-        image = np.tile(np.arange(0, 128, 2, dtype=np.uint8), (64, 1))
-        image[24:40, 24:40] += 60
-        result = looming.update(image, 0.0)
-        assert result.tau == pytest.approx(result.zones[4] / 4.0)
-        assert result.tau > 10
-
-
-class TestZoneModel:
-    """The published looming model with zone energies as output."""
-
-    @pytest.fixture
-    def looming(self, golden) -> Looming:  # type: ignore[no-untyped-def]
-        return Looming(CpuEngine(golden.model("looming_64x64_3x3.tflite")))
-
-    def test_ignores_its_border(self, looming: Looming) -> None:
-        for level in range(0, 256, 25):
-            assert looming.update(np.full((64, 64), level, np.uint8), 0.0).zones == (0.0,) * 9
-
-    def test_gives_energies_within_its_steps(self, looming: Looming) -> None:
-        image = Wall(noise=0).seen(2.0)
-        right = cv2.Sobel(image, cv2.CV_64F, 1, 0) / 8
-        down = cv2.Sobel(image, cv2.CV_64F, 0, 1) / 8
-        energy = right**2 + down**2
-        blocks = [
-            energy[max(21 * r, 1) : 21 * r + 21, max(21 * c, 1) : 21 * c + 21]
-            for r in range(3)
-            for c in range(3)
-        ]
-        true = np.array([block.mean() for block in blocks])
-        # Squares below half a step of 71.6 are lost before the sum.
-        assert np.abs(np.array(looming.update(image, 0.0).zones) - true).max() < 60
-
-    def test_gives_no_time_to_contact(self, looming: Looming) -> None:
-        wall = Wall()
-        for result in watch(looming, lambda t: wall.seen(t), 0.5):
-            assert not result.valid
-            assert math.isnan(result.ttc)
-            assert result.tau > 0
-
-
-def test_a_camera_of_another_size_is_ignored(engine: CpuEngine) -> None:
+def test_a_camera_of_another_size_is_ignored(looming_engine: CpuEngine) -> None:
     wall = Wall()
     odd = Pinhole(640, 480, 5.0, 5.0, 0.0, 0.0)
     with_odd, without = (
-        watch(Looming(engine, camera), lambda t: wall.seen(t), 0.0) for camera in (odd, None)
+        watch(Looming(looming_engine, camera), lambda t: wall.seen(t), 0.0) for camera in (odd, None)
     )
     assert with_odd == without

@@ -11,17 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
-from edgetpu_perception.graphs import brightness_slopes as graph
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 
 SIZE = 64
 FOCAL = 0.7 * SIZE
 """Focal length, px; the one that is assumed if no camera is given."""
-
-
-@pytest.fixture(scope="module")
-def engine() -> CpuEngine:
-    return CpuEngine(graph.build())
 
 
 def texture(seed: int, size: int = 512, grain: float = 6.0) -> NDArray[np.float32]:
@@ -48,9 +42,12 @@ def rays() -> list[NDArray[np.float64]]:
 
 
 def watch(
-    engine: CpuEngine, view: Callable[[float], NDArray[np.float32]], seconds: float, noise: float = 1.0
+    looming_engine: CpuEngine,
+    view: Callable[[float], NDArray[np.float32]],
+    seconds: float,
+    noise: float = 1.0,
 ) -> list[LoomingResult]:
-    looming, random = Looming(engine), np.random.default_rng(1)
+    looming, random = Looming(looming_engine), np.random.default_rng(1)
     results = []
     for stamp in np.arange(0, seconds, 1 / 30).tolist():
         image = view(stamp) + random.normal(0, noise, (SIZE, SIZE))
@@ -61,7 +58,7 @@ def watch(
 @pytest.mark.parametrize("slant", [(0.36, 0.0), (0.4, -0.4), (0.0, 0.84)])
 @pytest.mark.parametrize("course", [(0.0, 0.0), (0.2, 0.1)])
 def test_a_slanted_plane_is_measured_as_well_as_a_frontal_one(
-    engine: CpuEngine, slant: tuple[float, float], course: tuple[float, float]
+    looming_engine: CpuEngine, slant: tuple[float, float], course: tuple[float, float]
 ) -> None:
     """Slants of 20, 30 and 40 degrees. Measured: median 1 % at most."""
     surface, (x, y) = texture(3), rays()
@@ -72,7 +69,7 @@ def test_a_slanted_plane_is_measured_as_well_as_a_frontal_one(
         depth = (4.0 - float(normal @ position)) / (slant[0] * x + slant[1] * y + 1)
         return sampled(surface, 90 * (position[0] + depth * x), 90 * (position[1] + depth * y))
 
-    results = watch(engine, view, 1.8)[15:]
+    results = watch(looming_engine, view, 1.8)[15:]
     speed = float(normal @ velocity)
     errors = [abs(r.expansion_rate * (4.0 / speed - r.stamp) - 1) for r in results]
     assert np.median(errors) < 0.02
@@ -86,7 +83,7 @@ def disc(picture: NDArray[np.float32], front: NDArray[np.float32], x: float, y: 
     picture += inside * (pattern - picture)
 
 
-def test_an_object_that_approaches_a_standing_camera_is_found(engine: CpuEngine) -> None:
+def test_an_object_that_approaches_a_standing_camera_is_found(looming_engine: CpuEngine) -> None:
     """A disc of a fifth of the image's width at 3 s."""
     background, front = sampled(texture(5), *(60 * each for each in rays())), texture(6, grain=16)
 
@@ -95,7 +92,7 @@ def test_an_object_that_approaches_a_standing_camera_is_found(engine: CpuEngine)
         disc(picture, front, 24.0, 38.0, 19 / (5 - stamp))
         return picture
 
-    results = watch(engine, view, 3.5)
+    results = watch(looming_engine, view, 3.5)
     claimed = [r for r in results if r.approaching]
     assert 5 - claimed[0].stamp > 2.5
     assert all(r.approaching for r in results if r.stamp > 2.6)
@@ -107,7 +104,7 @@ def test_an_object_that_approaches_a_standing_camera_is_found(engine: CpuEngine)
 
 
 @pytest.mark.parametrize("speed", [8.0, 16.0, -24.0])
-def test_an_object_that_crosses_is_no_approach(engine: CpuEngine, speed: float) -> None:
+def test_an_object_that_crosses_is_no_approach(looming_engine: CpuEngine, speed: float) -> None:
     """`speed`: px/s."""
     background, front = sampled(texture(5), *(60 * each for each in rays())), texture(6, grain=16)
 
@@ -116,12 +113,12 @@ def test_an_object_that_crosses_is_no_approach(engine: CpuEngine, speed: float) 
         disc(picture, front, (10.0 if speed > 0 else 54.0) + speed * stamp, 32.0, 8.0)
         return picture
 
-    results = watch(engine, view, min(50 / abs(speed), 3.0))
+    results = watch(looming_engine, view, min(50 / abs(speed), 3.0))
     assert not any(r.approaching for r in results)
     assert sum(r.valid for r in results) > 0.8 * len(results)
 
 
-def test_an_object_that_appears_and_is_gone_is_no_approach(engine: CpuEngine) -> None:
+def test_an_object_that_appears_and_is_gone_is_no_approach(looming_engine: CpuEngine) -> None:
     """A disc appears and is gone again: nothing approaches."""
     background, front = sampled(texture(5), *(60 * each for each in rays())), texture(6, grain=16)
 
@@ -131,4 +128,4 @@ def test_an_object_that_appears_and_is_gone_is_no_approach(engine: CpuEngine) ->
             disc(picture, front, 30.0, 30.0, 10.0)
         return picture
 
-    assert not any(r.approaching for r in watch(engine, view, 3.0))
+    assert not any(r.approaching for r in watch(looming_engine, view, 3.0))
