@@ -37,8 +37,9 @@ def rows() -> Iterator[Row]:
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     try:
-        yield _preprocessing(_SIZE)
-        yield _preprocessing(_SMALL)
+        yield _preprocessing(_SIZE, _IMAGE.dtype)
+        yield _preprocessing(_SMALL, np.dtype(np.int8))
+        yield _float_preprocessing()
         yield _classes()
         yield _boxes()
         yield _labels()
@@ -56,18 +57,38 @@ def _photograph(height: int = 480, width: int = 640) -> NDArray[np.uint8]:
     return np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
 
 
-def _preprocessing(input_size: int) -> Row:
-    """A camera's frame, letterboxed for a detector."""
+def _detector(input_size: int, dtype: np.dtype[Any]) -> Detector:
     detector = Detector()
-    image = replace(_IMAGE, shape=(1, input_size, input_size, 3))
+    image = replace(_IMAGE, shape=(1, input_size, input_size, 3), dtype=dtype)
     detector.bind([image], [_spec("boxes", (1, 20, 4), np.float32), *_lists(20)])
+    return detector
+
+
+def _preprocessing(input_size: int, dtype: np.dtype[Any]) -> Row:
+    """A camera's frame, letterboxed for a detector."""
+    detector = _detector(input_size, dtype)
     frame = _photograph()
     placed = detector.preprocess(frame).placement
     size = placed.width, placed.height
+    case = f"640x480 RGB to {input_size}x{input_size}, {dtype}, letterboxed"
     return compare(
         lambda: detector.preprocess(CameraImage(frame)),
         lambda: cv2.resize(frame, size, interpolation=cv2.INTER_LINEAR),
-    ).row(AREA, f"640x480 RGB to {input_size}x{input_size}, letterboxed", "cv2.resize INTER_LINEAR", 1.2)
+    ).row(AREA, case, "cv2.resize INTER_LINEAR", 1.2)
+
+
+def _float_preprocessing() -> Row:
+    """The same for a float input; the baseline also writes what was resized as float32, without scaling."""
+    detector = _detector(_SIZE, np.dtype(np.float32))
+    frame = _photograph()
+    placed = detector.preprocess(frame).placement
+    size = placed.width, placed.height
+    real = np.empty((placed.height, placed.width, 3), np.float32)
+    case = f"640x480 RGB to {_SIZE}x{_SIZE}, float32, letterboxed"
+    return compare(
+        lambda: detector.preprocess(CameraImage(frame)),
+        lambda: np.copyto(real, cv2.resize(frame, size, interpolation=cv2.INTER_LINEAR)),
+    ).row(AREA, case, "cv2.resize and a copy to float32", 1.2)
 
 
 def _lists(count: int) -> list[TensorSpec]:

@@ -114,6 +114,35 @@ def test_a_quantised_input_takes_normalised_values_in_its_quantisation() -> None
     np.testing.assert_array_equal(result[0], target.quantise((levels - 128.0) / 64.0))
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize(
+    ("mean", "std", "scale", "zero_point"),
+    [
+        (127.5, 127.5, 1 / 64, 3),  # clips
+        (0.0, 255.0, 1 / 255 * 2, -7),  # every other level in the middle between two integers
+        (118.3, -57.1, 0.037, 11),  # a negative
+        (0.0, 2.0, 3.7, 0),
+    ],
+)
+def test_the_numbers_of_a_quantised_input_are_exact(
+    mean: float, std: float, scale: float, zero_point: int, dtype: Any, channels: int
+) -> None:
+    levels = np.random.default_rng(5).permutation(np.arange(17 * 61) % 256).astype(np.uint8)
+    levels = levels.reshape(17, 61)
+    target = spec(17, 61, dtype, scale, zero_point, channels)
+    result = filled(levels, target, normalisation=Normalisation.of(mean, std))
+    for channel in range(channels):
+        np.testing.assert_array_equal(result[0, :, :, channel], target.quantise((levels - mean) / std))
+
+
+def test_each_channel_of_a_quantised_input_has_its_normalisation(picture: NDArray[np.uint8]) -> None:
+    target = spec(48, 64, np.int8, 0.02, -3)
+    mean, std = (10.0, 120.0, 30.0), (50.0, 60.0, -70.0)
+    result = filled(picture, target, "letterbox", Normalisation.of(mean, std))
+    np.testing.assert_array_equal(result[0], target.quantise((picture - np.array(mean)) / np.array(std)))
+
+
 def test_an_input_without_quantisation_takes_grey_levels(picture: NDArray[np.uint8]) -> None:
     np.testing.assert_array_equal(filled(picture, spec(48, 64, np.uint8))[0], picture)
 
@@ -158,6 +187,46 @@ def test_models_with_the_same_input_share_the_array(picture: NDArray[np.uint8]) 
         (spec(20, 30), "stretch", Normalisation.of(0.0, 2.0)),
     ):
         assert made(*other) is not first
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float32])
+def test_the_memory_of_an_input_is_used_again_once_nobody_has_it(
+    picture: NDArray[np.uint8], dtype: Any
+) -> None:
+    preprocessor = Preprocessor(spec(32, 32, dtype), "letterbox")
+    placement = preprocessor.place(WHOLE.within(64, 48))
+
+    def made() -> NDArray[Any]:
+        return preprocessor.fill(CameraImage(picture), placement)
+
+    row = made()[0, 3]  # a part keeps the whole
+    place = row.ctypes.data
+    kept = [made(), made(), row]
+    assert len({each.ctypes.data for each in [*(each[0, 3] for each in kept[:2]), row]}) == 3
+    del row, kept
+    assert made()[0, 3].ctypes.data == place
+
+
+def test_an_input_in_use_keeps_its_values(picture: NDArray[np.uint8]) -> None:
+    preprocessor = Preprocessor(spec(32, 32), "letterbox")
+    placement = preprocessor.place(WHOLE.within(64, 48))
+    first = preprocessor.fill(CameraImage(picture), placement)
+    values = first.copy()
+    for _ in range(5):
+        preprocessor.fill(CameraImage(255 - picture), placement)
+    np.testing.assert_array_equal(first, values)
+
+
+def test_an_image_of_another_size_leaves_nothing_of_the_last_one() -> None:
+    target = spec(32, 32, np.float32)
+    preprocessor = Preprocessor(target, "letterbox")
+    for height, width in ((48, 64), (64, 48), (48, 64), (20, 20)):
+        pixels = np.full((height, width, 3), 200, np.uint8)
+        placement = preprocessor.place(WHOLE.within(width, height))
+        for _ in range(2):
+            result = preprocessor.fill(CameraImage(pixels), placement)
+            np.testing.assert_array_equal(result, filled(pixels, target, "letterbox"))
+            assert np.unique(result).size == (1 if height == width else 2)
 
 
 @pytest.mark.parametrize("fit", ["stretch", "letterbox"])

@@ -17,6 +17,13 @@ _LEVELS = 256
 _FLIP = np.uint8(0x80)
 """A grey level with this bit flipped is, as int8, the grey level less 128."""
 
+_DEPTHS = {np.dtype(np.uint8): cv2.CV_8U, np.dtype(np.int8): cv2.CV_8S, np.dtype(np.float32): cv2.CV_32F}
+"""OpenCV's numbers for the dtypes of inputs."""
+
+_TIE = 1e-3
+"""Distance to the middle between two integers within which float32 may round otherwise than float64. Twenty
+times the error of a product and a sum of levels."""
+
 _MOST_CLIPPED = 1 / 8
 """Share of the grey levels at either end that a quantised input may clip."""
 
@@ -63,7 +70,7 @@ class PixelScaling:
         """
         self.dtype = spec.dtype
         channels = spec.shape[-1]
-        if spec.dtype not in (np.uint8, np.int8, np.float32):
+        if spec.dtype not in _DEPTHS:
             raise ModelUnsupportedError(f"expected an image input of uint8, int8 or float32; got {spec}")
         if normalisation is not None and len(normalisation.mean) not in (1, channels):
             raise InputError(
@@ -71,16 +78,13 @@ class PixelScaling:
             )
         if normalisation is None and spec.dtype == np.float32:
             normalisation = Normalisation.of_range(0.0, 1.0)
-        self._line = _line(normalisation) if normalisation and spec.dtype == np.float32 else None
+        levels = None if normalisation is None else _real_levels(normalisation, channels)
+        table = None if levels is None else _table(spec, levels)
+        self._line = None if levels is None or table is None else _line(spec, levels)
+        self._table = table if self._line is None else None
         self.spare_rows = 1 if self._line is not None else 0
         """Rows that `apply` needs at the end of both arrays, which it fills with anything."""
-        self._table = None if self._line or normalisation is None else _table(spec, normalisation, channels)
-        if self._table is not None and spec.dtype != np.float32:
-            plain = np.arange(_LEVELS) + np.iinfo(spec.dtype).min
-            # A table made of other constants may differ by a level here and there from the plain one.
-            if np.abs(self._table.reshape(_LEVELS, -1) - plain[:, None]).max() <= 1:
-                self._table = None
-        self.in_place = self._line is None and self._table is None
+        self.in_place = self._table is None and spec.dtype.itemsize == 1
         """Whether pixels are converted where they are: to uint8 or int8, without a table."""
 
     def apply(self, pixels: NDArray[np.uint8], result: NDArray[Any]) -> None:
@@ -92,11 +96,14 @@ class PixelScaling:
             # OpenCV's only function that converts in one pass. It takes the line from the least and greatest
             # level, so that black and white have to be there.
             pixels[-1], pixels[-1, 0, 0] = 0, _LEVELS - 1
-            cv2.normalize(pixels, result, *self._line, cv2.NORM_MINMAX, cv2.CV_32F)
+            black, white = self._line
+            cv2.normalize(pixels, result, black, white, cv2.NORM_MINMAX, _DEPTHS[self.dtype])
         elif self._table is not None:
-            result[...] = cv2.LUT(pixels, self._table).reshape(pixels.shape)
+            # OpenCV drops a last axis of one channel.
+            one = pixels.shape[2] == 1
+            cv2.LUT(pixels[:, :, 0] if one else pixels, self._table, result[:, :, 0] if one else result)
         elif self.dtype == np.int8:
-            np.bitwise_xor(pixels, _FLIP, out=result.view(np.uint8))
+            np.bitwise_xor(pixels, _FLIP, pixels)
 
     def of_level(self, level: int, channels: int) -> NDArray[Any]:
         """What one grey level becomes, [channels]."""
@@ -122,21 +129,40 @@ def covers(spec: TensorSpec, normalisation: Normalisation) -> bool:
     return bool(np.all(np.abs(steps - inside) <= _MOST_CLIPPED * np.abs(steps[1] - steps[0])))
 
 
-def _line(normalisation: Normalisation) -> tuple[float, float] | None:
-    """What black and white become; None unless it is the same for all channels, and black is less."""
-    if len(normalisation.mean) > 1 or normalisation.std[0] < 0:
-        return None
-    mean, std = normalisation.mean[0], normalisation.std[0]
-    return -mean / std, (_LEVELS - 1 - mean) / std
-
-
-def _table(spec: TensorSpec, normalisation: Normalisation, channels: int) -> NDArray[Any] | None:
-    """The number for each grey level and channel, [1, 256, channels]; None for integers without a scale."""
+def _real_levels(normalisation: Normalisation, channels: int) -> NDArray[np.float64]:
+    """What each grey level becomes before any quantisation, [256, channels]."""
     levels = np.arange(_LEVELS, dtype=np.float64)[:, None]
     real = (levels - np.array(normalisation.mean)) / np.array(normalisation.std)
-    real = np.broadcast_to(real, (_LEVELS, channels))[None]
+    return np.broadcast_to(real, (_LEVELS, channels))
+
+
+def _table(spec: TensorSpec, real: NDArray[np.float64]) -> NDArray[Any] | None:
+    """The number for each grey level, [1, 256, channels or 1]; None if the grey levels themselves are it."""
+    if (real == real[:, :1]).all():
+        real = real[:, :1]
     if spec.dtype == np.float32:
-        return np.ascontiguousarray(real, np.float32)
+        return np.ascontiguousarray(real[None], np.float32)
     if not spec.scale > 0:
         return None  # not quantised: it takes integers as they are
-    return np.ascontiguousarray(spec.quantise(real))
+    table = spec.quantise(real)
+    plain = np.arange(_LEVELS) + np.iinfo(spec.dtype).min
+    # A table made of other constants may differ by a level here and there from the plain one.
+    return None if np.abs(table - plain[:, None]).max() <= 1 else np.ascontiguousarray(table[None])
+
+
+def _line(spec: TensorSpec, real: NDArray[np.float64]) -> tuple[float, float] | None:
+    """What black and white become before rounding, if a line through them gives what the table does.
+
+    None unless it is the same for all channels and black is less, and where float32 might round a level to
+    another integer.
+    """
+    values = real[:, 0]
+    if (real != real[:, :1]).any() or values[0] >= values[-1]:
+        return None
+    if spec.dtype != np.float32:
+        values = values / spec.scale + spec.zero_point
+        limits = np.iinfo(spec.dtype)
+        inside = values[(values > limits.min - 1) & (values < limits.max + 1)]
+        if np.any(np.abs(inside - np.floor(inside) - 0.5) < _TIE):
+            return None
+    return float(values[0]), float(values[-1])

@@ -15,6 +15,7 @@ from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.images.encodings import to_grey, to_rgb
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.preprocessing.image_fit import Fit, Placement
+from edgetpu_vision.preprocessing.input_buffers import InputBuffers
 from edgetpu_vision.preprocessing.pixel_scaling import Normalisation, PixelScaling
 
 PADDING = 114
@@ -52,8 +53,7 @@ class Preprocessor:
         _, self.height, self.width, self.channels = self.spec.shape
         self._scaling = PixelScaling(self.spec, normalisation)
         padding = self._scaling.of_level(PADDING, self.channels)
-        # One number for all channels is written much faster.
-        self._padding = padding[0] if (padding == padding[0]).all() else padding
+        self._buffers = InputBuffers(spec, self._scaling, padding)
         kind = replace(spec, name=""), fit, normalisation, truncates
         self._key = _KINDS.setdefault(kind, len(_KINDS))
 
@@ -64,39 +64,29 @@ class Preprocessor:
     def fill(self, image: CameraImage, placement: Placement) -> NDArray[Any]:
         """The input for an image, [1, height, width, channels] in the model's dtype; read-only.
 
-        Another model with the same input gets the same array, unless the region is another one.
+        Another model with the same input gets the same array, unless the region is another one. The memory is
+        used again once nobody has an array of it. Placements are told apart by identity: keep the one of
+        `place` while images and region are the same.
         """
 
         def make() -> NDArray[Any]:
-            return self._filled(image.pixels, placement).reshape(self.spec.shape)
+            buffer = self._buffers.take(placement)
+            self._resize(image.pixels, placement.region, buffer.image)
+            self._scaling.apply(buffer.pixels, buffer.numbers)
+            filled = buffer.input()
+            self._buffers.give_back(placement, buffer)
+            return filled
 
         return image.made((self._key, placement.region), make)
-
-    def _filled(self, pixels: NDArray[np.uint8], placement: Placement) -> NDArray[Any]:
-        """The input, [height, width, channels]."""
-        spare = self._scaling.spare_rows
-        result = np.empty((self.height + spare, self.width, self.channels), self.spec.dtype)
-        left, top = placement.left, placement.top
-        right, bottom = left + placement.width, top + placement.height
-        inner = result[top : bottom + spare, left:right]
-        # Pixels get where they belong at once if their dtype allows it.
-        resized = inner.view(np.uint8) if self._scaling.in_place else np.empty(inner.shape, np.uint8)
-        self._resize(pixels, placement.region, resized[: placement.height])
-        self._scaling.apply(resized, inner)
-        if placement.height < self.height:
-            result[:top], result[bottom:] = self._padding, self._padding
-        if placement.width < self.width:
-            result[top:bottom, :left], result[top:bottom, right:] = self._padding, self._padding
-        return result[: self.height]
 
     def _resize(self, pixels: NDArray[np.uint8], region: Region, target: NDArray[np.uint8]) -> None:
         """Resize a region to uint8 [height, width, channels]."""
         x, y, width, height = region
         part = pixels[y : y + height, x : x + width]
-        if self.channels == 1:
-            _resize_into(to_grey(part), target[:, :, 0], self._truncates)
-        elif part.ndim == 3:
+        if part.ndim == self.channels == 3:
             _resize_into(part, target, self._truncates)
+        elif self.channels == 1:
+            _resize_into(to_grey(part), target[:, :, 0], self._truncates)
         else:
             small = np.empty(target.shape[:2], np.uint8)
             target[:] = to_rgb(_resize_into(part, small, self._truncates))
@@ -105,13 +95,13 @@ class Preprocessor:
 def _resize_into(part: NDArray[np.uint8], target: NDArray[np.uint8], truncates: bool) -> NDArray[np.uint8]:
     """Resize by linear interpolation into an array of the wanted size, and return that."""
     height, width = target.shape[:2]
-    if part.shape == target.shape:
+    if not truncates:
+        cv2.resize(part, (width, height), target, 0, 0, cv2.INTER_LINEAR)
+    elif part.shape == target.shape:
         target[:] = part
-    elif truncates:
+    else:
         levels = cv2.resize(part.astype(np.float32), (width, height), interpolation=cv2.INTER_LINEAR)
         target[:] = np.add(levels, _ROUNDING_ERROR, out=levels)
-    else:
-        cv2.resize(part, (width, height), dst=target, interpolation=cv2.INTER_LINEAR)
     return target
 
 

@@ -1,0 +1,92 @@
+"""Memory for the inputs of a model, its padding already in it, which image after image is written into."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_driver.tflite.tensor import TensorSpec
+from edgetpu_vision.preprocessing.image_fit import Placement
+from edgetpu_vision.preprocessing.pixel_scaling import PixelScaling
+
+_KEPT = 3
+"""Buffers that are kept: one being filled, one that the model runs on, one that waits for it."""
+
+
+class InputBuffer:
+    """One input, and where the pixels of an image go in it."""
+
+    def __init__(
+        self, spec: TensorSpec, placement: Placement, scaling: PixelScaling, padding: NDArray[Any]
+    ) -> None:
+        """`padding`: [channels], what is around the image, in the input's dtype."""
+        _, height, width, channels = spec.shape
+        spare = scaling.spare_rows
+        self._memory = np.empty((1, height + spare, width, channels), spec.dtype)
+        self._memory[:] = padding
+        self._height = height
+        top, left = placement.top, placement.left
+        bottom, right = top + placement.height, left + placement.width
+        self.numbers = self._memory[0, top : bottom + spare, left:right]
+        """The input where the image is, and the `spare_rows` below: [rows, columns, channels]."""
+        # Pixels get where they belong at once if their dtype allows it.
+        pixels = self.numbers.view(np.uint8) if scaling.in_place else np.empty(self.numbers.shape, np.uint8)
+        self.pixels = pixels
+        """Grey levels for `numbers`, of the same shape: uint8; the same memory if `in_place`."""
+        self.image = pixels[: placement.height]
+        """Those of them that are the image's, without spare rows."""
+        self._spoilt = self._memory[0, bottom : bottom + spare] if spare and bottom < height else None
+        """Padding that the spare rows lie on."""
+        self._padding = None if self._spoilt is None else self._spoilt.copy()
+        # No local name may refer to the memory here: it would be counted.
+        self._own_references = self._references()
+
+    @property
+    def free(self) -> bool:
+        """Whether nobody else has an array of this memory."""
+        return self._references() == self._own_references
+
+    def input(self) -> NDArray[Any]:
+        """The whole input, a new array of the memory of this buffer: while it lives, `free` is false."""
+        if self._spoilt is not None:
+            self._spoilt[:] = self._padding
+        return self._memory[:, : self._height]
+
+    def _references(self) -> int:
+        # Every view of an array refers to the array that owns the memory, also a view of a view.
+        return sys.getrefcount(self._memory)
+
+
+class InputBuffers:
+    """The buffers of a model's input for one placement at a time. May be used by several threads."""
+
+    def __init__(self, spec: TensorSpec, scaling: PixelScaling, padding: NDArray[Any]) -> None:
+        """`padding`: [channels], what is around the image, in the input's dtype."""
+        self._spec, self._scaling, self._padding = spec, scaling, padding
+        self._kept: tuple[Placement | None, deque[InputBuffer]] = None, deque()
+
+    def take(self, placement: Placement) -> InputBuffer:
+        """A buffer that is free, for the caller alone until it gives it back."""
+        kept_for, kept = self._kept
+        if kept_for is not placement:
+            kept = deque(maxlen=_KEPT)
+            self._kept = placement, kept
+        for _ in range(len(kept)):
+            try:
+                buffer = kept.popleft()
+            except IndexError:  # other threads took them
+                break
+            if buffer.free:
+                return buffer
+            kept.append(buffer)
+        return InputBuffer(self._spec, placement, self._scaling, self._padding)
+
+    def give_back(self, placement: Placement, buffer: InputBuffer) -> None:
+        """Keep a buffer for later images; one whose input is still in use is kept until that ends."""
+        kept_for, kept = self._kept
+        if kept_for is placement:
+            kept.append(buffer)
