@@ -126,6 +126,16 @@ def test_the_way_back_gives_the_bytes_of_the_compiler(name: str) -> None:
     assert without_token(back) == without_token(file(f"{name}_edgetpu"))
 
 
+def test_the_calibration_of_the_file_counts_and_not_that_of_the_graph_beside_it() -> None:
+    graph, variant = file(MOBILENET), GraphVariant(file(MOBILENET), seed=3).build()
+    tensors = parse_model(graph).subgraphs[0]
+    within = (tensors.tensors[tensors.operators[each].outputs[0]].name for each in (4, 5, 20))
+    output = tensors.tensors[tensors.outputs[0]].name
+    others = with_quantization(graph, {**dict.fromkeys(within, (0.031, 0)), output: (0.0045, 0)})
+    wanted, made = (retarget(file(f"{MOBILENET}_edgetpu"), each, variant).file for each in (graph, others))
+    assert without_token(made) == without_token(wanted)
+
+
 def test_only_the_operations_of_a_layer_change_with_its_weights_scale() -> None:
     graph = parse_model(file(MOBILENET)).subgraphs[0]
     layer = graph.operators[4]

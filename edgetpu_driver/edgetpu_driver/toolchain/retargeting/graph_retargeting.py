@@ -22,6 +22,7 @@ from edgetpu_driver.toolchain.retargeting.file_rewriting import PartChange, rewr
 from edgetpu_driver.toolchain.retargeting.graph_adaptation import Requantised, adapt_graph
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, pair_graphs, weight_operands
 from edgetpu_driver.toolchain.retargeting.parameter_rewriting import rewrite_parameters
+from edgetpu_driver.toolchain.retargeting.program_calibration import calibrated
 from edgetpu_driver.toolchain.retargeting.program_explanation import ProgramExplanation
 from edgetpu_driver.toolchain.retargeting.program_rewriting import RewrittenProgram, rewrite_program
 from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES
@@ -63,10 +64,10 @@ def retarget(compiled: bytes, old_graph: bytes, new_graph: bytes, name: str = ""
     parts = CompiledModel.parse_parts(compiled, name)
     if parts[0].compiler == VIRTUAL_COMPILER:
         raise ModelUnsupportedError(f"'{name}' is packed for the virtual stick: compile the graph itself")
-    calibrated = _calibrated(parts, old_graph)
+    own_graph = _calibrated(parts, old_graph)
     if new_graph == old_graph:
-        new_graph = calibrated
-    old_graph = calibrated
+        new_graph = own_graph
+    old_graph = own_graph
     pair = pair_graphs(old_graph, new_graph)
     sources = [_Source(part, old_graph, pair) for part in parts]
     explained = [source.explain(pair, new_graph) for source in sources]
@@ -87,7 +88,7 @@ def _calibrated(parts: Sequence[CompiledModel], graph: bytes) -> bytes:
     """A graph with the scales and zero points that a file compiled from another calibration has."""
     try:
         for part in parts:
-            graph = part.calibrated(graph)
+            graph = calibrated(part, graph)
     except GraphError as error:
         raise ModelUnsupportedError(str(error)) from None
     return graph

@@ -50,9 +50,13 @@ class ProgramExplanation:
         self._order = ExecutionOrder(pair.old, with_parameters)
         self.steps: dict[Place, Steps] = {}
         """Of every operation that is explained, in the order of execution."""
+        self.unexplained: list[tuple[Requantisation, int | None]] = []
+        """What other operations requantise by, and the operator whose parameters are sent to each."""
         for place, operation, owner in today:
             if explained := self._explanations(place, operation, owner):
                 self.steps[place] = explained
+            else:
+                self.unexplained.append((read_requantisation(operation), owner))
 
     def operation(self, place: Place) -> Operation:
         """The operation at a place."""
