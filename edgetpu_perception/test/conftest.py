@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_perception.graphs import brightness_slopes
+from edgetpu_perception.pattern_tracker.pattern_tracker import PatternTracker
 from edgetpu_perception.time_to_contact.looming import Looming
+from testdata.patterns import Image, cut, texture
 
 
 class Scenes:
@@ -57,3 +59,12 @@ def looming_engine() -> CpuEngine:
 @pytest.fixture
 def looming(looming_engine: CpuEngine) -> Looming:
     return Looming(looming_engine)
+
+
+@pytest.fixture(scope="module")
+def trained_tracker() -> tuple[PatternTracker, Image]:
+    """A tracker with a template, and the image it was cut out of, at (20, 30)."""
+    image = texture(1)
+    tracker = PatternTracker()
+    assert tracker.set_template(cut(image, 20, 30), view=image).accepted
+    return tracker, image

@@ -1,0 +1,156 @@
+"""The compass where the picture misleads it: objects, gaps, jumps in time, lost views."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edgetpu_perception.visual_compass.heading_filter_state import PossibleReturn
+from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
+from edgetpu_perception.visual_compass.visual_compass import VisualCompass
+from testdata.turning_camera import CAMERA, FRAME, IMAGE, World, degrees, play
+
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+
+def test_a_scene_that_changes_slowly_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(*_: object) -> None:
+        raise AssertionError("expected no search for what is seen well enough")
+
+    monkeypatch.setattr(RotationAligner, "search", search)
+    before, after, compass = World(seed=7), World(seed=8), VisualCompass(camera=CAMERA)
+    for index, share in enumerate(np.linspace(0, 1, 61)):
+        mixed = (1 - share) * before.image(0) + share * after.image(0)
+        result = compass.update(np.rint(mixed).astype(np.uint8), index * FRAME)
+    assert result.valid
+    assert math.degrees(result.yaw) == pytest.approx(0, abs=0.2)
+
+
+def with_object(image: IMAGE, columns: slice) -> IMAGE:
+    """The image with a striped object of high contrast in front, 48 px high."""
+    crossed = image.copy()
+    stripes = np.where(np.arange(columns.stop - columns.start) // 3 % 2, 20, 235)
+    crossed[8:56, columns] = stripes + 15 * (np.arange(48)[:, np.newaxis] // 4 % 2)
+    return crossed
+
+
+@pytest.mark.parametrize("rate", [0, 45])
+def test_an_object_that_crosses_is_not_followed(rate: int) -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    for index in range(30):
+        left = 2 * index
+        image = with_object(world.image(rate * index * FRAME), slice(left, min(left + 12, 64)))
+        result = compass.update(image, index * FRAME)
+        assert result.valid or index == 0
+    assert math.degrees(result.yaw) == pytest.approx(rate * index * FRAME, abs=0.15)
+
+
+def test_the_sigma_grows_when_a_part_of_the_picture_disagrees() -> None:
+    def sigma(hidden: int) -> float:
+        world, compass = World(), VisualCompass(camera=CAMERA)
+        compass.update(world.image(0), 0.0)
+        image = world.image(0)
+        image[:, :hidden] = World(seed=8).image(0)[:, :hidden]
+        return compass.update(image, FRAME).yaw_sigma
+
+    assert sigma(24) > 1.3 * sigma(0)
+
+
+def test_dropped_frames_are_a_gap_in_time_and_not_in_yaw() -> None:
+    kept = [0, 1, 2, 3, 4, 5, 6, 14, 15, 16, 28, 29, 30]
+    results = play([float(index) for index in kept], times=[index * FRAME for index in kept])[1:]
+    assert degrees(results, "yaw") == pytest.approx(kept[1:], abs=0.15)
+    assert degrees(results, "yaw_rate") == pytest.approx([30] * len(results), abs=1.5)
+    assert [result.previous_stamp for result in results] == [index * FRAME for index in kept[:-1]]
+
+
+def test_a_late_frame_is_ignored() -> None:
+    results = play([0, 1, 2, 1, 3], times=[0.0, 0.1, 0.2, 0.1, 0.3])
+    assert [result.valid for result in results] == [False, True, True, False, True]
+    assert math.degrees(results[4].yaw) == pytest.approx(3, abs=0.05)
+    assert math.degrees(results[4].yaw_rate) == pytest.approx(10, abs=0.5)
+
+
+def test_a_jump_back_in_time_restarts() -> None:
+    results = play([0, 1, 2, 2, 3], times=[50.0, 50.1, 50.2, 1.0, 1.1])
+    assert not results[3].valid
+    assert results[4].reference_stamp == 1.0
+    assert math.degrees(results[4].yaw) == pytest.approx(1, abs=0.05)
+
+
+def test_playing_a_short_bag_again_restarts() -> None:
+    times = [index * FRAME for index in range(12)]
+    results = play([*range(12), *range(12)], times=[*times, *times])
+    again = [result for result in results[12:] if result.valid]
+    assert len(again) == 7
+    assert again[-1].reference_stamp == times[4]
+    assert math.degrees(again[-1].yaw) == pytest.approx(7, abs=0.1)
+
+
+def test_images_without_stamps_never_restart() -> None:
+    results = play([0, 1, 2, 2, 2, 2, 2, 2, 3], times=[0.0, 0.1, 0.2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3])
+    assert results[-1].reference_stamp == 0.0
+    assert math.degrees(results[-1].yaw) == pytest.approx(3, abs=0.05)
+
+
+@pytest.mark.parametrize("what", ["black", "noise", "elsewhere"])
+def test_an_unrelated_view_is_not_valid_and_does_not_change_the_heading(what: str) -> None:
+    world, other, compass = World(), World(seed=8), VisualCompass(camera=CAMERA)
+    strange = {
+        "black": lambda: np.zeros((64, 64), np.uint8),
+        "noise": lambda: world.random.integers(0, 255, (64, 64)).astype(np.uint8),
+        "elsewhere": lambda: other.image(0),
+    }[what]
+    for index in range(5):
+        compass.update(world.image(0), index * FRAME)
+    strangers = [compass.update(strange(), index * FRAME) for index in range(5, 25)]
+    assert not any(result.valid for result in strangers)
+    assert all(math.isnan(result.yaw) and math.isnan(result.yaw_rate) for result in strangers)
+    back = compass.update(world.image(2), 25 * FRAME)
+    assert math.degrees(back.yaw) == pytest.approx(2, abs=0.05)
+
+
+def test_after_a_long_loss_the_heading_continues_with_a_large_sigma() -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    for index in range(5):
+        compass.update(world.image(0), index * FRAME)
+    other = World(seed=8)
+    results = [compass.update(other.image(0), index * FRAME) for index in range(5, 45)]
+    assert results[-1].valid
+    assert results[-1].yaw_sigma > 0.5
+    # Where the old world is back, so is what was known of it.
+    result = compass.update(world.image(3), 50 * FRAME)
+    assert math.degrees(result.yaw) == pytest.approx(3, abs=0.1)
+    assert result.yaw_sigma < 0.01
+
+
+def test_a_known_view_that_was_discarded_while_it_was_being_recognised_does_no_harm() -> None:
+    world, other, compass = World(), World(seed=8), VisualCompass(camera=CAMERA)
+    for index in range(45):
+        compass.update((world if index < 5 else other).image(0), index * FRAME)
+    heading = compass._filter
+    assert heading is not None
+    discarded = replace(heading._keyframes.first)
+    heading._possible_return = PossibleReturn(discarded, np.eye(3), agreeing_views=4)
+    result = compass.update(world.image(3), 50 * FRAME)
+    assert math.degrees(result.yaw) == pytest.approx(3, abs=0.1)
+
+
+def test_past_a_blank_wall_the_turn_is_extrapolated_until_a_known_view_corrects_it() -> None:
+    world, compass = World(), VisualCompass(camera=CAMERA)
+    yaws = np.arange(0, 370, 3)
+    wall = (yaws > 60) & (yaws < 110)
+    results = []
+    for index, (yaw, blank) in enumerate(zip(yaws, wall, strict=True)):
+        image = world.random.normal(128, 2, (64, 64)).astype(np.uint8) if blank else world.image(yaw)
+        results.append(compass.update(image, index * FRAME))
+    errors, sigmas = degrees(results, "yaw") - yaws, degrees(results, "yaw_sigma")
+    assert not any(result.valid for result, blank in zip(results, wall, strict=True) if blank)
+    after = np.flatnonzero(yaws == 300)[0]
+    assert abs(errors[after]) < 2  # deg: one frame's rate, carried on over 17 frames
+    assert 20 < sigmas[after] < 60
+    assert abs(errors[-1]) < 0.05
+    assert sigmas[-1] < 0.1

@@ -1,0 +1,36 @@
+"""Pictures of one spot, and how far from it the tracker's results are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception import SpotResult, SpotTracker
+
+Scene = tuple[NDArray[np.uint8], tuple[float, float]]
+
+
+def block(y: int, x: int, size: int = 4, level: int = 255) -> NDArray[np.uint8]:
+    """A 64x64 image, black but for a square whose first pixel is (x, y)."""
+    image = np.zeros((64, 64), np.uint8)
+    image[y : y + size, x : x + size] = level
+    return image
+
+
+def in_px(result: SpotResult) -> tuple[float, float]:
+    """Position in px of a 64x64 image."""
+    return (result.x + 1) * 31.5, (result.y + 1) * 31.5
+
+
+def rmse(tracker: SpotTracker, make: Callable[[], Scene], count: int = 150) -> float:
+    """The root mean square distance of results to the centres of so many spots, px."""
+    errors = []
+    for _ in range(count):
+        image, center = make()
+        result = tracker.update(image)
+        assert result.valid
+        errors.append(math.dist(in_px(result), center))
+    return math.sqrt(np.mean(np.square(errors)))

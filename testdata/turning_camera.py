@@ -1,0 +1,77 @@
+"""A camera that turns in a world of waves, and what the compass makes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from edgetpu_perception.images.pinhole import Pinhole
+from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
+
+FOCAL = 32 / math.tan(math.radians(75) / 2)
+CAMERA = Pinhole(64, 64, FOCAL, FOCAL, 31.5, 31.5)
+"""Of the picture: 64x64 px that see 75 deg."""
+FRAME = 1 / 30
+"""Seconds from one image to the next."""
+IMAGE = NDArray[np.uint8]
+
+
+class World:
+    """A picture on a sphere made of waves, with an exact grey level in every direction."""
+
+    def __init__(self, camera: Pinhole = CAMERA, seed: int = 7, waves: int = 60) -> None:
+        self.random = np.random.default_rng(seed)
+        directions = self.random.normal(size=(3, waves))
+        lengths = self.random.uniform(5, 35, waves)  # rad/rad: up to 10 px per wave
+        self.waves = (directions / np.linalg.norm(directions, axis=0) * lengths).astype(np.float32)
+        self.phases = self.random.uniform(0, 2 * math.pi, waves).astype(np.float32)
+        y, x = np.mgrid[: camera.height, : camera.width]
+        matrix = np.array([[camera.fx, 0, camera.cx], [0, camera.fy, camera.cy], [0, 0, 1]])
+        pixels = np.stack([x, y], axis=-1).reshape(-1, 1, 2).astype(np.float64)
+        distortion = np.array(camera.distortion or [0.0] * 4)
+        criteria = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 50, 1e-9)
+        plane = cv2.undistortPointsIter(pixels, matrix, distortion, None, None, criteria)[:, 0]
+        rays = np.column_stack([plane, np.ones(len(plane))])
+        self.rays = rays / np.linalg.norm(rays, axis=1, keepdims=True)
+        self.shape = (camera.height, camera.width)
+
+    def image(self, yaw: float, pitch: float = 0.0, roll: float = 0.0, noise: float = 2.0) -> IMAGE:
+        """Image of a camera turned left, then up, then clockwise about its axis, deg."""
+        turns = ([0.0, -yaw, 0.0], [pitch, 0.0, 0.0], [0.0, 0.0, roll])
+        left, up, around = (cv2.Rodrigues(np.radians(turn))[0] for turn in turns)
+        rays = (self.rays @ (left @ up @ around).T).astype(np.float32)
+        grey = 128 + 8 * np.cos(rays @ self.waves + self.phases).sum(axis=1).reshape(self.shape)
+        image: IMAGE = np.clip(np.rint(grey + self.random.normal(0, noise, grey.shape)), 0, 255).astype(
+            np.uint8
+        )
+        return image
+
+
+def play(
+    yaws: Sequence[float],
+    *,
+    camera: Pinhole = CAMERA,
+    compass: VisualCompass | None = None,
+    times: Sequence[float] | None = None,
+    pitch: Callable[[float], float] = lambda _: 0.0,
+) -> list[HeadingResult]:
+    """Results of a camera at these yaws, deg, one frame each."""
+    world, compass = World(camera), compass or VisualCompass(camera=camera)
+    times = [FRAME * number for number in range(len(yaws))] if times is None else times
+    return [
+        compass.update(world.image(yaw, pitch(time)), time) for yaw, time in zip(yaws, times, strict=True)
+    ]
+
+
+def degrees(results: Sequence[HeadingResult], name: str) -> NDArray[np.float64]:
+    """A field of the results, which is in rad, in deg."""
+    return np.degrees([getattr(result, name) for result in results])
+
+
+def rms(errors: NDArray[np.float64]) -> float:
+    """The root of the mean square."""
+    return float(np.sqrt(np.mean(np.square(errors))))
