@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.flood import KINDS, MODEL
+from bench.flood import KINDS, MODEL, OTHER_MODEL
 from bench.slow_driver import SECONDS as SLOW_SECONDS
 from bench.timed_driver import TIMED_CLIENT
 from demo.processes import isolate
@@ -26,7 +26,7 @@ from measured_figures.row import Row
 
 AREA = "fairness"
 _ROOT = Path(__file__).resolve().parents[1]
-_MODEL = "spot_bright_64x64"
+_MODEL = OTHER_MODEL
 _RATE = 60.0
 _SECONDS, _QUICK_SECONDS = 5.0, 2.0
 _ROUNDS, _QUICK_ROUNDS = 4, 2

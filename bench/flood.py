@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ from edgetpu_driver.node_kit.executor import make_executor
 from edgetpu_msgs.msg import ModelInfo, Tensor
 from edgetpu_msgs.srv import Invoke, LoadModel, MatMul, SetWeights
 
-MODEL = "dense_256"
+MODEL, OTHER_MODEL = "dense_256", "spot_bright_64x64"
 _SIDE = 256
 
 _BATCH, _PASSES = 20_000, 64
@@ -44,17 +45,23 @@ def _swap(_info: ModelInfo) -> Any:
     return request
 
 
-KINDS: dict[str, tuple[Any, str, Callable[[ModelInfo], Any], int]] = {
-    "50 in flight": (Invoke, "invoke", _invoke, 50),
-    "a product of 20,000 vectors, 64 passes": (MatMul, "matmul", _multiply, 1),
-    "a swap of 2048 x 2048": (SetWeights, "set_weights", _swap, 1),
+def _load(model: str) -> Any:
+    return LoadModel.Request(model=model, name="flood", client="flood", wait=True)
+
+
+KINDS: dict[str, tuple[Any, str, Callable[[ModelInfo], list[Any]], int]] = {
+    "50 in flight": (Invoke, "invoke", lambda info: [_invoke(info)], 50),
+    "a product of 20,000 vectors, 64 passes": (MatMul, "matmul", lambda info: [_multiply(info)], 1),
+    "a swap of 2048 x 2048": (SetWeights, "set_weights", lambda info: [_swap(info)], 1),
+    "20 loads in flight": (LoadModel, "load_model", lambda _: [_load(OTHER_MODEL), _load(MODEL)], 20),
 }
-"""Service, its name, what makes a request, and how many are in flight, by what they are called."""
+"""Service, its name, what makes the requests that take turns, and how many are in flight, by what they are
+called."""
 
 
 def main(driver: str, kind: str) -> int:
     """Load a model of its own, print a line, and ask for it until SIGINT; returns 1 when it is refused."""
-    service, name, make_request, in_flight = KINDS[kind]
+    service, name, make_requests, in_flight = KINDS[kind]
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     signal.signal(signal.SIGINT, lambda *_: os._exit(0))
     node = Node("flood")
@@ -64,13 +71,13 @@ def main(driver: str, kind: str) -> int:
     client = node.create_client(service, f"{driver}/{name}", qos_profile=QOS_SERVICE)
     load.wait_for_service()
     client.wait_for_service()
-    loaded = load.call_async(LoadModel.Request(model=MODEL, name="flood", client="flood", wait=True))
+    loaded = load.call_async(_load(MODEL))
     executor.spin_until_future_complete(loaded)
-    request = make_request(loaded.result().info)
+    requests = itertools.cycle(make_requests(loaded.result().info))
     refusals: list[str] = []
 
     def ask() -> None:
-        client.call_async(request).add_done_callback(go_on)
+        client.call_async(next(requests)).add_done_callback(go_on)
 
     def go_on(answer: Future) -> None:
         if not answer.result().success:
