@@ -49,11 +49,13 @@ def _load(model: str) -> Any:
     return LoadModel.Request(model=model, name="flood", client="flood", wait=True)
 
 
+LOADS = "20 loads in flight"
+
 KINDS: dict[str, tuple[Any, str, Callable[[ModelInfo], list[Any]], int]] = {
     "50 in flight": (Invoke, "invoke", lambda info: [_invoke(info)], 50),
     "a product of 20,000 vectors, 64 passes": (MatMul, "matmul", lambda info: [_multiply(info)], 1),
     "a swap of 2048 x 2048": (SetWeights, "set_weights", lambda info: [_swap(info)], 1),
-    "20 loads in flight": (LoadModel, "load_model", lambda _: [_load(OTHER_MODEL), _load(MODEL)], 20),
+    LOADS: (LoadModel, "load_model", lambda _: [_load(OTHER_MODEL), _load(MODEL)], 20),
 }
 """Service, its name, what makes the requests that take turns, and how many are in flight, by what they are
 called."""
