@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from edgetpu_driver.backends.cpu_parts import CpuStepEngine
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
 from edgetpu_driver.engines import cpu_engine
 from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperands
 from edgetpu_driver.host.model_host import ModelHost
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph
+from edgetpu_driver.virtual import VirtualEdgeTpu
 from testdata.color_embedding_graph import color_embedding_graph
+from testdata.compiled_graphs import compiled_graph, segments, source_graph
 from testdata.fake_device import FakeBackend
+from testdata.hosted_matrix import SIZE, make_host
+from testdata.hosted_whole_models import SEGMENTS, backend_of
 
 
 @pytest.fixture(scope="session")
@@ -95,3 +102,75 @@ def compiled_together(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         (directory / f"{name}.tflite").write_bytes(graphs[name])
         (directory / f"{name}_edgetpu.tflite").write_bytes(file)
     return sorted(directory.glob("*_edgetpu.tflite"))
+
+
+@pytest.fixture
+def matrix_models(tmp_path: Path) -> Path:
+    """A directory with two matrices, and a graph that is none."""
+    (tmp_path / "dense.tflite").write_bytes(dense_graph.build(SIZE))
+    (tmp_path / "other.tflite").write_bytes(dense_graph.build(2 * SIZE))
+    graph = GraphBuilder()
+    x = graph.input("x", (1, 4), np.int8, scale=1, zero_point=0)
+    graph.output(graph.add(x, x, scale=1, zero_point=0, name="y"))
+    (tmp_path / "sum.tflite").write_bytes(graph.build())
+    return tmp_path
+
+
+@pytest.fixture
+def stick() -> VirtualEdgeTpu:
+    return VirtualEdgeTpu()
+
+
+@pytest.fixture(params=["cpu", "virtual"])
+def matrix_host(request: pytest.FixtureRequest, stick: VirtualEdgeTpu, matrix_models: Path) -> ModelHost:
+    """A host on either backend that has loaded a matrix."""
+    return make_host(request.param, stick, matrix_models)
+
+
+@pytest.fixture
+def stick_matrix_host(stick: VirtualEdgeTpu, matrix_models: Path) -> ModelHost:
+    """The same on a virtual stick only."""
+    return make_host("virtual", stick, matrix_models)
+
+
+@pytest.fixture
+def whole_models(tmp_path: Path) -> Path:
+    """parts: a compiled graph with two parts for the Edge TPU; one: with one; chain: of three segments."""
+    for name, parts in (("parts", 2), ("one", 1)):
+        (tmp_path / f"{name}.tflite").write_bytes(source_graph(parts))
+        (tmp_path / f"{name}_edgetpu.tflite").write_bytes(compiled_graph(parts, name))
+    whole, compiled = segments(3)
+    (tmp_path / "chain.tflite").write_bytes(whole)
+    for name, data in zip(SEGMENTS, compiled, strict=True):
+        (tmp_path / f"{name}_edgetpu.tflite").write_bytes(data)
+    return tmp_path
+
+
+@pytest.fixture
+def sticks() -> list[VirtualEdgeTpu]:
+    """Two virtual sticks at ports of their own."""
+    return [VirtualEdgeTpu(ports=(number + 1,)) for number in range(2)]
+
+
+@pytest.fixture
+def whole_model_host(sticks: list[VirtualEdgeTpu], whole_models: Path) -> Iterator[ModelHost]:
+    """A host of whole models, connected to the first stick."""
+    whole_model_host = ModelHost(backend_of(sticks[0]), [whole_models])
+    whole_model_host.connect()
+    yield whole_model_host
+    whole_model_host.close()
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Parts on the CPU wait until this is set."""
+    gate = threading.Event()
+    run = CpuStepEngine.run
+
+    def held_run(engine: CpuStepEngine, inputs: Any) -> Any:
+        assert gate.wait(30)
+        return run(engine, inputs)
+
+    monkeypatch.setattr(CpuStepEngine, "run", held_run)
+    yield gate
+    gate.set()
