@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -13,6 +14,7 @@ import pytest
 
 from edgetpu_driver.backends.cpu_parts import CpuStepEngine
 from edgetpu_driver.backends.virtual import pack_for_virtual_stick
+from edgetpu_driver.compiled_model import VIRTUAL_COMPILER
 from edgetpu_driver.engines import cpu_engine
 from edgetpu_driver.engines.graph_runner import GraphInThisProcess, GraphOperands
 from edgetpu_driver.host.model_host import ModelHost
@@ -21,6 +23,7 @@ from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.virtual import VirtualEdgeTpu
 from testdata.color_embedding_graph import color_embedding_graph
 from testdata.compiled_graphs import compiled_graph, segments, source_graph
+from testdata.fake_compiler import FAKE, MAPPED, MakeCompiler
 from testdata.fake_device import FakeBackend
 from testdata.hosted_matrix import SIZE, make_host
 from testdata.hosted_whole_models import SEGMENTS, backend_of
@@ -174,3 +177,37 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     monkeypatch.setattr(CpuStepEngine, "run", held_run)
     yield gate
     gate.set()
+
+
+@pytest.fixture
+def dense_graphs(tmp_path: Path) -> Path:
+    """A directory with dense_64.tflite and dense_128.tflite."""
+    directory = tmp_path / "models"
+    directory.mkdir()
+    for size in (64, 128):
+        (directory / f"dense_{size}.tflite").write_bytes(dense_graph.build(size))
+    return directory
+
+
+@pytest.fixture
+def make_compiler(tmp_path: Path) -> MakeCompiler:
+    """A function that writes the program; its models share a caching token and name Google's compiler."""
+
+    def make(rows: str = MAPPED, mishap: str = "", *, together: bool = True) -> Path:
+        program = tmp_path / "bin" / "edgetpu_compiler"
+        (program.parent / "compiled").mkdir(parents=True, exist_ok=True)
+        graphs = {f"dense_{size}": dense_graph.build(size) for size in (64, 128)}
+        for name, packed in pack_for_virtual_stick(graphs, together=together).items():
+            real = packed.replace(VIRTUAL_COMPILER.encode(), b"google".ljust(len(VIRTUAL_COMPILER)))
+            (program.parent / "compiled" / f"{name}_edgetpu.tflite").write_bytes(real)
+        program.write_text(FAKE.format(python=sys.executable, rows=rows, mishap=mishap))
+        program.chmod(0o755)
+        return program
+
+    return make
+
+
+@pytest.fixture
+def no_other_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only `make_compiler`'s program can be found."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
