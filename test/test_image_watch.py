@@ -6,6 +6,7 @@ import array
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 from builtin_interfaces.msg import Time
 from rcl_interfaces.msg import Log, Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
-from rclpy.qos import DurabilityPolicy, QoSProfile
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
@@ -32,11 +33,12 @@ PERCEPTION = "edgetpu_perception"
 
 
 class FakeNode:
-    """Collects log lines; counts publishers as it is told."""
+    """Collects log lines; counts publishers as it is told, and all have one reliability."""
 
-    def __init__(self, **publishers: int) -> None:
+    def __init__(self, reliability: str = "reliable", **publishers: int) -> None:
         self.lines: list[str] = []
         self._publishers = publishers
+        self._profile = QoSProfile(depth=1, reliability=ReliabilityPolicy[reliability.upper()])
 
     def get_logger(self) -> FakeNode:
         return self
@@ -48,6 +50,9 @@ class FakeNode:
 
     def count_publishers(self, topic: str) -> int:
         return self._publishers.get(topic.strip("/").replace("/", "_"), 0)
+
+    def get_publishers_info_by_topic(self, topic: str) -> list[SimpleNamespace]:
+        return [SimpleNamespace(qos_profile=self._profile)] * self.count_publishers(topic)
 
 
 @pytest.fixture
@@ -96,6 +101,24 @@ def test_where_the_images_are_is_named(
     clock[0] = 10.0
     images.step(0, 0)
     assert node.lines == [f"no images on {topic} for 10 s (0 before){hint}"]
+
+
+@pytest.mark.parametrize(
+    ("offered", "asked", "hint"),
+    [
+        ("best_effort", True, "; they are published best effort: set qos_reliability to best_effort"),
+        ("best_effort", False, ""),
+        ("reliable", True, ""),
+    ],
+)
+def test_a_camera_that_offers_less_than_is_asked_is_named(
+    clock: list[float], offered: str, asked: bool, hint: str
+) -> None:
+    node = FakeNode(offered, image=1)
+    images = watch(node, reliable=asked)
+    clock[0] = 10.0
+    images.step(0, 0)
+    assert node.lines == [f"no images on /image for 10 s (0 before){hint}"]
 
 
 @pytest.mark.usefixtures("clock")

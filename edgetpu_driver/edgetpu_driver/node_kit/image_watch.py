@@ -6,6 +6,7 @@ import time
 
 from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
 from rclpy.node import Node
+from rclpy.qos import ReliabilityPolicy
 
 SILENCE = 10.0
 """Seconds without images before the log says so."""
@@ -40,7 +41,7 @@ class ImageWatch:
         elif not self._silent and now - self._arrived_at >= SILENCE:
             self._silent = True
             self._node.get_logger().warning(
-                f"no images on {self._topic} for {SILENCE:.0f} s ({received} before){self._other_transport()}"
+                f"no images on {self._topic} for {SILENCE:.0f} s ({received} before){self._reason()}"
             )
         self._check_loss(received, lost)
 
@@ -66,9 +67,11 @@ class ImageWatch:
             "file does for these nodes, or set qos_reliability to reliable"
         )
 
-    def _other_transport(self) -> str:
-        """Return a hint if the images are published with the other transport."""
+    def _reason(self) -> str:
+        """Return a hint if images are published in a way that this node does not subscribe to."""
         if self._publishers(self._topic):
+            if self._reliable and self._are_best_effort():
+                return "; they are published best effort: set qos_reliability to best_effort"
             return ""
         if self._compressed:
             other, transport = self._topic.removesuffix("/compressed"), "raw"
@@ -77,6 +80,10 @@ class ImageWatch:
         if not self._publishers(other):
             return "; it has no publisher"
         return f"; there is {other}: set image_transport to {transport}"
+
+    def _are_best_effort(self) -> bool:
+        publishers = self._node.get_publishers_info_by_topic(self._topic)
+        return all(each.qos_profile.reliability == ReliabilityPolicy.BEST_EFFORT for each in publishers)
 
     def _publishers(self, topic: str) -> int:
         return int(self._node.count_publishers(topic))
