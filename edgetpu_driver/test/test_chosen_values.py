@@ -1,13 +1,20 @@
-"""What programs do for MAXIMUM, MAX_POOL_2D and PReLU: numbers from the files of a public face mesh."""
+"""What programs do for MAXIMUM, MAX_POOL_2D, PReLU and SOFTMAX: numbers from public files."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from edgetpu_driver.darwinn.instructions.operations import Chunk, Operation
 from edgetpu_driver.darwinn.requantisation import Requantisation
+from edgetpu_driver.tflite.equal_steps import Quantised
 from edgetpu_driver.tflite.model_reader import Operator, Subgraph, Tensor, per_tensor
 from edgetpu_driver.toolchain.retargeting.requantising_steps import Step, steps_of
+from edgetpu_driver.toolchain.retargeting.scalar_softmax import (
+    scalar_softmaxes,
+    with_numbers,
+    zero_point_place,
+)
 from edgetpu_driver.weights.network_layers import encode_network
 
 INT8 = np.dtype(np.int8)
@@ -82,3 +89,36 @@ def test_the_factors_of_a_prelu_are_multipliers_in_the_parameters() -> None:
     assert (row.size, np.count_nonzero(row[4:])) == (16, 0)
     step = steps("MUL", source, factors, result, has_section=True)["product"]
     assert step.requantisation == Requantisation(1.0, -117.0, 138.0, 108, 0, 117)
+
+
+SCALE = 0.13083283603191376
+WORDS = (0x129880000000000800, 0x9400000000000800, 0x129D00000000000800)
+"""Of MobileNet 0.25: to subtract the zero point, to make a float, to multiply by the scale."""
+
+
+def pass_over_values(zero_point: int, scale: float) -> list[Operation]:
+    """Words of the scalar core with these numbers at bit 70."""
+    numbers = (zero_point, 9, int(np.float32(scale).view(np.uint32)))
+    return [Operation.of(word | number << 70) for word, number in zip(WORDS, numbers, strict=True)]
+
+
+@pytest.mark.parametrize(("passes", "found"), [(3, ((0, 2), (0, 5), (0, 8))), (2, None), (4, None)])
+def test_a_softmax_on_the_scalar_core_has_its_numbers_three_times(
+    passes: int, found: tuple[tuple[int, int], ...] | None
+) -> None:
+    softmax = graph("SOFTMAX", tensor(SCALE, 96), tensor(1 / 256, 0))
+    chunk = Chunk(tuple(pass_over_values(96, SCALE) * passes), b"", "")
+    assert scalar_softmaxes(softmax, [chunk]) == ({} if found is None else {0: found})
+
+
+def test_numbers_of_another_softmax_are_not_taken() -> None:
+    softmax = graph("SOFTMAX", tensor(SCALE, 96), tensor(1 / 256, 0))
+    assert scalar_softmaxes(softmax, [Chunk(tuple(pass_over_values(95, SCALE) * 3), b"", "")]) == {}
+
+
+def test_a_softmax_on_the_scalar_core_takes_other_numbers() -> None:
+    words = pass_over_values(96, SCALE)
+    position = zero_point_place((0, 2))[1]
+    changed = with_numbers(words[position], words[2], Quantised(0.2, 120))
+    expected = pass_over_values(120, 0.2)
+    assert changed == (expected[0], expected[2])

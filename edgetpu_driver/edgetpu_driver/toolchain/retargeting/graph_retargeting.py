@@ -29,6 +29,9 @@ from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES
 from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPointOperations
 from edgetpu_driver.weights.section_search import locate_sections
 
+_OF_ONE_SCALE = ("SOFTMAX", "LOGISTIC")
+"""Operators whose output has the same scale and zero point in every graph."""
+
 UNCONFIRMED = "retargeted from a compiled file; no such file has run on a stick yet"
 
 
@@ -273,6 +276,8 @@ def _check_found(
             continue
         if operator.name in CHOOSING and not moves_only:
             raise _refused(pair, index, "its inputs and its output have different scales or zero points")
+        if operator.name in _OF_ONE_SCALE and pair.is_requantised(operator.outputs[0]):
+            raise _refused(pair, index, "its output has another scale or zero point")
         if operator.name not in RULES:
             raise _refused(pair, index, "where its program keeps its scales is not known")
         if index not in program.operators:

@@ -19,6 +19,7 @@ from edgetpu_driver.toolchain.retargeting.addition_factors import rewritten_fact
 from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
 from edgetpu_driver.toolchain.retargeting.program_explanation import Place, ProgramExplanation, Steps
 from edgetpu_driver.toolchain.retargeting.requantising_steps import Step
+from edgetpu_driver.toolchain.retargeting.scalar_softmax import with_numbers, zero_point_place
 from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPointOperations
 
 
@@ -49,6 +50,7 @@ class _Rewriter:
         self._chunks = program.chunks
         self._explained = dict(program.steps)
         self._borders = zero_points.borders
+        self._scalar_softmaxes = zero_points.scalar_softmaxes
 
     def run(self) -> RewrittenProgram:
         wanted = self._decided()
@@ -57,6 +59,7 @@ class _Rewriter:
             for number, chunk in enumerate(self._chunks)
         )
         found = {old.operator for steps in self._explained.values() for old, _ in steps}
+        found |= self._scalar_softmaxes.keys()
         obstacle = next((chunk.obstacle for chunk in self._chunks if chunk.obstacle), "")
         return RewrittenProgram(bitstreams, frozenset(found), obstacle)
 
@@ -85,6 +88,7 @@ class _Rewriter:
         self, number: int, chunk: Chunk, decided: Mapping[Place, tuple[Step, Step]]
     ) -> Iterator[Operation]:
         others = dict(self._with_border_values(number, chunk.operations))
+        others |= dict(self._with_softmaxes(number, chunk.operations))
         for position in range(len(chunk.operations)):
             old, new = decided.get((number, position), (None, None))
             if old is not None and new is not None and old.factors != new.factors:
@@ -117,6 +121,20 @@ class _Rewriter:
             for chunk, position in places:
                 if chunk == number and new is not None:
                     yield position, with_border_value(operations[position], new.zero_point)
+
+    def _with_softmaxes(
+        self, number: int, operations: Sequence[Operation]
+    ) -> Iterator[tuple[int, Operation]]:
+        """The words of a chunk with the numbers of a softmax on the scalar core, for the new graph."""
+        for index, places in self._scalar_softmaxes.items():
+            source = self._pair.tensors[self._pair.old.operators[index].inputs[0]]
+            new = quantised(self._pair.new.tensors[source])
+            for place in places:
+                chunk, scale = place
+                zero_point = zero_point_place(place)[1]
+                if chunk == number and new is not None:
+                    words = with_numbers(operations[zero_point], operations[scale], new)
+                    yield from zip((zero_point, scale), words, strict=True)
 
     def _with_factors(
         self, operations: Sequence[Operation], position: int, old: Step, new: Step

@@ -16,6 +16,7 @@ from edgetpu_driver.tflite.equal_steps import quantised
 from edgetpu_driver.toolchain.retargeting.border_sides import RESIZING, border_sides, padding_operator
 from edgetpu_driver.toolchain.retargeting.program_explanation import Place, ProgramExplanation
 from edgetpu_driver.toolchain.retargeting.requantising_steps import LARGEST, LAYER
+from edgetpu_driver.toolchain.retargeting.scalar_softmax import scalar_softmaxes
 
 
 class ZeroPointOperations:
@@ -34,8 +35,10 @@ class ZeroPointOperations:
             index: tuple(places) for index, places in self._found.items() if self._is_complete(index)
         }
         """Operations that fill the borders of an operator's input, by the operator."""
-        self.softmaxes = self._find_softmaxes()
-        """Operators whose zero point is an offset."""
+        self.scalar_softmaxes = scalar_softmaxes(self._pair.old, program.chunks)
+        """Places of the scales of operators that run on the scalar core."""
+        self.softmaxes = self._find_softmaxes() | set(self.scalar_softmaxes)
+        """Operators whose zero point is an offset, or in the program of the scalar core."""
 
     @property
     def operators(self) -> frozenset[int]:

@@ -1,0 +1,66 @@
+"""The numbers of a softmax that runs on the scalar core, as files of 2019 have it.
+
+It goes over the values three times: for the largest, for the sum of the exponentials, and for the results.
+Each time it subtracts the zero point, an integer, makes that a float and multiplies by the scale. Found with
+seven files, which differ in no other number there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from edgetpu_driver.darwinn.instructions.operations import Chunk, Kind, Operation
+from edgetpu_driver.tflite.equal_steps import Quantised, quantised
+from edgetpu_driver.tflite.model_reader import Subgraph
+from edgetpu_driver.toolchain.retargeting.program_explanation import Place
+
+_IMMEDIATE = 70, 101
+_SCALAR = Kind(0x00, True)
+_PASSES = 3
+_DISTANCE = 2
+"""From the word with the zero point to that with the scale."""
+
+
+def scalar_softmaxes(graph: Subgraph, chunks: Sequence[Chunk]) -> dict[int, tuple[Place, ...]]:
+    """The places of the words with a softmax's scale, by the operator; where they are not sure, none."""
+    found: dict[int, tuple[Place, ...]] = {}
+    for index, operator in enumerate(graph.operators):
+        if operator.name != "SOFTMAX":
+            continue
+        numerics = quantised(graph.tensors[operator.inputs[0]])
+        places = tuple(_places(chunks, numerics)) if numerics is not None else ()
+        if len(places) == _PASSES:
+            found[index] = places
+    claimed = [place for places in found.values() for place in places]
+    return found if len(set(claimed)) == len(claimed) else {}
+
+
+def with_numbers(zero_point: Operation, scale: Operation, new: Quantised) -> tuple[Operation, Operation]:
+    """Two words with the zero point and the scale of another graph."""
+    return zero_point.with_field(*_IMMEDIATE, new.zero_point), scale.with_field(*_IMMEDIATE, _bits(new.scale))
+
+
+def zero_point_place(place: Place) -> Place:
+    """Where the zero point is that belongs to the scale at a place."""
+    chunk, position = place
+    return chunk, position - _DISTANCE
+
+
+def _places(chunks: Sequence[Chunk], numerics: Quantised) -> Iterator[Place]:
+    for number, chunk in enumerate(chunks):
+        words = chunk.operations
+        for position in range(_DISTANCE, len(words)):
+            if _holds(words[position], _bits(numerics.scale)) and _holds(
+                words[position - _DISTANCE], numerics.zero_point
+            ):
+                yield number, position
+
+
+def _holds(operation: Operation, value: int) -> bool:
+    return operation.kind == _SCALAR and operation.field(*_IMMEDIATE) == value
+
+
+def _bits(value: float) -> int:
+    return int(np.float32(value).view(np.uint32))
