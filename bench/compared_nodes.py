@@ -18,11 +18,16 @@ MODELS = {
 """The graph of each node; the same as that of the suite's node of this name."""
 
 
-@functools.cache
 def result_topics() -> Mapping[str, ResultTopic]:
     """What each of these nodes publishes, by name. Imports the nodes."""
-    table = node_table()
-    return {name: table[name].load().results for name in MODELS}
+    return {name: result_topic(name) for name in MODELS}
+
+
+@functools.cache
+def result_topic(name: str) -> ResultTopic:
+    """What any node of the suite publishes. Imports the node."""
+    topic: ResultTopic = node_table()[name].load().results
+    return topic
 
 
 def package_of(name: str) -> str:

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.compared_nodes import MODELS, result_topics
+from bench.compared_nodes import MODELS, result_topic
 
 _ROOT = Path(__file__).resolve().parents[1]
 _START_TIMEOUT = 30.0  # s until every node has answered
@@ -46,10 +46,12 @@ class Turn:
 class Graph:
     """The processes of a graph in a namespace of its own, and the delays of its results."""
 
-    def __init__(self, namespace: str, commands: Sequence[Sequence[str]]) -> None:
-        """`commands`: one a process; the nodes listen to "image" in the namespace."""
+    def __init__(
+        self, namespace: str, commands: Sequence[Sequence[str]], names: Collection[str] = MODELS
+    ) -> None:
+        """`commands`: one a process; the nodes, of these names, listen to "image" in the namespace."""
         self.namespace = namespace
-        self.delays: dict[str, list[float]] = {name: [] for name in MODELS}
+        self.delays: dict[str, list[float]] = {name: [] for name in names}
         """Seconds from stamp to result, by node."""
         ros = ("--ros-args", "-r", f"__ns:={namespace}", "--log-level", "error")
         self._processes = [_start([*command, *ros]) for command in commands]
@@ -106,16 +108,19 @@ class Session:
     ) -> None:
         self._stop()
 
-    def start(self, namespace: str, commands: Sequence[Sequence[str]]) -> Graph:
+    def start(
+        self, namespace: str, commands: Sequence[Sequence[str]], names: Collection[str] = MODELS
+    ) -> Graph:
         """Start a graph and show it images until all its nodes answer; TimeoutError if they do not."""
-        graph = Graph(namespace, commands)
+        graph = Graph(namespace, commands, names)
         self._graphs.append(graph)
-        for name in MODELS:
+        for name in names:
             self._subscribe(graph, name)
         end = time.monotonic() + _START_TIMEOUT
         while not graph.answers:
             if time.monotonic() > end:
-                raise TimeoutError(f"the nodes in {namespace} do not answer")
+                silent = ", ".join(name for name, delays in graph.delays.items() if not delays)
+                raise TimeoutError(f"expected answers of all nodes in {namespace}; none from {silent}")
             self._show(graph, 20, 0.5)
         return graph
 
@@ -132,6 +137,21 @@ class Session:
         self._executor.spin_until_future_complete(answer, _START_TIMEOUT)
         if answer.result() is None or not answer.result().success:
             raise RuntimeError(f"no template: {answer.result()}")
+
+    def device_status(self, graph: Graph) -> Any:
+        """The edgetpu_msgs/DeviceStatus that the driver of a graph publishes next; TimeoutError if none."""
+        kind: Any = importlib.import_module("edgetpu_msgs.msg").DeviceStatus
+        received: list[Any] = []
+        subscription = self._node.create_subscription(
+            kind, f"{graph.namespace}/edgetpu/status", received.append, 10
+        )
+        end = time.monotonic() + _START_TIMEOUT
+        while not received:
+            if time.monotonic() > end:
+                raise TimeoutError(f"the driver in {graph.namespace} publishes no status")
+            self._executor.spin_once(0.1)
+        self._node.destroy_subscription(subscription)
+        return received[-1]
 
     def measure(self, graph: Graph, rate: float, seconds: float) -> Turn:
         """Show a graph images at a rate, Hz, for so long."""
@@ -156,7 +176,7 @@ class Session:
             # When the middleware had it: this process must not add to the delay.
             delays.append(1e-9 * (info["received_timestamp"] - nanoseconds) - seconds)
 
-        result = result_topics()[name]
+        result = result_topic(name)
         topic = f"{graph.namespace}/{name}/{result.topic}"
         qos = QoSProfile(depth=_RESULT_QUEUE)
         self._node.create_subscription(result.message_type, topic, receive, qos, raw=True)
