@@ -1,0 +1,109 @@
+"""Spot tracker nodes that cannot start say why; one in this process is given its weights late."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+
+from sensor_msgs.msg import Image
+
+from edgetpu_msgs.msg import ServoError
+from edgetpu_msgs.srv import SetColor
+from testdata.running_tracker import PERCEPTION, image_message
+
+
+def test_a_bad_parameter_at_start_ends_the_node_with_one_line(start_node: Callable[..., Any]) -> None:
+    process = start_node(PERCEPTION, "spot_tracker", color="brown")
+    assert process.wait() == 1
+    assert process.output.strip().splitlines()[-1] == (
+        "spot_tracker: parameter 'color': expected a colour of red, green, blue, yellow, cyan, "
+        "magenta, white; got 'brown'"
+    )
+
+
+@pytest.mark.parametrize("name", ["bad name", "1st", "a//b", "{x}", "tail/"])
+def test_a_driver_name_that_is_none_is_refused(name: str, spot_models: Path, graph: Any) -> None:  # noqa: ARG001
+    from edgetpu_driver.node_kit.fatal_error import FatalError
+    from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
+
+    with pytest.raises(FatalError, match="parameter 'driver': expected a node's name"):
+        SpotTrackerNode(cli_args=["--ros-args", "-p", f"driver:='{name}'", "-p", f"model_dir:={spot_models}"])
+
+
+def test_a_model_directory_that_cannot_be_written_ends_the_node_with_one_line(
+    start_node: Callable[..., Any],
+) -> None:
+    process = start_node(PERCEPTION, "spot_tracker", model_dir="/proc/models")
+    assert process.wait() == 1
+    assert "cannot write the model spot_bright_64x64 to /proc/models" in process.output
+    assert "Traceback" not in process.output
+
+
+def test_an_unknown_node_is_refused(start_node: Callable[..., Any]) -> None:
+    process = start_node(PERCEPTION, "single_process", "--", "--nodes", "nose")
+    assert process.wait() == 2
+    assert "spot_tracker, visual_compass, " in process.output
+    assert "; got 'nose'" in process.output
+
+
+def test_weights_that_the_driver_was_too_late_for_are_set_with_the_next_image(
+    graph: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgetpu_driver.errors import EdgeTpuError, ExpiredError
+    from edgetpu_driver.host.model_host import ModelHost
+    from edgetpu_driver.node_kit import model_client
+    from edgetpu_driver.nodes.driver_node import DriverNode
+    from edgetpu_perception.nodes.spot_tracker_node import SpotTrackerNode
+
+    monkeypatch.setenv("ROS_HOME", str(tmp_path / "ros_home"))  # the colour that the node keeps
+    monkeypatch.setattr(model_client, "DEADLINE_SHARE", 1.0)  # no time to ask again within one request
+    set_weights = ModelHost.submit_set_weights
+    late: list[EdgeTpuError] = []
+
+    def submit(host: ModelHost, name: str, request: Any, done: Any, *terms: Any, part: int) -> None:
+        if late:
+            done(late.pop())
+        else:
+            set_weights(host, name, request, done, *terms, part=part)
+
+    monkeypatch.setattr(ModelHost, "submit_set_weights", submit)
+    arguments = ["--ros-args", "-r", "image:=/late_camera/image", "-p", "color:=red", "-p", "rectified:=true"]
+    driver = DriverNode(cli_args=["--ros-args", "-p", "backend:=cpu", "-p", f"model_dirs:=['{tmp_path}']"])
+    tracker = SpotTrackerNode(cli_args=[*arguments, "-p", f"model_dir:={tmp_path}"])
+    graph.add_node(driver)
+    graph.add_node(tracker)
+    results = graph.collect(ServoError, "/spot_tracker/servo_error")
+    images = graph.node.create_publisher(Image, "/late_camera/image", 10)
+    colors = np.zeros((64, 64, 3), np.uint8)
+    colors[20:24, 40:44, 0] = colors[50:54, 10:14, 2] = 255  # red and blue
+    seconds = itertools.count(1)
+
+    def sees(x: float) -> Callable[[], bool]:
+        def is_there() -> bool:
+            images.publish(image_message(next(seconds), colors, "rgb8"))
+            graph.spin_for(0.05)
+            return any(result.valid and abs((result.x + 1) * 31.5 - x) < 0.01 for result in results)
+
+        return is_there
+
+    graph.spin_until(sees(41.5))
+    assert graph.call(SetColor, "/spot_tracker/set_color", preset="blue").success
+    graph.spin_until(sees(11.5))
+    late += [ExpiredError("too late")] * 2
+    (name,) = [model.name for model in driver.active_host().models()]
+    driver.active_host().unload(name, "/spot_tracker")
+    seen = sees(11.5)
+    graph.spin_until(lambda: seen() and not late)  # results of before the unload may still come
+    results.clear()
+    graph.spin_until(seen)
+    assert all((result.x + 1) * 31.5 == pytest.approx(11.5, abs=0.01) for result in results)
+    tracker.destroy_node()
+    driver.destroy_node()
