@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
+from edgetpu_perception.time_to_contact import looming as looming_module
 from edgetpu_perception.time_to_contact.looming import Looming, LoomingResult
 
 SIZE = 64
@@ -101,6 +102,23 @@ def test_an_object_that_approaches_a_standing_camera_is_found(looming_engine: Cp
     assert region is not None
     assert region.x_offset + region.width / 2 == pytest.approx(24, abs=3)
     assert region.y_offset + region.height / 2 == pytest.approx(38, abs=3)
+
+
+@pytest.mark.parametrize(("unexplained_from", "claimed"), [(0.0, False), (2.6, True)])
+def test_a_claim_does_not_begin_but_goes_on_while_most_of_the_picture_is_unexplained(
+    looming_engine: CpuEngine, monkeypatch: pytest.MonkeyPatch, unexplained_from: float, claimed: bool
+) -> None:
+    background, front = sampled(texture(5), *(60 * each for each in rays())), texture(6, grain=16)
+
+    def view(stamp: float) -> NDArray[np.float32]:
+        if stamp >= unexplained_from:  # as if more than half were
+            monkeypatch.setattr(looming_module, "MAX_UNEXPLAINED", -1.0)
+        picture = background.copy()
+        disc(picture, front, 24.0, 38.0, 19 / (5 - stamp))
+        return picture
+
+    results = watch(looming_engine, view, 3.2)
+    assert {r.approaching for r in results if r.stamp > 2.6} == {claimed}
 
 
 @pytest.mark.parametrize("speed", [8.0, 16.0, -24.0])

@@ -69,6 +69,13 @@ MIN_GROWTH = 0.12
 What sways grows for a moment, too. Rows: looming, leaves, no approach claimed.
 """
 
+MAX_UNEXPLAINED = 0.5
+"""Share of the image that moves as no surface does, up to which a claim begins: beyond it what seems to be a
+surface may be parts of many things. What was claimed before may fill the image and hide all else.
+
+Derived: half of the image. Rows: looming, leaves, no approach claimed.
+"""
+
 _NO_ZONES = (math.nan,) * ZONES
 
 
@@ -200,7 +207,9 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         # A surface whose slant is unknown may seem to approach: its own sigma counts as well.
         certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma
         lasting = surface.steady >= STEADY_FRAMES and surface.growth >= MIN_GROWTH
-        claimed = certain and lasting and rate >= self.min_expansion_rate
+        told_apart = surface.claimed or tracker.unexplained <= MAX_UNEXPLAINED
+        claimed = certain and lasting and told_apart and rate >= self.min_expansion_rate
+        surface.claimed |= claimed
         part = self._part_of(frame, surface)
         return LoomingResult(
             stamp, True, confidence, ttc, ttc_sigma, rate, sigma, tau, energies, claimed, part

@@ -69,6 +69,8 @@ class Surface:
     """Number of frames since its motion was last started over."""
     growth: float = 0.0
     """Relative growth since then."""
+    claimed: bool = False
+    """Whether it was claimed to approach since then."""
     nearest: bool = False
     """Whether its contact was found to be sooner than that of the main surface."""
 

@@ -205,7 +205,7 @@ class SurfaceTracker:
             # every frame; the keyframe is the longest baseline that a new surface has.
             surface.depth.start_over(surface.log_depth, variance, self._age)
             if not on_trial:
-                surface.steady, surface.growth = 0, 0.0
+                surface.steady, surface.growth, surface.claimed = 0, 0.0, False
 
     def _assign_elements(self, alignments: list[Alignment], brightness: Map, certainty: Map) -> None:
         """Assign the elements to the surfaces; try a second one, or drop a superfluous one."""
