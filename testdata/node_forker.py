@@ -23,7 +23,10 @@ import sys
 from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import FrameType
 from typing import IO
+
+from edgetpu_driver.node_kit.stop_signals import stop_signals
 
 _LARGEST_REQUEST = 1 << 17
 """Bytes; more than the arguments and the environment of a node take."""
@@ -136,9 +139,11 @@ def _serve(requests: socket.socket) -> list[str]:
             if not request:
                 return []
             output, connection = descriptors[0], socket.socket(fileno=descriptors[1])
+            signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals())  # until the fork handles them
             pid = _fork()
             if pid == 0:
                 return _become_node(request, output, [requests, connection, selector])
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
             os.close(output)
             connection.send(str(pid).encode())
             selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, connection))
@@ -168,7 +173,9 @@ def _become_node(
 ) -> list[str]:
     for each in opened:
         each.close()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in stop_signals():
+        signal.signal(number, _leave)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
@@ -178,6 +185,10 @@ def _become_node(
     os.environ.update(environment)
     os.chdir(folder)
     return list(arguments)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    os._exit(0)  # as a node that is still being imported does
 
 
 def main(descriptor: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,18 @@ def recorded_bag(tmp_path: Path) -> Callable[[str], Path]:
         return DATA.gather(start, tmp_path) / start
 
     return folder
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+    """See pytest; also catches what loggers say that were made after ROS's `launch` was imported.
+
+    pytest imports it in each run where launch_pytest is installed. Loggers made since do not pass records on.
+    """
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.startswith("edgetpu_") and isinstance(logger, logging.Logger):
+            monkeypatch.setattr(logger, "propagate", True)
+    return caplog
 
 
 @pytest.hookimpl(tryfirst=True)
