@@ -24,7 +24,7 @@ NODES = [DRIVER, *node_table()]
 
 RESTRICTED = re.compile(
     r".*/(change_state|set_parameters(_atomically)?|reset\w*|load_\w+|unload_model|set_weights|set_color"
-    r"|set_template|save_\w+|add_place|remove_place|train_readout)"
+    r"|set_template|save_\w+|add_place|remove_place|train_readout|learn|forget)"
 )
 
 
@@ -91,6 +91,15 @@ def test_every_restricted_service_is_for_the_operator_only_but_for_the_models_of
     for node in NODES:
         assert names_of(node, "request") & restricted <= of_models
         assert names_of(node, "request") <= of_models | {"/edgetpu/invoke"}
+
+
+def test_a_learner_may_set_the_weights_of_its_head_and_only_the_operator_may_teach_it() -> None:
+    assert names_of("learner", "request") == {
+        f"/edgetpu/{name}" for name in ("load_model", "invoke", "set_weights")
+    }
+    teaching = {f"/learner/{name}" for name in ("learn", "forget", "save_classes", "load_classes")}
+    assert teaching <= names_of("learner", "reply") & names_of("operator", "request")
+    assert not teaching & names_of("client", "request")
 
 
 @pytest.mark.parametrize("node", ["looming", "optical_flow", "visual_compass"])
