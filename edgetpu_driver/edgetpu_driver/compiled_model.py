@@ -14,9 +14,9 @@ from edgetpu_driver.darwinn.instructions.parameter_region import Region, region_
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.errors import GraphError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
-from edgetpu_driver.tflite.equal_steps import Quantised, with_steps
+from edgetpu_driver.tflite.equal_steps import Quantised, quantised, with_steps
 from edgetpu_driver.tflite.file_checks import read_model_file
-from edgetpu_driver.tflite.graph_matching import match_tensors
+from edgetpu_driver.tflite.graph_matching import match_tensors, named_alike
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, parse_model
 from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -195,7 +195,7 @@ class CompiledModel:
         whole = parse_model(graph).subgraphs[0]
         try:
             inputs, outputs = self.source_ends(whole)
-            graph = self.calibrated(graph)
+            graph = self._calibrated(graph, whole, (*inputs, *outputs))
             if (inputs, outputs) == (whole.inputs, whole.outputs):
                 return graph
             return extract_between(graph, whole, inputs, outputs)
@@ -208,12 +208,15 @@ class CompiledModel:
         A public graph may come of another calibration than the compiled file. GraphError as `source_ends`.
         """
         whole = parse_model(graph).subgraphs[0]
+        return self._calibrated(graph, whole, [index for each in self.source_ends(whole) for index in each])
+
+    def _calibrated(self, graph: bytes, whole: Subgraph, ends: Sequence[int]) -> bytes:
         steps: dict[int, Quantised] = {}
-        ends = (index for indices in self.source_ends(whole) for index in indices)
         for index, layer in zip(ends, (*self.input_layers, *self.output_layers), strict=True):
             if layer.dequantization_factor > 0:
                 steps[index] = Quantised(layer.dequantization_factor, layer.zero_point)
-        return with_steps(graph, steps)
+        same = all(quantised(whole.tensors[index]) in (None, each) for index, each in steps.items())
+        return graph if same else with_steps(graph, steps)
 
     def source_ends(self, graph: Subgraph) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The tensors of the whole graph that are the inputs and outputs of this part.
@@ -222,8 +225,10 @@ class CompiledModel:
         be told.
         """
         container = parse_model(self.file).subgraphs[0]
-        matched = match_tensors(container, graph, CUSTOM_OP)
         part = container.operators[self.operator]
+        matched = named_alike(container, graph)
+        if not matched.keys() >= {*part.inputs, *part.outputs}:
+            matched = match_tensors(container, graph, CUSTOM_OP)
         for index in (*part.inputs, *part.outputs):
             if index not in matched:
                 raise GraphError(

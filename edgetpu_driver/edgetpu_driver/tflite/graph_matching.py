@@ -24,12 +24,25 @@ def match_tensors(made: Subgraph, graph: Subgraph, replacing: str) -> dict[int, 
     return _Matching(made, graph, replacing).run()
 
 
+def named_alike(made: Subgraph, graph: Subgraph) -> dict[int, int]:
+    """The tensor of `graph` for each tensor of `made` of which there is one of that name in each."""
+    counts = Counter(tensor.name for tensor in made.tensors)
+    by_name: dict[str, list[int]] = defaultdict(list)
+    for index, tensor in enumerate(graph.tensors):
+        by_name[tensor.name].append(index)
+    return {
+        index: by_name[tensor.name][0]
+        for index, tensor in enumerate(made.tensors)
+        if counts[tensor.name] == len(by_name.get(tensor.name, ())) == 1
+    }
+
+
 class _Matching:
     def __init__(self, made: Subgraph, graph: Subgraph, replacing: str) -> None:
         self._made, self._graph, self._replacing = made, graph, replacing
-        self._named: dict[int, int] = {}
+        self._named = named_alike(made, graph)
         self._candidates: dict[int, set[int]] = defaultdict(set)
-        self._waiting: deque[tuple[int, int]] = deque()
+        self._waiting = deque(self._named.items())
         self._compared: set[tuple[int, int]] = set()
         self._forms: dict[TensorSpec, list[int]] = defaultdict(list)
         """Of the graph's tensors that are no constants."""
@@ -38,7 +51,6 @@ class _Matching:
                 self._forms[_form(tensor)].append(index)
 
     def run(self) -> dict[int, int]:
-        self._match_names()
         for ends in ((self._made.inputs, self._graph.inputs), (self._made.outputs, self._graph.outputs)):
             self._match_ends(*ends)
         self._match_only_operators()
@@ -47,16 +59,6 @@ class _Matching:
                 self._match_operators(*pair)
         told = {index: min(each) for index, each in self._candidates.items() if len(each) == 1}
         return self._by_form() | told | self._named
-
-    def _match_names(self) -> None:
-        counts = Counter(tensor.name for tensor in self._made.tensors)
-        by_name: dict[str, list[int]] = defaultdict(list)
-        for index, tensor in enumerate(self._graph.tensors):
-            by_name[tensor.name].append(index)
-        for index, tensor in enumerate(self._made.tensors):
-            if counts[tensor.name] == len(by_name[tensor.name]) == 1:
-                self._named[index] = by_name[tensor.name][0]
-                self._waiting.append((index, self._named[index]))
 
     def _match_ends(self, ours: Sequence[int], theirs: Sequence[int]) -> None:
         """Inputs or outputs by their position.
