@@ -214,6 +214,13 @@ def test_no_module_is_too_long_to_be_read_in_one_go(package: Path) -> None:
     assert {name: length for name, length in lengths.items() if length > LARGEST_MODULE} == {}
 
 
+def test_no_test_file_is_too_long_to_be_read_in_one_go() -> None:
+    files = [*ROOT.glob("test/*.py"), *ROOT.glob("edgetpu_*/test/*.py"), *ROOT.glob("testdata/*.py")]
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in files}
+    assert len(lengths) > 200
+    assert {name: length for name, length in lengths.items() if length > LARGEST_MODULE} == {}
+
+
 @pytest.mark.parametrize("part", FORBIDDEN, ids=lambda part: str(part.relative_to(ROOT)))
 def test_a_part_imports_nothing_it_must_not_know(part: Path) -> None:
     assert offences(part, FORBIDDEN[part]) == []

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import array
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 
@@ -15,154 +12,15 @@ pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)"
 pytest.importorskip("vision_msgs", reason="needs vision_msgs")
 pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 
-from builtin_interfaces.msg import Time
-from diagnostic_msgs.msg import DiagnosticArray
-from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
-from rcl_interfaces.srv import SetParameters
-from rclpy.qos import DurabilityPolicy, QoSProfile
+from rcl_interfaces.msg import ParameterType, ParameterValue
 from sensor_msgs.msg import Image
-from std_msgs.msg import Header
-from vision_msgs.msg import Classification, Detection2DArray, LabelInfo
+from vision_msgs.msg import Detection2DArray
 
 from edgetpu_driver import Model
-from edgetpu_msgs.msg import Embedding, PersonPoses
 from edgetpu_vision import Classifier, Detector, Embedder, Normalisation, PoseEstimator, Segmenter
 from edgetpu_vision.pose_estimation.poses import PART_NAMES
-from testdata import GOLDEN
 from testdata.body_pix_graph import body_pix_file
-from testdata.exported_graphs import Values, exported_graph
-from testdata.pipelines import compile_pipeline
-
-LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-MODELS = {
-    "object_detector": "traffic_model",
-    "classifier": "mobilenet_v1_0.25_128_quant",
-    "segmenter": "deeplabv3_mnv2_pascal_quant",
-    "pose_estimator": "movenet_single_pose_lightning_ptq",
-    "embedder": "mobilenet_v1_1.0_224_quant_embedding_extractor",
-}
-RESULTS: dict[str, tuple[Any, str]] = {
-    "object_detector": (Detection2DArray, "detections"),
-    "classifier": (Classification, "classification"),
-    "segmenter": (Image, "segmentation"),
-    "pose_estimator": (PersonPoses, "poses"),
-    "embedder": (Embedding, "embedding"),
-}
-
-
-def picture(name: str) -> np.ndarray:
-    bgr = cv2.imread(str(GOLDEN.path(f"vision/pictures/{name}.bmp")))
-    return cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB)
-
-
-def model(node: str) -> Path:
-    name = f"{MODELS[node]}.tflite"
-    return GOLDEN.path(f"models/{name}" if node == "segmenter" else f"vision/{name}")
-
-
-def labels_file() -> Path:
-    return GOLDEN.path("vision/imagenet_labels.txt")
-
-
-def message(second: int, image: np.ndarray) -> Image:
-    height, width = image.shape[:2]
-    data = array.array("B", image.tobytes())
-    header = Header(stamp=Time(sec=second), frame_id="camera_optical_frame")
-    return Image(header=header, height=height, width=width, encoding="rgb8", step=3 * width, data=data)
-
-
-def instances_file() -> bytes:
-    """A YOLO model of instance segmentation that finds class 3 left of the middle of any image."""
-    rows, prototypes = np.zeros((525, 116)), np.ones((40, 40, 32))
-    rows[5, :4], rows[5, 4 + 3], rows[5, 84] = (0.5, 0.5, 0.5, 0.5), 0.9, 0.5
-    prototypes[:, 20:] = -1
-    outputs = {"a": Values(rows.T[None], 1 / 100, -28), "b": Values(prototypes[None], 1 / 100, 0)}
-    return exported_graph(160, 160, outputs)
-
-
-class Nodes:
-    """The vision nodes and their driver in one process, shown one image after the other."""
-
-    def __init__(
-        self,
-        graph: Any,
-        start_node: Callable[..., Any],
-        backend: str = "cpu",
-        models: dict[str, str] = MODELS,
-        folder: Path | None = None,
-    ) -> None:
-        self.graph, self.models = graph, models
-        # In this order: a compiled model without its graph may lie among the others.
-        folders = sorted({str(model(node).parent) for node in models}, reverse=True)
-        folders += [str(folder)] if folder else []
-        self.process = start_node(
-            "edgetpu_perception",
-            "single_process",
-            *("-r", f"image:=/{backend}_camera", "--", "--nodes", ",".join(models)),
-            **{"edgetpu:backend": backend, "edgetpu:model_dirs": folders, "qos_reliability": "reliable"},
-            **{f"{node}:model": name for node, name in models.items()},
-            **{"classifier:labels": labels_file(), "segmenter:labels": "pascal_voc"},
-            **{"object_detector:min_confidence": 0.35},
-        )
-        self.results = {
-            node: graph.collect(RESULTS[node][0], f"/{node}/{RESULTS[node][1]}") for node in models
-        }
-        self.debug = {node: graph.collect(Image, f"/{node}/debug_image") for node in models}
-        self.labels = {
-            node: graph.collect(LabelInfo, f"/{node}/labels", LATCHED)
-            for node in ("classifier", "segmenter", "object_detector", "pose_estimator")
-        }
-        self.diagnostics = graph.collect(DiagnosticArray, "/diagnostics")
-        self._images = graph.node.create_publisher(Image, f"/{backend}_camera", 10)
-        self._second = 0
-        graph.spin_until(lambda: self._images.get_subscription_count() == 1)
-        for node in models:
-            graph.meet(f"/{node}")
-
-    def jump(self) -> None:
-        """Let the next image come long after the last one."""
-        self._second += 100
-
-    def show(self, image: np.ndarray, *nodes: str) -> dict[str, Any]:
-        """Publish one image and wait for the results of these nodes; of all by default."""
-        self._second += 1
-        shown = message(self._second, image)
-        self._images.publish(shown)
-
-        def answers() -> dict[str, Any]:
-            return {
-                node: result
-                for node in nodes or self.models
-                for result in self.results[node]
-                if result.header == shown.header
-            }
-
-        self.graph.spin_until(lambda: len(answers()) == len(nodes or self.models))
-        return answers()
-
-    def set(self, node: str, name: str, value: ParameterValue) -> Any:
-        """Set a parameter; rcl_interfaces/SetParametersResult."""
-        parameters = [Parameter(name=name, value=value)]
-        (result,) = self.graph.call(SetParameters, f"/{node}/set_parameters", parameters=parameters).results
-        return result
-
-    def set_text(self, node: str, name: str, text: str) -> Any:
-        return self.set(node, name, ParameterValue(type=ParameterType.PARAMETER_STRING, string_value=text))
-
-    def problem(self, node: str) -> str:
-        """The message of the node's next diagnostics."""
-        self.diagnostics.clear()
-
-        def entries() -> list[str]:
-            return [
-                entry.message
-                for array in self.diagnostics
-                for entry in array.status
-                if entry.name == f"{node}: images"
-            ]
-
-        self.graph.spin_until(lambda: bool(entries()))
-        return entries()[0]
+from testdata.vision_nodes import MODELS, Nodes, instances_file, labels_file, model, picture
 
 
 @pytest.fixture(scope="module")
@@ -411,56 +269,3 @@ def test_a_node_that_cannot_start_says_why_in_one_line(
 
 def test_nodes_end_without_a_complaint(nodes: Nodes) -> None:
     nodes.process.stop()
-
-
-@pytest.fixture(scope="module")
-def on_virtual_stick(
-    graph: Any, start_node: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
-) -> Nodes:
-    models = MODELS | {"pose_estimator": "posenet_mobilenet_v1_075_353_481_16_quant_decoder"}
-    del models["object_detector"]  # there is no compiled file of it
-    folder = tmp_path_factory.mktemp("pipeline")
-    whole = model("classifier").read_bytes()
-    (folder / "chain.tflite").write_bytes(whole)
-    for name, data in compile_pipeline(whole, 3, "chain").items():
-        (folder / name).write_bytes(data)
-    return Nodes(graph, start_node, "virtual", models, folder)
-
-
-@pytest.mark.parametrize(
-    ("node", "name"),
-    [("classifier", "cat"), ("segmenter", "bird_segmentation"), ("embedder", "bird")],
-)
-def test_compiled_models_give_what_their_graphs_give(on_virtual_stick: Nodes, node: str, name: str) -> None:
-    image = picture(name)
-    result = on_virtual_stick.show(image, node)[node]
-    if node == "classifier":
-        classes = Classifier(model(node), labels=labels_file(), min_confidence=0.1).update(image).classes
-        assert [each.class_id for each in result.results] == [str(each.class_id) for each in classes]
-    elif node == "segmenter":
-        labels = np.frombuffer(result.data, np.uint8).reshape(image.shape[:2])
-        expected = Segmenter(model(node)).update(image).labels
-        assert np.mean(labels == expected) > 0.99
-    else:
-        np.testing.assert_allclose(result.vector, Embedder(model(node)).update(image).vector, atol=1e-3)
-
-
-def test_poses_are_decoded_beside_the_stick(on_virtual_stick: Nodes) -> None:
-    image = picture("test_image")
-    result = on_virtual_stick.show(image, "pose_estimator")["pose_estimator"]
-    graph = GOLDEN.path(f"models/{on_virtual_stick.models['pose_estimator']}.tflite")
-    expected = PoseEstimator(graph).update(image).poses
-    assert [person.score for person in result.people] == [
-        pytest.approx(each.score, abs=0.02) for each in expected
-    ]
-    assert expected
-
-
-def test_the_segments_of_a_pipeline_are_one_model(on_virtual_stick: Nodes) -> None:
-    image = picture("cat")
-    whole = on_virtual_stick.show(image, "classifier")["classifier"]
-    segments = ",".join(f"chain_segment_{number}_of_3" for number in range(3))
-    assert on_virtual_stick.set_text("classifier", "model", segments).successful
-    result = on_virtual_stick.show(image, "classifier")["classifier"]
-    assert [each.class_id for each in result.results] == [each.class_id for each in whole.results]
-    on_virtual_stick.graph.spin_until(lambda: "chain" not in on_virtual_stick.problem("classifier"))
