@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy import compass_disturbances, compass_drone
+from accuracy import compass_disturbances, compass_drone, compass_walk
 from accuracy.engines import open_engine
 from accuracy.flow import GABOR, ExactFeatures
 from accuracy.panoramas import (
@@ -32,7 +31,7 @@ from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.images.pinhole import Pinhole
 from edgetpu_perception.visual_compass.visual_compass import HeadingResult, VisualCompass
 from measured_figures.row import Row
-from testdata import DATA, GOLDEN
+from testdata import GOLDEN
 
 FIELDS_OF_VIEW = (60.0, 75.0, 90.0)
 RATES = (10.0, -30.0, 60.0, -90.0)
@@ -47,11 +46,6 @@ DISTORTION = (-0.25, 0.06, 0.001, -0.001)
 
 WALL = 110.0
 """Width of a wall without texture, deg; wider than any view."""
-
-CLIP, CLIP_ORIENTATION = "compass/max-heromode.mp4", "compass/max-heromode_orientation.csv"
-"""A walking camera and its own orientation track: names in testdata."""
-CLIP_FOCAL = 205.7 / 424
-"""Focal length of the walking camera over the width of its picture; inferred, not calibrated."""
 
 Floats = NDArray[np.float64]
 
@@ -129,8 +123,8 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
         rows += _turn_rows(run, turns, "full turns", asked=True)
         rows += _disturbed_rows(run, names[:1] if quick else names)
         rows += _wall_rows(run, names[:1] if quick else names)
-    if DATA.find(CLIP):
-        rows += _walk_rows(run)
+    if compass_walk.is_available():
+        rows += compass_walk.measure(run)
     rows += compass_disturbances.measure(run, quick)
     rows += compass_drone.measure(run, quick)
     return rows if quick else rows + _informative_rows(engine, run)
@@ -168,11 +162,11 @@ def plots(engine: str = "cpu", quick: bool = False) -> dict[str, Any]:
         ratio = [_finite((t.rate - t.true_rate)[SETTLED:] / t.rate_sigma[SETTLED:]) for t in tracks]
         spread.hist(np.concatenate(ratio), bins=np.linspace(-4, 4, 41).tolist())
         along.legend()
-    if DATA.find(CLIP):
-        walk = walking(run)
+    if compass_walk.is_available():
+        walk = compass_walk.Walk.read()
         beside = axes("Yaw of a camera carried by a walking person", "frame", "deg")
         beside.plot(walk.true_yaw, label="its own orientation track")
-        beside.plot(walk.yaw, label="compass")
+        beside.plot(walk.follow(run), label="compass")
         beside.legend()
     return figures
 
@@ -184,27 +178,6 @@ def follow(engine: Engine, turn: Turn) -> Track:
     results = [compass.update(image, time) for time, (_, image) in zip(times, stages(), strict=True)]
     true_yaw = np.array(times) * turn.rate
     return _track(turn, times, true_yaw, results)
-
-
-def walking(engine: Engine) -> Track:
-    """Run the compass over the clip of a walking camera."""
-    with DATA.path(CLIP_ORIENTATION).open() as file:
-        table = np.array(
-            [[float(cell) for cell in row] for row in itertools.islice(csv.reader(file), 1, None)]
-        )
-    clip = cv2.VideoCapture(str(DATA.path(CLIP)))
-    compass, results = VisualCompass(engine), []
-    for time in table[:, 1]:
-        present, picture = clip.read()
-        if not present:
-            break
-        height, width = picture.shape[:2]
-        focal = CLIP_FOCAL * width
-        compass.camera = Pinhole(width, height, focal, focal, (width - 1) / 2, (height - 1) / 2)
-        results.append(compass.update(cv2.cvtColor(picture, cv2.COLOR_BGR2GRAY), float(time)))
-    count = len(results)
-    yaw = table[:count, 14] - table[0, 14]
-    return _track(None, table[:count, 1].tolist(), yaw, results)
 
 
 def _stage(
@@ -324,23 +297,6 @@ def _wall_rows(engine: Engine, names: Sequence[str]) -> list[Row]:
 
 def _most(errors: Floats) -> float:
     return float(np.percentile(np.abs(errors), 95))
-
-
-def _walk_rows(engine: Engine) -> list[Row]:
-    case = "walking camera against its own orientation track"
-    track, exact = walking(engine), walking(ExactFeatures())
-
-    def correlation(run: Track) -> float:
-        seen = np.isfinite(run.yaw)
-        return float(np.corrcoef(run.yaw[seen], run.true_yaw[seen])[0, 1])
-
-    valid = 100.0 * float(np.mean(np.isfinite(track.yaw[1:])))
-    bound = _rms(exact.yaw_error)
-    return [
-        Row("compass", case, "yaw RMSE", _rms(track.yaw_error), "deg", 1.0, "lower", None, bound),
-        Row("compass", case, "correlation", correlation(track), "", 0.98, "higher", None, correlation(exact)),
-        Row("compass", case, "valid frames", valid, "%", None, "higher"),
-    ]
 
 
 def _gabor_rows(engine: str) -> list[Row]:
