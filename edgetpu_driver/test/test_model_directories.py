@@ -39,6 +39,15 @@ def test_models_of_the_other_directories_are_found_and_listed(unusable: str, goo
     assert files.available() == [good / "sums.tflite"]
 
 
+@pytest.mark.parametrize("empty", ["", " ", "$EDGETPU_NOTHING"])
+def test_an_empty_entry_is_ignored_with_a_line(
+    empty: str, good: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("EDGETPU_NOTHING", "")
+    assert ModelDirectories([empty, good], compiled=False, uncompiled=True).directories == (good,)
+    assert f"an empty entry, which is ignored: {empty!r}" in caplog.text
+
+
 def test_a_model_that_is_nowhere_is_not_found(unusable: str, good: Path) -> None:
     files = ModelDirectories([unusable, good], compiled=True, uncompiled=True)
     with pytest.raises(ModelNotFoundError, match="there are sums"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ from edgetpu_driver.toolchain.compiled_file_names import (
 from edgetpu_driver.toolchain.dense_compiler import is_dense
 from edgetpu_driver.toolchain.named_graphs import named_graph
 from edgetpu_driver.toolchain.retargeting.template_files import templates
+
+_log = logging.getLogger(__name__)
 
 _LARGEST_DENSE_FILE = 4 << 20
 """Bytes; larger files are not looked into. A matrix of 1024 x 1024 with all that goes with it has 1.1 MB."""
@@ -43,6 +46,20 @@ def _real(path: Path) -> Path:
         return Path(os.path.realpath(path))
     except OSError:  # a link that may not be read
         return Path(os.path.abspath(path))
+
+
+def _expanded(directories: Sequence[str | Path]) -> tuple[Path, ...]:
+    """Expand ~ and variables; what is empty then names no directory, not even the working directory."""
+    found = []
+    for entry in directories:
+        name = os.path.expandvars(entry)
+        if str(name).strip():
+            found.append(_real(user_path(name)))
+        else:
+            _log.warning(
+                "expected directories of models; got an empty entry, which is ignored: %r", str(entry)
+            )
+    return tuple(found)
 
 
 def _model_files(directory: Path) -> list[Path]:
@@ -88,7 +105,7 @@ class ModelDirectories:
     """
 
     def __init__(self, directories: Sequence[str | Path], *, compiled: bool, uncompiled: bool) -> None:
-        self.directories = tuple(_real(user_path(os.path.expandvars(d))) for d in directories)
+        self.directories = _expanded(directories)
         self._compiled = compiled
         self._uncompiled = uncompiled
 
