@@ -11,22 +11,12 @@ from typing import Any, TypeAlias
 from numpy.typing import NDArray
 from rclpy.node import Node
 
-from edgetpu_driver.errors import (
-    BusyError,
-    EdgeTpuError,
-    ExpiredError,
-    ModelNotFoundError,
-    UnavailableError,
-)
+from edgetpu_driver.errors import BusyError, EdgeTpuError, ExpiredError, ModelNotFoundError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.node_kit import local_drivers
 from edgetpu_driver.node_kit.driver_choice import driver_choice
-from edgetpu_driver.node_kit.driver_transports import (
-    DirectTransport,
-    ServiceTransport,
-    Transport,
-)
+from edgetpu_driver.node_kit.driver_transports import DirectTransport, ServiceTransport, Transport
 from edgetpu_driver.node_kit.remote_model import InvokeOptions, LoadResult, ModelFile
 from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 from edgetpu_driver.tflite.tensor import TensorSpec, check_inputs
@@ -120,6 +110,8 @@ class ModelClient:
         """Of the weights that this client has set; None: it has set none since the model was loaded."""
         self._unconfirmed = False
         """Whether `problem` stays until a request succeeds: that the model is loaded does not disprove it."""
+        self._untold = False
+        """Whether the log does not say yet that the model is loaded: the request under way will tell."""
         # Nodes of one launch start together: a driver that starts a little later is not worth a warning.
         self._deadline = time.monotonic() + request_timeout
         self._next_load = 0.0
@@ -298,6 +290,7 @@ class ModelClient:
         if error is None and self._unconfirmed:
             self._unconfirmed = False
             self._report("")
+        self._tell_loaded()
 
     def _step(self) -> None:
         """Find the driver, load the model, give up a request that is overdue, send one again that is due."""
@@ -356,9 +349,11 @@ class ModelClient:
             self._unconfirmed = True
             self._report(result.problem)
         elif not self._unconfirmed:
-            self._report("")
+            self.problem, self._warning_due, self._untold = "", False, True
         if self._on_ready is not None:
             self._on_ready()
+        if not self.busy:
+            self._tell_loaded()
 
     def _give_up(self, problem: str) -> None:
         """Start over because the driver does not answer."""
@@ -376,7 +371,7 @@ class ModelClient:
 
     def _unload(self, problem: str, *, usual_at_start: bool = False) -> None:
         self._state, self._loaded = ClientState.UNLOADED, LoadResult()
-        self._again = self._weights_version = None
+        self._again, self._weights_version, self._untold = None, None, False
         self._report(problem, usual_at_start=usual_at_start)
 
     def _report(self, problem: str, *, usual_at_start: bool = False) -> None:
@@ -390,6 +385,12 @@ class ModelClient:
         elif problem:
             self._node.get_logger().warning(f"model '{self._title}': {problem}")
         else:
+            self._untold = True
+            self._tell_loaded()
+
+    def _tell_loaded(self) -> None:
+        if self._untold:
+            self._untold = False
             own = f" as '{self._name}'" if self._name else ""
             self._node.get_logger().info(f"model '{self._title}' is loaded on {self._driver}{own}")
 

@@ -1,0 +1,58 @@
+"""What the client of the driver logs while a graph starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2")
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from edgetpu_driver.errors import EdgeTpuError, UnavailableError
+from edgetpu_driver.host.inference_result import InferenceResult
+from edgetpu_driver.node_kit import model_client
+from edgetpu_driver.node_kit.model_client import ModelClient
+from edgetpu_driver.node_kit.remote_model import LoadResult
+
+
+class DriverWithoutDevice:
+    """A transport to a driver that loads models, and whose device comes after the first request."""
+
+    available = True
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._answers: list[EdgeTpuError | None] = [UnavailableError("no device: opening it"), None]
+
+    def load(self, model: str, name: str, done: Callable[[LoadResult], None]) -> None:
+        del model
+        done(LoadResult(name))
+
+    def invoke(self, *arguments: Any) -> None:
+        arguments[3](InferenceResult(error=self._answers.pop(0)))
+
+    def cancel(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_client_that_sends_a_request_at_once_logs_each_state_of_a_start_once(
+    monkeypatch: pytest.MonkeyPatch, graph: Any
+) -> None:
+    lines: list[str] = []
+    steps: list[Callable[[], None]] = []
+    logger = SimpleNamespace(info=lines.append, warning=lines.append)
+    monkeypatch.setattr(graph.node, "get_logger", lambda: logger)
+    monkeypatch.setattr(model_client, "ServiceTransport", DriverWithoutDevice)
+    monkeypatch.setattr(model_client, "RETRY_PERIOD", 0.0)
+    monkeypatch.setattr(model_client, "create_steady_timer", lambda _node, _period, step: steps.append(step))
+    monkeypatch.setattr(graph.node, "destroy_timer", steps.remove)
+    client = ModelClient(
+        graph.node, "sums", name="own", on_ready=lambda: client.invoke({}, lambda _: None) and None
+    )
+    for _ in range(4):
+        steps[0]()
+    assert lines == ["model 'sums': no device: opening it", "model 'sums' is loaded on /edgetpu as 'own'"]
+    assert client.problem == ""
