@@ -37,6 +37,7 @@ DENSE_COMPILER = "edgetpu_driver.dense"
 
 _CHIP = "beagle"
 _SEVERAL_CHIPS = -1
+"""Value of virtual_chip_id in a file for several Edge TPUs."""
 
 PARAMETER_MEMORY_BYTES = 8_000_000
 """Memory for cached parameters: of the chip's 8 MiB, about what edgetpu_compiler reports for small models."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.usb.discovery import UsbStick
 
 _EXIT_NONE_USABLE = 3
+"""No stick can be used, as in the epilog of `edgetpu --help`."""
 _NONE = (
     "no Edge TPU is on the bus: plug one in (lsusb shows it as 1a6e:089a, or as 18d1:9302 once its firmware "
     "runs); in a container or virtual machine pass the USB bus through"

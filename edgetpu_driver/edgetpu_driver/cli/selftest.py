@@ -19,7 +19,9 @@ from edgetpu_driver.errors import DependencyMissingError, DeviceError, ModelNotF
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled, source_graph, source_graphs
 
 _EXIT_FAILED = 1
+"""A check is at fault, as in the epilog of `edgetpu --help`."""
 _SUPER_SPEED = 5000.0
+"""Mbit/s of a USB 3 link."""
 _HOT = 85.0
 """Temperature at which the vendor's modules start to throttle, degrees Celsius."""
 _ERROR_REGISTERS = (

@@ -16,6 +16,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
 _INT8_OFFSET = 128
+"""From grey levels of uint8 to int8."""
 _ROUNDING_ERROR = np.float32(2e-5)
 """Of interpolation in float32, whose steps there are 1.5e-5 grey levels: a uniform image stays as it is."""
 

@@ -19,11 +19,14 @@ from edgetpu_driver.darwinn.output_tiles import check_layout
 from edgetpu_driver.errors import ModelFormatError
 
 INSTRUCTION_BYTES = 16
+"""The length of an instruction word, 128 bits."""
 MAX_LAYER_BYTES = 1 << 25  # a 4K colour image; outputs are far smaller, since the chip has 8 MiB of memory
 INPUT_OVERREAD_BYTES = 64  # hints may read past an input to fill the last word of the link
 _INTERRUPTS = 4
+"""Interrupts of the scalar core, which hints count from 0."""
 _Limits = Mapping[tuple[Description, str], int]
 _ADDRESS_FIELD_BITS = 32
+"""An address is patched in as two halves of 32 bits."""
 
 
 def check_executable(executable: Executable, path: str) -> None:

@@ -18,6 +18,7 @@ from edgetpu_driver.darwinn.wire_format import flip_sign
 from edgetpu_driver.errors import ModelFormatError
 
 _BLOCK_PIXELS = 65536
+"""Pixels checked at a time: their positions take 512 kB, whatever the layer's size."""
 
 
 class TileGather:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 Activation = Literal["NONE", "RELU", "RELU6"]
 
 _LARGEST = 255
+"""Value of a uint8, which the chip's outputs are."""
 _RELU6 = np.float32(6)
 
 

@@ -16,7 +16,9 @@ from typing import Any
 
 _LARGEST = 1 << 15  # bytes; a message names some tensors at most
 _MOST_DESCRIPTORS = 2
+"""File descriptors that are received with one message at most; a request sends one."""
 _LONGEST_TEXT = 2000
+"""Characters of an error that are passed on; a message holds 32 kB."""
 _ANCILLARY = socket.CMSG_SPACE(_MOST_DESCRIPTORS * array("i").itemsize)
 
 

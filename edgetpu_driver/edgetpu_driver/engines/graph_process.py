@@ -34,6 +34,7 @@ _START_SECONDS = 60.0
 _MAIN = "import sys,json;sys.path[:]=json.loads(sys.argv[1]);from {} import main;main(*map(int,sys.argv[2:]))"
 _LOGGED = ("INFO:", "WARNING:")  # lines of LiteRT that do not tell why it ended
 _LONGEST_REASON = 200
+"""Characters of what LiteRT said last that an error quotes."""
 
 
 class GraphProcess:

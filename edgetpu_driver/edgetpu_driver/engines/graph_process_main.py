@@ -23,8 +23,10 @@ from edgetpu_driver.engines.litert_interpreter import first_line, interpreter_cl
 from edgetpu_driver.errors import DependencyMissingError, ModelFormatError, ModelUnsupportedError
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+"""Options of prctl(2) in linux/prctl.h."""
 _LARGEST_FILE = 1 << 20  # bytes: what LiteRT may write to stderr
 _OPEN_FILES = 64
+"""File descriptors of the process at most, so that a damaged graph cannot use up those of the machine."""
 _KILLED_FIRST = b"500"  # before others when the machine runs out of memory
 
 

@@ -15,6 +15,7 @@ from edgetpu_driver.node_kit.node_table import DRIVER, all_nodes, node_table
 from edgetpu_driver.node_kit.parameters import Setting
 
 WIDTH = 110
+"""Characters of a line, as in the rest of the repository."""
 
 EVERY_NODE = "/**/*"
 """The section of all nodes. Values given with -p would join a section `/**` and lose against later ones."""

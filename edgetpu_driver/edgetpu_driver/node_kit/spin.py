@@ -35,6 +35,7 @@ from edgetpu_driver.node_kit.stop_signals import stop_signals
 from edgetpu_driver.node_kit.unused_memory import UnusedMemory
 
 EXIT_USAGE = 2
+"""Wrong arguments, as argparse has it."""
 
 _EXPECTED = (FatalError, EdgeTpuError, ParameterException, NameValidationException)
 

@@ -12,7 +12,9 @@ from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import Register
 
 _RUN, _HALT, _SINGLE_STEP = 1, 2, 3
+"""Values of the register scalarCoreRunControl."""
 _REGISTER_BYTES = 8
+"""From one scalar register to the next in the address space of registers."""
 _ENDED_STEP_SECONDS = 0.5
 """Seconds to wait for the core to halt, or to end a step; it takes it some cycles."""
 _POLL_SECONDS = 0.001

@@ -18,6 +18,7 @@ from edgetpu_driver.errors import ModelFormatError
 Value = bool | int | float | bytes | memoryview | Sequence["Value"] | Mapping[str, "Value"] | None
 
 _MAX_DEPTH = 32
+"""Of values in values. Options of operators have two or three levels; a cycle would have no end."""
 
 
 class _Type(IntEnum):
@@ -59,6 +60,7 @@ _UNSIGNED = {1: struct.Struct("<B"), 2: struct.Struct("<H"), 4: struct.Struct("<
 _OBJECT_COST = 8  # an empty string or vector is still an object
 _COST = {_Type.KEY: 3, **dict.fromkeys(_INLINE, 1)}
 _FLOOR = 1024
+"""Cost that even the smallest buffer may have, so that a few shared values are never refused."""
 _ZERO = re.compile(b"\0")
 _FLOATS = {2: struct.Struct("<e"), 4: struct.Struct("<f"), 8: struct.Struct("<d")}
 _LAYOUTS = {_Type.INT: _SIGNED, _Type.FLOAT: _FLOATS}

@@ -15,8 +15,8 @@ from edgetpu_driver.tflite.option_types import OPTION_TYPES
 
 Shape = tuple[int, ...]
 
-_ONE, _TWO = (1, 1), (2, 2)
 # The least and the largest number of inputs of operators that have one output.
+_ONE, _TWO = (1, 1), (2, 2)
 _INPUTS = {
     **dict.fromkeys(("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"), _TWO),
     **dict.fromkeys(("QUANTIZE", "DEQUANTIZE", "SOFTMAX", "LOGISTIC", "TANH", "RELU", "RELU6"), _ONE),
@@ -70,9 +70,13 @@ _OPTIONS: Mapping[str, Fields] = {
 }
 _NO_OPTIONS = table_fields()
 _LARGEST_STRIDE = 1 << 12
+"""Stride or dilation, px: larger than any image that a model takes."""
 _ACTIVATIONS = 6
+"""Members of ActivationFunctionType in the TFLite schema."""
 _LARGEST_MULTIPLIER = 256.0
+"""A sum of 1 becomes so many steps of the output: with more, any sum but 0 saturates."""
 _SAME = 0
+"""Padding SAME in the TFLite schema."""
 
 
 class OperatorCheck:

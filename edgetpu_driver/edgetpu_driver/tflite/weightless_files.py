@@ -16,6 +16,7 @@ _LARGEST_KEPT = 1024
 _LARGEST_SENT = 2**21
 """Bytes of what is made of all files; anchors and labels take up to some 100 kB."""
 _LARGEST_FILE = 2**28
+"""Bytes of one unpacked file, so that a small archive cannot fill the memory."""
 
 
 def without_weights(files: Iterable[bytes]) -> bytes:

@@ -27,6 +27,7 @@ _MAPPED = "Mapped to Edge TPU"
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _TAIL_LINES = 4  # lines of a failed run's output in error messages
 _SECONDS_TO_DIE = 5.0
+"""After SIGKILL a process is gone within moments, unless it waits for a disk."""
 
 _VERSION = re.compile(r"^Edge TPU Compiler version (\S+)", re.MULTILINE)
 _OPERATOR = re.compile(r"^([A-Za-z]\w*)[ \t]+(\d+)[ \t]+(\S.*?)\s*$", re.MULTILINE)

@@ -22,6 +22,7 @@ _HOST = re.compile(r"[\w.:][\w.:@%-]*")
 _SSH_DIRECTORY = Path("~/.ssh")
 _SHARED = ("ControlMaster=auto", f"ControlPath={_SSH_DIRECTORY}/edgetpu-%C", "ControlPersist=15")
 _SSH_FAILED, _NOT_FOUND, _TIMED_OUT = 255, 127, 124
+"""Exit statuses of ssh itself, of a shell without that command, and of timeout(1)."""
 _SECONDS_TO_CONNECT = 60.0
 """Seconds that ssh may take in addition to the compiler."""
 _OUTPUT, _STATUS = ".output", ".status"

@@ -24,10 +24,15 @@ DEFAULT_BLOCK_SIZE = 256
 _log = logging.getLogger(__name__)
 
 _CLASS_OUT = 0x21
+"""Request type: to the interface, of its class."""
 _CLASS_IN = 0xA1
+"""Request type: from the interface, of its class."""
 _DOWNLOAD, _UPLOAD, _GET_STATUS, _CLEAR_STATUS, _ABORT = 1, 2, 3, 4, 6
+"""Requests of USB DFU 1.1, table 3.2."""
 _FUNCTIONAL_DESCRIPTOR = 0x21
+"""Type of the DFU functional descriptor (USB DFU 1.1, 4.1.3)."""
 _STATUS_SIZE = 6
+"""Bytes of the answer to GETSTATUS (USB DFU 1.1, 6.1.2)."""
 _LONGEST_WAIT = 1.0
 """Seconds between two questions for the status, of the 4.6 hours that a stick could ask for."""
 LARGEST_IMAGE = 2**20

@@ -27,6 +27,7 @@ from edgetpu_driver.usb.libusb import USBError, typed_error
 from edgetpu_driver.usb.registers import BitField, Register, register_width
 from edgetpu_driver.usb.time_source import Clock, clock_of
 
+# Those in the descriptors of a stick that runs its firmware.
 CONFIGURATION = 1
 INTERFACE = 0
 ENDPOINT_OUT = 0x01
@@ -51,6 +52,8 @@ POLL_SECONDS = 0.5
 POLL_INTERVAL = 0.001
 """Seconds between two readings of a register that is polled."""
 
+# Request types: registers are written and read by requests of the vendor; and what names the serial number
+# (USB 2.0, 9.3 and 9.4.3).
 _VENDOR_OUT = 0x40
 _VENDOR_IN = 0xC0
 _STANDARD_IN = 0x80
@@ -58,6 +61,7 @@ _GET_DESCRIPTOR = 6
 _STRING_DESCRIPTOR = 3
 _ENGLISH = 0x0409
 _INTERRUPT_BYTES = 4
+"""Of a message on that endpoint."""
 
 
 class Reception:

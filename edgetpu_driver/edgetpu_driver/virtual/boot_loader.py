@@ -6,8 +6,11 @@ from edgetpu_driver.usb.firmware import DfuState
 from edgetpu_driver.virtual.usb_descriptors import DFU_BLOCK_SIZE
 
 _OUT, _IN = 0x21, 0xA1
+"""Request types: to and from the interface, of its class."""
 _DOWNLOAD, _UPLOAD, _GET_STATUS, _CLEAR_STATUS, _GET_STATE, _ABORT = 1, 2, 3, 4, 5, 6
+"""Requests of USB DFU 1.1, table 3.2."""
 _MEMORY_SIZE = 0x8000
+"""Bytes that an upload reads back: more than the vendor's image of 11 kB. What silicon has is not known."""
 _WRONG_STATE = 0x0E  # errUNKNOWN: unspecified error
 
 

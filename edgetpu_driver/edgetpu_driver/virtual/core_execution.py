@@ -21,6 +21,7 @@ from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError, exec
 from edgetpu_driver.virtual.matrix_programs.upload import MatrixUpload, read_upload
 
 _DESCRIPTOR_WORDS = 4
+"""Of the descriptor of a transfer, each loaded from a scalar register."""
 _TO_CHIP = (Tag.INPUT_ACTIVATIONS, Tag.PARAMETERS)
 _INTERRUPTS = range(Tag.INTERRUPT_0, Tag.INTERRUPT_3 + 1)
 

@@ -10,7 +10,9 @@ GRID = 4
 """Tiles per side."""
 TILES = GRID * GRID
 CHANNELS_PER_TILE = 64
+"""A tile has 64 cells, each of which computes one output channel at a time."""
 _CHANNEL_ALIGNMENT = 4
+"""Channels of an output lie in whole words of four bytes."""
 
 
 def round_up(value: int, multiple: int) -> int:

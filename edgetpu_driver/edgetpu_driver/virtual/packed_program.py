@@ -17,6 +17,7 @@ from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder
 
 _SCALAR_REGISTERS = 32
+"""Their numbers have 5 bits in an instruction."""
 _ADDRESS_BIT = next(field.position for field in FIELDS if field.name == "imm_scalar")
 
 

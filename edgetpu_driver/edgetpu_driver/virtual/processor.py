@@ -28,7 +28,9 @@ MAX_CREDIT = 0x1FFFFF
 """Credits are counters of 21 bits."""
 
 _RUN, _SINGLE_STEP = 1, 3
+"""Values of the register scalarCoreRunControl."""
 _CREDIT_BYTES = 8
+"""Credits count words of this length."""
 _TAG_OF = {
     Description.INPUT: Tag.INPUT_ACTIVATIONS,
     Description.PARAMETER: Tag.PARAMETERS,

@@ -30,6 +30,7 @@ from edgetpu_driver.virtual.reference_model import ReferenceModel
 Step = InstructionHint | DmaHint | InterruptHint
 _Fields = tuple[int, ...]
 _MAX_REMEMBERED = 64
+"""Programs whose meaning is kept. When there are more they are read again, which takes time only."""
 
 
 class Computation(Protocol):

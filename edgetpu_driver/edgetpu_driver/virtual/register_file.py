@@ -18,8 +18,11 @@ from edgetpu_driver.usb.registers import (
 )
 
 _FORCED_ASLEEP, _FORCED_AWAKE = 3, 2
+"""Values of FORCE_SLEEP."""
 _RUNNING, _ASLEEP = 0, 2
+"""Values of POWER_STATE."""
 _ALL_TILES = 0x7F
+"""As the tile's number in tileconfig0: a broadcast."""
 _RUN_STATUS = {0: 0, 1: 1, 2: 4, 3: 2}
 """Run control (idle, run, halt, single step) to run status (idle, run, halted, single step)."""
 _INTERRUPTS = {
@@ -32,6 +35,7 @@ _INTERRUPTS = {
 }
 _INTERRUPT_STATUS = frozenset(status for _, status in _INTERRUPTS.values())
 _FATAL_HIB_ERROR, _STOPPED_AT = 0x2, 0x40
+"""What the registers read after a simulated fatal error: some error, at some address."""
 _READ_ONLY = frozenset(
     (
         Register.scalarCoreRunStatus,

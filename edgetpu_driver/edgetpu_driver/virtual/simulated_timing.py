@@ -13,6 +13,7 @@ from edgetpu_driver.tflite.model_reader import Operator, Subgraph
 
 _CLOCK_HZ = (500e6, 250e6, 125e6, 63e6)  # main clock rates by clock divider
 _TILES_PER_SIDE = 4
+"""Of the chip's grid of tiles."""
 _TILES = _TILES_PER_SIDE**2
 _CELLS = 64  # cells per tile; each computes its own output channel
 _LANES = 4  # input channels per cell and cycle
@@ -34,6 +35,8 @@ class LinkTiming:
 
 SUPER_SPEED = LinkTiming(transfer_seconds=60e-6, control_seconds=60e-6, bytes_per_second=210e6)
 HIGH_SPEED = LinkTiming(transfer_seconds=125e-6, control_seconds=250e-6, bytes_per_second=35e6)
+"""On USB 3 they fit the reported latencies of Dense models; on USB 2 they are plausible values
+(docs/unconfirmed_on_silicon.md, "the virtual device's times")."""
 
 
 def compute_seconds(cycles: int, clock_divider: int) -> float:

@@ -8,10 +8,13 @@ from types import SimpleNamespace
 from edgetpu_driver.usb.discovery import APPLICATION_ID, BOOT_ID
 
 SERIAL_INDEX = 3
+"""Of the string descriptor; any index but 0 would do."""
 DFU_BLOCK_SIZE = 256
+"""Bytes, wTransferSize of the DFU functional descriptor; the vendor's driver sends as many."""
 
 _HIGH_SPEED, _SUPER_SPEED = 3, 4  # as libusb numbers them
 _BULK, _INTERRUPT = 2, 3
+"""Transfer types in bmAttributes of an endpoint descriptor."""
 _APPLICATION_ENDPOINTS = ((0x01, _BULK), (0x81, _BULK), (0x82, _BULK), (0x83, _INTERRUPT))
 _DFU_ATTRIBUTES = 0x07  # can download, can upload, tolerates manifestation
 _DFU_FUNCTIONAL = struct.pack("<BBBHHH", 9, 0x21, _DFU_ATTRIBUTES, 0, DFU_BLOCK_SIZE, 0x0110)

@@ -26,10 +26,12 @@ from edgetpu_driver.virtual.simulated_clock import SimulatedClock
 from edgetpu_driver.virtual.simulated_timing import HIGH_SPEED, SUPER_SPEED
 from edgetpu_driver.virtual.usb_port import Handle, Port
 
+# The request for a string descriptor (USB 2.0, 9.4.3).
 _STANDARD_IN = 0x80
 _GET_DESCRIPTOR = 6
 _STRING_DESCRIPTOR = 3
 _OUT, _ACTIVATIONS, _EVENTS, _INTERRUPTS = 0x01, 0x81, 0x82, 0x83
+"""Addresses of the endpoints; with bit 7 they lead to the host."""
 _EVENT_TAG = 12  # byte of an event packet
 _EXTRA = bytes(range(8))
 _LEAVES = (Fault.UNPLUG, Fault.REPLUG, Fault.REPLUG_IN_BOOT_MODE, Fault.SLOW_REENUMERATION)

@@ -28,7 +28,9 @@ from edgetpu_driver.weights.dense_program_plan import plan_dense_program
 from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayout, Part
 
 _GRAPH_INPUT = -1
+"""In place of an operator's number: the producer of a graph's input."""
 _TILES = 16
+"""Of the chip."""
 _DENSE_ROWS = 64  # per tile
 _STREAMED_SIDE = 128  # smallest image side whose coordinate rows are sent with every inference
 

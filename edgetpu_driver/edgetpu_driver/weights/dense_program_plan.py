@@ -23,7 +23,9 @@ from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayou
 
 _ACTIVATIONS: dict[str, Activation] = {"NONE": "NONE", "RELU": "RELU", "RELU6": "RELU6"}
 _TO_UNSIGNED = 128
+"""From zero points of int8 to those of uint8."""
 _LARGEST_WEIGHT, _LARGEST_BYTE = 127, 255
+"""Values of symmetric int8 and of uint8."""
 _SAME_SCALE = 1e-6
 """Relative difference up to which a QUANTIZE counts as one that only changes the sign."""
 _WORST_BIAS_ERROR = 0.5

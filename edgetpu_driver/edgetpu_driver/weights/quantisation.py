@@ -16,6 +16,7 @@ _BLOCK_VALUES = 1 << 16  # values quantised at a time, so that they fit into the
 _INT32 = np.iinfo(np.int32)
 _LARGEST_RESCALED_BIAS = 2.0**30  # leaves room for the products in sums of 32 bits
 _SMALLEST_SCALE = 1e-30
+"""Rows whose largest weight is smaller count as zeros and keep their scale: quotients could overflow."""
 _LARGE_ERROR = 1e15  # beyond it squares, and values in steps, may overflow float32
 
 

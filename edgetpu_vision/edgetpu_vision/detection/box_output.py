@@ -15,6 +15,7 @@ from edgetpu_vision.detection.head import Table
 from edgetpu_vision.output_values import always_probabilities, real_range
 
 _BOX = 4
+"""Coordinates of a box."""
 _LOGISTIC_SCALE = 1 / 256
 """Of the outputs of LOGISTIC in 8 bits, whose zero point is the least number: TFLite's specification."""
 _LEAST_PROBABILITY = -0.5

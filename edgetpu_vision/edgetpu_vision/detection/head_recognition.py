@@ -30,6 +30,7 @@ _SCALES = (10.0, 10.0, 5.0, 5.0)
 _IOU_THRESHOLD = 0.6
 """The same, for suppressing boxes: the threshold of the published SSD configurations."""
 _BOX = 4
+"""Coordinates of a box."""
 _ANCHORS_UNKNOWN = (
     "; boxes and scores as those of an SSD need its anchors, which this file does not have: take a model "
     "that ends with TFLite_Detection_PostProcess, or give Detector(anchors=..)"

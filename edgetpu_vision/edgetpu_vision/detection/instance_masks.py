@@ -21,6 +21,7 @@ from edgetpu_vision.output_values import real_values
 from edgetpu_vision.preprocessing.image_fit import Placement
 
 _MOST_IN_8_BITS = 255
+"""Instances that uint8 tells apart, as 0 is the background. With more the picture is uint16."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from edgetpu_vision.output_values import is_quantised, real_range
 MASKS = 32
 """Masks that instance segmentation models add up."""
 KEYPOINTS = 17
+"""Of a person, those of COCO."""
 KEYPOINT_CHANNELS = 3 * KEYPOINTS
 """x, y and visibility of each keypoint (COCO)."""
 _LARGEST_STEP = 1 / 32

@@ -25,6 +25,7 @@ from edgetpu_vision.detection.yolo_raw import YOLOV5_ANCHORS, AnchorMap, AnchorM
 from edgetpu_vision.output_values import always_probabilities, real_range
 
 _BOX = 4
+"""Coordinates of a box."""
 _BINS = 16
 """Bins of a distance's distribution in YOLOv8 and later."""
 _DISTRIBUTIONS = _BOX * _BINS
@@ -37,6 +38,7 @@ _MOST_END_TO_END = 1000
 _END_TO_END = _BOX + 2
 """Box, score and class."""
 _ANGLE = 1
+"""A channel of oriented boxes."""
 _FURTHER = (0, _ANGLE, MASKS, KEYPOINT_CHANNELS)
 """How many further channels end-to-end models have: none, an angle, weights of masks or keypoints."""
 

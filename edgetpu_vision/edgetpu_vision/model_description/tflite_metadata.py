@@ -47,6 +47,7 @@ _LABEL_FILES = (2, 3)
 _LARGEST_FILE = 2**22
 """Largest associated file that is read, bytes. Uncritical: the labels of ImageNet take 22 kB."""
 _MOST_FILES = 64
+"""Associated files that are looked at. Uncritical: a model has one or two files of labels."""
 _LONGEST_DESCRIPTION = 2**17
 """Longest description by an exporter, characters. Uncritical: that of 600 classes has 20 000."""
 

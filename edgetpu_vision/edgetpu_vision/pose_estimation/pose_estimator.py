@@ -20,6 +20,8 @@ from edgetpu_vision.preprocessing.pixel_scaling import Normalisation
 MAX_POSES = 20
 """Poses in a result at most, unless another number is asked for."""
 MIN_CONFIDENCE = 0.2
+"""Score of a pose that is reported, unless another is asked for. A higher one loses people, a lower one adds
+chance finds."""
 
 
 class PoseAlgorithm(VisionAlgorithm[Result]):

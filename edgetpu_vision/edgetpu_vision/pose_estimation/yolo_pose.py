@@ -18,6 +18,7 @@ from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.preprocessing.image_fit import Fit
 
 _BOX, _SCORE = 4, 1
+"""Channels of a person before the keypoints."""
 _IOU_THRESHOLD = 0.7
 """Intersection over union of two boxes, above which they are the same person; as its authors use it."""
 _MOST_END_TO_END = 1000

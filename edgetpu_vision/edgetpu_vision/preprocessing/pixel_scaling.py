@@ -14,6 +14,7 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _LEVELS = 256
+"""Of a pixel of 8 bits."""
 _FLIP = np.uint8(0x80)
 """A grey level with this bit flipped is, as int8, the grey level less 128."""
 

@@ -21,7 +21,9 @@ from edgetpu_vision.segmentation.segmentation import Segmentation
 _MOST_DISTORTED = 0.25
 """Logarithm of the factor by which a map's aspect ratio may differ from the input's: rounding."""
 _MOST_UINT8 = 256
+"""Classes whose numbers fit into uint8."""
 _MOST_UINT16 = 2**16
+"""Classes whose numbers fit into uint16; a model with more is refused."""
 
 
 class Segmenter(VisionAlgorithm[Segmentation]):

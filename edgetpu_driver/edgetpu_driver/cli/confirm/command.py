@@ -21,6 +21,7 @@ from edgetpu_driver.toolchain.compiled_file_names import is_compiled
 from edgetpu_driver.usb.chip_clock import ClockPreset
 
 _EXIT_REFUTED = 1
+"""Exit status of a report with a refuted step: of a check at fault, as in the epilog of `edgetpu --help`."""
 
 
 def confirm(options: argparse.Namespace, progress: Progress) -> Answer:

@@ -14,7 +14,9 @@ from edgetpu_driver.usb.framing import Event, Frame, Tag
 from edgetpu_driver.usb.link import UsbLink
 
 _DESCRIPTOR = (20, 21, 22, 23)
+"""Scalar registers that the trial program loads a transfer's descriptor from; any four would do."""
 _MASK = 0xFFFFFFFF
+"""Scalar registers have 32 bits."""
 _MOST_STEPS = 8
 """More than it takes to get past two loads, whatever counts as a step before them."""
 

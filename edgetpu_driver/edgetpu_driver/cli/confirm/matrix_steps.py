@@ -18,7 +18,9 @@ from edgetpu_driver.cli.confirm.trial_matrix import (
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
 
 _REPETITIONS = 50
+"""Runs on one input that have to agree. A fault rarer than one run in so many can go unseen."""
 _VECTORS = 64
+"""Random inputs of the step `arithmetic`; more check more values and take longer."""
 
 
 def google_program(stick: TrialStick) -> Values:

@@ -19,6 +19,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.compiled_file_names import source_graph
 
 _ROUNDS = 3
+"""Turns through all models: from the second one on, each runs after all others did."""
 
 
 def resident_together(stick: TrialStick) -> Values:

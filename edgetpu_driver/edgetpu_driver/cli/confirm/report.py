@@ -19,6 +19,7 @@ from edgetpu_driver.errors import ModelFormatError
 from edgetpu_driver.files.file_access import write_file
 
 _FORMAT = 1
+"""Version of a report's file. Files of another one are not continued."""
 _MOST_SHOWN = 6
 """Values of a step in the text."""
 

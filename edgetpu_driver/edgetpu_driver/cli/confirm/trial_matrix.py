@@ -19,6 +19,7 @@ from edgetpu_driver.toolchain.dense_compiler import compile_dense
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import retarget
 
 GOOGLE_SIZE = 256
+"""Rows and columns of dense_256, whose programs GOOGLE_PROGRAMS names."""
 GOOGLE_PROGRAMS = (
     "bff10c8c60b03d5be26ddf69c4290bc8deb13293f4f3424894f6854e88e3ec1a",
     "f801dadfbd170b865f629986bed4e94914759c35436da1cf16e163b65e48be0d",
@@ -27,7 +28,9 @@ GOOGLE_PROGRAMS = (
 multiplies, and what uploads the parameters. `google_matrix` has the same."""
 
 _LARGEST = 255
+"""Value of a uint8, which inputs and outputs are."""
 _TO_SIGNED = 128
+"""From zero points of uint8 to those of int8."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from edgetpu_driver.errors import EdgeTpuError
 from edgetpu_driver.files.default_paths import default_model_dir
 
 _EXIT_MISSING = 1
+"""A check is at fault, as in the epilog of `edgetpu --help`."""
 
 Look = Callable[[], Finding | Iterable[Finding]]
 

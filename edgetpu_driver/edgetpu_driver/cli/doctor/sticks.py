@@ -24,7 +24,9 @@ PROCESSES = Path("/proc")
 VOLTAGE_MONITORS = Path("/sys/class/hwmon")
 
 _SUPER_SPEED, _HIGH_SPEED = 5000.0, 480.0
+"""Mbit/s of USB 3 and of USB 2 at their rated speeds, as sysfs gives them."""
 _SELF_POWERED = 0x40
+"""Bit 6 of bmAttributes in a USB configuration descriptor."""
 _PROGRAMS = "usbfs"
 """What the kernel calls the driver of interfaces that programs use."""
 

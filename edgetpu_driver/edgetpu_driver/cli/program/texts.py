@@ -21,6 +21,7 @@ from edgetpu_driver.files.file_access import write_file
 from edgetpu_driver.toolchain.compiled_file_names import plain_stem
 
 LARGEST_TEXT = 1 << 26
+"""Bytes. A larger file is no program, and would only fill the memory."""
 _TEXTS = (".txt", ".asm")
 
 

@@ -43,6 +43,7 @@ _SYMBOLS = {
 _COMPARISONS = range(ScalarOp.EQ, ScalarOp.MOV)
 _FRAME = {Branch.START: "start", Branch.HALT: "halt", Branch.END: "end"}
 _SMALLEST_HEXADECIMAL = 10
+"""Below it decimal and hexadecimal digits are the same."""
 
 
 def to_text(instructions: Sequence[Instruction]) -> str:

@@ -15,8 +15,11 @@ IS_CONSTANT = 727, 727
 CONSTANT = 728, 759
 """Its four bytes."""
 _TILES = 12, 27
+"""First and last bit of the mask of tiles."""
 _ALL_TILES = 0xFFFF
+"""The mask of all 16."""
 _FOUR_TIMES = 0x01010101
+"""Repeats a byte in each of the four of a word."""
 
 
 def fills_border(operation: Operation) -> bool:

@@ -32,7 +32,9 @@ _FRAME = ("start", "end")
 _IMPLIED = ("branch=", "enable_scalar=")
 _LANE = re.compile(r"u32\[(\d{1,3})\]")
 _LANE_BITS = 32
+"""Bits that are no field of a known name are printed as words of this length."""
 _SMALLEST_HEXADECIMAL = 10
+"""Below it decimal and hexadecimal digits are the same."""
 
 
 def to_text(operations: Sequence[Operation], offset: int = 0) -> str:

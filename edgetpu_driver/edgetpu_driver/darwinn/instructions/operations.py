@@ -16,6 +16,7 @@ from edgetpu_driver.errors import InputError, ModelFormatError
 MOST_WORDS = 17
 """Of one operation."""
 
+# Opcodes; those of the scalar core and of tiles are counted apart, as `Kind` says.
 INFEED = 0x05
 POP = 0x06
 OUTFEED = 0x07
@@ -35,6 +36,7 @@ TENSOR_OPERATIONS = (0x01, 0x02, 0x03)
 LARGEST_OPERATION = 0x02
 """Of the tensor operations that which finds the largest value, as a softmax needs it."""
 RESIZING_OPERATION = 0x05
+"""The tensor operation 0x05; its name is what the layer does that it was seen in."""
 
 
 class Kind(NamedTuple):
@@ -79,8 +81,11 @@ FORMS: dict[Kind, Form] = {
 """The kinds whose length is known. Names say what they are inferred to do; numbers stand for no idea."""
 
 _NUMBERS = 1 << 10
+"""Operations are numbered in 10 bits, and from 0 again."""
 _WAIT_NUMBER, _NUMBER = (28, 37), (46, 55)
+"""First and last bit of an operation's number: of a wait, and of the others."""
 _TILES, _POP_TILES = (12, 27), (409, 424)
+"""First and last bit of the mask of tiles: of most operations, and of a pop."""
 
 
 class Operation(NamedTuple):

@@ -19,9 +19,11 @@ from edgetpu_driver.darwinn.instructions.operations import RING_CONSUMER, operat
 from edgetpu_driver.errors import InputError, ModelFormatError
 
 TILES = 16
+"""Of the chip, a grid of four by four."""
 ROWS = 2048
 """Of each tile."""
 ROW_BYTES = 256
+"""Of one tile's parameter memory."""
 BYTES_OF_ALL_TILES = TILES * ROW_BYTES
 """In one row of every tile."""
 

@@ -35,9 +35,11 @@ HALT_CHUNK = 1
 """vs_reg_v1 of the halt that ends any chunk before the last."""
 
 _NOPS = 4
+"""Between the halt and the end, as in every compiled program."""
 _TAIL = 1 + _NOPS + 1
 _FRAME = 1 + _TAIL
 _REGISTERS = 32
+"""Of the scalar core: their numbers have 5 bits."""
 
 
 def start(word_count: int) -> Instruction:

@@ -19,10 +19,14 @@ from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.errors import ModelUnsupportedError
 
 REGISTERS = 32
+"""Their numbers have 5 bits in an instruction."""
 PREDICATES = 8
+"""One-bit registers that instructions may depend on."""
 
 _MASK = 0xFFFFFFFF
+"""Results are cut off to the length of a register."""
 _BITS = 32
+"""Of a register."""
 
 
 def _signed(value: int) -> int:

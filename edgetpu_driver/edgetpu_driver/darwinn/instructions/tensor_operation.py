@@ -20,6 +20,7 @@ OFFSET = 2045, 2076
 
 _FLOAT = struct.Struct("<f")
 _OFFSET_VALUES = 1 << 32
+"""The offset is a two's complement of 32 bits."""
 
 
 def requantises(operation: Operation) -> bool:

@@ -29,6 +29,7 @@ GROUP_ROWS = CHANNELS_PER_GROUP
 HEADER_BYTES = 8 * GROUP_ROWS
 
 _ABSENT_MULTIPLIER = 1.0
+"""Of rows that pad a matrix. Their weights are 0, so any finite factor gives the same outputs."""
 _HEADER = HeaderRows(multipliers=True, zero_points=True)
 
 

@@ -39,6 +39,7 @@ from edgetpu_driver.darwinn.parameters.section_codec import (
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 
 CHANNELS_PER_GROUP = 64
+"""A tile has 64 cells, each of which computes one output channel at a time."""
 
 SIGN_BIT = 0x80
 """What a signed weight is stored with: its top bit inverted."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.darwinn.parameters.section_codec import ALIGNMENT, check_target
 
 _LANES = 4
+"""Values of 32 bits in a row."""
 _ABSENT = np.uint32(0x80000000)
 _LARGEST = np.finfo(np.float32).max
 

@@ -22,9 +22,11 @@ from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import InputError
 
 ROWS_OF_A_TILE = 64
+"""A tile has 64 cells, each of which computes one row."""
 SIZES = (256, 512, 768, 1024)
 """Rows and columns of the matrices there are programs for."""
 ALL_TILES = 16
+"""Of the chip, a grid of four by four."""
 
 _TEMPLATE = Path(__file__).with_name("dense_256.txt")
 _UNIT = 64
@@ -32,12 +34,16 @@ _UNIT = 64
 _HEADER_UNITS = 8
 """Of a tile's parameters: multipliers and zero points."""
 _ADDRESS_BIT = 70
+"""First bit of the immediate operand of an instruction, where half an address is patched in."""
 _COLUMNS = 4
 """Of the grid of tiles."""
 _EXECUTION_WORDS, _EXECUTION_WORDS_OF_A_TILE, _CONVERSION_WORDS = 144, 30, 7
+"""Instructions of the program that multiplies: in any case, for each tile, and those that the last QUANTIZE
+takes. Counted in the compiler's programs of all SIZES."""
 _LOOP = 1024
 """Units that one loop counts at most; another loop around it counts these."""
 _MOST_UNITS = 2048
+"""Units in one field of 11 bits; seen to stay there in programs that upload more."""
 
 
 class _Set(NamedTuple):

@@ -33,6 +33,7 @@ _POSE_INPUTS = (
 _MASK_INPUT = "long-range offsets", SHORT_CHANNELS
 """What follows where the operator makes masks."""
 _POSE_OUTPUTS = 4
+"""Poses, scores of keypoints, scores of poses, and their number; a further one holds masks."""
 
 
 @dataclass(frozen=True)

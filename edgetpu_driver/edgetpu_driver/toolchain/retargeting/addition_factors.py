@@ -19,6 +19,7 @@ from edgetpu_driver.darwinn.instructions.operations import MESH_OPERATIONS, Oper
 from edgetpu_driver.darwinn.instructions.tensor_operation import requantises
 
 _LARGEST_FACTOR = (1 << 15) - 1
+"""Factors of an addition are int16."""
 _BLOCK = 10
 """Operations of the mesh bus, five for each input."""
 _FIELDS = {0: (728, 743), 1: (744, 759), 3: (728, 743), 4: (744, 759)}

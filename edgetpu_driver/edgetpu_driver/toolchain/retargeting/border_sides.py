@@ -11,9 +11,13 @@ from edgetpu_driver.toolchain.retargeting.graph_pairs import WEIGHTED
 RESIZING = "RESIZE_BILINEAR"
 
 _SAME = 0
+"""Padding SAME in the TFLite schema."""
 _ALL_SIDES = 4
+"""Left, right, top and bottom of an image."""
 _IMAGE_AXES = (1, 2)
+"""Rows and columns in [1, y, x, channel]."""
 _RANK = 4
+"""Of an image, [1, y, x, channel]."""
 
 
 def border_sides(graph: Subgraph, options: Options, index: int) -> int:

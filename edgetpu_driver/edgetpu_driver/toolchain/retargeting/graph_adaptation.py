@@ -22,7 +22,9 @@ from edgetpu_driver.toolchain.retargeting.graph_pairs import WEIGHTED, GraphPair
 from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES
 
 _LARGEST = 255
+"""Value of a uint8, which the chip's outputs are."""
 _LARGEST_BIAS = 2**31 - 1
+"""Value of an int32."""
 
 
 @dataclass(frozen=True)

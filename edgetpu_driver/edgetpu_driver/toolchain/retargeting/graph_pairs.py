@@ -15,6 +15,7 @@ WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 """Operators with weights and perhaps a bias, which may differ."""
 
 _WEIGHT_OPERANDS = (1, 2)
+"""Weights and bias, after the data."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,6 +31,7 @@ LARGEST_OF_WINDOW = "maximum_of_window"
 
 _ACTIVATIONS: dict[int, Activation] = {0: "NONE", 1: "RELU", 3: "RELU6"}
 _LARGEST = 255
+"""Value of a uint8, which the chip's outputs are."""
 _EXPONENT_MINIMUM = float(np.float32(-13.038098335266113))
 """The least exponent of a softmax, whatever its scale: e to its power is nothing in 16 bits."""
 _LOGISTIC_LIMIT = float(np.float32(10.396732330322266))

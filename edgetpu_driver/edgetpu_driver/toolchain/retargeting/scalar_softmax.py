@@ -17,8 +17,10 @@ from edgetpu_driver.tflite.model_reader import Subgraph
 from edgetpu_driver.toolchain.retargeting.program_explanation import Place
 
 _IMMEDIATE = 70, 101
+"""First and last bit of a scalar instruction's immediate operand."""
 _SCALAR = Kind(0x00, True)
 _PASSES = 3
+"""Places where the program has the numbers of the input, one in each pass over it."""
 _DISTANCE = 2
 """From the word with the zero point to that with the scale."""
 

@@ -26,7 +26,9 @@ _TILES = range(1, 17)
 _OF_A_TILE, _OF_A_ROW = 64, 256
 """Bytes of the input."""
 _UNIT = 8
+"""Bytes that the loops count in."""
 _LARGEST = 255
+"""Value of a uint8, which the chip's outputs are."""
 _PRODUCTS_AT_ONCE = 16 * 64 * 4
 """Of the whole chip, in a cycle: tiles, cells and lanes."""
 

@@ -15,6 +15,7 @@ _EXECUTION_GROUPS = (("col",), ("row11", "row06"), ("g14", "g11", "g10", "g13"),
 _CONVERSION = "post-5"
 """The operation of a QUANTIZE at the end, which a program may lack."""
 _NUMBERS = 1 << 10
+"""Operations are numbered in 10 bits, and from 0 again."""
 
 
 class ProgramFaultError(Exception):

@@ -16,8 +16,10 @@ from edgetpu_driver.virtual.matrix_programs.roles import RoleOperation, Roles
 from edgetpu_driver.virtual.tile_memory import Content, TileMemory
 
 _UNIT = 64
+"""Bytes that many fields count in."""
 _HEADER_ROWS = HEADER_BYTES // ROW_BYTES
 _RING_UNITS = 2048
+"""Units in one field of 11 bits; seen to stay there in programs that upload more."""
 _LOOP = 1024
 """Units that one loop counts at most; another loop around it counts these."""
 
