@@ -9,6 +9,7 @@ from edgetpu_driver.darwinn.instructions.operations import Chunk, Operation
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.tflite.equal_steps import Quantised
 from edgetpu_driver.tflite.model_reader import Operator, Subgraph, Tensor, per_tensor
+from edgetpu_driver.toolchain.retargeting.border_sides import border_sides
 from edgetpu_driver.toolchain.retargeting.requantising_steps import Step, steps_of
 from edgetpu_driver.toolchain.retargeting.scalar_softmax import (
     scalar_softmaxes,
@@ -89,6 +90,20 @@ def test_the_factors_of_a_prelu_are_multipliers_in_the_parameters() -> None:
     assert (row.size, np.count_nonzero(row[4:])) == (16, 0)
     step = steps("MUL", source, factors, result, has_section=True)["product"]
     assert step.requantisation == Requantisation(1.0, -117.0, 138.0, 108, 0, 117)
+
+
+@pytest.mark.parametrize(("side", "sides"), [(8, 0), (16, 4)])
+def test_a_resize_to_the_same_size_has_no_borders(side: int, sides: int) -> None:
+    size = Tensor("size", (2,), np.dtype(np.int32), data=np.array([side, side], "<i4").tobytes())
+    resize = graph("RESIZE_BILINEAR", tensor(0.5, 82), size, tensor(0.5, 82, (1, side, side, 4)))
+    assert border_sides(resize, {}, 0) == sides
+
+
+def test_padded_channels_have_no_borders() -> None:
+    pads = np.array([[0, 0], [0, 0], [0, 0], [0, 4]], "<i4")
+    padding = Tensor("pads", (4, 2), np.dtype(np.int32), data=pads.tobytes())
+    pad = graph("PAD", tensor(0.5, 82), padding, tensor(0.5, 82, (1, 8, 8, 8)))
+    assert border_sides(pad, {}, 0) == 0
 
 
 SCALE = 0.13083283603191376

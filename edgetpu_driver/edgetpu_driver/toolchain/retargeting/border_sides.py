@@ -23,12 +23,13 @@ _RANK = 4
 def border_sides(graph: Subgraph, options: Options, index: int) -> int:
     """On how many of the four sides an operator of a graph pads its input; 0 if on none.
 
-    options: of that operator. A resize pads on all. Channels that are padded do not count; more than four if
-    other axes are padded.
+    options: of that operator. A resize pads on all; one to the same size has no operation. Channels that are
+    padded do not count; more than four if other axes are padded.
     """
     operator = graph.operators[index]
     if operator.name == RESIZING:
-        return _ALL_SIDES
+        same = graph.tensors[operator.inputs[0]].shape == graph.tensors[operator.outputs[0]].shape
+        return 0 if same else _ALL_SIDES
     if operator.name == "PAD":
         return _sides_of_pad(graph, operator.inputs[1])
     if "padding" not in options or options["padding"] != _SAME:

@@ -87,7 +87,12 @@ class ZeroPointOperations:
                     yield (number, position), operation
 
     def _resizes(self) -> list[int]:
-        return [index for index, each in enumerate(self._pair.old.operators) if each.name == RESIZING]
+        graph, options = self._pair.old, self._pair.options
+        return [
+            index
+            for index, each in enumerate(graph.operators)
+            if each.name == RESIZING and border_sides(graph, options[index], index)
+        ]
 
     def _padding_layers(self, place: Place) -> set[int | None]:
         """The operators that may decide what the operation at a place finds beyond borders.
