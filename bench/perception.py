@@ -30,6 +30,8 @@ _PERIOD = 1 / 60  # s between two frames
 _CORNERS, _CORNER_QUALITY, _CORNER_DISTANCE = 200, 0.01, 8
 """Arguments of cv2.goodFeaturesToTrack as tutorials have them."""
 _SPOT_THRESHOLD = 230  # grey levels
+_WHITE_HSV = (0, 0, 180), (180, 60, 255)
+"""Least and largest hue, saturation and value of white as tutorials have them."""
 
 Frames = list[NDArray[np.uint8]]
 
@@ -62,6 +64,11 @@ def _rows(frames: Frames) -> Iterator[Row]:
     for name, algorithm, baseline, work in algorithms:
         comparison = compare(_host_part(algorithm, frames), work)
         yield comparison.row(AREA, f"{name}, a frame on the host", baseline, 1.0)
+    colored = [cv2.cvtColor(frame, cv2.COLOR_GRAY2RGB) for frame in frames]
+    comparison = compare(
+        _host_part(SpotTracker(camera=camera, color="white"), colored), _largest_white_contour(colored)
+    )
+    yield comparison.row(AREA, "spot, white, a frame on the host", "HSV and contours", 1.0)
 
 
 def _host_part(algorithm: PerceptionAlgorithm[Any], frames: Frames) -> Work:
@@ -133,5 +140,16 @@ def _moments(frames: Frames) -> Work:
 
     def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
         return cv2.moments(cv2.threshold(frame, _SPOT_THRESHOLD, 255, cv2.THRESH_BINARY)[1])
+
+    return _in_turn(frames, work)
+
+
+def _largest_white_contour(frames: Frames) -> Work:
+    """The centre of the largest outline of what is bright and has little colour, in RGB."""
+
+    def work(_previous: NDArray[np.uint8], frame: NDArray[np.uint8]) -> object:
+        white = cv2.inRange(cv2.cvtColor(frame, cv2.COLOR_RGB2HSV), *_WHITE_HSV)
+        contours = cv2.findContours(white, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)[0]
+        return cv2.moments(max(contours, key=cv2.contourArea)) if contours else None
 
     return _in_turn(frames, work)
