@@ -39,8 +39,12 @@ def resize(image: Pixels, height: int, width: int) -> Pixels:
         return averaged
     sums, row_weight = _sum_rows(image, height, MAX_GREY)
     sums, column_weight = _sum_rows(cv2.transpose(sums), width, MAX_GREY * row_weight)
-    means: Pixels = np.rint(cv2.transpose(sums) / (row_weight * column_weight)).astype(np.uint8)
-    return means
+    means = cv2.transpose(sums)
+    # In float32 the nearest mean that is no tie is 100 steps away from one, as sums of uint16 have weights
+    # of at most 257; sums in float64 stay so.
+    means = means / np.float32(row_weight * column_weight)
+    rounded: Pixels = np.rint(means, out=means).astype(np.uint8)
+    return rounded
 
 
 def _sum_rows(image: NDArray[Any], cells: int, largest: int) -> tuple[NDArray[Any], int]:
@@ -63,6 +67,9 @@ def _sum_rows(image: NDArray[Any], cells: int, largest: int) -> tuple[NDArray[An
         sums *= parts
     for cell in range(parts - 1):  # the row that each cell shares with the next one
         row, weight = divmod((cell + 1) * block, parts)
+        if parts == 2:  # half of the row to either cell
+            sums += blocks[:, row : row + 1]
+            break
         shared = blocks[:, row].astype(dtype)  # once: adding rows of another type takes three times as long
         _add_rows(sums[:, cell], shared, weight)
         _add_rows(sums[:, cell + 1], shared, parts - weight)

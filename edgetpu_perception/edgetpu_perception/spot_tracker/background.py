@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import cv2
 import numpy as np
@@ -19,8 +18,7 @@ NOISE_REDUCTION of the evidence decoder here.
 """
 
 
-@dataclass(frozen=True)
-class Background:
+class Background(NamedTuple):
     """The picture outside the spot, in grey levels."""
 
     level: float

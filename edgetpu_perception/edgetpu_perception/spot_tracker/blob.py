@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -42,8 +41,7 @@ _ONE_BIT = np.uint8(1)
 """Shift from _IN_BLOB to 1. Given by _IN_BLOB."""
 
 
-@dataclass(frozen=True)
-class Blob:
+class Blob(NamedTuple):
     """Touching cells of a map that are above a threshold. Sizes and positions are in cells."""
 
     mask: NDArray[np.uint8]
@@ -112,7 +110,8 @@ def find_blob(
 def _above(evidence: NDArray[Any], threshold: float) -> NDArray[np.uint8]:
     """1 where the map is above the threshold, else 0: uint8 [H, W]."""
     if evidence.dtype == np.uint8:
-        return cast("NDArray[np.uint8]", cv2.threshold(evidence, threshold, 1, cv2.THRESH_BINARY)[1])
+        above: NDArray[np.uint8] = cv2.threshold(evidence, threshold, 1, cv2.THRESH_BINARY)[1]
+        return above
     return (evidence > threshold).view(np.uint8)
 
 

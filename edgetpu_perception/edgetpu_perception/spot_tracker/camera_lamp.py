@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import background_of, cells_below
-from edgetpu_perception.spot_tracker.small_spot import HOT_PIXEL_FACTOR, excess_of, prominence
+from edgetpu_perception.spot_tracker.small_spot import HOT_PIXEL_FACTOR, prominence
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, CameraPixels, Spot
 
 AsGrey = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
@@ -57,15 +57,19 @@ class _Lamp:
 
 
 def find_camera_lamp(
-    grey: NDArray[np.uint8], camera: CameraPixels, as_grey: AsGrey, cell_pixels: float
+    grey: NDArray[np.uint8],
+    excess: NDArray[np.float32],
+    camera: CameraPixels,
+    as_grey: AsGrey,
+    cell_pixels: float,
 ) -> Spot:
     """Find the small lamp that outshines everything else; NO_SPOT if there is none.
 
-    `grey`: uint8 [H, W], what the graph works on; it names the candidates. `camera`: what it was made from,
-    with `cell_pixels` px in a cell. A lamp below a cell leaves the model a small share of its brightness, and
-    texture does as well; in the camera's pixels only the lamp is bright.
+    `grey`: uint8 [H, W], what the graph works on. `excess`: its `excess_of`, which names the candidates.
+    `camera`: what it was made from, with `cell_pixels` px in a cell. A lamp below a cell leaves the model a
+    small share of its brightness, and texture does as well; in the camera's pixels only the lamp is bright.
     """
-    found = _candidates(grey, HOT_PIXEL_FACTOR * 255.0 / cell_pixels)
+    found = _candidates(excess, HOT_PIXEL_FACTOR * 255.0 / cell_pixels)
     if not found:
         return NO_SPOT
     pixels = camera()
@@ -85,12 +89,11 @@ def find_camera_lamp(
     return _measure(pixels, as_grey, best, x_cell, y_cell, confidence) if confidence else NO_SPOT
 
 
-def _candidates(grey: NDArray[np.uint8], least: float) -> list[tuple[int, int]]:
+def _candidates(excess: NDArray[np.float32], least: float) -> list[tuple[int, int]]:
     """Column and row of the first of 2x2 cells of the small things that stand out most."""
-    excess = excess_of(grey)
     peaks = np.flatnonzero((excess > least) & (excess == cv2.dilate(excess, _NEIGHBOURS)))
     most = peaks[np.argsort(excess.ravel()[peaks])[: -MAX_CANDIDATES - 1 : -1]]
-    rows, columns = np.divmod(most, grey.shape[1])
+    rows, columns = np.divmod(most, excess.shape[1])
     return list(zip(columns.tolist(), rows.tolist(), strict=True))
 
 

@@ -15,7 +15,12 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import Background, background_of, cells_below
 from edgetpu_perception.spot_tracker.blob import Blob, find_blob
-from edgetpu_perception.spot_tracker.blob_measurement import HARD_EDGE_SIGMA, measure_blob, noise_outside
+from edgetpu_perception.spot_tracker.blob_measurement import (
+    HARD_EDGE_SIGMA,
+    measure_blob,
+    most_noise_outside,
+    noise_outside,
+)
 from edgetpu_perception.spot_tracker.camera_lamp import find_camera_lamp
 from edgetpu_perception.spot_tracker.flat_target import (
     FlatTarget,
@@ -25,7 +30,7 @@ from edgetpu_perception.spot_tracker.flat_target import (
 )
 from edgetpu_perception.spot_tracker.round_target import MAX_ROUND_CONFIDENCE, find_round_target
 from edgetpu_perception.spot_tracker.shaded_disc import find_shaded_disc
-from edgetpu_perception.spot_tracker.small_spot import find_small_spot
+from edgetpu_perception.spot_tracker.small_spot import excess_of, find_small_spot
 from edgetpu_perception.spot_tracker.spot_decoder import (
     FULL_CONFIDENCE_CONTRAST,
     MIN_CONTRAST,
@@ -169,9 +174,10 @@ class EvidenceDecoder:
             return large
         if self._is_white:
             large = _by_disc(large, grey, cell[0] / cell[1])
-        found = large
-        if cv2.minMaxLoc(grey)[1] - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast:
-            small, level = find_small_spot(grey, cell[0] * cell[1], near)
+        found, excess = large, None
+        if cv2.norm(grey, cv2.NORM_INF) - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast:
+            excess = excess_of(grey)
+            small, level = find_small_spot(grey, excess, cell[0] * cell[1], near)
             brighter = level - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast
             if not (small is NO_SPOT or _is_same(small, large)) and (
                 brighter or small.confidence > large.confidence
@@ -180,7 +186,8 @@ class EvidenceDecoder:
         sure = SUFFICIENT_CONFIDENCE if found is large else CERTAIN_CONFIDENCE
         if camera is None or found.confidence >= sure:
             return found
-        lamp = find_camera_lamp(grey, camera, self._weighted_sum, cell[0] * cell[1])
+        excess = excess_of(grey) if excess is None else excess
+        lamp = find_camera_lamp(grey, excess, camera, self._weighted_sum, cell[0] * cell[1])
         return lamp if lamp.confidence > found.confidence else found
 
     def _large_spot(
@@ -201,10 +208,9 @@ class EvidenceDecoder:
         best, best_blob = NO_SPOT, None
         for threshold in _clear_thresholds(background.below, background.level, contrast, self._shares):
             blob, outside, share, other = find_blob(evidence, threshold, peak, rival, near)
-            noise = noise_outside(image, outside)
             confidence = clarity * share * blob.compactness
             confidence *= _uniqueness(evidence, outside, background.level, contrast)
-            confidence *= ramp(contrast / noise * math.sqrt(blob.area) / 3.0, *CLEAR_SIGMAS)
+            confidence *= _clearness(image, outside, contrast, blob.area, other is None)
             if confidence > best.confidence:
                 spot = measure_blob(
                     evidence, grey, background, contrast, threshold, blob, confidence, self._solid
@@ -268,8 +274,21 @@ def _uniqueness(evidence: NDArray[Any], outside: NDArray[np.uint8], level: float
 
     `outside`: non-zero outside of the spot and of others like it, whose flanks do not count.
     """
-    elsewhere = cv2.erode(outside, _FLANK_CELLS)
-    return ramp(level - cv2.minMaxLoc(evidence, elsewhere)[1], *(share * contrast for share in UNIQUENESS))
+    most = cv2.norm(evidence, cv2.NORM_INF, cv2.erode(outside, _FLANK_CELLS))
+    return ramp(level - most, *(share * contrast for share in UNIQUENESS))
+
+
+def _clearness(
+    image: NDArray[np.uint8], outside: NDArray[np.uint8], contrast: float, area: int, is_alone: bool
+) -> float:
+    """1 if a blob of `area` cells stands out of the noise outside of it, 0 if noise alone may look like it.
+
+    `outside`: as for `_uniqueness`; `is_alone`: it is all but the blob.
+    """
+    height = contrast * math.sqrt(area) / 3.0
+    if is_alone and height >= CLEAR_SIGMAS[1] * most_noise_outside(image, area):
+        return 1.0
+    return ramp(height / noise_outside(image, outside), *CLEAR_SIGMAS)
 
 
 def _clear_thresholds(
@@ -285,8 +304,11 @@ def _clear_thresholds(
     flanks = []
     for threshold in thresholds:
         not_above = below[int(threshold) + 1]
-        above, flank = total - not_above, not_above - below[int(threshold - gap)] + UNSEEN_FLANK_CELLS
-        flanks.append(flank / above if above <= most_above else math.inf)
+        above = total - not_above
+        if above > most_above:
+            flanks.append(math.inf)
+        else:
+            flanks.append((not_above - below[int(threshold - gap)] + UNSEEN_FLANK_CELLS) / above)
     times, more, most = FLANK_LIMITS
     least = min(flanks)
     if least > most:
