@@ -143,6 +143,23 @@ def test_an_image_is_resized_to_the_input(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_inputs([IMAGE], [str(path)])["image"], np.full((1, 2, 2, 1), 77))
 
 
+@pytest.mark.parametrize("content", [b"", b"hello", b"P6 60000 60000 255 ", b"\xff\xd8\xff\xe0"], ids=repr)
+def test_what_is_no_picture_is_refused(tmp_path: Path, content: bytes) -> None:
+    pytest.importorskip("cv2", reason="OpenCV reads images")
+    path = tmp_path / "x.png"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"x\.png is not an image that OpenCV can read"):
+        read_inputs([IMAGE], [str(path)])
+
+
+def test_a_picture_that_takes_too_much_memory_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("cv2", reason="OpenCV reads images")
+    path = tmp_path / "x.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + (60000).to_bytes(4, "big") * 2)
+    with pytest.raises(InputError, match=r"at most 67108864 px; .*x\.png has 60000x60000"):
+        read_inputs([IMAGE], [str(path)])
+
+
 def test_an_archive_holds_inputs_by_name(tmp_path: Path) -> None:
     path = tmp_path / "inputs.npz"
     np.savez(path, image=np.ones((2, 2), np.uint8))

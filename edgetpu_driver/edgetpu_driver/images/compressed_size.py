@@ -13,6 +13,10 @@ import numpy as np
 FORMATS = "JPEG, PNG, WebP, TIFF or BMP"
 """What `compressed_size` knows. A decoder is given nothing else."""
 
+MAX_PIXELS = 2**26
+"""Largest number of pixels of a compressed image. Uncritical: 8192 x 8192, more than the cameras of robots
+have, takes 192 MiB."""
+
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
 """Markers of a scan and of the end of the image. Given by ITU-T T.81, table B.1, as are those that follow."""

@@ -15,11 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.errors import EdgeTpuError
-from edgetpu_driver.images.compressed_size import FORMATS, compressed_size, jpeg_scans
-
-MAX_PIXELS = 2**26
-"""Largest number of pixels of a compressed image. Uncritical: 8192 x 8192, more than the cameras of robots
-have, takes 192 MiB."""
+from edgetpu_driver.images.compressed_size import FORMATS, MAX_PIXELS, compressed_size, jpeg_scans
 
 MAX_JPEG_SCANS = 100
 """Largest number of scans of a JPEG. Uncritical: it limits the time; usual progressive images have ten."""

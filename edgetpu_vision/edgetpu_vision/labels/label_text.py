@@ -1,7 +1,8 @@
 """Reads labels from text in the formats that are usual for TFLite and Coral models.
 
-One label a line; a class number and a label a line ("16 cat", "16: cat", "16,cat"); JSON, a list or an object
-by class number; or entries of TensorFlow's label maps (item { id: 17 name: "cat" }).
+One label a line, in quotes or not; a class number and a label a line ("16 cat", "16: cat", "16,cat"); JSON, a
+list or an object by class number; entries of TensorFlow's label maps (item { id: 17 name: "cat" }); or YAML
+with the key "names", as data sets and exported models of YOLO have it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
+
+import yaml
 
 from edgetpu_vision.errors import LabelsError
 from edgetpu_vision.labels.labels import Labels
@@ -19,6 +22,10 @@ _ITEM_ID = re.compile(r"\bid\s*:\s*(\d{1,7})\b")
 _ITEM_NAMES = tuple(
     re.compile(rf"\b{key}\s*:\s*(?:\"([^\"\n]*)\"|'([^'\n]*)')") for key in ("display_name", "name")
 )
+_YAML_NAMES = re.compile(r"^names[ \t]*:", re.MULTILINE)
+_QUOTED = re.compile(r"\"((?:[^\"]|\"\")*)\"|'([^']*)'")
+_LONGEST_YAML = 2**17
+"""Characters. Uncritical: 600 classes take 10 000; PyYAML reads 100 000 a second."""
 _LONGEST_LABEL = 1000
 """Characters. Uncritical: the longest of ImageNet has 121."""
 
@@ -32,16 +39,26 @@ def parse_labels(data: bytes, source: str) -> Labels:
     items = _ITEM.findall(text)
     if items:
         return _label_map(items, source)
+    if _YAML_NAMES.search(text):
+        return _yaml_labels(text, source)
     lines = [line.strip() for line in text.splitlines()]
     while lines and not lines[-1]:
         lines.pop()
     if any(len(line) > _LONGEST_LABEL for line in lines):
         raise LabelsError(f"expected labels of at most {_LONGEST_LABEL} characters in {source}")
     numbered = [_NUMBERED.fullmatch(line) for line in lines if line]
-    found = [(int(match[1]), match[2]) for match in numbered if match]
+    found = [(int(match[1]), _unquoted(match[2])) for match in numbered if match]
     if found and len(found) == len(numbered) and len({number for number, _ in found}) == len(found):
         return Labels(dict(found), source, numbered=True)
-    return Labels(dict(enumerate(lines)), source)
+    return Labels(dict(enumerate(map(_unquoted, lines))), source)
+
+
+def _unquoted(label: str) -> str:
+    """A label without quotes around the whole of it, where a doubled one stands for one, as in CSV."""
+    match = _QUOTED.fullmatch(label)
+    if match is None:
+        return label
+    return match[1].replace('""', '"') if match[1] is not None else match[2]
 
 
 def _text(data: bytes, source: str) -> str:
@@ -75,6 +92,23 @@ def _json_labels(text: str, source: str) -> Labels:
     except ValueError:
         raise LabelsError(f"expected labels by class number in {source}; got other keys") from None
     return Labels(names, source, numbered=True)
+
+
+def _yaml_labels(text: str, source: str) -> Labels:
+    """The list or the mapping by class number under "names"; other keys are for others."""
+    if len(text) > _LONGEST_YAML:
+        raise LabelsError(f"expected YAML of at most {_LONGEST_YAML} characters in {source}; got {len(text)}")
+    try:
+        value: Any = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise LabelsError(f"expected YAML in {source}, as it has names; got {reason}") from None
+    names = value.get("names") if isinstance(value, dict) else None
+    if isinstance(names, list):
+        names = dict(enumerate(names))
+    if not isinstance(names, dict) or not all(isinstance(number, int) for number in names):
+        raise LabelsError(f"expected labels by class number under names in {source}")
+    return Labels({number: str(name) for number, name in names.items()}, source, numbered=True)
 
 
 def _label_map(items: list[str], source: str) -> Labels:
