@@ -23,6 +23,7 @@ _JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Markers of segments with the size; the three others mean tables and extensions."""
 _JPEG_WITHOUT_LENGTH = frozenset((0x01, *range(0xD0, 0xD9)))
+"""Markers TEM, RST0 to RST7 and SOI, which are not followed by a length."""
 _TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_ROWS_PER_STRIP, _TIFF_TILE_WIDTH, _TIFF_TILE_HEIGHT = 256, 257, 278, 322, 323
 """Tags. Given by TIFF 6.0."""
 _TIFF_VALUES = {3: "H", 4: "I"}

@@ -23,6 +23,7 @@ from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
 _LARGEST = float(np.finfo(np.float32).max)
+"""Values beyond it would be infinite as the float32 that quantisation computes with."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from edgetpu_driver.toolchain.graph_family import build_graph, draft_graph, head
 from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
 
 _SIGN_BIT = np.uint8(0x80)
+"""Flipped, it turns an int8 into the uint8 that is 128 more."""
 
 
 def head_name(path: Path, data: bytes, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:

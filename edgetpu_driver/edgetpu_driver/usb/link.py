@@ -30,10 +30,12 @@ from edgetpu_driver.usb.time_source import Clock, clock_of
 # Those in the descriptors of a stick that runs its firmware.
 CONFIGURATION = 1
 INTERFACE = 0
+"""The configuration and the interface that the vendor's driver uses."""
 ENDPOINT_OUT = 0x01
 ENDPOINT_ACTIVATIONS = 0x81
 ENDPOINT_EVENTS = 0x82
 ENDPOINT_INTERRUPTS = 0x83
+"""Addresses of the endpoints, as the stick's descriptors name them; bit 7 means to the host."""
 
 TIMEOUT_MS = 6000
 """Milliseconds after which a transfer counts as failed, unless a link is given another limit."""
@@ -56,10 +58,12 @@ POLL_INTERVAL = 0.001
 # (USB 2.0, 9.3 and 9.4.3).
 _VENDOR_OUT = 0x40
 _VENDOR_IN = 0xC0
+"""bmRequestType of vendor requests to the device, which read and write registers (USB 2.0, table 9-2)."""
 _STANDARD_IN = 0x80
 _GET_DESCRIPTOR = 6
 _STRING_DESCRIPTOR = 3
 _ENGLISH = 0x0409
+"""A standard request for a string descriptor in US English (USB 2.0, sections 9.3 and 9.4.3)."""
 _INTERRUPT_BYTES = 4
 """Of a message on that endpoint."""
 

@@ -25,6 +25,7 @@ LARGEST_SIZE = 1024
 
 _SQUARINGS = 16  # of the matrix: k = 2^16 in Gelfand's formula, for which the error is below 1 in 10 000
 _LARGEST = float(np.finfo(np.float32).max)
+"""Values beyond it would be infinite as float32, the type of what goes to the stick."""
 
 
 def spectral_radius(matrix: NDArray[np.float64]) -> float:

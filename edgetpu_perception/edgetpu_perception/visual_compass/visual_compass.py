@@ -22,6 +22,7 @@ from edgetpu_perception.visual_compass.rotation_alignment import RotationAligner
 
 _NO_VECTOR = (math.nan,) * 3
 _NO_MATRIX = (math.nan,) * 9
+"""What is published while nothing is known: three components, and nine of a 3 x 3 covariance."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from edgetpu_vision.output_values import real_values
 
 _OPERATOR_OUTPUT = re.compile(r"TFLite_Detection_PostProcess(?::([0-3]))?")
 _BOXES, _CLASSES, _SCORES, _COUNT = range(4)
+"""Positions of the operator's outputs (TFLite_Detection_PostProcess)."""
 _METADATA_NAMES = {
     "location": _BOXES,
     "category": _CLASSES,

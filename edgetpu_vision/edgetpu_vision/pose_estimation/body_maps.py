@@ -21,6 +21,7 @@ from edgetpu_vision.pose_estimation.poses import PART_NAMES
 from edgetpu_vision.preprocessing.image_fit import Placement
 
 _PARTS = len(PART_NAMES) - 1
+"""Channels of the map of parts: every part but the background."""
 
 _PLACES = 4
 """Places in a cell, along each axis, at which the most probable part of a body is looked for."""

@@ -16,6 +16,7 @@ from edgetpu_vision.preprocessing.image_fit import Fit
 
 _KEYPOINTS = len(KEYPOINT_NAMES)
 _MULTIPOSE = 3 * _KEYPOINTS + 5
+"""Values of a person: y, x and score of each keypoint, a box and its score."""
 FLOAT_RANGE = (0.0, 255.0)
 """What a model whose input is not quantised takes for black and white."""
 

@@ -20,12 +20,16 @@ MOST_WORDS = 17
 INFEED = 0x05
 POP = 0x06
 OUTFEED = 0x07
+"""Opcodes for the link: take data from it, pass data on to tiles, send data. Inferred, as FORMS says."""
 RING_PRODUCER = 0x10
+"""Puts data on the ring bus."""
 RING_CONSUMER = 0x11
 """Takes parameters off the ring bus into the memory of tiles."""
 NARROW_MEMORY = 0x13
 ACTIVATION_CONSUMER = 0x14
+"""Opcodes that move data within tiles, and take activations off the ring bus."""
 WAIT = 0x1A
+"""Opcode that waits for an operation of a given number."""
 MESH_OPERATIONS = range(0x15, 0x19)
 """Exchange rows and columns between neighbouring tiles, one opcode for each direction."""
 TENSOR_OPERATIONS = (0x01, 0x02, 0x03)

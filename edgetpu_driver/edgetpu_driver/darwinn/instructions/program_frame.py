@@ -38,6 +38,7 @@ _NOPS = 4
 """Between the halt and the end, as in every compiled program."""
 _TAIL = 1 + _NOPS + 1
 _FRAME = 1 + _TAIL
+"""NOPs between the halt and the end marker; words from the halt on, and those with the start marker."""
 _REGISTERS = 32
 """Of the scalar core: their numbers have 5 bits."""
 

@@ -27,6 +27,7 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 
 GROUP_ROWS = CHANNELS_PER_GROUP
 HEADER_BYTES = 8 * GROUP_ROWS
+"""Of a group: a float32 multiplier and 32 bits for the zero point of each row."""
 
 _ABSENT_MULTIPLIER = 1.0
 """Of rows that pad a matrix. Their weights are 0, so any finite factor gives the same outputs."""

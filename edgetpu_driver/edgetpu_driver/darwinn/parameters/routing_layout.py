@@ -21,6 +21,7 @@ _LANE_BYTES = 4
 """Of a 32-bit word."""
 _LANES = ALIGNMENT // _LANE_BYTES
 _HEADER_BYTES = ALIGNMENT
+"""A routing row has 16 lanes of four weights; zero points take a row before them."""
 
 
 class RoutingLayout:

@@ -15,6 +15,8 @@ _LANES = 4
 """Values of 32 bits in a row."""
 _ABSENT = np.uint32(0x80000000)
 _LARGEST = np.finfo(np.float32).max
+"""Values in a row, and what stands for those beyond the last: this word, and among the factors the scale
+times the largest float32. As in the compiled files named above."""
 
 
 class SoftmaxLayout:

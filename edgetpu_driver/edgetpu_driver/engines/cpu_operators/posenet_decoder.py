@@ -34,7 +34,9 @@ EDGES = (
 
 HEATMAP_CHANNELS = KEYPOINTS
 SHORT_CHANNELS = 2 * KEYPOINTS
+"""y and x of the offset of each keypoint."""
 MID_CHANNELS = 4 * len(EDGES)
+"""y and x of the offset along each edge, to the child and back to the parent."""
 _REFINEMENTS = 5
 """Steps by short-range offsets after each edge, as many as the vendor's reference poses were made with."""
 _MOST_REFUSED = 60

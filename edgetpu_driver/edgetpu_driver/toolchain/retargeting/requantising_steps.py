@@ -35,6 +35,8 @@ _LARGEST = 255
 _EXPONENT_MINIMUM = float(np.float32(-13.038098335266113))
 """The least exponent of a softmax, whatever its scale: e to its power is nothing in 16 bits."""
 _LOGISTIC_LIMIT = float(np.float32(10.396732330322266))
+"""Where programs cut off the argument of a LOGISTIC on both sides, whatever its scale: beyond, the result
+differs from 0 or 1 by less than about 2^-15."""
 
 
 @dataclass(frozen=True)
