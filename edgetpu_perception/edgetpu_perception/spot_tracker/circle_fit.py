@@ -34,6 +34,12 @@ _CENTER_MARGIN_CELLS = 12
 _VOTE_CELL = 2
 """Side, in cells, of the squares in which votes for a centre are counted. Limits the time."""
 
+_MAX_MOVE_CELLS = 2.0
+"""How far a circle may move or grow while only outline points near its start are used; beyond it, all are.
+
+Limits the time; results do not depend on it.
+"""
+
 _ARC_PART_CELLS = 1.5
 """Length of the parts of a circle that an outline covers or not, cells. Derived: outline points are at most
 1.4 cells apart."""
@@ -93,7 +99,9 @@ def find_circles(outline: Outline, shape: tuple[int, ...]) -> Iterator[tuple[flo
     `shape`: height and width of the picture.
     """
     centers = outline.points[:, :, np.newaxis] - outline.normals[:, :, np.newaxis] * RADII_CELLS
-    cells = ((centers + _CENTER_MARGIN_CELLS) // _VOTE_CELL).astype(np.intp)
+    centers += _CENTER_MARGIN_CELLS
+    centers /= _VOTE_CELL
+    cells = np.floor(centers).astype(np.intp)  # `//` takes several times as long
     rows, columns = ((size + 2 * _CENTER_MARGIN_CELLS) // _VOTE_CELL for size in shape)
     x, y = cells[:, 0], cells[:, 1]
     inside = (x >= 0) & (x < columns) & (y >= 0) & (y < rows)
@@ -121,7 +129,11 @@ def fit_circle(
     of the successive fits; cells.
     """
     x, y, radius = start
+    everything, reach = outline, distances[0] + _MAX_MOVE_CELLS
+    outline = _near(everything, start, reach)
     for near in distances:
+        if math.dist((x, y), start[:2]) + abs(radius - start[2]) + near > reach:
+            outline, reach = everything, math.inf
         away = outline.points - (x, y)
         distance = np.maximum(np.hypot(away[:, 0], away[:, 1]), 1e-6)
         facing = (away * outline.normals).sum(axis=1) / distance
@@ -135,3 +147,11 @@ def fit_circle(
         )
         radius = math.sqrt(max(power + x * x + y * y, 1.0))
     return FittedCircle(x, y, radius, on_circle, weight[:, 0])
+
+
+def _near(outline: Outline, circle: tuple[float, float, float], reach: float) -> Outline:
+    """The outline points within a distance of a circle, cells."""
+    x, y, radius = circle
+    distance = np.hypot(outline.points[:, 0] - x, outline.points[:, 1] - y)
+    near = np.flatnonzero(np.abs(distance - radius) < reach)
+    return Outline(outline.points[near], outline.normals[near], outline.weights[near])
