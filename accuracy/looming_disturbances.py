@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +17,7 @@ from accuracy.looming_disturbed_scenes import Target
 from accuracy.looming_scenes import Clip, clip_random
 from accuracy.looming_tracks import Track, follow
 from accuracy.photographs import DEVELOPMENT, STATIC_CAMERA_RATE, static_camera
+from accuracy.plain_looming import lucas_kanade
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_driver.images.conversion_cache import Region
 from measured_figures.row import Row
@@ -28,37 +33,75 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
     rows: list[Row] = []
     for degrees, reach in SLANTS:
         kind = f"plane slanted by {degrees} degrees"
-        rows += _slant_rows(
-            kind,
-            [follow(engine, scenes.slanted(name, degrees, clip_random(kind, name, 0))) for name in names],
-            reach,
-        )
+        slanted = (scenes.slanted(name, degrees, clip_random(kind, name, 0)) for name in names)
+        rows += _slant_rows(kind, _compared(engine, slanted), reach)
     for size, widths in (("object", scenes.LARGE), ("small object", scenes.SMALL)):
         kind = f"{size} approaches a camera that stands still"
         scene = partial(scenes.approaching, widths=widths)
-        rows += _found_rows(kind, [follow(engine, target.clip) for target in _targets(kind, scene, count)])
+        rows += _found_rows(kind, _compared(engine, (each.clip for each in _targets(kind, scene, count))))
     kind = "object crosses"
-    rows += _quiet_rows(kind, [follow(engine, t.clip) for t in _targets(kind, scenes.crossing, count)])
+    crossing = (each.clip for each in _targets(kind, scenes.crossing, count))
+    rows += _quiet_rows(kind, _compared(engine, crossing))
     kind = "leaves"
-    rows += _quiet_rows(
-        kind,
-        [
-            follow(engine, scenes.leaves(name, behind, clip_random(kind, name, k)))
-            for k, (name, behind) in enumerate(scenes.pairs(DEVELOPMENT, count))
-        ],
+    leaves = (
+        scenes.leaves(name, behind, clip_random(kind, name, k))
+        for k, (name, behind) in enumerate(scenes.pairs(DEVELOPMENT, count))
     )
+    rows += _quiet_rows(kind, _compared(engine, leaves))
     kind = "camera held over ground"
-    rows += _quiet_rows(
-        kind, [follow(engine, scenes.over_ground(name, clip_random(kind, name, 0))) for name in names]
-    )
+    ground = (scenes.over_ground(name, clip_random(kind, name, 0)) for name in names)
+    rows += _quiet_rows(kind, _compared(engine, ground))
     if frames := static_camera():
-        rows += _quiet_rows("camera stands still, people", [follow(engine, _people(frames))])
+        rows += _quiet_rows("camera stands still, people", _compared(engine, [_people(frames)]))
     kind = "car ahead brakes, 1242x375, 10 Hz"
     cars = list(_targets(kind, scenes.braking, count))
-    region = [follow(engine, car.clip, partial(_visible, car)) for car in cars]
-    rows += _braking_rows(f"{kind}, region on it", region, 10.0, 25.0)
-    whole = [follow(engine, car.clip) for car in cars]
-    return rows + _braking_rows(f"{kind}, whole image", whole, 25.0, None)
+    clips, regions = [car.clip for car in cars], [partial(_visible, car) for car in cars]
+    rows += _braking_rows(f"{kind}, region on it", _compared(engine, clips, regions), 10.0, 25.0)
+    return rows + _braking_rows(f"{kind}, whole image", _compared(engine, clips), 25.0, None)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The same clips, followed by the algorithm and by Lucas-Kanade."""
+
+    measured: Sequence[Track]
+    plain: Sequence[Track]
+    """On images of the model's size ..."""
+    plain_full: Sequence[Track]
+    """... and on the images as they are."""
+
+    def row(
+        self,
+        case: str,
+        metric: str,
+        of: Callable[[Sequence[Track]], float],
+        unit: str,
+        reach: float,
+        better: Literal["lower", "higher"],
+    ) -> Row:
+        """A row with the figures of all."""
+        return Row(
+            "looming",
+            case,
+            metric,
+            of(self.measured),
+            unit,
+            reach,
+            better,
+            of(self.plain),
+            full_size_baseline=of(self.plain_full),
+        )
+
+
+def _compared(
+    engine: Engine, clips: Iterable[Clip], regions: Iterable[Callable[[int], Region] | None] = ()
+) -> _Runs:
+    pairs = list(itertools.zip_longest(clips, regions))
+    return _Runs(
+        [follow(engine, clip, region) for clip, region in pairs],
+        [lucas_kanade(clip, region=region) for clip, region in pairs],
+        [lucas_kanade(clip, None, region) for clip, region in pairs],
+    )
 
 
 def _targets(
@@ -82,47 +125,59 @@ def _people(frames: Sequence[NDArray[np.uint8]]) -> Clip:
     return Clip("static camera", np.array(frames), stamps, np.full(len(frames), np.inf))
 
 
-def _slant_rows(case: str, runs: Sequence[Track], reach: float) -> list[Row]:
-    errors = np.concatenate([100 * np.abs(run.rate * run.clip.ttc - 1)[run.settled] for run in runs])
-    inside = 100 * float(np.mean(np.concatenate([run.in_sigmas(run.settled) for run in runs]) < 1))
+def _slant_rows(case: str, runs: _Runs, reach: float) -> list[Row]:
+    def error(tracks: Sequence[Track]) -> float:
+        errors = [100 * np.abs(run.rate * run.clip.ttc - 1)[run.settled] for run in tracks]
+        return float(np.nanmedian(np.concatenate(errors)))
+
+    inside = np.concatenate([run.in_sigmas(run.settled) for run in runs.measured]) < 1
     return [
-        _row(case, "median error of the rate", float(np.nanmedian(errors)), "%", reach, "lower"),
-        _row(case, "inside one sigma", inside, "%", 55.0, "higher"),
+        runs.row(case, "median error of the rate", error, "%", reach, "lower"),
+        Row("looming", case, "inside one sigma", 100 * float(np.mean(inside)), "%", 55.0, "higher"),
     ]
 
 
-def _found_rows(case: str, runs: Sequence[Track]) -> list[Row]:
-    def by(seconds: float) -> float:
-        return 100 * float(np.mean([run.claimed[run.clip.ttc >= seconds].any() for run in runs]))
+def _found_rows(case: str, runs: _Runs) -> list[Row]:
+    def by(seconds: float, tracks: Sequence[Track]) -> float:
+        return 100 * float(np.mean([run.claimed[run.clip.ttc >= seconds].any() for run in tracks]))
 
     return [
-        _row(case, "found 3 s before contact", by(3.0), "%", 90.0, "higher"),
-        _row(case, "found 2 s before contact", by(2.0), "%", 98.0, "higher"),
+        runs.row(case, "found 3 s before contact", partial(by, 3.0), "%", 90.0, "higher"),
+        runs.row(case, "found 2 s before contact", partial(by, 2.0), "%", 98.0, "higher"),
     ]
 
 
-def _quiet_rows(case: str, runs: Sequence[Track]) -> list[Row]:
-    claimed = np.concatenate([run.claimed for run in runs])
-    times = [result.ttc for run in runs for result in run.results if result.approaching]
+def _quiet_rows(case: str, runs: _Runs) -> list[Row]:
+    def quiet(tracks: Sequence[Track]) -> float:
+        return 100 - 100 * float(np.mean(np.concatenate([run.claimed for run in tracks])))
+
+    def shortest(tracks: Sequence[Track]) -> float:
+        times = [result.ttc for run in tracks for result in run.results if result.approaching]
+        return min([*times, 60.0])
+
     return [
-        _row(case, "no approach claimed", 100 - 100 * float(np.mean(claimed)), "%", 99.7, "higher"),
-        _row(case, "shortest time claimed", min([*times, 60.0]), "s", 1.0, "higher"),
+        runs.row(case, "no approach claimed", quiet, "%", 99.7, "higher"),
+        runs.row(case, "shortest time claimed", shortest, "s", 1.0, "higher"),
     ]
 
 
-def _braking_rows(case: str, runs: Sequence[Track], median: float, worst: float | None) -> list[Row]:
-    pairs = [(run.ttc[run.settled], run.clip.ttc[run.settled]) for run in runs]
-    found, true = (np.concatenate(each) for each in zip(*pairs, strict=True))
-    told = np.isfinite(found)
-    errors = 100 * np.abs(found / true - 1)[told]
+def _braking_rows(case: str, runs: _Runs, median: float, worst: float | None) -> list[Row]:
+    def times(tracks: Sequence[Track]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        found, true = zip(*((run.ttc[run.settled], run.clip.ttc[run.settled]) for run in tracks), strict=True)
+        return np.concatenate(found), np.concatenate(true)
+
+    def answered(tracks: Sequence[Track]) -> float:
+        return 100 * float(np.mean(np.isfinite(times(tracks)[0])))
+
+    def error(percent: float, tracks: Sequence[Track]) -> float:
+        found, true = times(tracks)
+        errors = 100 * np.abs(found / true - 1)[np.isfinite(found)]
+        return float(np.percentile(errors, percent)) if len(errors) else math.inf
+
     rows = [
-        _row(case, "answered", 100 * float(np.mean(told)), "%", 90.0, "higher"),
-        _row(case, "median error of TTC", float(np.median(errors)), "%", median, "lower"),
+        runs.row(case, "answered", answered, "%", 90.0, "higher"),
+        runs.row(case, "median error of TTC", partial(error, 50.0), "%", median, "lower"),
     ]
     if worst is not None:
-        rows.append(_row(case, "95th percentile", float(np.percentile(errors, 95)), "%", worst, "lower"))
+        rows.append(runs.row(case, "95th percentile", partial(error, 95.0), "%", worst, "lower"))
     return rows
-
-
-def _row(case: str, metric: str, value: float, unit: str, reach: float, better: str) -> Row:
-    return Row("looming", case, metric, value, unit, reach, "lower" if better == "lower" else "higher")
