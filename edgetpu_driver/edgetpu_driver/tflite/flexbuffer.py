@@ -18,7 +18,7 @@ from edgetpu_driver.errors import ModelFormatError
 Value = bool | int | float | bytes | memoryview | Sequence["Value"] | Mapping[str, "Value"] | None
 
 _MAX_DEPTH = 32
-"""Of values in values. Options of operators have two or three levels; a cycle would have no end."""
+"""Of values in values. The options read here are one map; a cycle would have no end."""
 
 
 class _Type(IntEnum):

@@ -16,7 +16,7 @@ from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 FORMAT_VERSION = 3
-"""Of the TFLite schema; there has been no other since TensorFlow Lite came out."""
+"""Of the TFLite schema whose files have the identifier TFL3."""
 EDGETPU_CUSTOM_OP = "edgetpu-custom-op"
 """Custom code of the operator by which edgetpu_compiler replaces the operators that the chip runs."""
 ABSENT = -1

@@ -10,7 +10,7 @@ from edgetpu_driver.usb.discovery import APPLICATION_ID, BOOT_ID
 SERIAL_INDEX = 3
 """Of the string descriptor; any index but 0 would do."""
 DFU_BLOCK_SIZE = 256
-"""Bytes, wTransferSize of the DFU functional descriptor; the vendor's driver sends as many."""
+"""Bytes, wTransferSize of the DFU functional descriptor; as the driver takes where none is named."""
 
 _HIGH_SPEED, _SUPER_SPEED = 3, 4  # as libusb numbers them
 _BULK, _INTERRUPT = 2, 3

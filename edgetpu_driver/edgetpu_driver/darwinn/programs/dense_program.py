@@ -43,7 +43,7 @@ takes. Counted in the compiler's programs of all SIZES."""
 _LOOP = 1024
 """Units that one loop counts at most; another loop around it counts these."""
 _MOST_UNITS = 2048
-"""Units in one field of 11 bits; seen to stay there in programs that upload more."""
+"""Units of the ring through which parameters arrive; a field stays there where a program uploads more."""
 
 
 class _Set(NamedTuple):

@@ -19,7 +19,7 @@ _UNIT = 64
 """Bytes that many fields count in."""
 _HEADER_ROWS = HEADER_BYTES // ROW_BYTES
 _RING_UNITS = 2048
-"""Units in one field of 11 bits; seen to stay there in programs that upload more."""
+"""Units of the ring through which parameters arrive; a field stays there where a program uploads more."""
 _LOOP = 1024
 """Units that one loop counts at most; another loop around it counts these."""
 
