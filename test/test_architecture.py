@@ -49,7 +49,7 @@ DRIVER_ROOMS: dict[str, set[str]] = {
     "images": {"errors"},
     "node_kit": {*_MODEL, "images", "toolchain", "matrix", "host"},
     "nodes": {*_MODEL, "engines", "toolchain", "backends", "host", "node_kit"},
-    "cli": {*_MODEL, "darwinn", "usb", "stick", "engines", "toolchain", "backends"},
+    "cli": {*_MODEL, "darwinn", "usb", "images", "stick", "engines", "toolchain", "backends"},
     "__init__": {*_MODEL, "stick", "engines", "toolchain", "matrix", "virtual"},
 }
 
