@@ -17,11 +17,10 @@ from edgetpu_driver.cli.result_comparison import Comparison, scene_inputs
 from edgetpu_driver.cli.terminal import Answer, Progress, table
 from edgetpu_driver.errors import DependencyMissingError, DeviceError, ModelNotFoundError
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled, source_graph, source_graphs
+from edgetpu_driver.usb.bringup import SUPER_SPEED
 
 _EXIT_FAILED = 1
 """A check is at fault, as in the epilog of `edgetpu --help`."""
-_SUPER_SPEED = 5000.0
-"""Mbit/s of a USB 3 link."""
 _HOT = 85.0
 """Temperature at which the vendor's modules start to throttle, degrees Celsius."""
 _ERROR_REGISTERS = (
@@ -72,7 +71,7 @@ def _condition(backend: Backend) -> list[Check]:
     found = backend.read()
     if not found.bus_path:
         return [Check("device", "skipped", f"the backend {backend.name} has no device")]
-    fast = found.link_speed >= _SUPER_SPEED
+    fast = found.link_speed >= SUPER_SPEED
     where = f"{found.bus_path}, firmware {found.firmware}, clocks {found.clock_preset}"
     slow = "" if fast else "; a USB 3 port and cable would be several times faster"
     checks = [

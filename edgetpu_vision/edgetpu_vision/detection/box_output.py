@@ -14,7 +14,7 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.detection.head import Table
 from edgetpu_vision.output_values import always_probabilities, real_range
 
-_BOX = 4
+BOX = 4
 """Coordinates of a box."""
 _LOGISTIC_SCALE = 1 / 256
 """Of the outputs of LOGISTIC in 8 bits, whose zero point is the least number: TFLite's specification."""
@@ -51,7 +51,7 @@ class OutputRoles:
         """
         pairs = ((first, second), (second, first))
         named = [(boxes, classes) for boxes, classes in pairs if boxes.spec.name == self.boxes]
-        possible = [pair for pair in named or pairs if pair[0].channels == _BOX]
+        possible = [pair for pair in named or pairs if pair[0].channels == BOX]
         if len(possible) == 1:
             return possible[0]
         for role in (self._by_operator, _by_encodings if encoded else _by_range, self._by_name):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_vision.detection.box_output import OutputRoles
+from edgetpu_vision.detection.box_output import BOX, OutputRoles
 from edgetpu_vision.detection.head import Head, Table
 from edgetpu_vision.detection.post_process_head import PostProcessHead
 from edgetpu_vision.detection.ssd_anchors import published_anchors, ssd_anchors
@@ -29,8 +29,6 @@ _SCALES = (10.0, 10.0, 5.0, 5.0)
 """Of SSD models whose files do not tell."""
 _IOU_THRESHOLD = 0.6
 """The same, for suppressing boxes: the threshold of the published SSD configurations."""
-_BOX = 4
-"""Coordinates of a box."""
 _ANCHORS_UNKNOWN = (
     "; boxes and scores as those of an SSD need its anchors, which this file does not have: take a model "
     "that ends with TFLite_Detection_PostProcess, or give Detector(anchors=..)"
@@ -137,7 +135,7 @@ def _box_and_score_lists(outputs: Sequence[TensorSpec]) -> Iterator[tuple[Table,
     for number, first in enumerate(lists):
         others = [each for each in lists[number + 1 :] if each.anchors == first.anchors]
         alike = sum(each.anchors == first.anchors for each in lists)
-        if alike == 2 and others and _BOX in (first.channels, others[0].channels):
+        if alike == 2 and others and BOX in (first.channels, others[0].channels):
             yield first, others[0]
 
 

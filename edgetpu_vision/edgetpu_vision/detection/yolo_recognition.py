@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from edgetpu_driver.tflite.tensor import TensorSpec
-from edgetpu_vision.detection.box_output import OutputRoles, are_logits
+from edgetpu_vision.detection.box_output import BOX, OutputRoles, are_logits
 from edgetpu_vision.detection.head import Head, Table
 from edgetpu_vision.detection.instance_masks import Prototypes
 from edgetpu_vision.detection.yolo_channels import (
@@ -24,18 +24,16 @@ from edgetpu_vision.detection.yolo_grids import Grids, possible_grids
 from edgetpu_vision.detection.yolo_raw import YOLOV5_ANCHORS, AnchorMap, AnchorMapsHead, DistributionHead
 from edgetpu_vision.output_values import always_probabilities, real_range
 
-_BOX = 4
-"""Coordinates of a box."""
 _BINS = 16
 """Bins of a distance's distribution in YOLOv8 and later."""
-_DISTRIBUTIONS = _BOX * _BINS
+_DISTRIBUTIONS = BOX * _BINS
 _ANCHORS = 3
 """Anchors of a cell in YOLOv5."""
 _COCO = 80
 """Classes of the published models."""
 _MOST_END_TO_END = 1000
 """Largest number of boxes that an end-to-end model gives; exporters use 300."""
-_END_TO_END = _BOX + 2
+_END_TO_END = BOX + 2
 """Box, score and class."""
 _ANGLE = 1
 """A channel of oriented boxes."""
@@ -79,17 +77,17 @@ def _lists(outputs: Sequence[TensorSpec], count: int) -> Iterator[Table]:
 def _list_with_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
     """Boxes, objectness and probabilities in one output, and weights of masks."""
     for table in _lists(outputs, _ANCHORS * grids.cells):
-        if table.channels > _BOX + 1:
+        if table.channels > BOX + 1:
             check_steps(table.spec)
-            found = class_channels(table.channels - _BOX - 1, table.spec, outputs, hints)
+            found = class_channels(table.channels - BOX - 1, table.spec, outputs, hints)
             return DecodedHead(
                 table,
                 table,
-                _BOX + 1,
+                BOX + 1,
                 found.classes,
                 _size(grids),
-                objectness=_BOX,
-                prototypes=_prototypes(outputs, table.channels - _BOX - 1 - found.classes),
+                objectness=BOX,
+                prototypes=_prototypes(outputs, table.channels - BOX - 1 - found.classes),
             )
     return None
 
@@ -100,15 +98,15 @@ def _list_without_objectness(outputs: Sequence[TensorSpec], grids: Grids, hints:
         if not has_masks(outputs) and _is_raw(table, hints):
             classes = table.channels - _DISTRIBUTIONS
             return DistributionHead([table], [table], grids, _DISTRIBUTIONS, classes, _BINS)
-        if table.channels <= _BOX:
+        if table.channels <= BOX:
             continue
         check_steps(table.spec)
-        found = class_channels(table.channels - _BOX, table.spec, outputs, hints)
+        found = class_channels(table.channels - BOX, table.spec, outputs, hints)
         if found.classes >= 1:
             angle = table.channels - 1 if found.angle else None
-            prototypes = _prototypes(outputs, table.channels - _BOX - found.classes)
+            prototypes = _prototypes(outputs, table.channels - BOX - found.classes)
             return DecodedHead(
-                table, table, _BOX, found.classes, _size(grids), angle=angle, prototypes=prototypes
+                table, table, BOX, found.classes, _size(grids), angle=angle, prototypes=prototypes
             )
     return None
 
@@ -131,7 +129,7 @@ def _is_raw(table: Table, hints: YoloHints) -> bool:
         return classes == hints.classes
     if hints.task in ("obb", "pose"):
         return False
-    if hints.labels is not None and hints.labels in (classes, table.channels - _BOX):
+    if hints.labels is not None and hints.labels in (classes, table.channels - BOX):
         return classes == hints.labels
     limits = real_range(table.spec)
     # Logits of what is absent are far below 0; boxes and probabilities hardly.
@@ -151,10 +149,10 @@ def _separate_lists(outputs: Sequence[TensorSpec], grids: Grids, roles: OutputRo
     if len(tables) != 2:
         return None
     for boxes, scores in (tables, tables[::-1]):
-        four_classes = scores.channels == _BOX and not always_probabilities(boxes.spec)
-        if boxes.channels == _DISTRIBUTIONS and (scores.channels != _BOX or four_classes):
+        four_classes = scores.channels == BOX and not always_probabilities(boxes.spec)
+        if boxes.channels == _DISTRIBUTIONS and (scores.channels != BOX or four_classes):
             return DistributionHead([boxes], [scores], grids, 0, scores.channels, _BINS)
-    if _BOX not in (tables[0].channels, tables[1].channels):
+    if BOX not in (tables[0].channels, tables[1].channels):
         return None
     boxes, scores = roles.ordered(tables[0], tables[1], encoded=False)
     logits = are_logits(scores.spec)
@@ -217,7 +215,7 @@ def _anchor_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) 
         maps += [each for each in found if each is not None]
     if len(maps) != len(anchors) or len({each.channels for each in maps}) != 1:
         return None
-    return AnchorMapsHead(maps, grids, anchors) if maps[0].channels > _BOX + 1 else None
+    return AnchorMapsHead(maps, grids, anchors) if maps[0].channels > BOX + 1 else None
 
 
 def _anchor_map(spec: TensorSpec, rows: int, columns: int, anchors: int) -> AnchorMap | None:

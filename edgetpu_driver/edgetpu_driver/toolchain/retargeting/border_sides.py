@@ -6,7 +6,7 @@ import numpy as np
 
 from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph
 from edgetpu_driver.tflite.operator_options import Options
-from edgetpu_driver.toolchain.retargeting.graph_pairs import WEIGHTED
+from edgetpu_driver.tflite.weighted_operators import WEIGHTED
 
 RESIZING = "RESIZE_BILINEAR"
 

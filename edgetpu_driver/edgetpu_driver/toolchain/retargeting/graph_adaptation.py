@@ -17,8 +17,9 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.equal_steps import CHOOSING, MOVING, Quantised, quantised, tensors_alike
 from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
 from edgetpu_driver.tflite.model_reader import ABSENT
+from edgetpu_driver.tflite.weighted_operators import WEIGHTED
 from edgetpu_driver.toolchain.retargeting.border_sides import border_sides
-from edgetpu_driver.toolchain.retargeting.graph_pairs import WEIGHTED, GraphPair, pair_graphs
+from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, pair_graphs
 from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES
 
 _LARGEST = 255

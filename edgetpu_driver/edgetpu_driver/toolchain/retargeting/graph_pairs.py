@@ -10,8 +10,8 @@ import numpy as np
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor, parse_model
 from edgetpu_driver.tflite.operator_options import OperatorOptions, Options, read_options
+from edgetpu_driver.tflite.weighted_operators import WEIGHTED
 
-WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 """Operators with weights and perhaps a bias, which may differ."""
 
 _WEIGHT_OPERANDS = (1, 2)
