@@ -216,6 +216,22 @@ def test_only_plain_graphs_are_taken(
     assert "error" in value
 
 
+def test_compiled_files_beside_graphs_are_skipped(
+    dense_graphs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["models", "compile", str(dense_graphs / "dense_64.tflite")])
+    capsys.readouterr()
+    paths = sorted(dense_graphs.glob("*.tflite"))
+    code, value = answer(capsys, *paths)
+    assert code == 0
+    assert value["skipped"] == [str(dense_graphs / "dense_64_edgetpu.tflite")]
+    assert [row["graph"] for row in value["models"]] == [
+        str(dense_graphs / name) for name in ("dense_128.tflite", "dense_64.tflite")
+    ]
+    assert main(["models", "compile", *map(str, paths)]) == 0
+    assert f"skipped, compiled already: {value['skipped'][0]}\n" in capsys.readouterr().out
+
+
 def test_output_gets_the_graph_as_well(dense_graphs: Path, tmp_path: Path) -> None:
     output = tmp_path / "new" / "place"
     assert main(["models", "compile", str(dense_graphs / "dense_64.tflite"), "--output", str(output)]) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
         raise InputError("expected graphs to compile, or --all")
     compiler = _compiler(options)
     paths = write_standard_graphs(options.output or default_model_dir()) if options.all else options.files
-    graphs = {path: _read_graph(path) for path in paths}
+    graphs, compiled = _read_graphs(paths)
     _check_names(graphs, options.output)
     together: bool = options.co_compile
     groups = [list(graphs)] if together else [[path] for path in graphs]
@@ -55,6 +55,7 @@ def run(options: argparse.Namespace, progress: Progress) -> Answer:
     value = {
         "target": _target(rows, compiler),
         "compiler": str(compiler) if compiler else None,
+        "skipped": compiled,
         "models": rows,
         "resident_together": _resident_together(rows) if together else None,
     }
@@ -74,12 +75,17 @@ def _target(rows: Sequence[_Row], compiler: object) -> str:
     return "virtual" if packed else "edgetpu"
 
 
-def _read_graph(path: Path) -> bytes:
-    data = read_model(path)
-    operators = [operator.custom_code for operator in parse_model(data).subgraphs[0].operators]
-    if CUSTOM_OP in operators:
-        raise ModelUnsupportedError(f"expected graphs to compile; {path} is compiled already")
-    return data
+def _read_graphs(paths: Iterable[Path]) -> tuple[dict[Path, bytes], list[Path]]:
+    """The graphs among files, and the files beside them that are compiled already, as *.tflite finds both."""
+    graphs = {path: read_model(path) for path in paths}
+    compiled = [path for path, data in graphs.items() if _is_compiled(data)]
+    if len(compiled) == len(graphs):
+        raise ModelUnsupportedError(f"expected graphs to compile; {compiled[0]} is compiled already")
+    return {path: data for path, data in graphs.items() if path not in compiled}, compiled
+
+
+def _is_compiled(data: bytes) -> bool:
+    return CUSTOM_OP in (operator.custom_code for operator in parse_model(data).subgraphs[0].operators)
 
 
 def _check_names(graphs: Mapping[Path, bytes], output: Path | None) -> None:
@@ -242,6 +248,9 @@ def _resident_together(rows: Sequence[_Row]) -> bool:
 
 def _text(value: Mapping[str, Any]) -> str:
     lines = [_PACKED] if value["target"] == "virtual" else []
+    if value["skipped"]:
+        skipped = _several([str(path) for path in value["skipped"]], "files")
+        lines.append(f"skipped, compiled already: {skipped}")
     # A failed run has one error for all its graphs.
     causes: dict[str, list[str]] = {}
     for row in value["models"]:
@@ -256,8 +265,8 @@ def _text(value: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _several(files: Sequence[str]) -> str:
-    return ", ".join(files) if len(files) <= _NAMED else f"{len(files)} graphs from {files[0]} to {files[-1]}"
+def _several(files: Sequence[str], kind: str = "graphs") -> str:
+    return ", ".join(files) if len(files) <= _NAMED else f"{len(files)} {kind} from {files[0]} to {files[-1]}"
 
 
 def _row_lines(row: _Row) -> list[str]:

@@ -19,8 +19,8 @@ INT8_MAX = 127
 
 _INT8, _UINT8_MAX = np.dtype(np.int8), 255
 _KINDS = ("CONV_2D", "FULLY_CONNECTED", "DEPTHWISE_CONV_2D")
-"""Operators whose weights can be replaced. Without a name the first of these kinds is meant that the graph has
-exactly once."""
+"""Operators whose weights can be replaced. Without a name the first kind is meant that the graph has exactly
+once."""
 
 
 @dataclass(frozen=True, eq=False)
