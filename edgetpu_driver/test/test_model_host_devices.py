@@ -23,6 +23,7 @@ from edgetpu_driver.errors import (
     TransferError,
     UnavailableError,
 )
+from edgetpu_driver.host import reset_pace
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.model_host import ModelHost
@@ -187,6 +188,36 @@ class TestKeepingDevicesOpen:
         host.reset()
         assert [states.get(timeout=5) for _ in range(2)] == [State.RECOVERING, State.READY]
         assert not host.gave_up
+        host.close()
+
+    def test_a_flood_of_resets_leaves_time_for_requests(
+        self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reset_pace, "RESET_REST", 60.0)
+        states: queue.Queue[State] = queue.Queue()
+        host = ModelHost(backend, [models], lambda: states.put(host.state))
+        host.start()
+        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.READY]
+        host.load("plus")
+        host.reset()
+        assert [states.get(timeout=5) for _ in range(2)] == [State.RECOVERING, State.READY]
+        for _ in range(20):
+            host.reset()
+            assert host.invoke("plus", ONES).outputs["output"].tolist() == [[2, 2, 2, 2]]
+        assert backend.opened == 2
+        host.close()
+
+    def test_a_reset_that_comes_too_early_is_done_later(
+        self, backend: FakeBackend, models: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reset_pace, "RESET_REST", 0.1)
+        states: queue.Queue[State] = queue.Queue()
+        host = ModelHost(backend, [models], lambda: states.put(host.state))
+        host.start(refresh_period=60.0)
+        assert [states.get(timeout=5) for _ in range(2)] == [State.STARTING, State.READY]
+        for _ in range(2):
+            host.reset()
+            assert [states.get(timeout=5) for _ in range(2)] == [State.RECOVERING, State.READY]
         host.close()
 
     def test_told_to_close_while_it_attaches_models_it_attaches_no_more(

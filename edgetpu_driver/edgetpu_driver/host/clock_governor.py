@@ -47,6 +47,13 @@ class ClockGovernor:
         """Whether that is slower than the one it was opened with."""
         return self.preset != self.nominal
 
+    @property
+    def note(self) -> str:
+        """What users are told while it is slower; empty otherwise."""
+        if not self.throttled:
+            return ""
+        return f"it is hot, and runs at '{self.preset}' instead of '{self.nominal}'"
+
     def update(self, readings: Readings, now: float) -> None:
         """Take readings into account, made at `now`, in seconds."""
         if not self.nominal:

@@ -20,6 +20,7 @@ from edgetpu_driver.host.hosted_model import HostedModel
 from edgetpu_driver.host.model_replica import ModelReplica
 from edgetpu_driver.host.pending_command import Command, PendingCommand
 from edgetpu_driver.host.request import Request
+from edgetpu_driver.host.reset_pace import ResetPace
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.self_check import SelfCheck, SelfCheckError
 from edgetpu_driver.host.stick_slot import STUCK_SECONDS, StickSlot
@@ -41,14 +42,14 @@ class StickWorker:
         self, number: int, backend: Backend, scheduler: Scheduler, on_change: Callable[[], None]
     ) -> None:
         """on_change: called whenever the state of the device changed."""
-        self.slot = StickSlot(number, self._wake, self.post)
+        self._mailbox: SimpleQueue[Request | Command | None] = SimpleQueue()
+        self.slot = StickSlot(number, self._mailbox.put, self.post)
         self.connection = DeviceConnection(backend, on_change)
         self.backend = backend
         self.failed_checks = 0
         """Self-checks with a wrong answer."""
         self._scheduler = scheduler
         self._governor = ClockGovernor()
-        self._mailbox: SimpleQueue[Request | Command | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._thread_lock = threading.RLock()  # a finaliser may stop a worker anywhere in this thread
         self.request_reset = PendingCommand(self.post, self.reset)
@@ -65,6 +66,7 @@ class StickWorker:
         self._self_check = SelfCheck()
         self._out_of_service = False
         self._due = 0.0
+        self._resets = ResetPace()
         self._on_attempt: Callable[[bool], None] = _ignore
         scheduler.slots.append(self.slot)
 
@@ -103,7 +105,6 @@ class StickWorker:
         """Open the device and keep it so, reading it every `period` seconds.
 
         retry_period: seconds between two attempts to open it. check_period: between two self-checks; 0: none.
-
         on_attempt: called by the thread after each attempt to open it, with whether it is open.
         """
 
@@ -155,9 +156,6 @@ class StickWorker:
             failed_checks=self.failed_checks,
         )
 
-    def _wake(self, request: Request | None) -> None:
-        self._mailbox.put(request)
-
     # Commands, for the thread alone.
 
     def open(self) -> None:
@@ -177,7 +175,10 @@ class StickWorker:
             self.open()
 
     def reset(self) -> None:
-        """Give the device up, so that it is brought up from scratch."""
+        """Give the device up, so that it is brought up from scratch; if it is kept open, see ResetPace."""
+        if self._period is not None and not self._resets.begin(time.monotonic()):
+            self._due = min(self._due, self._resets.due)
+            return
         message = "reset on request"
         self._out_of_service = False
         self._give_up(State.RECOVERING, message, UnavailableError(f"no device: {message}"))
@@ -206,11 +207,7 @@ class StickWorker:
         _log.warning(
             "stick %d, at %.0f degrees, now runs at '%s'", self.slot.number, celsius, governor.preset
         )
-        self.connection.tell(
-            f"it is hot, and runs at '{governor.preset}' instead of '{governor.nominal}'"
-            if governor.throttled
-            else ""
-        )
+        self.connection.tell(governor.note)
 
     def check(self) -> None:
         """Repeat an inference whose result is known; a wrong one takes the stick out of service."""
@@ -290,8 +287,8 @@ class StickWorker:
 
     def _close(self) -> None:
         self._period, self._closing, self._is_to_close = None, True, False
-        error = UnavailableError("no device: the driver is being shut down")
-        self._scheduler.leave(self.slot, error)
+        self._resets.waits = False
+        self._scheduler.leave(self.slot, UnavailableError("no device: the driver is being shut down"))
         self.connection.close()
 
     # The thread.
@@ -359,10 +356,14 @@ class StickWorker:
             if self._check_period and time.monotonic() >= self._check_due:
                 self._check_due = time.monotonic() + self._check_period
                 self.check()
+        if self._resets.waits:
+            self.reset()
         if not (self.connection.is_open or self._out_of_service):
             self.open()
             self._on_attempt(self.connection.is_open)
-        self._due = time.monotonic() + (self._period if self.connection.is_open else self._retry_period)
+            self._resets.opened(time.monotonic())
+        period = self._period if self.connection.is_open else self._retry_period
+        self._due = min(time.monotonic() + period, self._resets.due)
 
     def _serve(self, request: Request) -> None:
         """Run a request until it ends, needs a calculation, or has to let another one go first."""

@@ -1,0 +1,38 @@
+"""Keeps the resets of a device apart, so that it serves in between."""
+
+from __future__ import annotations
+
+from math import inf
+
+RESET_REST = 1.0
+"""Least seconds for which a device serves between two resets.
+
+A client that asks for resets all the time would keep the others from it.
+"""
+
+
+class ResetPace:
+    """When one device may be reset. It knows no clock of its own; times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self.waits = False
+        """Whether a reset waits for `due`."""
+        self._allowed = 0.0
+        """0: there was no reset yet."""
+
+    @property
+    def due(self) -> float:
+        """When the reset that waits is to begin; infinite if none waits."""
+        return self._allowed if self.waits else inf
+
+    def begin(self, now: float) -> bool:
+        """Whether a reset may begin now. Otherwise it waits."""
+        self.waits = now < self._allowed
+        if not self.waits:
+            self._allowed = now
+        return not self.waits
+
+    def opened(self, now: float) -> None:
+        """The device was opened; the rest after a reset begins."""
+        if self._allowed:
+            self._allowed = now + RESET_REST
