@@ -119,6 +119,7 @@ def test_a_claim_does_not_begin_but_goes_on_while_most_of_the_picture_is_unexpla
 
     results = watch(looming_engine, view, 3.2)
     assert {r.approaching for r in results if r.stamp > 2.6} == {claimed}
+    assert {type(r.approaching) for r in results} == {bool}  # ROS ends a process that publishes another one
 
 
 @pytest.mark.parametrize("speed", [8.0, 16.0, -24.0])

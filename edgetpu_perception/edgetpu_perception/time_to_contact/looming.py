@@ -208,7 +208,7 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma
         lasting = surface.steady >= STEADY_FRAMES and surface.growth >= MIN_GROWTH
         told_apart = surface.claimed or tracker.unexplained <= MAX_UNEXPLAINED
-        claimed = certain and lasting and told_apart and rate >= self.min_expansion_rate
+        claimed = bool(certain and lasting and told_apart and rate >= self.min_expansion_rate)
         surface.claimed |= claimed
         part = self._part_of(frame, surface)
         return LoomingResult(
