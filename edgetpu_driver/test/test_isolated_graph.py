@@ -209,11 +209,13 @@ class TestWhichGraphsAreIsolated:
 class FakeProcess:
     """A process that runs nothing and dies whenever it is told to."""
 
-    started = 0
+    started = fatal_starts = 0
     fatal_load = fatal_run = False
 
     def __init__(self, *_: object) -> None:
         FakeProcess.started += 1
+        if FakeProcess.started <= FakeProcess.fatal_starts:
+            raise GraphProcessError("it died of SIGKILL")
         self.is_alive = True
         self.pid = FakeProcess.started
 
@@ -240,7 +242,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr(isolated_graph, "GraphProcess", FakeProcess)
     monkeypatch.setattr(isolated_graph, "_running", weakref.WeakSet())
     monkeypatch.setattr(isolated_graph.time, "monotonic", lambda: now[0])
-    for name, value in (("started", 0), ("fatal_load", False), ("fatal_run", False)):
+    for name, value in (("started", 0), ("fatal_starts", 0), ("fatal_load", False), ("fatal_run", False)):
         monkeypatch.setattr(FakeProcess, name, value)
     return now
 
@@ -305,6 +307,33 @@ class TestAGraphThatEndsItsProcess:
             with pytest.raises(GraphProcessError, match=r"^it died of SIGSEGV$"):
                 graph.run({})
         assert FakeProcess.started == 3
+
+
+@pytest.mark.usefixtures("clock")
+class TestAProcessThatEndsBeforeItHasSeenTheGraph:
+    def test_is_replaced_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(FakeProcess, "fatal_starts", 1)
+        assert loaded().run({}) == {}
+        assert FakeProcess.started == 2
+
+    def test_is_replaced_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(FakeProcess, "fatal_starts", 9)
+        with pytest.raises(GraphProcessError, match="it died of SIGKILL"):
+            loaded()
+        assert FakeProcess.started == 2
+
+    def test_is_not_replaced_when_starting_took_a_minute(
+        self, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def start_slowly(*_: object) -> None:
+            FakeProcess.started += 1
+            clock[0] += 60.0
+            raise GraphProcessError("took longer than 60 s to start")
+
+        monkeypatch.setattr(FakeProcess, "__init__", start_slowly)
+        with pytest.raises(GraphProcessError, match="took longer than 60 s"):
+            loaded()
+        assert FakeProcess.started == 1
 
 
 def test_the_process_idle_longest_ends_when_there_are_too_many(

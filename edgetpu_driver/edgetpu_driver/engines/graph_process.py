@@ -29,7 +29,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
 )
 
-_START_SECONDS = 60.0
+START_SECONDS = 60.0
 """Limit for Python and LiteRT to start, which does not depend on the graph."""
 _MAIN = "import sys,json;sys.path[:]=json.loads(sys.argv[1]);from {} import main;main(*map(int,sys.argv[2:]))"
 _LOGGED = ("INFO:", "WARNING:")  # lines of LiteRT that do not tell why it ended
@@ -64,7 +64,7 @@ class GraphProcess:
                 raise GraphProcessError(f"{name}: cannot start a process for LiteRT: {error}") from None
             opened.pop_all()
         self._end = weakref.finalize(self, _end, self._process, self._connection, os.getpid())
-        kind, content = self._answer("start", _START_SECONDS)
+        kind, content = self._answer("start", START_SECONDS)
         if kind is Kind.NO_LITERT:
             self.close()
             raise DependencyMissingError(content)

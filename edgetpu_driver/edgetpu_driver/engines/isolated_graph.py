@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.graph_process import GraphProcess
+from edgetpu_driver.engines.graph_process import START_SECONDS, GraphProcess
 from edgetpu_driver.engines.graph_runner import GraphOperands
 from edgetpu_driver.engines.process_limits import ProcessLimits
 from edgetpu_driver.errors import GraphProcessError
@@ -101,7 +101,7 @@ class IsolatedGraph:
             )
         self._make_room()
         try:
-            process = GraphProcess(self._name, self._limits)
+            process = self._start()
             self._started = self._used = time.monotonic()
             if self._data:
                 process.load(self._data, self._operands)
@@ -110,6 +110,16 @@ class IsolatedGraph:
             raise
         self._process = process
         return process
+
+    def _start(self) -> GraphProcess:
+        """A new process. One that ends before it has seen the graph is replaced, once."""
+        begun = time.monotonic()
+        try:
+            return GraphProcess(self._name, self._limits)
+        except GraphProcessError:
+            if time.monotonic() - begun >= START_SECONDS:
+                raise
+            return GraphProcess(self._name, self._limits)
 
     def _make_room(self) -> None:
         """Take one of the places for processes; end the process of another graph if none is free."""
