@@ -14,9 +14,7 @@ import pytest
 from edgetpu_driver.cli import terminal
 from edgetpu_driver.cli.main import main
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
-from edgetpu_driver.virtual.graph_packer import pack
 from testdata import ModelFolder
-from testdata.compiled_graphs import compiled_graph, source_graph
 
 
 @pytest.fixture
@@ -103,117 +101,6 @@ def test_a_closed_pipe_is_not_an_error(graph: Path) -> None:
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert done.stdout in ("0\n", "141\n")
-
-
-def test_info_of_a_plain_graph_lists_tensors_and_operators(
-    capsys: pytest.CaptureFixture[str], graph: Path
-) -> None:
-    code, value = answer(capsys, "info", graph)
-    assert code == 0
-    assert value["compiled"] is False
-    assert value["inputs"] == [
-        {"name": "x", "dtype": "uint8", "shape": [1, 2], "scale": 0.5, "zero_point": 128}
-    ]
-    assert [each["name"] for each in value["operators"]] == ["QUANTIZE", "FULLY_CONNECTED", "QUANTIZE"]
-
-
-def test_info_of_a_compiled_model_shows_its_executables(
-    capsys: pytest.CaptureFixture[str], golden: ModelFolder
-) -> None:
-    path = golden.model("gabor_64x64_p4_edgetpu.tflite")
-    _, value = answer(capsys, "info", path)
-    caching, execution = value["executables"]
-    assert value["caching_token"] == "0xfb47cac5b08990d8"
-    assert (caching["type"], caching["parameter_bytes"]) == ("PARAMETER_CACHING", 3200)
-    assert execution["hints"][1] == {
-        "kind": "input", "direction": "INFEED", "name": "input", "offset": 0, "size": 4096,
-    }  # fmt: skip
-    assert execution["outputs"][0]["tile_rows"] == [4, 4, 4, 4]
-
-
-def test_info_lists_the_layers_whose_weights_can_be_set(
-    capsys: pytest.CaptureFixture[str], golden: ModelFolder
-) -> None:
-    _, value = answer(capsys, "info", golden.model("color_red_64x64_edgetpu.tflite"))
-    assert [(each["tensor"], each["shape"], each["bias"]) for each in value["weights"]] == [
-        ("tfl.pseudo_qconst3", [1, 1, 1, 3], False),
-        ("tfl.pseudo_qconst1", [1, 4096], False),
-        ("tfl.pseudo_qconst", [1, 4096], False),
-    ]
-    assert all(each["settable"] for each in value["weights"])
-
-
-def test_info_lists_the_layers_of_all_parts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "parts.tflite").write_bytes(source_graph(2))
-    (tmp_path / "parts_edgetpu.tflite").write_bytes(compiled_graph(2))
-    _, value = answer(capsys, "info", tmp_path / "parts_edgetpu.tflite")
-    assert [(each["tensor"], each["settable"]) for each in value["weights"]] == [
-        ("b0/weights", True),
-        ("b1/weights", True),
-    ]
-
-
-def test_info_says_why_no_weights_can_be_set(capsys: pytest.CaptureFixture[str], golden: ModelFolder) -> None:
-    _, value = answer(capsys, "info", golden.model("keras_lstm_mnist_ptq_edgetpu.tflite"))
-    assert value["weights"] == []
-    assert "expected a Dense model, the graph it was compiled from" in value["weights_reason"]
-
-
-def test_info_says_why_a_model_cannot_run_over_usb(
-    capsys: pytest.CaptureFixture[str], golden: ModelFolder
-) -> None:
-    assert main(["info", str(golden.model("keras_lstm_mnist_ptq_edgetpu.tflite"))]) == 0
-    assert "not fully deterministic" in capsys.readouterr().out
-
-
-def test_info_says_of_a_packed_graph_that_no_stick_runs_it(
-    capsys: pytest.CaptureFixture[str], graph: Path, tmp_path: Path
-) -> None:
-    packed = tmp_path / "packed_edgetpu.tflite"
-    packed.write_bytes(pack(graph.read_bytes(), name="packed"))
-    main(["info", str(packed)])
-    output = capsys.readouterr().out
-    assert "on usb         no: 'packed' is packed for the virtual stick, a real one cannot run it" in output
-    assert "on virtual     no: the virtual stick runs packed_edgetpu.tflite only with its graph" in output
-
-
-def test_info_tells_what_runs_where_and_its_share_of_the_multiplications(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    path = tmp_path / "parts_edgetpu.tflite"
-    path.write_bytes(compiled_graph(2))
-    _, first = answer(capsys, "info", path)
-    assert [(step["runs_on"], step["multiplications"], step["share"]) for step in first["steps"][:2]] == [
-        ("CPU, LiteRT", 0, 0.0),
-        ("Edge TPU", None, None),
-    ]
-    assert "expected the graph it was compiled from, parts.tflite" in first["obstacles"]["cpu"]
-    (tmp_path / "parts.tflite").write_bytes(source_graph(2))
-    _, value = answer(capsys, "info", path)
-    assert [(step["runs_on"], step["multiplications"], step["share"]) for step in value["steps"]] == [
-        ("CPU, LiteRT", 0, 0.0),
-        ("Edge TPU", 64, 0.5),
-        ("CPU, LiteRT", 0, 0.0),
-        ("Edge TPU", 64, 0.5),
-        ("CPU, LiteRT", 0, 0.0),
-    ]
-    assert [tensor["name"] for tensor in value["outputs"]] == ["b0", "last"]
-    assert [part["outputs"][0]["name"] for part in value["parts"]] == ["b0", "b1"]
-    assert value["obstacles"]["virtual"] == ""
-    assert value["obstacles"]["cpu"] == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "share"),
-    [("deeplabv3_mnv2_pascal_quant", 0.946), ("posenet_mobilenet_v1_075_353_481_16_quant_decoder", 1.0)],
-)
-def test_info_of_a_real_model_with_operators_on_the_cpu(
-    capsys: pytest.CaptureFixture[str], golden: ModelFolder, name: str, share: float
-) -> None:
-    golden.model(f"{name}.tflite")
-    _, value = answer(capsys, "info", golden.model(f"{name}_edgetpu.tflite"))
-    assert value["steps"][0]["share"] == pytest.approx(share, abs=0.001)
-    assert [value["obstacles"][backend] for backend in ("usb", "virtual")] == ["", ""]
 
 
 def test_disassemble_shows_the_words_of_a_bitstream(

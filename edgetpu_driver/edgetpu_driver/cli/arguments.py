@@ -89,12 +89,15 @@ def _add_info(commands: Commands) -> None:
     command = add_command(
         commands,
         "info",
-        "show what a model file holds",
+        "show what model files hold",
         "Of a compiled model: tensors, executables, layers with their layout on the wire, and DMA hints. Of "
-        "a plain graph: tensors and operators.",
+        "a plain graph: tensors and operators. The segments of a pipeline, in their order, are described as "
+        "one model first; other files one by one.",
         module="info",
     )
-    command.add_argument("model", type=Path, metavar="MODEL", help="a .tflite file, compiled or not")
+    command.add_argument(
+        "models", type=Path, nargs="+", metavar="MODEL", help="a .tflite file, compiled or not"
+    )
 
 
 def _add_disassemble(commands: Commands) -> None:

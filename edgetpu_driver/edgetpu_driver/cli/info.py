@@ -1,10 +1,11 @@
-"""`edgetpu info`: describes a model file, compiled or not."""
+"""`edgetpu info`: describes model files, compiled or not, and the pipeline that several of them make."""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ from edgetpu_driver.darwinn.executable import (
 )
 from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.engines.whole_model.plan import ModelPlan, engine_name, step_operators
-from edgetpu_driver.engines.whole_model.planning import plan_model
+from edgetpu_driver.engines.whole_model.planning import plan_model, plan_segments
 from edgetpu_driver.engines.whole_model.recurrence import likely_feedback
 from edgetpu_driver.engines.whole_model.work_shares import work_of
+from edgetpu_driver.errors import EdgeTpuError, ModelFormatError
 from edgetpu_driver.tflite.model_reader import Model, Subgraph, parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.toolchain.compiled_file_names import plain_stem, source_graph
@@ -33,44 +35,68 @@ from edgetpu_driver.toolchain.retargeting.template_files import retargeting_rema
 
 
 def info(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001
-    """Describe a model file."""
-    path: Path = options.model
-    data = read_model(path)
-    model = parse_model(data)
-    plan = plan_model(data, plain_stem(path), path)
-    usable = usable_backends([(path, data)])
+    """Describe model files one by one; before that the pipeline, if several are the segments of one."""
+    files = [(path, read_model(path)) for path in options.models]
+    described = [_file(path, data) for path, data in files]
+    if len(files) == 1:
+        return Answer(described[0], _text(described[0]))
+    value: dict[str, Any] = {"pipeline": None, "no_pipeline_reason": None, "files": described}
+    try:
+        plan = plan_segments([(plain_stem(path), data, path) for path, data in files])
+    except EdgeTpuError as error:
+        value["no_pipeline_reason"] = str(error)
+    else:
+        value["pipeline"] = {"name": plan.name, **_whole(plan, files)}
+    return Answer(value, _text_of_several(value))
+
+
+def _file(path: Path, data: bytes) -> dict[str, Any]:
+    try:
+        model = parse_model(data)
+        plan = plan_model(data, plain_stem(path), path)
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{path}: {error}") from None
     value: dict[str, Any] = {
         "name": plain_stem(path),
         "path": str(path),
         "file_bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
-        "inputs": [_tensor(spec) for spec in plan.inputs],
-        "outputs": [_tensor(spec) for spec in plan.outputs],
-        "feedback": likely_feedback(plan.inputs, plan.outputs),
-        "obstacles": {name: each.obstacle for name, each in usable.items()},
-        "remarks": {name: each.remark for name, each in usable.items()},
-        "steps": _steps(plan, path, data),
+        **_whole(plan, [(path, data)]),
     }
     value |= _compiled(plan) if plan.edge_tpu_steps else _graph(model)
     if plan.edge_tpu_steps:
         value["remark"] = value["remark"] or retargeting_remark(path, data) or None
     models = [step.model for step in plan.edge_tpu_steps]
-    value |= weights_of_parts(models) if models else weights_of_graph(model)
-    return Answer(value, _text(value))
+    return value | (weights_of_parts(models) if models else weights_of_graph(model))
 
 
-def _steps(plan: ModelPlan, path: Path, data: bytes) -> list[dict[str, Any]]:
+def _whole(plan: ModelPlan, files: Sequence[tuple[Path, bytes]]) -> dict[str, Any]:
+    """What there is to say of one file and of a pipeline alike."""
+    usable = usable_backends(files)
+    return {
+        "inputs": [_tensor(spec) for spec in plan.inputs],
+        "outputs": [_tensor(spec) for spec in plan.outputs],
+        "feedback": likely_feedback(plan.inputs, plan.outputs),
+        "obstacles": {name: each.obstacle for name, each in usable.items()},
+        "remarks": {name: each.remark for name, each in usable.items()},
+        "steps": _steps(plan, [path for path, _ in files]),
+    }
+
+
+def _steps(plan: ModelPlan, paths: Sequence[Path]) -> list[dict[str, Any]]:
     """What runs where, and what it multiplies."""
-    graph = source_graph(path) if plan.edge_tpu_steps else None
-    source = data if not plan.edge_tpu_steps else read_model(graph) if graph is not None else None
+    compiled = {step.segment for step in plan.edge_tpu_steps}
+    graphs = [source_graph(path) if index in compiled else None for index, path in enumerate(paths)]
+    sources = [None if graph is None else read_model(graph) for graph in graphs]
     return [
         {
+            "file": paths[step.segment].name,
             "runs_on": engine_name(step),
             "operators": step.operators,
             "multiplications": work.multiplications,
             "share": work.share,
         }
-        for step, work in zip(plan.steps, work_of(plan, [source]), strict=True)
+        for step, work in zip(plan.steps, work_of(plan, sources), strict=True)
     ]
 
 
@@ -199,17 +225,7 @@ def _text(value: dict[str, Any]) -> str:
             head["program"] = value["remark"]
     else:
         head["parameters"] = f"{value['parameter_bytes']} bytes"
-    for backend, obstacle in value["obstacles"].items():
-        remark = value["remarks"][backend]
-        head[f"on {backend}"] = f"no: {obstacle}" if obstacle else f"yes: {remark}" if remark else "yes"
-    for output, fed in value["feedback"].items():
-        head["state"] = ", ".join(filter(None, (head.get("state"), f"{output} may be the next {fed}")))
-    parts = [
-        pairs(head),
-        _tensor_table("inputs", value["inputs"]),
-        _tensor_table("outputs", value["outputs"]),
-        _step_table(value["steps"]),
-    ]
+    parts = _whole_text(head, value)
     weights = weights_text(value)
     parts += [weights] if weights else []
     if value["compiled"]:
@@ -228,11 +244,41 @@ def _text(value: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+def _text_of_several(value: dict[str, Any]) -> str:
+    """A pipeline as a whole, then each file under a line with its number."""
+    files = value["files"]
+    if value["pipeline"] is None:
+        texts = [f"{len(files)} files, not the segments of one pipeline: {value['no_pipeline_reason']}"]
+    else:
+        name = f"{value['pipeline']['name']}, a pipeline of {len(files)} files"
+        texts = _whole_text({"name": name}, value["pipeline"])
+    for number, each in enumerate(files, 1):
+        texts += [f"--- file {number} of {len(files)} ---", _text(each)]
+    return "\n\n".join(texts)
+
+
+def _whole_text(head: dict[str, Any], value: dict[str, Any]) -> list[str]:
+    """The paragraphs about a file or a pipeline as a whole; `head` begins the first."""
+    for backend, obstacle in value["obstacles"].items():
+        remark = value["remarks"][backend]
+        head[f"on {backend}"] = f"no: {obstacle}" if obstacle else f"yes: {remark}" if remark else "yes"
+    for output, fed in value["feedback"].items():
+        head["state"] = ", ".join(filter(None, (head.get("state"), f"{output} may be the next {fed}")))
+    return [
+        pairs(head),
+        _tensor_table("inputs", value["inputs"]),
+        _tensor_table("outputs", value["outputs"]),
+        _step_table(value["steps"]),
+    ]
+
+
 def _step_table(steps: list[dict[str, Any]]) -> str:
     """What runs where, in order; what a part multiplies is not known without the graph."""
+    several = len({step["file"] for step in steps}) > 1
     rows = [
         (
             number,
+            *([step["file"]] if several else []),
             step["runs_on"],
             "?" if step["multiplications"] is None else step["multiplications"],
             "?" if step["share"] is None else f"{100 * step['share']:.1f} %",
@@ -240,7 +286,8 @@ def _step_table(steps: list[dict[str, Any]]) -> str:
         )
         for number, step in enumerate(steps, 1)
     ]
-    return table(rows, ("step", "runs on", "multiplications", "share", "operators"))
+    file = ["file"] if several else []
+    return table(rows, ("step", *file, "runs on", "multiplications", "share", "operators"))
 
 
 def _tensor_table(title: str, tensors: list[dict[str, Any]]) -> str:
