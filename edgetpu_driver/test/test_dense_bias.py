@@ -36,7 +36,7 @@ def test_a_bias_rides_on_inputs_that_the_layer_does_not_have() -> None:
     assert difference(chip_product(model, values), litert_product(graph, values)) <= 1
 
 
-@pytest.mark.parametrize("input_zero_point", [-127, -28, 0, 127])
+@pytest.mark.parametrize("input_zero_point", [-128, -127, -28, 0, 127])
 def test_a_bias_is_exact_to_the_step(input_zero_point: int) -> None:
     """The bias is what comes of inputs that are all zero: in steps of the accumulator."""
     bias = np.arange(-300, 300, 3, dtype=np.int32)
@@ -59,9 +59,23 @@ def test_no_larger_program_is_written_for_a_finer_bias() -> None:
     assert "the bias rides on 1 unused input, rounded by up to 0.0" in model.remark
 
 
-def test_the_stick_gets_what_stands_for_the_bias() -> None:
+def test_after_a_relu_the_bias_rides_on_the_largest_value() -> None:
+    """The zero point is the smallest value there, and zero bytes are worth nothing."""
+    model = compiled(matrix_graph(200, 200, bias=np.full(200, 2550, np.int32), input_zero_point=-128))
+    assert model.input_padding == bytes([255])
+    assert "the bias rides on 1 unused input, which the host holds constant, exactly" in model.remark
+
+
+def test_a_bias_of_less_than_half_a_step_that_has_no_room_is_said_to_be_left_out() -> None:
+    model = compiled(matrix_graph(256, 256, bias=np.full(256, 60, np.int32)))
+    assert (model.execution.inputs[0].size_bytes, model.input_padding) == (256, b"")
+    assert model.remark.startswith("the bias is left out, which is at most 0.059 output steps; ")
+
+
+@pytest.mark.parametrize("zero_point", [-128, 0])
+def test_the_stick_gets_what_stands_for_the_bias(zero_point: int) -> None:
     bias = np.arange(-100, 100, dtype=np.int32) * 37
-    model = compiled(matrix_graph(200, 200, bias=bias))
+    model = compiled(matrix_graph(200, 200, bias=bias, input_zero_point=zero_point))
     values = np.random.default_rng(1).integers(0, 256, (2, 200), np.uint8)
     with EdgeTpu.open(VirtualEdgeTpu()) as tpu:
         for row in values:  # what is sent after the inputs stays from run to run

@@ -2,8 +2,8 @@
 
 Programs exist for matrices of 256, 512, 768 and 1024 rows and columns. A smaller matrix is padded with zeros
 to the next of these. The chip's Dense program has no bias: it rides on inputs that the layer does not have.
-For most the host sends zero bytes, each worth minus the zero point of the input; for one more, if a bias is
-no multiple of that, it sends a byte that is worth one step.
+For most the host sends zero bytes, each worth minus the zero point of the input, or 255 where that is worth
+more; for one more, if a bias is no multiple of that, it sends a byte that is worth one step.
 """
 
 from __future__ import annotations
@@ -71,10 +71,19 @@ class DenseProgramPlan:
             notes.append(f"{self.rows} x {self.columns} padded to {size} x {size}")
         if self.bias_columns:
             error = f"rounded by up to {self.bias_error:.2g} output steps" if self.bias_error else "exactly"
-            held = ", one of which the host holds at one step" if any(self.input_padding) else ""
+            held = _held_text(self.input_padding)
             inputs = "1 unused input" if self.bias_columns == 1 else f"{self.bias_columns} unused inputs"
             notes.append(f"the bias rides on {inputs}{held}, {error}")
+        elif self.bias_error:
+            notes.append(f"the bias is left out, which is at most {self.bias_error:.2g} output steps")
         return "; ".join([*notes, self.evidence, "never run on a stick"])
+
+
+def _held_text(padding: bytes) -> str:
+    """What the host has to do about inputs that hold a bias, for the remark."""
+    if not any(padding):
+        return ""
+    return ", which the host holds constant" if padding[0] else ", one of which the host holds at one step"
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,18 +263,15 @@ def _size_of(rows: int, columns: int) -> int:
 def _bias_columns(
     bias: NDArray[np.int32], zero_point: int, of_rows: NDArray[np.float32], columns: int
 ) -> _BiasColumns:
-    """The bias as weights of inputs of value -zero_point, and of one of a single step.
+    """The bias as weights of inputs held at the end of their range that is worth most, and of one of a step.
 
     That one is left out where the program would have to be larger for it and rounding does not matter.
     """
     if not bias.any():
         return _BiasColumns(np.zeros((len(bias), 0), np.int8), b"", 0.0)
-    if not zero_point:
-        raise ModelUnsupportedError(
-            "a bias needs an input whose zero point is not the smallest value: zero bytes stand for it; "
-            "add it on the host"
-        )
-    steps = np.rint(bias.astype(np.float64) / -zero_point).astype(np.int64)
+    held = 0 if 2 * zero_point > _LARGEST_BYTE else _LARGEST_BYTE
+    worth = held - zero_point
+    steps = np.rint(bias.astype(np.float64) / worth).astype(np.int64)
     width = -(-int(np.abs(steps).max()) // _LARGEST_WEIGHT)
     largest, used = SIZES[-1], columns + width
     if used > largest:
@@ -276,18 +282,18 @@ def _bias_columns(
     # Column i has what is left of the steps after i columns of the largest weight.
     left = np.abs(steps)[:, np.newaxis] - _LARGEST_WEIGHT * np.arange(width)
     coarse = np.sign(steps)[:, np.newaxis] * np.clip(left, 0, _LARGEST_WEIGHT)
-    rest = bias + zero_point * steps
+    rest = bias - worth * steps
     error = float(np.max(np.abs(rest) * of_rows.astype(np.float64)))
     fits = used < _size_of(len(bias), used) or (error > _WORST_BIAS_ERROR and used < largest)
     if error and fits:
         step = 1 if zero_point < _LARGEST_BYTE else -1
         finer = np.column_stack([coarse, step * rest]).astype(np.int8)
-        return _BiasColumns(finer, bytes([*bytes(width), zero_point + step]), 0.0)
+        return _BiasColumns(finer, bytes([*[held] * width, zero_point + step]), 0.0)
     if error > _WORST_BIAS_ERROR:
         raise ModelUnsupportedError(
             f"a bias on unused inputs would be off by {error:.2g} output steps; add it on the host"
         )
-    return _BiasColumns(coarse.astype(np.int8), bytes(width), error)
+    return _BiasColumns(coarse.astype(np.int8), bytes([held] * width), error)
 
 
 def _section(shape: tuple[int, ...], size: int, bias: NDArray[np.int8]) -> DenseLayout:
