@@ -28,7 +28,8 @@ from edgetpu_driver.virtual.matrix_programs.roles import (
 from edgetpu_driver.virtual.matrix_programs.upload import MatrixUpload, read_upload
 from edgetpu_driver.virtual.tile_memory import TileMemory
 
-READS = Requantisation(1.0, -100.0, 101.0, 127, 0, 129)
+READS = Requantisation(1.0, -100.0, 101.0, 126, 0, 130)
+"""Every number that a program may hold differs from the one in the list of operations."""
 
 ALL_ROLES = {role for section in known_operations().values() for role in section}
 
@@ -233,11 +234,15 @@ def test_size_tiles_and_requantisation_are_read(size: int, converts_output: bool
 
 
 def test_inserted_addresses_change_nothing() -> None:
-    execution = DenseProgram(256, READS).execution("x", "y")
-    linked = bytearray(execution.data)
-    for field in execution.field_offsets:
-        write_field(linked, field.bit, 0x1234_5678)
-    assert read_product(roles_of(bytes(linked))) == read_product(roles_of(execution.data))
+    program = DenseProgram(256, READS)
+    caching, execution = program.caching(), program.execution("x", "y")
+    linked = bytearray(caching.data), bytearray(execution.data)
+    for data, bitstream in zip(linked, (caching, execution), strict=True):
+        for field in bitstream.field_offsets:
+            write_field(data, field.bit, 0x1234_5678)
+    expected = result(caching.data, execution.data, 256)
+    assert expected not in (None, b"noise")
+    assert result(bytes(linked[0]), bytes(linked[1]), 256) == expected
 
 
 @pytest.mark.parametrize("kind", ["upload", "execution"])
