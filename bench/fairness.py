@@ -65,8 +65,8 @@ class _TimedClient:
         import rclpy
         from std_srvs.srv import Trigger
 
-        from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
         from edgetpu_driver.node_kit.executor import make_executor
+        from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
         from edgetpu_msgs.srv import Invoke, LoadModel
 
         rclpy.init()

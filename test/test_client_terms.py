@@ -21,9 +21,9 @@ from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.model_parts import ReadModel
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
 from edgetpu_driver.node_kit import local_drivers
-from edgetpu_driver.node_kit.base_node import QOS_LATCHED
 from edgetpu_driver.node_kit.driver_choice import DRIVER_SETTING, driver_names
 from edgetpu_driver.node_kit.model_client import ModelClient
+from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_msgs.msg import DeviceStatus

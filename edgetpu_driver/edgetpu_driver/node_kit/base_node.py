@@ -12,7 +12,6 @@ from rclpy.exceptions import ParameterNotDeclaredException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.publisher import Publisher
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.timer import Timer
 
 from edgetpu_driver.errors import EdgeTpuError, InputError
@@ -31,13 +30,6 @@ try:
     from rclpy.event_handler import PublisherEventCallbacks
 except ImportError:  # ROS 2 Humble
     from rclpy.qos_event import PublisherEventCallbacks
-
-QOS_RESULTS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
-
-QOS_DEBUG = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
-"""Reliable, because viewers ask for that by default."""
-
-QOS_LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 _MOST_COMPLAINTS = 1000
 """Kinds of complaints kept; others can make up kinds, for example with names of encodings."""

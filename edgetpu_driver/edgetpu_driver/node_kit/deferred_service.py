@@ -14,13 +14,7 @@ from rclpy.service import Service
 
 from edgetpu_driver.node_kit.callback_guard import error_answer
 from edgetpu_driver.node_kit.printable_text import describe
-
-QOS_SERVICE = QoSProfile(depth=1000)
-"""Of services and of their clients: a request or an answer that finds a full queue is lost without a trace.
-
-50 clients with 10 requests in flight fill half of it. With Fast DDS every client of a service receives the
-answers to all clients and selects its own, so a client's queue must hold as many as the service's.
-"""
+from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
 
 Respond = Callable[[Any], None]
 """Sends the answer to one request; may be called by any thread, and ignores all calls but the first."""

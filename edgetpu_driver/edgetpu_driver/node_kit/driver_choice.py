@@ -10,9 +10,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile
 
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.qos_profiles import QOS_LATCHED
 from edgetpu_msgs.msg import DeviceStatus
 
 PENALTY = 5.0
@@ -21,8 +21,6 @@ PENALTY = 5.0
 _NODE_NAME = re.compile(r"(~?/)?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 _LONGEST_NAME = 200
 """Characters; with the namespace and /get_device_info the name of a service may have 247. Given by rcl."""
-
-_LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
 def driver_names(value: str | Sequence[str]) -> tuple[str, ...]:
@@ -109,7 +107,7 @@ class DriverChoice:
         def on_status(status: DeviceStatus) -> None:
             driver.ready = status.state == DeviceStatus.READY
 
-        node.create_subscription(DeviceStatus, f"{driver.name}/status", on_status, _LATCHED)
+        node.create_subscription(DeviceStatus, f"{driver.name}/status", on_status, QOS_LATCHED)
 
 
 _of_nodes: WeakKeyDictionary[Node, dict[tuple[str, ...], DriverChoice]] = WeakKeyDictionary()

@@ -16,9 +16,9 @@ from edgetpu_driver.errors import EdgeTpuError, InputError, UnavailableError
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.request_terms import RequestTerms
 from edgetpu_driver.node_kit import local_drivers
-from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.error_codes import answer_error
 from edgetpu_driver.node_kit.executor_calls import executor_calls
+from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
 from edgetpu_driver.node_kit.remote_model import (
     DEFAULT_OPTIONS,
     InvokeOptions,

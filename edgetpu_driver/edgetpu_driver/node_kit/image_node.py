@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
-from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.qos import ReliabilityPolicy
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
@@ -19,7 +19,7 @@ from edgetpu_driver.host.request_terms import Priority
 from edgetpu_driver.images import drawing
 from edgetpu_driver.images.conversion_cache import CameraImage, Region
 from edgetpu_driver.images.encodings import ImageError, Pixels
-from edgetpu_driver.node_kit.base_node import QOS_DEBUG, BaseNode
+from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.diagnostics import Counters
 from edgetpu_driver.node_kit.image_messages import message_from_rgb
 from edgetpu_driver.node_kit.image_parameters import image_settings
@@ -28,6 +28,7 @@ from edgetpu_driver.node_kit.image_watch import ImageWatch
 from edgetpu_driver.node_kit.model_client import ModelClient
 from edgetpu_driver.node_kit.newest_frame import NewestFrame
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.qos_profiles import QOS_DEBUG, subscription_qos
 from edgetpu_driver.node_kit.remote_model import ModelFile
 from edgetpu_driver.tflite.tensor import TensorSpec
 
@@ -231,8 +232,7 @@ class ImageNode(BaseNode):
 
     def subscribe(self) -> None:
         """Subscribe to the images."""
-        reliability = ReliabilityPolicy[self.values["qos_reliability"].upper()]
-        qos = QoSProfile(depth=self.values["qos_depth"], reliability=reliability)
+        qos = subscription_qos(self.values)
         compressed = self.values["image_transport"] == "compressed"
         # As image_transport names it: the remapped base topic, then the transport.
         self._image_topic = self.resolve_topic_name("image") + ("/compressed" if compressed else "")
@@ -243,7 +243,7 @@ class ImageNode(BaseNode):
             self,
             self._image_topic,
             compressed=compressed,
-            reliable=reliability == ReliabilityPolicy.RELIABLE,
+            reliable=qos.reliability == ReliabilityPolicy.RELIABLE,
         )
 
     def _on_model(self) -> None:

@@ -11,8 +11,8 @@ from edgetpu_driver.files import default_paths
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.host.host_limits import HostLimits
 from edgetpu_driver.host.model_assignment import Spreading
-from edgetpu_driver.node_kit.deferred_service import QOS_SERVICE
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
 
 _LIMITS = HostLimits()
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
-from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.subscription import Subscription
 from std_msgs.msg import Header
 
@@ -19,6 +18,7 @@ from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.dense_graph_files import provide_model
 from edgetpu_driver.node_kit.matrix_client import MatrixClient
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.qos_profiles import subscription_qos
 from edgetpu_driver.node_kit.state_files import named_file
 from edgetpu_matrix.nodes.matrix_parameters import matrix_settings
 from edgetpu_matrix.nodes.signal_messages import SignalReader, message_type
@@ -101,8 +101,7 @@ class MatrixNode(BaseNode):
             except ValueError as error:  # InputError is one
                 self.on_malformed(topic, str(error))
 
-        reliability = ReliabilityPolicy[self.values["qos_reliability"].upper()]
-        qos = QoSProfile(depth=self.values["qos_depth"], reliability=reliability)
+        qos = subscription_qos(self.values)
 
         def with_info(message: Any, info: Any) -> None:
             on_message(message, info["source_timestamp"])

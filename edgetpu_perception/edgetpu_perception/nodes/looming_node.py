@@ -8,9 +8,9 @@ from sensor_msgs.msg import RegionOfInterest
 from std_msgs.msg import Header
 
 from edgetpu_driver.images.encodings import Pixels
-from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.image_parameters import min_confidence
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import TimeToContact
 from edgetpu_perception.debug_images.result_pictures import looming_picture

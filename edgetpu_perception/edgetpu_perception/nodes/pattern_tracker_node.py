@@ -14,12 +14,12 @@ from std_msgs.msg import Header
 from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError
 from edgetpu_driver.files.file_access import read_file, user_path
 from edgetpu_driver.images.encodings import ImageError, Pixels, decode_compressed
-from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_messages import image_from_message
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_driver.node_kit.state_files import KEEP_STATE
 from edgetpu_driver.weights.weight_request import WeightResult

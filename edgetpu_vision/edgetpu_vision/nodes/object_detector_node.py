@@ -19,10 +19,10 @@ from vision_msgs.msg import (
 
 from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.images.encodings import Pixels
-from edgetpu_driver.node_kit.base_node import QOS_RESULTS
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_messages import message_from_labels
 from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_vision.debug_images.result_pictures import detections_picture
 from edgetpu_vision.detection.detections import Detection, Detections, OrientedBox
