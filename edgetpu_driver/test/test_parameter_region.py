@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgetpu_driver.compiled_model import CompiledModel
+from edgetpu_driver.darwinn.chip_geometry import TILES
 from edgetpu_driver.darwinn.executable import Executable, ExecutableType, InstructionBitstream
 from edgetpu_driver.darwinn.instructions.instruction_word import assemble
 from edgetpu_driver.darwinn.instructions.operations import operations
@@ -15,7 +16,6 @@ from edgetpu_driver.darwinn.instructions.parameter_region import (
     EVERYWHERE,
     ROW_BYTES,
     ROWS,
-    TILES,
     Region,
     fill_all_tiles,
     region_of,

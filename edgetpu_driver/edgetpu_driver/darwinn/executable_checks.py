@@ -23,7 +23,7 @@ INSTRUCTION_BYTES = 16
 MAX_LAYER_BYTES = 1 << 25  # a 4K colour image; outputs are far smaller, since the chip has 8 MiB of memory
 INPUT_OVERREAD_BYTES = 64  # hints may read past an input to fill the last word of the link
 _INTERRUPTS = 4
-"""Interrupts of the scalar core, which hints count from 0."""
+"""Interrupts of the scalar core, which hints count from 0: as many as there are tags for on the wire."""
 _Limits = Mapping[tuple[Description, str], int]
 _ADDRESS_FIELD_BITS = 32
 """An address is patched in as two halves of 32 bits."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel, caching_token
+from edgetpu_driver.darwinn.chip_geometry import CELLS, TILES
 from edgetpu_driver.darwinn.executable import (
     DataType,
     Description,
@@ -23,7 +24,6 @@ from edgetpu_driver.darwinn.executable import (
     Layer,
     OutputLayout,
 )
-from edgetpu_driver.darwinn.programs.dense_program import ALL_TILES, ROWS_OF_A_TILE
 from edgetpu_driver.errors import ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
@@ -94,10 +94,10 @@ def _executables(plan: DenseProgramPlan, token: int) -> tuple[Executable, Execut
         OutputLayout(
             y_to_tile=(0,),
             x_to_tile=(0,),
-            tile_offset=tuple(min(ROWS_OF_A_TILE * tile, program.size) for tile in range(ALL_TILES)),
+            tile_offset=tuple(min(CELLS * tile, program.size) for tile in range(TILES)),
             x_to_local_offset=(0,),
             y_to_local_row=(0,),
-            x_to_local_row_size=(ROWS_OF_A_TILE,),
+            x_to_local_row_size=(CELLS,),
         ),
     )
     execution = Executable(

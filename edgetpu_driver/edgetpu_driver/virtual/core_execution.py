@@ -12,7 +12,7 @@ from edgetpu_driver.darwinn.instructions.instruction_fields import Branch, Vecto
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, disassemble
 from edgetpu_driver.darwinn.instructions.operations import Operation, cut_by_length
 from edgetpu_driver.darwinn.instructions.program_frame import check_frame
-from edgetpu_driver.darwinn.instructions.requested_transfers import Transfer
+from edgetpu_driver.darwinn.instructions.requested_transfers import DESCRIPTOR_WORDS, Transfer
 from edgetpu_driver.darwinn.instructions.scalar_core import ScalarCore
 from edgetpu_driver.errors import ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.usb.framing import Tag
@@ -20,10 +20,9 @@ from edgetpu_driver.virtual.matrix_programs.product import MatrixProduct, read_p
 from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError, execution_roles, upload_roles
 from edgetpu_driver.virtual.matrix_programs.upload import MatrixUpload, read_upload
 
-_DESCRIPTOR_WORDS = 4
-"""Of the descriptor of a transfer, each loaded from a scalar register."""
 _TO_CHIP = (Tag.INPUT_ACTIVATIONS, Tag.PARAMETERS)
 _INTERRUPTS = range(Tag.INTERRUPT_0, Tag.INTERRUPT_3 + 1)
+"""The tags of the scalar core's interrupts, by which a program says that a part of it is done."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class CoreExecution:
         self.streamed = b""
         """The input or the parameters that came last."""
         self._core = core
-        self._descriptor = [0] * _DESCRIPTOR_WORDS
+        self._descriptor = [0] * DESCRIPTOR_WORDS
         self._next = 0
         self.word = 0
         """Position of the next operation, in words from the start of the program."""
@@ -125,7 +124,7 @@ class CoreExecution:
 
     def _transfer(self, word: Instruction) -> Transfer | None:
         """Keep a word of a descriptor, or return the transfer that the descriptor describes."""
-        if word.v_op == VectorOp.LOAD_DESCRIPTOR and word.v_offset < _DESCRIPTOR_WORDS:
+        if word.v_op == VectorOp.LOAD_DESCRIPTOR and word.v_offset < DESCRIPTOR_WORDS:
             self._descriptor[word.v_offset] = self._core.registers[word.vs_reg]
         elif word.v_op == VectorOp.TRANSFER:
             low, high, size, tag = self._descriptor

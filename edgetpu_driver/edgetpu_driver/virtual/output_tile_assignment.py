@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from itertools import accumulate
 
+from edgetpu_driver.darwinn.chip_geometry import CELLS, TILES, TILES_PER_SIDE
 from edgetpu_driver.darwinn.executable import OutputLayout
 
-GRID = 4
-"""Tiles per side."""
-TILES = GRID * GRID
-CHANNELS_PER_TILE = 64
-"""A tile has 64 cells, each of which computes one output channel at a time."""
 _CHANNEL_ALIGNMENT = 4
-"""Channels of an output lie in whole words of four bytes."""
+"""Channels of a pixel are padded to a multiple of this in the compiler's output layouts: 91 take 92 bytes."""
 
 
 def round_up(value: int, multiple: int) -> int:
@@ -29,13 +25,13 @@ def output_layout(shape: tuple[int, int, int]) -> OutputLayout:
     y_dim, x_dim, z_dim = shape
     channels = round_up(z_dim, _CHANNEL_ALIGNMENT)
     if y_dim == x_dim == 1:
-        width = min(channels, round_up(-(-z_dim // TILES), CHANNELS_PER_TILE))
+        width = min(channels, round_up(-(-z_dim // TILES), CELLS))
         offsets = tuple(min(tile * width, channels) for tile in range(TILES))
         return OutputLayout((0,), (0,), offsets, (0,), (0,), (width,))
     rows, columns = _parts(y_dim), _parts(x_dim)
     sizes = [height * width * channels for height in rows for width in columns]
     return OutputLayout(
-        y_to_tile=tuple(GRID * part for part, height in enumerate(rows) for _ in range(height)),
+        y_to_tile=tuple(TILES_PER_SIDE * part for part, height in enumerate(rows) for _ in range(height)),
         x_to_tile=tuple(part for part, width in enumerate(columns) for _ in range(width)),
         tile_offset=tuple(accumulate(sizes[:-1], initial=0)),
         x_to_local_offset=tuple(channels * x for width in columns for x in range(width)),
@@ -51,5 +47,5 @@ def padded_elements(shape: tuple[int, int, int]) -> int:
 
 
 def _parts(extent: int) -> list[int]:
-    base, larger = divmod(extent, GRID)
-    return [base + (part < larger) for part in range(GRID)]
+    base, larger = divmod(extent, TILES_PER_SIDE)
+    return [base + (part < larger) for part in range(TILES_PER_SIDE)]

@@ -15,9 +15,8 @@ from edgetpu_driver.darwinn.executable import Description, FieldOffset, Instruct
 from edgetpu_driver.darwinn.instructions.instruction_fields import FIELDS, WORD_BITS
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.darwinn.instructions.program_frame import ProgramBuilder
+from edgetpu_driver.darwinn.instructions.scalar_core import REGISTERS
 
-_SCALAR_REGISTERS = 32
-"""Their numbers have 5 bits in an instruction."""
 _ADDRESS_BIT = next(field.position for field in FIELDS if field.name == "imm_scalar")
 
 
@@ -36,12 +35,12 @@ def bitstream(
     builder = ProgramBuilder()
     fields = []
     for register, (description, name, position) in enumerate(_address_targets(inputs, outputs)):
-        index = builder.move(register % _SCALAR_REGISTERS, 0)
+        index = builder.move(register % REGISTERS, 0)
         fields.append(FieldOffset(description, name, position, bit=index * WORD_BITS + _ADDRESS_BIT))
     for instruction in operation:
         builder.append(instruction)
     for register, word in enumerate(_words(digest, length - len(builder))):
-        builder.move(register % _SCALAR_REGISTERS, word)
+        builder.move(register % REGISTERS, word)
     return InstructionBitstream(builder.build(), tuple(fields))
 
 

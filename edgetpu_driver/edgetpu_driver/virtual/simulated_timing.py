@@ -9,14 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from edgetpu_driver.darwinn.chip_geometry import CELLS, INPUTS_PER_CELL, TILES, TILES_PER_SIDE
 from edgetpu_driver.tflite.model_reader import Operator, Subgraph
 
 _CLOCK_HZ = (500e6, 250e6, 125e6, 63e6)  # main clock rates by clock divider
-_TILES_PER_SIDE = 4
-"""Of the chip's grid of tiles."""
-_TILES = _TILES_PER_SIDE**2
-_CELLS = 64  # cells per tile; each computes its own output channel
-_LANES = 4  # input channels per cell and cycle
 
 
 @dataclass(frozen=True)
@@ -57,13 +53,13 @@ def _cycles(graph: Subgraph, operator: Operator) -> int:
     if operator.name in ("CONV_2D", "DEPTHWISE_CONV_2D"):
         kernel = graph.tensors[operator.inputs[1]].shape[1:]
         depthwise = operator.name == "DEPTHWISE_CONV_2D"
-        steps = prod(kernel[:2]) if depthwise else _parts(prod(kernel), _LANES)
-        pixels = _parts(result[1], _TILES_PER_SIDE) * _parts(result[2], _TILES_PER_SIDE)
-        return pixels * _parts(result[3], _CELLS) * steps
+        steps = prod(kernel[:2]) if depthwise else _parts(prod(kernel), INPUTS_PER_CELL)
+        pixels = _parts(result[1], TILES_PER_SIDE) * _parts(result[2], TILES_PER_SIDE)
+        return pixels * _parts(result[3], CELLS) * steps
     if operator.name == "FULLY_CONNECTED":
         outputs, inputs = graph.tensors[operator.inputs[1]].shape
-        return _parts(outputs, _CELLS * _TILES) * _parts(inputs, _LANES)
-    return _parts(prod(result), _CELLS * _TILES)
+        return _parts(outputs, CELLS * TILES) * _parts(inputs, INPUTS_PER_CELL)
+    return _parts(prod(result), CELLS * TILES)
 
 
 def _parts(extent: int, size: int) -> int:

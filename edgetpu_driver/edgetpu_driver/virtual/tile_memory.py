@@ -8,11 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.darwinn.instructions.parameter_region import ROW_BYTES, ROWS, TILES, Region
+from edgetpu_driver.darwinn.chip_geometry import INPUTS_PER_CELL, TILES
+from edgetpu_driver.darwinn.instructions.parameter_region import ROW_BYTES, ROWS, Region
 from edgetpu_driver.darwinn.parameters.dense_layout import GROUP_ROWS, HEADER_BYTES
-
-LANES = 4
-"""Inputs of one row."""
 
 
 class Content(NamedTuple):
@@ -83,6 +81,8 @@ class TileMemory:
         groups = np.frombuffer(b"".join(found), np.uint8).reshape(len(found), size)
         multipliers = np.ascontiguousarray(groups[:, :half]).view("<f4").reshape(-1)
         zero_points = np.ascontiguousarray(groups[:, half:HEADER_BYTES]).view("<i4").reshape(-1, 1)
-        cells = groups[:, HEADER_BYTES:].reshape(len(found), inputs // LANES, GROUP_ROWS, LANES)
+        cells = groups[:, HEADER_BYTES:].reshape(
+            len(found), inputs // INPUTS_PER_CELL, GROUP_ROWS, INPUTS_PER_CELL
+        )
         weights = cells.transpose(0, 2, 1, 3).reshape(-1, inputs).astype(np.float64)  # sums stay exact
         return Matrix(multipliers, weights - zero_points)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_driver.compiled_model import DENSE_COMPILER, CompiledModel, Parameters
+from edgetpu_driver.darwinn.chip_geometry import CELLS, TILES
 from edgetpu_driver.darwinn.parameters.dense_layout import DenseLayout
 from edgetpu_driver.darwinn.parameters.depthwise_layout import depthwise_layout
 from edgetpu_driver.darwinn.parameters.layer_layout import (
@@ -29,9 +30,6 @@ from edgetpu_driver.weights.parameter_layout import LayerWeights, ParameterLayou
 
 _GRAPH_INPUT = -1
 """In place of an operator's number: the producer of a graph's input."""
-_TILES = 16
-"""Of the chip."""
-_DENSE_ROWS = 64  # per tile
 _STREAMED_SIDE = 128  # smallest image side whose coordinate rows are sent with every inference
 
 
@@ -90,7 +88,7 @@ def _dense(graph: Subgraph) -> ParameterLayout:
     weights = _weights(graph, operator)
     rows, columns = weights.shape if len(weights.shape) == 2 else (0, 0)
     scales = weights.quantization.scales
-    if rows != columns or rows % _DENSE_ROWS or not 0 < rows <= _TILES * _DENSE_ROWS:
+    if rows != columns or rows % CELLS or not 0 < rows <= TILES * CELLS:
         raise _unknown(operator, weights, "expected a square matrix of 64, 128, .. 1024 rows")
     if scales.size != rows or np.all(scales == scales[0]):
         raise _unknown(operator, weights, "expected a scale of its own for every row")
@@ -120,8 +118,8 @@ def _colour(graph: Subgraph) -> ParameterLayout:
     mixer = _convolution(graph, operator, convolution_layout((1, 1, 1, 3)), side)
     rows = _coordinate_rows(graph, graph.operators[4:6], side)
     if side < _STREAMED_SIDE:
-        return ParameterLayout((mixer, RoutingLayout(_TILES), *rows, RoutingLayout(2)))
-    return ParameterLayout((mixer, RoutingLayout(_TILES), RoutingLayout(2)), rows)
+        return ParameterLayout((mixer, RoutingLayout(TILES), *rows, RoutingLayout(2)))
+    return ParameterLayout((mixer, RoutingLayout(TILES), RoutingLayout(2)), rows)
 
 
 def _looming(graph: Subgraph) -> ParameterLayout:

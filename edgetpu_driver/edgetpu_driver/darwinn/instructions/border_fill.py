@@ -8,16 +8,13 @@ all tiles with the same bit write constants.
 
 from __future__ import annotations
 
+from edgetpu_driver.darwinn.chip_geometry import ALL_TILES
 from edgetpu_driver.darwinn.instructions.operations import MESH_OPERATIONS, Operation
 
 IS_CONSTANT = 727, 727
 """Whether a constant is written instead of what another tile has."""
 CONSTANT = 728, 759
 """Its four bytes."""
-_TILES = 12, 27
-"""First and last bit of the mask of tiles."""
-_ALL_TILES = 0xFFFF
-"""The mask of all 16."""
 _FOUR_TIMES = 0x01010101
 """Repeats a byte in each of the four of a word."""
 
@@ -28,7 +25,7 @@ def fills_border(operation: Operation) -> bool:
         operation.numbered
         and operation.opcode in MESH_OPERATIONS
         and operation.field(*IS_CONSTANT) == 1
-        and operation.field(*_TILES) != _ALL_TILES
+        and operation.tiles != ALL_TILES
     )
 
 

@@ -9,10 +9,14 @@ from edgetpu_driver.darwinn.instructions.border_fill import CONSTANT, IS_CONSTAN
 from edgetpu_driver.darwinn.instructions.operations import (
     INFEED,
     MESH_OPERATIONS,
+    NUMBER,
     POP,
+    POP_TILE_MASK,
     RING_CONSUMER,
     TENSOR_OPERATIONS,
+    TILE_MASK,
     WAIT,
+    WAIT_NUMBER,
     Kind,
 )
 
@@ -28,9 +32,9 @@ class Bits(NamedTuple):
 OPCODE = Bits("opcode", 6, 11)
 """With the bit that marks operations of the scalar core."""
 
-_NUMBER = Bits("number", 46, 55)
-_WAIT_NUMBER = Bits("number", 28, 37)
-_TILES = Bits("tiles", 12, 27)
+_NUMBER = Bits("number", *NUMBER)
+_WAIT_NUMBER = Bits("number", *WAIT_NUMBER)
+_TILES = Bits("tiles", *TILE_MASK)
 _COMMON = (_NUMBER, _TILES)
 
 _KNOWN: dict[Kind, tuple[Bits, ...]] = {
@@ -44,7 +48,7 @@ _KNOWN: dict[Kind, tuple[Bits, ...]] = {
     ),
     # `position` is in the parameters or inputs, in units of 64 bytes, and one more.
     Kind(POP, True): (
-        Bits("tiles", 409, 424),
+        Bits("tiles", *POP_TILE_MASK),
         Bits("address", 14, 24),
         Bits("position", 320, 335),
         Bits("outer_last", 96, 103),

@@ -14,7 +14,7 @@ from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.errors import InputError, ModelFormatError
 
 MOST_WORDS = 17
-"""Of one operation."""
+"""Words of the longest operation of compiled models, that of a tile's arithmetic."""
 
 # Opcodes; those of the scalar core and of tiles are counted apart, as `Kind` says.
 INFEED = 0x05
@@ -40,7 +40,7 @@ TENSOR_OPERATIONS = (0x01, 0x02, 0x03)
 LARGEST_OPERATION = 0x02
 """Of the tensor operations that which finds the largest value, as a softmax needs it."""
 RESIZING_OPERATION = 0x05
-"""The tensor operation 0x05; its name is what the layer does that it was seen in."""
+"""The tensor operation 0x05. Of the models looked at only MoveNet has it, whose graph resizes."""
 
 
 class Kind(NamedTuple):
@@ -84,12 +84,12 @@ FORMS: dict[Kind, Form] = {
 }
 """The kinds whose length is known. Names say what they are inferred to do; numbers stand for no idea."""
 
-_NUMBERS = 1 << 10
+NUMBERS = 1 << 10
 """Operations are numbered in 10 bits, and from 0 again."""
-_WAIT_NUMBER, _NUMBER = (28, 37), (46, 55)
-"""First and last bit of an operation's number: of a wait, and of the others."""
-_TILES, _POP_TILES = (12, 27), (409, 424)
-"""First and last bit of the mask of tiles: of most operations, and of a pop."""
+WAIT_NUMBER, NUMBER = (28, 37), (46, 55)
+"""First and last bit of an operation's number: of a wait, and of the others. Inferred, as FORMS says."""
+TILE_MASK, POP_TILE_MASK = (12, 27), (409, 424)
+"""First and last bit of the mask of tiles: of most operations, and of a pop. Inferred likewise."""
 
 
 class Operation(NamedTuple):
@@ -135,8 +135,8 @@ class Operation(NamedTuple):
     def tiles(self) -> int | None:
         """Mask of the tiles that it is for; None if it has none."""
         if self.kind == (POP, True):
-            return self.field(*_POP_TILES)
-        return self.field(*_TILES) if self.numbered else None
+            return self.field(*POP_TILE_MASK)
+        return self.field(*TILE_MASK) if self.numbered else None
 
     def field(self, first: int, last: int) -> int:
         """The bits from `first` to `last`, both included, as a number."""
@@ -152,7 +152,7 @@ class Operation(NamedTuple):
 
     def numbered_as(self, number: int) -> Operation:
         """The same with that consecutive number, modulo 1024."""
-        return self.with_field(*_number_bits(self.opcode), number % _NUMBERS)
+        return self.with_field(*_number_bits(self.opcode), number % NUMBERS)
 
     def encode(self) -> bytes:
         """Its words."""
@@ -228,9 +228,9 @@ def _cut_one(data: bytes | memoryview, expected: int) -> Iterator[tuple[Operatio
     while position < len(data):
         operation = _operation(data, position)
         if operation.numbered:
-            if operation.number != expected % _NUMBERS:
+            if operation.number != expected % NUMBERS:
                 raise ModelFormatError(
-                    f"byte {position}: expected operation {expected % _NUMBERS}; got {operation.number}"
+                    f"byte {position}: expected operation {expected % NUMBERS}; got {operation.number}"
                 )
             expected += 1
         position += WORD_BYTES * operation.words
@@ -254,4 +254,4 @@ def _kind(value: int) -> Kind:
 
 
 def _number_bits(opcode: int) -> tuple[int, int]:
-    return _WAIT_NUMBER if opcode == WAIT else _NUMBER
+    return WAIT_NUMBER if opcode == WAIT else NUMBER

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edgetpu_driver.darwinn.chip_geometry import ALL_TILES, TILES
 from edgetpu_driver.darwinn.executable import Executable
 from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BYTES
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, disassemble
 from edgetpu_driver.darwinn.instructions.operations import RING_CONSUMER, operations
 from edgetpu_driver.errors import InputError, ModelFormatError
 
-TILES = 16
-"""Of the chip, a grid of four by four."""
 ROWS = 2048
 """Of each tile."""
 ROW_BYTES = 256
@@ -32,8 +31,6 @@ Region = int
 
 EVERYWHERE: Region = (1 << TILES * ROWS) - 1
 """The whole memory."""
-
-_ALL_TILES = (1 << TILES) - 1
 
 
 def region_of(executable: Executable) -> Region:
@@ -63,5 +60,5 @@ def fill_all_tiles(first_row: int, rows: int) -> Sequence[Instruction]:
     """The words of a ring consumer, number 0, that fills rows of all tiles; InputError beyond the memory."""
     if not 0 < rows <= ROWS - first_row <= ROWS:
         raise InputError(f"expected rows within 0 to {ROWS}; got {rows} from {first_row} on")
-    value = RING_CONSUMER << 6 | _ALL_TILES << 12 | 1 << 61 | first_row << 62 | (rows - 1) << 95
+    value = RING_CONSUMER << 6 | ALL_TILES << 12 | 1 << 61 | first_row << 62 | (rows - 1) << 95
     return disassemble(value.to_bytes(4 * WORD_BYTES, "little"))

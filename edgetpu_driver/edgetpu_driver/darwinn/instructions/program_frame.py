@@ -25,6 +25,7 @@ from edgetpu_driver.darwinn.instructions.instruction_fields import (
     VectorOp,
 )
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction, assemble, with_length
+from edgetpu_driver.darwinn.instructions.scalar_core import REGISTERS
 from edgetpu_driver.errors import InputError, ModelFormatError
 
 NOP = Instruction(enable_scalar=1)
@@ -39,8 +40,6 @@ _NOPS = 4
 _TAIL = 1 + _NOPS + 1
 _FRAME = 1 + _TAIL
 """NOPs between the halt and the end marker; words from the halt on, and those with the start marker."""
-_REGISTERS = 32
-"""Of the scalar core: their numbers have 5 bits."""
 
 
 def start(word_count: int) -> Instruction:
@@ -113,8 +112,8 @@ class ProgramBuilder:
 
         registers: those that hold the lower and upper half of the address, the size in bytes, and the tag.
         """
-        if len(registers) != 4 or not all(0 <= register < _REGISTERS for register in registers):
-            raise InputError(f"expected four scalar registers, 0 to {_REGISTERS - 1}; got {list(registers)}")
+        if len(registers) != 4 or not all(0 <= register < REGISTERS for register in registers):
+            raise InputError(f"expected four scalar registers, 0 to {REGISTERS - 1}; got {list(registers)}")
         for word, register in enumerate(registers):
             self.append(
                 Instruction(enable_scalar=1, v_op=VectorOp.LOAD_DESCRIPTOR, v_offset=word, vs_reg=register)

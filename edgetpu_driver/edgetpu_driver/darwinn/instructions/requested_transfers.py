@@ -15,7 +15,7 @@ from edgetpu_driver.darwinn.instructions.instruction_fields import VectorOp
 from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.darwinn.instructions.scalar_core import ScalarCore, is_scalar
 
-_DESCRIPTOR_WORDS = 4
+DESCRIPTOR_WORDS = 4
 """Of the descriptor of a transfer, each loaded from a scalar register."""
 
 
@@ -40,13 +40,13 @@ def transfers(instructions: Sequence[Instruction]) -> list[Transfer]:
     a scalar operation that is not documented.
     """
     core = ScalarCore()
-    descriptor = [0] * _DESCRIPTOR_WORDS
+    descriptor = [0] * DESCRIPTOR_WORDS
     found = []
     for index, instruction in enumerate(instructions):
         if not is_scalar(instruction):
             continue
         if core.selects(instruction):
-            if instruction.v_op == VectorOp.LOAD_DESCRIPTOR and instruction.v_offset < _DESCRIPTOR_WORDS:
+            if instruction.v_op == VectorOp.LOAD_DESCRIPTOR and instruction.v_offset < DESCRIPTOR_WORDS:
                 descriptor[instruction.v_offset] = core.registers[instruction.vs_reg]
             elif instruction.v_op == VectorOp.TRANSFER:
                 low, high, size, tag = descriptor

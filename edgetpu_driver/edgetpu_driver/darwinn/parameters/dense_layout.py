@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.darwinn.parameters.layer_layout import CHANNELS_PER_GROUP, GroupedLayout, HeaderRows
+from edgetpu_driver.darwinn.chip_geometry import CELLS, INPUTS_PER_CELL
+from edgetpu_driver.darwinn.parameters.layer_layout import GroupedLayout, HeaderRows
 from edgetpu_driver.darwinn.parameters.section_codec import (
-    INPUTS_PER_CELL,
     check_filler,
     check_weights,
 )
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
 
-GROUP_ROWS = CHANNELS_PER_GROUP
+GROUP_ROWS = CELLS
 HEADER_BYTES = 8 * GROUP_ROWS
 """Of a group: a float32 multiplier and 32 bits for the zero point of each row."""
 

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.darwinn.chip_geometry import CELLS, INPUTS_PER_CELL
 from edgetpu_driver.darwinn.parameters.section_codec import (
-    INPUTS_PER_CELL,
     ZERO_WEIGHT,
     aligned,
     check_bias,
@@ -37,9 +37,6 @@ from edgetpu_driver.darwinn.parameters.section_codec import (
     no_bias,
 )
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-
-CHANNELS_PER_GROUP = 64
-"""A tile has 64 cells, each of which computes one output channel at a time."""
 
 SIGN_BIT = 0x80
 """What a signed weight is stored with: its top bit inverted."""
@@ -181,7 +178,7 @@ class LayerLayout:
         if narrow.shape != (self.channels,) or not np.all(np.isfinite(narrow)):
             raise InputError(f"expected {self.channels} finite multipliers; got {multipliers}")
         words = self._by_lane(narrow.view(np.int32), int(narrow[:1].view(np.int32)[0]))
-        if self._existing > CHANNELS_PER_GROUP:
+        if self._existing > CELLS:
             words.reshape(-1)[self._existing :] = np.float32(1).view(np.int32)
         self._header_row(out, 0)[...] = words
         self._encode_zero_points(out)
@@ -248,8 +245,8 @@ class GroupedLayout(LayerLayout):
         self._inputs = inputs
         self._cells = -(-inputs // INPUTS_PER_CELL)
         existing = existing_lanes(channels, block or channels)
-        groups = -(-existing // CHANNELS_PER_GROUP)
-        lanes = CHANNELS_PER_GROUP if groups > 1 else -(-existing // 16) * 16
+        groups = -(-existing // CELLS)
+        lanes = CELLS if groups > 1 else -(-existing // 16) * 16
         if existing <= CHANNELS_PER_CELL:
             lanes = least_lanes
         self._least_lanes = least_lanes

@@ -11,8 +11,6 @@ from edgetpu_driver.errors import InputError, ModelFormatError, ModelUnsupported
 
 ALIGNMENT = 64
 """Alignment of sections and their rows, bytes."""
-INPUTS_PER_CELL = 4
-"""Adjacent input channels in a cell."""
 ZERO_WEIGHT = np.uint8(0x80)
 """Stored form of the weight 0: the zero point of the bytes."""
 

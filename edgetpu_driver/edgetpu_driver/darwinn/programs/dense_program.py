@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from edgetpu_driver.darwinn.chip_geometry import CELLS, TILES_PER_SIDE
 from edgetpu_driver.darwinn.executable import Description, FieldOffset, InstructionBitstream, Position
 from edgetpu_driver.darwinn.instructions.instruction_fields import LENGTH, WORD_BITS, WORD_BYTES
 from edgetpu_driver.darwinn.instructions.operations import Operation, join
@@ -21,12 +22,8 @@ from edgetpu_driver.darwinn.instructions.tensor_operation import requantises, wr
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.errors import InputError
 
-ROWS_OF_A_TILE = 64
-"""A tile has 64 cells, each of which computes one row."""
 SIZES = (256, 512, 768, 1024)
 """Rows and columns of the matrices there are programs for."""
-ALL_TILES = 16
-"""Of the chip, a grid of four by four."""
 
 _TEMPLATE = Path(__file__).with_name("dense_256.txt")
 _UNIT = 64
@@ -35,11 +32,9 @@ _HEADER_UNITS = 8
 """Of a tile's parameters: multipliers and zero points."""
 _ADDRESS_BIT = 70
 """First bit of the immediate operand of an instruction, where half an address is patched in."""
-_COLUMNS = 4
-"""Of the grid of tiles."""
 _EXECUTION_WORDS, _EXECUTION_WORDS_OF_A_TILE, _CONVERSION_WORDS = 144, 30, 7
-"""Instructions of the program that multiplies: in any case, for each tile, and those that the last QUANTIZE
-takes. Counted in the compiler's programs of all SIZES."""
+"""Words of the program that multiplies: 144 for any size, 7 of which are the QUANTIZE at the end, and 30 more
+for each tile. The lengths of the compiler's programs of 256, 512 and 1024 rows show it."""
 _LOOP = 1024
 """Units that one loop counts at most; another loop around it counts these."""
 _MOST_UNITS = 2048
@@ -74,7 +69,7 @@ class DenseProgram:
     @property
     def tiles(self) -> int:
         """Tiles that take part."""
-        return self.size // ROWS_OF_A_TILE
+        return self.size // CELLS
 
     @property
     def parameter_bytes(self) -> int:
@@ -131,9 +126,9 @@ class DenseProgram:
 
     def _execution(self) -> Iterator[tuple[str, Operation]]:
         template, tiles = known_operations()["EXECUTION_ONLY"], range(self.tiles)
-        everything, rows = _mask((1 << self.tiles) - 1), self.tiles // _COLUMNS
+        everything, rows = _mask((1 << self.tiles) - 1), self.tiles // TILES_PER_SIDE
         yield from _part(template, "pro", {15: self._input(), 21: self._immediate(self.size)})
-        for column in range(_COLUMNS):
+        for column in range(TILES_PER_SIDE):
             yield "col", _changed(template["col"], self._column(column))
         for row in range(rows):
             yield "row11", _changed(template["row11"], self._row(row))
@@ -198,9 +193,9 @@ class DenseProgram:
         return _Set(142, 156, self.size // 8 - 1), _Set(159, 168, -(self.size // 8))
 
     def _column(self, column: int) -> _Fields:
-        rows = self.tiles // _COLUMNS
+        rows = self.tiles // TILES_PER_SIDE
         return (
-            _mask(sum(1 << tile for tile in range(column, self.tiles, _COLUMNS))),
+            _mask(sum(1 << tile for tile in range(column, self.tiles, TILES_PER_SIDE))),
             _Set(63, 66, -rows),
             _Set(273, 280, 2 + rows),
             _Set(542, 543, 3 if column else 0),
@@ -211,9 +206,9 @@ class DenseProgram:
         )
 
     def _row(self, row: int) -> _Fields:
-        rows = self.tiles // _COLUMNS
+        rows = self.tiles // TILES_PER_SIDE
         return (
-            _mask(0xF << _COLUMNS * row),
+            _mask(0xF << TILES_PER_SIDE * row),
             _Set(63, 66, -rows),
             _Set(210, 210, rows > 1),
             _Set(216, 219, rows),
@@ -223,10 +218,14 @@ class DenseProgram:
 
     @staticmethod
     def _row_popped(row: int) -> _Fields:
-        return _Set(14, 24, 32 * row), _Set(320, 335, 32 * row + 1), _Set(409, 424, 0xF << _COLUMNS * row)
+        return (
+            _Set(14, 24, 32 * row),
+            _Set(320, 335, 32 * row + 1),
+            _Set(409, 424, 0xF << TILES_PER_SIDE * row),
+        )
 
     def _products(self) -> _Fields:
-        last, rows = self.size // 4 - 1, self.tiles // _COLUMNS
+        last, rows = self.size // 4 - 1, self.tiles // TILES_PER_SIDE
         return (
             *(_Set(first, first + 11, last) for first in (62, 228, 986)),
             _Set(1289, 1300, last),

@@ -13,24 +13,21 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_driver.darwinn.chip_geometry import CELLS, INPUTS_PER_CELL, TILES, TILES_PER_SIDE
 from edgetpu_driver.darwinn.instructions.tensor_operation import read_requantisation
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError, RoleOperation, Roles
 from edgetpu_driver.virtual.matrix_programs.upload import tiles_of
-from edgetpu_driver.virtual.tile_memory import LANES, TileMemory
+from edgetpu_driver.virtual.tile_memory import TileMemory
 
-_COLUMNS = 4
-"""Of the grid of tiles."""
-_TILES = range(1, 17)
-"""How many may take part."""
 _OF_A_TILE, _OF_A_ROW = 64, 256
 """Bytes of the input."""
 _UNIT = 8
 """Bytes that the loops count in."""
 _LARGEST = 255
 """Value of a uint8, which the chip's outputs are."""
-_PRODUCTS_AT_ONCE = 16 * 64 * 4
-"""Of the whole chip, in a cycle: tiles, cells and lanes."""
+_PRODUCTS_AT_ONCE = TILES * CELLS * INPUTS_PER_CELL
+"""Of the whole chip, in a cycle."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +69,14 @@ def read_product(roles: Roles) -> MatrixProduct:
     """What the program computes; ProgramFaultError if it would wait for something that never comes."""
     count, rows = len(roles.all("g10")), len(roles.all("row06"))
     senders = len(roles.all("o10"))
-    if count != _COLUMNS * rows or count not in _TILES or senders != count:
+    if count != TILES_PER_SIDE * rows or not 1 <= count <= TILES or senders != count:
         raise ProgramFaultError(
             f"{rows} rows of tiles get inputs, {count} tiles pass them on, {senders} send outputs"
         )
-    if len(roles.all("col")) != _COLUMNS:
-        raise ProgramFaultError(f"{len(roles.all('col'))} columns of tiles get inputs instead of {_COLUMNS}")
+    if len(roles.all("col")) != TILES_PER_SIDE:
+        raise ProgramFaultError(
+            f"{len(roles.all('col'))} columns of tiles get inputs instead of {TILES_PER_SIDE}"
+        )
     size = _OF_A_TILE * count
     roles.one("pro-21").expect(bytes=size)
     roles.one("post-20").expect(bytes=size)
@@ -92,13 +91,15 @@ def read_product(roles: Roles) -> MatrixProduct:
 def _offsets(roles: Roles, rows: int) -> dict[int, int]:
     """For each column of tiles, the first byte that it keeps of what its row gets."""
     found: dict[int, int] = {}
-    masks = [sum(1 << _COLUMNS * row + column for row in range(rows)) for column in range(_COLUMNS)]
+    masks = [
+        sum(1 << TILES_PER_SIDE * row + column for row in range(rows)) for column in range(TILES_PER_SIDE)
+    ]
     for part in roles.all("col"):
         column = _index(part, masks)
         part.expect(rows_back=-rows, end=2 + rows)
         skips = part["skip_form"] != 0
         last = part["skip_last"] if skips else 0
-        offset = LANES * (last + 1) if skips else 0
+        offset = INPUTS_PER_CELL * (last + 1) if skips else 0
         part.expect(
             skip_form=3 if skips else 0,
             skip_kind=2 if skips else 1,
@@ -117,7 +118,7 @@ def _offsets(roles: Roles, rows: int) -> dict[int, int]:
 def _rows(roles: Roles, rows: int) -> dict[int, int]:
     """For each row of tiles, the first byte of the input that it gets."""
     found: dict[int, int] = {}
-    masks = [((1 << _COLUMNS) - 1) << _COLUMNS * row for row in range(rows)]
+    masks = [((1 << TILES_PER_SIDE) - 1) << TILES_PER_SIDE * row for row in range(rows)]
     for part, pop in zip(roles.all("row11"), roles.all("row06"), strict=True):
         row = _index(part, masks)
         part.expect(several_rows=int(rows > 1))
@@ -133,7 +134,7 @@ def _rows(roles: Roles, rows: int) -> dict[int, int]:
 def _kept_by_tiles(offsets: dict[int, int], starts: dict[int, int]) -> dict[int, int]:
     """For each tile, which piece of 64 inputs it keeps."""
     return {
-        _COLUMNS * row + column: (start + offset) // _OF_A_TILE
+        TILES_PER_SIDE * row + column: (start + offset) // _OF_A_TILE
         for row, start in starts.items()
         for column, offset in offsets.items()
     }
@@ -163,7 +164,7 @@ def _products(roles: Roles, size: int, rows: int, everything: int) -> Requantisa
     for part in (*roles.all("post-5"), roles.one("post-6"), roles.one("post-16")):
         part.expect(tiles=everything)
     roles.one("post-16").expect(rows=rows)
-    tensor, last = roles.one("post-6"), size // LANES - 1
+    tensor, last = roles.one("post-6"), size // INPUTS_PER_CELL - 1
     tensor.expect(rows=rows)
     tensor.expect_all("last", last)
     tensor.expect_all("back", -last)
@@ -180,7 +181,7 @@ def _senders(roles: Roles, count: int, rows: int) -> tuple[int, ...]:
     for number, part in enumerate(roles.all("o10")):
         tile = _one_tile(part)
         part.expect(slot=count + number)
-        if tile in tiles or tile >= _COLUMNS * rows:
+        if tile in tiles or tile >= TILES_PER_SIDE * rows:
             raise part.fault(f"tile {tile} has no output left to send")
         tiles.append(tile)
     return tuple(tiles)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from edgetpu_driver.darwinn.instructions.instruction_fields import WORD_BITS
-from edgetpu_driver.darwinn.instructions.operations import Kind, Operation
+from edgetpu_driver.darwinn.instructions.operations import NUMBERS, Kind, Operation
 from edgetpu_driver.darwinn.programs.dense_program import known_operations
 from edgetpu_driver.virtual.matrix_programs.fields import EXECUTION, UPLOAD, Fields
 
@@ -14,8 +14,6 @@ _UPLOAD_GROUPS = (("c11",), ("c06",))
 _EXECUTION_GROUPS = (("col",), ("row11", "row06"), ("g14", "g11", "g10", "g13"), ("o07", "o10"))
 _CONVERSION = "post-5"
 """The operation of a QUANTIZE at the end, which a program may lack."""
-_NUMBERS = 1 << 10
-"""Operations are numbered in 10 bits, and from 0 again."""
 
 
 class ProgramFaultError(Exception):
@@ -157,6 +155,6 @@ def _check_numbers(parts: list[RoleOperation]) -> None:
         if not part.operation.numbered:
             continue
         number = part.operation.number
-        if number != expected % _NUMBERS:
-            raise part.fault(f"its number is {number} instead of {expected % _NUMBERS}")
+        if number != expected % NUMBERS:
+            raise part.fault(f"its number is {number} instead of {expected % NUMBERS}")
         expected += 1

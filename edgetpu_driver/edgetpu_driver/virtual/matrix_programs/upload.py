@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from edgetpu_driver.darwinn.instructions.parameter_region import ROW_BYTES, ROWS, TILES
+from edgetpu_driver.darwinn.chip_geometry import TILES
+from edgetpu_driver.darwinn.instructions.parameter_region import ROW_BYTES, ROWS
 from edgetpu_driver.darwinn.parameters.dense_layout import HEADER_BYTES
 from edgetpu_driver.virtual.matrix_programs.roles import RoleOperation, Roles
 from edgetpu_driver.virtual.tile_memory import Content, TileMemory
