@@ -19,7 +19,7 @@ from edgetpu_driver.errors import GraphProcessError
 _STABLE_SECONDS = 60.0
 """A process that lived that long is started again at once, whatever happened before."""
 _LONGEST_PAUSE = 60.0
-"""Seconds between two starts at most."""
+"""Seconds between two starts at most: what a user would still wait for after having repaired the cause."""
 MOST_PROCESSES = 16
 """Processes at the same time; the one that was idle longest is ended before another one starts."""
 

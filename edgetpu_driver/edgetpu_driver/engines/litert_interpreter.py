@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.tflite.model_reader import Subgraph
 
 LARGEST_SCALE = 1e30
-"""Largest scale that LiteRT is given."""
+"""Largest scale that LiteRT is given. Uncritical: far above those of models and far below float32's limit."""
 
 _LARGEST_SUM_RATIO = 2**19  # of input scale to output scale, in LiteRT's ADD and SUB kernels
 _GREETING = b"Created TensorFlow Lite XNNPACK delegate"

@@ -26,11 +26,11 @@ KIND = "kind"
 """Name of the array that holds the kind of an archive."""
 
 LARGEST_FILE = 2**30
-"""Bytes."""
+"""Bytes. Chosen far above any that `save` writes, some MB of a reservoir."""
 MOST_FILES = 1000
-"""In one directory: names come with requests."""
+"""In one directory. Names come with requests, so that a client could fill the disk with files."""
 MOST_MEMBERS = 64
-"""Arrays in a file at most."""
+"""Arrays in a file at most. Uncritical: those that `save` writes have far fewer."""
 LARGEST_HEADER = 1024
 """Bytes of the header of an array; those that `save` writes have 118."""
 LARGEST_RANK = 4

@@ -12,9 +12,10 @@ from edgetpu_driver.host.priority_queue import RequestQueue
 
 SOONEST = 0.001
 LATEST = 60.0
-"""Seconds after which a refused client may come back."""
+"""Limits, s, of the time after which a refused client may come back: about an inference, and what a user
+would still wait for. Uncritical: in between it follows from the work that waits."""
 LOADING = 1.0
-"""The same where too many models wait to be loaded."""
+"""Seconds, where too many models wait to be loaded: about what one of them takes."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 
 _log = logging.getLogger(__name__)
 _IDLE_SECONDS = 5.0
-"""Without work for so long the thread ends; the next work starts another."""
+"""Without work for so long the thread ends; the next work starts another. Uncritical."""
 
 
 class BackgroundThread:

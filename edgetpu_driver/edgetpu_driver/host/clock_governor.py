@@ -18,7 +18,7 @@ COOL = 79.8
 SLOWER_AFTER = 5.0
 """Seconds at a preset before the next slower one is tried; the chip follows within seconds."""
 FASTER_AFTER = 30.0
-"""Seconds without heat before the next faster preset is tried."""
+"""Seconds without heat before the next faster preset is tried: more than SLOWER_AFTER, so as not to swing."""
 
 
 class ClockGovernor:

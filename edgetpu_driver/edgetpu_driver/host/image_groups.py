@@ -14,7 +14,7 @@ from edgetpu_driver.host.joint_model import JointModel
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 WINDOW = 1.0
-"""Seconds for which an image is remembered."""
+"""Seconds for which an image is remembered. Chosen: longer than nodes lag behind each other."""
 
 KEPT = 8
 """Images of one input that are remembered; nodes in processes of their own may lag by a few."""
@@ -32,7 +32,7 @@ SETTLE = 4
 """Images for which a group has not changed before a graph is made for it, since nodes start one by one."""
 
 FORGET = 30.0
-"""Seconds without a request after which a group is given up."""
+"""Seconds without a request after which a group is given up: longer than a node takes to be started again."""
 
 
 @dataclass(eq=False)

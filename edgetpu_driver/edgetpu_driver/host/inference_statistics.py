@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 LATENCIES_KEPT = 4096
-"""Number of latencies kept within one period."""
+"""Latencies kept within one period: more than a stick has inferences in a second, the default period."""
 
 
 @dataclass(frozen=True)

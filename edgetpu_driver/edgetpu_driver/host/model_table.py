@@ -40,7 +40,7 @@ from edgetpu_driver.toolchain.named_graphs import read_graph
 
 _log = logging.getLogger(__name__)
 _QUICKLY_READ = 1 << 20
-"""Bytes of a file that can be read while a caller waits."""
+"""Bytes of a file that can be read while a caller waits: some milliseconds."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
 
 OnLoaded = Callable[["HostedModel | EdgeTpuError"], None]

@@ -30,7 +30,7 @@ from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
-"""Time after which weights are sent again that a device could not take."""
+"""Time after which weights are sent again that a device could not take. Uncritical."""
 
 Inputs: TypeAlias = Mapping[str, NDArray[Any]]
 Done: TypeAlias = Callable[["InferenceResult | EdgeTpuError"], None]

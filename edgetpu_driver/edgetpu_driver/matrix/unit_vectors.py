@@ -10,7 +10,7 @@ from edgetpu_driver.errors import InputError
 LARGEST_DIMENSION = 65536
 """Values of an embedding at most; those of common networks have up to a few thousand."""
 LONGEST_LABEL = 256
-"""Characters."""
+"""Characters. Uncritical: labels are names of places, and come with requests."""
 
 
 def unit_vector(embedding: ArrayLike, dimension: int = 0) -> NDArray[np.float32]:

@@ -10,7 +10,7 @@ from rclpy.qos import LivelinessPolicy, QoSProfile
 from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 
 HEARTBEAT_PERIOD = 0.5
-"""Seconds."""
+"""Seconds between two messages: six in HEARTBEAT_LEASE, so that a few may come late."""
 
 HEARTBEAT_LEASE = 3.0
 """Seconds without a message after which a subscriber is told that the node no longer lives.

@@ -9,13 +9,13 @@ from rclpy.node import Node
 from rclpy.qos import ReliabilityPolicy
 
 SILENCE = 10.0
-"""Seconds without images before the log says so."""
+"""Seconds without images before the log says so. Chosen: longer than most cameras take to start."""
 
 LOST_SHARE = 0.05
-"""Share of lost images from which the log says so."""
+"""Share of lost images from which the log says so: one in _WINDOW."""
 
 _WINDOW = 20
-"""Images over which that share is taken."""
+"""Images over which that share is taken: less than a second of a camera of 30 Hz."""
 
 
 class ImageWatch:

@@ -32,7 +32,7 @@ AT_ONCE = 4
 """Requests in flight at a time: enough that the device never waits for the next one."""
 
 RETRY_PERIOD = 1.0
-"""Seconds between two checks whether weights are still to be set."""
+"""Seconds between two checks whether weights are still to be set. Uncritical."""
 
 
 class MatrixState(Enum):

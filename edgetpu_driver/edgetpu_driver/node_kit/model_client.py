@@ -26,7 +26,7 @@ STEP_PERIOD = 0.1
 """Seconds between two checks whether the driver is available and whether a request is overdue."""
 
 RETRY_PERIOD = 1.0
-"""Seconds between two attempts to load a model that the driver refused."""
+"""Seconds between two attempts to load a model that the driver refused. Uncritical."""
 
 DEADLINE_SHARE = 0.8
 """Of the time that a request may take: when the driver has not begun by then it answers EXPIRED, in time."""

@@ -6,10 +6,10 @@ EXIT_USAGE = 2
 """Exit status of a process whose arguments or parameter file cannot be read; they stay as they are."""
 
 QUICK = 30.0
-"""A process that ends sooner after its start, s, has not worked."""
+"""A process that ends sooner after its start, s, has not worked; a start takes a few seconds."""
 
 MOST_QUICK_FAILURES = 5
-"""Starts in a row that may fail quickly before the process is given up."""
+"""Starts in a row that may fail quickly before the process is given up. Chosen: the log stays readable."""
 
 
 class RespawnLimit:

@@ -141,7 +141,8 @@ _MOST_AT_ONCE = 32
 """Requests to one service, or answers to one client, that are taken before others have their turn."""
 
 _MOST_MISSES = 3
-"""Takes without an answer after which the queue of a client counts as empty."""
+"""Takes without an answer after which the queue of a client counts as empty: Fast DDS also drops answers that
+are for other clients, one with each take."""
 
 _CALLBACK_TYPES = getattr(Subscription, "CallbackType", None)
 _KINDS = ("guard_condition", "timer", "subscription", "client", "service")

@@ -33,9 +33,9 @@ _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 LARGEST_PROGRAM = 1 << 26
-"""Bytes; the largest compiled programs have a few hundred thousand."""
+"""Bytes. Uncritical: the largest compiled programs have a few hundred thousand."""
 LONGEST_TIMEOUT = 3600.0
-"""Seconds."""
+"""Seconds. Uncritical: no program is known to run for longer than a second."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from edgetpu_driver.tflite.model_reader import ABSENT, Model, Subgraph, Tensor, 
 from edgetpu_driver.tflite.operator_checks import OperatorCheck
 
 LARGEST_ACTIVATIONS = 1 << 30
-"""Bytes of all tensors of a graph that are not constants."""
+"""Bytes of all tensors of a graph that are not constants. Chosen far above those of Edge TPU models."""
 
 
 def check_graph(data: bytes) -> Model:

@@ -70,7 +70,7 @@ _OPTIONS: Mapping[str, Fields] = {
 }
 _NO_OPTIONS = table_fields()
 _LARGEST_STRIDE = 1 << 12
-"""Stride or dilation, px: larger than any image that a model takes."""
+"""Stride or dilation, px. Uncritical: of an image smaller than this, as all are, it leaves a single pixel."""
 _ACTIVATIONS = 6
 """Members of ActivationFunctionType in the TFLite schema."""
 _LARGEST_MULTIPLIER = 256.0

@@ -10,7 +10,7 @@ from edgetpu_driver.usb.link import UsbLink
 from edgetpu_driver.usb.registers import Register
 
 QUIET_MS = 20
-"""Milliseconds without data after which a bulk endpoint counts as drained."""
+"""Milliseconds without data after which a bulk endpoint counts as drained: many times a transfer's 0.1 ms."""
 
 _PROMPT_MS = 1
 """Milliseconds to wait for a pending interrupt word, which arrives at once."""

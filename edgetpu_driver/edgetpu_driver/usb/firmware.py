@@ -38,7 +38,7 @@ _LONGEST_WAIT = 1.0
 LARGEST_IMAGE = 2**20
 """Bytes; the vendor's image has 11 kB."""
 _MAX_STATUS_READS = 100
-"""Questions for the status after one block at most."""
+"""Questions for the status after one block at most. Uncritical: for a stick that stays busy."""
 
 
 class DfuState(IntEnum):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_BULK_WRITE = 1 << 20
-"""Maximum size of one bulk transfer to the device, bytes."""
+"""Bytes of one bulk transfer to the device at most. Uncritical."""
 HEADER = struct.Struct("<II")
 """Payload length in bytes, then the tag in the low four bits."""
 EVENT = struct.Struct("<QIB3x")

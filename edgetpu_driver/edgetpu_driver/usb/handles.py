@@ -11,7 +11,7 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 CLOSE_ATTEMPTS = 3
-"""Attempts to close a handle before it is left to be closed later."""
+"""Attempts to close a handle before it is left to be closed later. Uncritical."""
 
 
 @dataclass(frozen=True)

@@ -42,17 +42,17 @@ TIMEOUT_MS = 6000
 MAX_PACKET = 1024
 """Largest bulk packet (SuperSpeed); reads ask for whole packets so that a longer answer cannot overflow."""
 MAX_BULK_READ = 1 << 20
-"""Bytes of one bulk read at most."""
+"""Bytes of one bulk read at most, and so of its buffer. Uncritical."""
 CONTINUED_READ = 1 << 14
 """Maximum read size when an output arrives in short packets, bytes."""
 CONTROL_ATTEMPTS = 5
 """Attempts per control transfer, as in the vendor's driver."""
 IMPATIENT_MS = 100
-"""Milliseconds for a control transfer to a device that may no longer answer."""
+"""Milliseconds for a control transfer to a device that may no longer answer; a reply takes less than 1."""
 POLL_SECONDS = 0.5
 """Seconds to poll a register; the chip changes it within microseconds."""
 POLL_INTERVAL = 0.001
-"""Seconds between two readings of a register that is polled."""
+"""Seconds between two readings of a register that is polled: long beside a transfer of 0.1 ms."""
 
 # Request types: registers are written and read by requests of the vendor; and what names the serial number
 # (USB 2.0, 9.3 and 9.4.3).

@@ -13,7 +13,7 @@ from pathlib import Path
 from edgetpu_driver.cli.doctor.finding import Finding, fine, missing, note
 
 _OLDEST_PYTHON = (3, 10)
-"""That of ROS 2 Humble on Ubuntu 22.04, the oldest distribution that the suite is written for."""
+"""Given by ROS 2 Humble on Ubuntu 22.04, the oldest distribution that the suite is written for."""
 _PACKAGES = {"numpy": "python3-numpy", "flatbuffers": "python3-flatbuffers", "pyusb": "python3-usb"}
 """Names on PyPI and in Debian of what every command needs."""
 _OPENCV = ("opencv-python-headless", "opencv-python", "opencv-contrib-python")
