@@ -74,9 +74,20 @@ class Blob(NamedTuple):
         return ramp(-self.width / self.columns, -0.95, -0.8) * ramp(-self.height / self.rows, -0.95, -0.8)
 
 
-FoundBlob = tuple[Blob, NDArray[np.uint8], float, tuple[float, float] | None]
-"""A blob, a map that is non-zero outside of it and its rivals, its share of the weight of all blobs, and the
-centroid of the nearest rival."""
+class FoundBlob(NamedTuple):
+    """A blob, and what else is in the map."""
+
+    blob: Blob
+    marked: NDArray[np.uint8]
+    """_IN_BLOB inside of it and its rivals, other values outside; [H, W]."""
+    share: float
+    """Its share of the weight of all blobs."""
+    rival: tuple[float, float] | None
+    """The centroid of the nearest rival."""
+
+    def outside(self) -> NDArray[np.uint8]:
+        """A map that is non-zero outside of the blob and its rivals, [H, W]."""
+        return self.marked ^ _IN_BLOB
 
 
 def find_blob(
@@ -97,13 +108,12 @@ def find_blob(
     rows, columns = above.shape
     mask = above[top : top + height, left : left + width] >> _ONE_BIT
     blob = Blob(mask, rows, columns, left, top, width, height, area)
-    outside = above ^ _IN_BLOB
     if area == count:
-        return blob, outside, 1.0, None
+        return FoundBlob(blob, above, 1.0, None)
     weight = area * (cv2.mean(evidence, mask=above & _IN_BLOB)[0] - threshold)
     total = count * (cv2.mean(evidence, mask=above)[0] - threshold)
     if total - weight < MIN_RIVAL_WEIGHT_SHARE * weight:
-        return blob, outside, weight / total, None
+        return FoundBlob(blob, above, weight / total, None)
     return _choose(evidence, threshold, rival, near)
 
 
@@ -137,13 +147,12 @@ def _choose(
     blob = Blob(mask, rows, columns, left, top, width, height, area)
     share = float(weights[chosen] / weights.sum())
     if len(candidates) == 1:
-        return blob, inside ^ _ONE_BIT, share, None
-    outside = inside ^ _ONE_BIT
+        return FoundBlob(blob, inside << _ONE_BIT, share, None)
     if len(candidates) <= MAX_RIVALS:
-        outside = np.isin(labels, candidates, invert=True).view(np.uint8)
+        inside = np.isin(labels, candidates).view(np.uint8)
     others = centroids[candidates[candidates != chosen]]
     x, y = others[np.argmin(np.hypot(*(others - centroids[chosen]).T))].tolist()
-    return blob, outside, min(share, MAX_SHARE_WITH_RIVALS), (x, y)
+    return FoundBlob(blob, inside << _ONE_BIT, min(share, MAX_SHARE_WITH_RIVALS), (x, y))
 
 
 def solidity(blob: Blob, outline: Mapping[str, float]) -> float:

@@ -215,16 +215,16 @@ def _noise_and_hardness(
     if grey is None:
         return INPUT_ROUNDING_NOISE, 1.0
     noise = NOISE_REDUCTION * background.noise if background.noise > ROUNDING_NOISE else INPUT_ROUNDING_NOISE
-    inside = blob.mask.view(bool)
+    part, inside = grey[blob.window], blob.mask.view(bool)
     if blob.area >= MIN_AREA_TO_SEE_NOISE if background.clipped else noise >= 0.5:
-        deviations = np.abs(cv2.filter2D(grey[blob.window], cv2.CV_16S, _SECOND_DIFFERENCES)[inside])
+        deviations = np.abs(cv2.filter2D(part, cv2.CV_16S, _SECOND_DIFFERENCES)[inside])
         deviations.sort()
         seen = 1.4826 / 6.0 * int(deviations[blob.area // 2])
         if background.clipped:
             noise = max(noise, seen)
         elif seen < MAX_TRUSTED_NOISE_SHARE * noise:
             noise = max(seen, INPUT_ROUNDING_NOISE)
-    return noise, _hardness(grey[blob.window][inside], background.level, noise)
+    return noise, _hardness(part[inside], background.level, noise)
 
 
 def _hardness(cells: NDArray[np.uint8], level: float, noise: float) -> float:

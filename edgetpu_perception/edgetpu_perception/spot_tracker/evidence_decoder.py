@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import Background, background_of, cells_below
-from edgetpu_perception.spot_tracker.blob import Blob, find_blob
+from edgetpu_perception.spot_tracker.blob import Blob, FoundBlob, find_blob
 from edgetpu_perception.spot_tracker.blob_measurement import (
     HARD_EDGE_SIGMA,
     measure_blob,
@@ -207,10 +207,11 @@ class EvidenceDecoder:
         rival = background.level + MIN_RIVAL_CONTRAST_SHARE * contrast
         best, best_blob = NO_SPOT, None
         for threshold in _clear_thresholds(background.below, background.level, contrast, self._shares):
-            blob, outside, share, other = find_blob(evidence, threshold, peak, rival, near)
-            confidence = clarity * share * blob.compactness
-            confidence *= _uniqueness(evidence, outside, background.level, contrast)
-            confidence *= _clearness(image, outside, contrast, blob.area, other is None)
+            found = find_blob(evidence, threshold, peak, rival, near)
+            blob, other = found.blob, found.rival
+            confidence = clarity * found.share * blob.compactness
+            confidence *= _uniqueness(evidence, found, background, contrast, threshold)
+            confidence *= _clearness(image, found, contrast)
             if confidence > best.confidence:
                 spot = measure_blob(
                     evidence, grey, background, contrast, threshold, blob, confidence, self._solid
@@ -269,26 +270,28 @@ def _is_same(small: Spot, large: Spot) -> bool:
     return large.confidence >= SUFFICIENT_CONFIDENCE and apart < SAME_SPOT_CELLS
 
 
-def _uniqueness(evidence: NDArray[Any], outside: NDArray[np.uint8], level: float, contrast: float) -> float:
+def _uniqueness(
+    evidence: NDArray[Any], found: FoundBlob, background: Background, contrast: float, threshold: float
+) -> float:
     """1 if the map stays well below the spot everywhere else, 0 if it comes near, as in a scene without one.
 
-    `outside`: non-zero outside of the spot and of others like it, whose flanks do not count.
+    The flanks of the spot and of others like it do not count.
     """
-    most = cv2.norm(evidence, cv2.NORM_INF, cv2.erode(outside, _FLANK_CELLS))
+    below, level = background.below, background.level
+    least = min(threshold, level - UNIQUENESS[1] * contrast)
+    if below[-1] - below[int(least) + 1] <= found.blob.area:
+        return 1.0  # all cells that would count are in the blob
+    most = cv2.norm(evidence, cv2.NORM_INF, cv2.erode(found.outside(), _FLANK_CELLS))
     return ramp(level - most, *(share * contrast for share in UNIQUENESS))
 
 
-def _clearness(
-    image: NDArray[np.uint8], outside: NDArray[np.uint8], contrast: float, area: int, is_alone: bool
-) -> float:
-    """1 if a blob of `area` cells stands out of the noise outside of it, 0 if noise alone may look like it.
-
-    `outside`: as for `_uniqueness`; `is_alone`: it is all but the blob.
-    """
+def _clearness(image: NDArray[np.uint8], found: FoundBlob, contrast: float) -> float:
+    """1 if a blob stands out of the noise outside of it, 0 if noise alone may look like it."""
+    area = found.blob.area
     height = contrast * math.sqrt(area) / 3.0
-    if is_alone and height >= CLEAR_SIGMAS[1] * most_noise_outside(image, area):
+    if found.rival is None and height >= CLEAR_SIGMAS[1] * most_noise_outside(image, area):
         return 1.0
-    return ramp(height / noise_outside(image, outside), *CLEAR_SIGMAS)
+    return ramp(height / noise_outside(image, found.outside()), *CLEAR_SIGMAS)
 
 
 def _clear_thresholds(
@@ -300,17 +303,20 @@ def _clear_thresholds(
     """
     total = below[-1]
     most_above, gap = MAX_COVERED_SHARE * total, FLANK_DEPTH_SHARE * contrast - 1.0
-    thresholds = [level + share * contrast for share in shares]
-    flanks = []
-    for threshold in thresholds:
+    thresholds, flanks = [], []
+    for share in shares:
+        threshold = level + share * contrast
         not_above = below[int(threshold) + 1]
         above = total - not_above
         if above > most_above:
-            flanks.append(math.inf)
-        else:
-            flanks.append((not_above - below[int(threshold - gap)] + UNSEEN_FLANK_CELLS) / above)
+            continue
+        flank = not_above - below[int(threshold - gap)]
+        thresholds.append(threshold)
+        flanks.append((flank + UNSEEN_FLANK_CELLS) / above)
+        if not flank:  # no higher threshold has less of a flank
+            break
     times, more, most = FLANK_LIMITS
-    least = min(flanks)
+    least = min(flanks, default=math.inf)
     if least > most:
         return []
     best = flanks.index(least)
