@@ -30,9 +30,9 @@ AREAS = (
     "weights",
     "sticks",
     "pipelines",
-    "detector_beside_eyes",
+    "detector_with_perception",
 )
-LONG_AREAS = ("five_nodes", "fairness", "sticks", "detector_beside_eyes")
+LONG_AREAS = ("five_nodes", "fairness", "sticks", "detector_with_perception")
 """Those whose `rows` has an argument `quick`."""
 
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "bench" / "results.json"

@@ -16,9 +16,9 @@ import pytest
 from demo.processes import domain_in_use
 from fuzz.interleavings.scenario import write_files
 from testdata import ModelFolder
-from testdata.eye_beside_driver import EyeBesideDriver
-from testdata.host_stage import Stage
+from testdata.host_on_fake_sticks import Stage
 from testdata.node_forker import NodeForker
+from testdata.node_with_driver import NodeWithDriver
 from testdata.ros_graph import Graph, NodeProcess
 
 
@@ -84,11 +84,11 @@ def graph(ros_domain: int) -> Iterator[Graph]:  # noqa: ARG001
 
 
 @pytest.fixture(scope="module")
-def eye_beside_driver(
+def node_with_driver(
     graph: Graph, start_node: Callable[..., NodeProcess], golden: ModelFolder
-) -> Callable[..., EyeBesideDriver]:
-    """Starts a perception node beside a driver of its own; see EyeBesideDriver for what it takes."""
-    return functools.partial(EyeBesideDriver, graph, start_node, golden)
+) -> Callable[..., NodeWithDriver]:
+    """Starts a perception node beside a driver of its own; see NodeWithDriver for what it takes."""
+    return functools.partial(NodeWithDriver, graph, start_node, golden)
 
 
 @pytest.fixture(scope="session")

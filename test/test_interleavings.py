@@ -27,7 +27,7 @@ from fuzz.interleavings.fake_sticks import SIZE
 from fuzz.interleavings.primitives import replaced
 from fuzz.interleavings.scenario import FILES, host_modules, run_seed
 from fuzz.interleavings.thread_controller import InterleavingError, ThreadController
-from testdata.host_stage import INPUTS, WEIGHTS, Stage
+from testdata.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
 SEEDS = 80
 """`make fuzz` runs thousands."""

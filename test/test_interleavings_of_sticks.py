@@ -21,7 +21,7 @@ from edgetpu_driver.host.request_terms import RequestTerms
 from edgetpu_driver.matrix.loaded_matrix import ProductRequest
 from edgetpu_driver.weights.weight_request import WeightRequest
 from fuzz.interleavings.fake_sticks import SIZE, FakeBackend
-from testdata.host_stage import INPUTS, WEIGHTS, Stage
+from testdata.host_on_fake_sticks import INPUTS, WEIGHTS, Stage
 
 
 class TestSticks:

@@ -19,8 +19,8 @@ from geometry_msgs.msg import Point, PointStamped, Vector3, Vector3Stamped
 from std_msgs.msg import Float32MultiArray, Header
 from std_srvs.srv import Trigger
 
+from edgetpu_driver.node_kit.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.matrix_client import MatrixClient
-from edgetpu_driver.node_kit.product_in_progress import ProductResult
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_matrix import EchoStateNetwork
 from edgetpu_msgs.msg import ErrorCode, PlaceMatch, Prediction
@@ -35,10 +35,10 @@ from edgetpu_msgs.srv import (
     SaveFile,
     TrainReadout,
 )
-from testdata.matrix_talk import (
+from testdata.matrix_node_messages import (
     EMBEDDINGS,
     MATRIX,
-    Talk,
+    Exchange,
     numbers,
     options,
     start_matrix_driver,
@@ -95,18 +95,18 @@ def processes(
 
 
 @pytest.fixture(scope="module")
-def reservoir(graph: Any, processes: dict[str, Any]) -> Talk:  # noqa: ARG001
-    return Talk(graph, PointStamped, "/input", Prediction, "/reservoir/prediction")
+def reservoir(graph: Any, processes: dict[str, Any]) -> Exchange:  # noqa: ARG001
+    return Exchange(graph, PointStamped, "/input", Prediction, "/reservoir/prediction")
 
 
 @pytest.fixture(scope="module")
-def forecast(graph: Any, processes: dict[str, Any]) -> Talk:  # noqa: ARG001
-    return Talk(graph, Float32MultiArray, "/forecast_input", Prediction, "/forecast/prediction")
+def forecast(graph: Any, processes: dict[str, Any]) -> Exchange:  # noqa: ARG001
+    return Exchange(graph, Float32MultiArray, "/forecast_input", Prediction, "/forecast/prediction")
 
 
 @pytest.fixture(scope="module")
-def places(graph: Any, processes: dict[str, Any]) -> Talk:  # noqa: ARG001
-    return Talk(graph, Float32MultiArray, "/embedding", PlaceMatch, "/place_recognition/match")
+def places(graph: Any, processes: dict[str, Any]) -> Exchange:  # noqa: ARG001
+    return Exchange(graph, Float32MultiArray, "/embedding", PlaceMatch, "/place_recognition/match")
 
 
 class TestReservoir:
@@ -121,7 +121,7 @@ class TestReservoir:
         return [self.signal(step + 3), 2 * self.signal(step - 5) + 7]
 
     def test_it_learns_from_targets_that_come_before_or_after_the_samples(
-        self, reservoir: Talk, graph: Any
+        self, reservoir: Exchange, graph: Any
     ) -> None:
         targets = graph.node.create_publisher(Vector3Stamped, "/target", 100)
         graph.spin_until(lambda: targets.get_subscription_count() == 1)
@@ -150,7 +150,7 @@ class TestReservoir:
         assert (np.sqrt(np.mean(np.square(errors), axis=0)) < 3 * np.array(prediction.sigma)).all()
 
     def test_the_trained_readout_is_saved_and_loaded(
-        self, reservoir: Talk, graph: Any, matrix_home: Path
+        self, reservoir: Exchange, graph: Any, matrix_home: Path
     ) -> None:
         saved = graph.call(SaveFile, "/reservoir/save_readout", name="sines")
         assert (saved.success, saved.path) == (True, str(matrix_home / "sines.npz"))
@@ -161,7 +161,9 @@ class TestReservoir:
         assert (loaded.success, loaded.path) == (True, saved.path)
         assert reservoir.ask(self.sample(341)).confidence > 0.995
 
-    def test_after_a_reset_it_forgets_the_past_but_not_the_readout(self, reservoir: Talk, graph: Any) -> None:
+    def test_after_a_reset_it_forgets_the_past_but_not_the_readout(
+        self, reservoir: Exchange, graph: Any
+    ) -> None:
         assert graph.call(Trigger, "/reservoir/reset").success
         prediction = reservoir.ask(self.sample(342))
         assert (prediction.step, prediction.valid) == (1, False)
@@ -170,17 +172,17 @@ class TestReservoir:
             prediction = reservoir.ask(self.sample(step))
         assert (prediction.step, prediction.valid) == (21, True)
 
-    def test_when_time_goes_back_it_begins_anew(self, reservoir: Talk) -> None:
+    def test_when_time_goes_back_it_begins_anew(self, reservoir: Exchange) -> None:
         assert reservoir.ask(self.sample(0)).step == 1
 
-    def test_bad_samples_are_skipped(self, reservoir: Talk) -> None:
+    def test_bad_samples_are_skipped(self, reservoir: Exchange) -> None:
         for bad in (math.nan, math.inf):
             sample = self.sample(1)
             sample.point.x = bad
             reservoir.say(sample)
         assert reservoir.ask(self.sample(2)).step == 2
 
-    def test_it_can_predict_the_signal_itself(self, forecast: Talk, graph: Any) -> None:
+    def test_it_can_predict_the_signal_itself(self, forecast: Exchange, graph: Any) -> None:
         for step in range(150):
             prediction = forecast.ask(numbers(self.signal(step)))
         assert prediction.samples == 149 - 4 - 20  # the newest is only predicted yet
@@ -213,7 +215,7 @@ class TestReservoir:
         assert reason in answer.message
 
     def test_a_matrix_of_several_tiles_is_uploaded_once(
-        self, reservoir: Talk, forecast: Talk, graph: Any, matrix_home: Path
+        self, reservoir: Exchange, forecast: Exchange, graph: Any, matrix_home: Path
     ) -> None:
         def uploads() -> int:
             return int(graph.call(GetDeviceInfo, "/edgetpu/get_device_info").status.uploads)
@@ -246,13 +248,13 @@ class TestPlaceRecognition:
             AddPlace, "/place_recognition/add_place", label=label, embedding=list(embedding), **options
         )
 
-    def test_without_places_there_is_no_match(self, places: Talk, graph: Any) -> None:
+    def test_without_places_there_is_no_match(self, places: Exchange, graph: Any) -> None:
         match = places.ask(numbers([1.0, 2.0, 3.0]))
         assert (match.valid, match.label, match.labels) == (False, "", [])
         answer = self.find(graph, np.ones(3))
         assert (answer.success, answer.labels) == (True, [])
 
-    def test_places_are_found_as_by_an_exact_search(self, places: Talk, graph: Any) -> None:
+    def test_places_are_found_as_by_an_exact_search(self, places: Exchange, graph: Any) -> None:
         for number, embedding in enumerate(EMBEDDINGS):
             answer = self.add(graph, f"place {number}", embedding)
             assert (answer.success, answer.places) == (True, number + 1)
@@ -271,7 +273,7 @@ class TestPlaceRecognition:
         assert (match.valid, match.label) == (True, "place 33")
         assert match.scores[0] == pytest.approx(1.0)
 
-    def test_the_last_embedding_can_be_named(self, places: Talk, graph: Any) -> None:
+    def test_the_last_embedding_can_be_named(self, places: Exchange, graph: Any) -> None:
         embedding = random.normal(size=80)
         places.ask(numbers(embedding))
         assert self.add(graph, "here", []).places == 151
@@ -329,7 +331,7 @@ class TestPlaceRecognition:
         assert f"expected a file {matrix_home / 'office.npz'}; that directory holds: home" in answer.message
 
     def test_a_bad_embedding_is_reported_once_and_skipped(
-        self, places: Talk, processes: dict[str, Any]
+        self, places: Exchange, processes: dict[str, Any]
     ) -> None:
         for _ in range(3):
             places.say(numbers([1.0, 2.0]))
@@ -349,7 +351,7 @@ def test_everything_goes_on_after_the_driver_was_started_anew(
     graph: Any,
     processes: dict[str, Any],
     start_driver: Callable[[], Any],
-    reservoir: Talk,
+    reservoir: Exchange,
 ) -> None:
     embedding = np.random.default_rng(9).normal(size=EMBEDDINGS.shape[1]).tolist()
     graph.call(AddPlace, "/place_recognition/add_place", label="the kitchen", embedding=embedding)

@@ -24,7 +24,15 @@ from edgetpu_matrix.reservoir.signal_scale import IN_A_ROW
 from edgetpu_msgs.msg import Prediction, Spectrum
 from edgetpu_msgs.srv import AddPlace, FindPlace, TrainReadout
 from testdata import ModelFolder
-from testdata.matrix_talk import EMBEDDINGS, MATRIX, QUEUE_DEPTH, Talk, numbers, start_matrix_driver, train
+from testdata.matrix_node_messages import (
+    EMBEDDINGS,
+    MATRIX,
+    QUEUE_DEPTH,
+    Exchange,
+    numbers,
+    start_matrix_driver,
+    train,
+)
 
 random = np.random.default_rng(28)
 
@@ -113,7 +121,7 @@ def test_targets_without_stamps_belong_to_the_samples_they_came_after_however_bu
         qos_reliability="reliable",
         qos_depth=QUEUE_DEPTH,
     )
-    talk = Talk(graph, Float32MultiArray, "/busy/signal", Prediction, "/busy/reservoir/prediction")
+    talk = Exchange(graph, Float32MultiArray, "/busy/signal", Prediction, "/busy/reservoir/prediction")
     targets = graph.node.create_publisher(Float32MultiArray, "/busy/target", QUEUE_DEPTH)
     graph.spin_until(lambda: targets.get_subscription_count() == 1)
     for _ in range(20):  # the washout
@@ -149,7 +157,7 @@ def test_in_one_process_the_driver_is_called_directly(
         qos_reliability="reliable",
     )
     predictions = graph.collect(Prediction, "/alone/reservoir/prediction")
-    spectra = Talk(graph, Float32MultiArray, "/alone/signal", Spectrum, "/alone/spectrum/spectrum", 2)
+    spectra = Exchange(graph, Float32MultiArray, "/alone/signal", Spectrum, "/alone/spectrum/spectrum", 2)
     spectrum = spectra.ask(numbers(np.sin(2 * np.pi * 20 / 128 * np.arange(128))))
     assert spectrum.peak_frequency == pytest.approx(20.0, abs=0.1)
     graph.spin_until(lambda: bool(predictions))
@@ -187,7 +195,7 @@ def test_on_a_model_of_google_s_compiler(
         sample_rate=256.0,
         qos_reliability="reliable",
     )
-    talk = Talk(graph, Float32MultiArray, "/real/signal", Spectrum, "/real/spectrum/spectrum")
+    talk = Exchange(graph, Float32MultiArray, "/real/signal", Spectrum, "/real/spectrum/spectrum")
     samples = random.normal(size=256)
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(256) / 256)
     exact = np.abs(np.fft.rfft((samples - samples.mean()) * window))[1:-1] * 2 / window.sum()

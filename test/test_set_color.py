@@ -60,12 +60,12 @@ def pixels(result: ServoError) -> tuple[float, float]:
 
 
 @pytest.fixture(scope="module")
-def start_tracker(eye_beside_driver: Callable[..., Any]) -> Callable[..., Tracker]:
+def start_tracker(node_with_driver: Callable[..., Any]) -> Callable[..., Tracker]:
     """Takes a name, a backend, where models are to lie, and parameters."""
 
     def start(name: str, backend: str, models: Path, **parameters: Any) -> Tracker:
         options = {"name": name, "backend": backend, "models": models} | parameters
-        return Tracker(eye_beside_driver("spot_tracker", ServoError, "servo_error", **options))
+        return Tracker(node_with_driver("spot_tracker", ServoError, "servo_error", **options))
 
     return start
 

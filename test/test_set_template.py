@@ -78,12 +78,12 @@ class Tracker:
 
 
 @pytest.fixture(scope="module")
-def start_tracker(eye_beside_driver: Callable[..., Any]) -> Callable[..., Tracker]:
+def start_tracker(node_with_driver: Callable[..., Any]) -> Callable[..., Tracker]:
     """Takes a name, a backend, where models are to lie, and parameters."""
 
     def start(name: str, backend: str, models: Path, **parameters: Any) -> Tracker:
         options = {"name": name, "backend": backend, "models": models} | parameters
-        return Tracker(eye_beside_driver("pattern_tracker", PatternMatch, "match", **options))
+        return Tracker(node_with_driver("pattern_tracker", PatternMatch, "match", **options))
 
     return start
 

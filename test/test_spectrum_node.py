@@ -18,7 +18,7 @@ from sensor_msgs.msg import Imu
 from std_msgs.msg import Header
 
 from edgetpu_msgs.msg import Spectrum
-from testdata.matrix_talk import MATRIX, Talk, options, start_matrix_driver, time_of
+from testdata.matrix_node_messages import MATRIX, Exchange, options, start_matrix_driver, time_of
 
 
 def imu(seconds: float, z: float) -> Imu:
@@ -44,20 +44,20 @@ def spectrum(start_node: Callable[..., Any], matrix_home: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def vibration(graph: Any, spectrum: Any) -> Talk:  # noqa: ARG001
-    return Talk(graph, Imu, "/vibration", Spectrum, "/spectrum/spectrum")
+def vibration(graph: Any, spectrum: Any) -> Exchange:  # noqa: ARG001
+    return Exchange(graph, Imu, "/vibration", Spectrum, "/spectrum/spectrum")
 
 
 class TestSpectrum:
     RATE = 500.0
     TIMES = 1000 + np.arange(192) / RATE
 
-    def spectra(self, vibration: Talk, signal: np.ndarray, offset: float = 0.0) -> list[Spectrum]:
+    def spectra(self, vibration: Exchange, signal: np.ndarray, offset: float = 0.0) -> list[Spectrum]:
         for seconds, value in zip(self.TIMES + offset, signal, strict=True):
             vibration.say(imu(seconds, value))
         return vibration.wait(2)
 
-    def test_blocks_of_an_axis_of_an_imu(self, vibration: Talk) -> None:
+    def test_blocks_of_an_axis_of_an_imu(self, vibration: Exchange) -> None:
         signal = 9.81 + 0.5 * np.sin(2 * np.pi * 62.5 * self.TIMES)
         first, second = self.spectra(vibration, signal)
         assert first.header == Header(stamp=time_of(self.TIMES[127]), frame_id="imu")
@@ -75,19 +75,19 @@ class TestSpectrum:
         error = np.array(first.amplitudes)[1:] - exact
         assert 10 * np.log10((exact**2).sum() / (error**2).sum()) > 33
 
-    def test_a_constant_has_no_line(self, vibration: Talk) -> None:
+    def test_a_constant_has_no_line(self, vibration: Exchange) -> None:
         spectrum = self.spectra(vibration, np.full(192, 9.81), offset=10.0)[0]
         assert not spectrum.valid
         assert math.isnan(spectrum.peak_frequency)
         assert math.isnan(spectrum.peak_amplitude)
 
-    def test_a_gap_begins_a_block_anew(self, vibration: Talk) -> None:
+    def test_a_gap_begins_a_block_anew(self, vibration: Exchange) -> None:
         for sample in range(100):
             vibration.say(imu(2000 + sample / self.RATE, 1.0))
         spectra = self.spectra(vibration, np.sin(self.TIMES), offset=2000.0)
         assert spectra[0].header.stamp == time_of(3000 + 127 / self.RATE)
 
-    def test_samples_that_come_in_bursts_have_a_spectrum(self, vibration: Talk, spectrum: Any) -> None:
+    def test_samples_that_come_in_bursts_have_a_spectrum(self, vibration: Exchange, spectrum: Any) -> None:
         numbers = np.arange(192)
         bursts = 5000 + (numbers // 8 + 1) * 8 / self.RATE + numbers % 8 * 1e-4
         for seconds, value in zip(bursts, np.sin(2 * np.pi * 62.5 * numbers / self.RATE), strict=True):
@@ -99,7 +99,9 @@ class TestSpectrum:
         assert spectra[0].peak_amplitude == pytest.approx(1.0, abs=5 * spectra[0].sigma)
         assert spectrum.output.count("/vibration come in bursts") == 1
 
-    def test_samples_with_jitter_in_their_stamps_are_resampled(self, vibration: Talk, spectrum: Any) -> None:
+    def test_samples_with_jitter_in_their_stamps_are_resampled(
+        self, vibration: Exchange, spectrum: Any
+    ) -> None:
         stamps = 6000 + (np.arange(128) + np.random.default_rng(3).uniform(-0.2, 0.2, 128)) / self.RATE
         for seconds in stamps:
             vibration.say(imu(seconds, math.sin(2 * math.pi * 62.5 * seconds)))

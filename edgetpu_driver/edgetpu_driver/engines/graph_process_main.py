@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgetpu_driver.engines.graph_messages import Kind, receive, send
+from edgetpu_driver.engines.graph_process_messages import Kind, receive, send
 from edgetpu_driver.engines.litert_interpreter import first_line, interpreter_class, make_interpreter
 from edgetpu_driver.errors import DependencyMissingError, ModelFormatError, ModelUnsupportedError
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from edgetpu_driver.backends.backend import Backend, RegisterValue
 from edgetpu_driver.errors import DeviceError, EdgeTpuError, UnavailableError
-from edgetpu_driver.host.clock_governor import ClockGovernor
 from edgetpu_driver.host.device_connection import DeviceConnection
 from edgetpu_driver.host.host_status import State, StickStatus
 from edgetpu_driver.host.hosted_model import HostedModel
@@ -24,6 +23,7 @@ from edgetpu_driver.host.reset_pace import ResetPace
 from edgetpu_driver.host.scheduler import Scheduler
 from edgetpu_driver.host.self_check import SelfCheck, SelfCheckError
 from edgetpu_driver.host.stick_slot import STUCK_SECONDS, StickSlot
+from edgetpu_driver.host.thermal_throttle import ThermalThrottle
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class StickWorker:
         self.failed_checks = 0
         """Self-checks with a wrong answer."""
         self._scheduler = scheduler
-        self._governor = ClockGovernor()
+        self._throttle = ThermalThrottle()
         self._thread: threading.Thread | None = None
         self._thread_lock = threading.RLock()  # a finaliser may stop a worker anywhere in this thread
         self.request_reset = PendingCommand(self.post, self.reset)
@@ -190,24 +190,24 @@ class StickWorker:
             return
         try:
             self.connection.read()
-            self._govern()
+            self._throttle_if_hot()
         except DeviceError as error:
             self._lose(error)
 
-    def _govern(self) -> None:
+    def _throttle_if_hot(self) -> None:
         """Slow a hot stick down, and let cooler ones do its work. Raises DeviceError."""
-        governor, before = self._governor, self._governor.preset
-        governor.update(self.connection.readings, time.monotonic())
-        if governor.preset == before:
+        throttle, before = self._throttle, self._throttle.preset
+        throttle.update(self.connection.readings, time.monotonic())
+        if throttle.preset == before:
             return
-        self.backend.set_clock(governor.preset)
+        self.backend.set_clock(throttle.preset)
         with self._scheduler.lock:
-            self.slot.throttled = governor.throttled
+            self.slot.throttled = throttle.throttled
         celsius = self.connection.readings.temperature
         _log.warning(
-            "stick %d, at %.0f degrees, now runs at '%s'", self.slot.number, celsius, governor.preset
+            "stick %d, at %.0f degrees, now runs at '%s'", self.slot.number, celsius, throttle.preset
         )
-        self.connection.tell(governor.note)
+        self.connection.tell(throttle.note)
 
     def check(self) -> None:
         """Repeat an inference whose result is known; a wrong one takes the stick out of service."""
@@ -256,7 +256,7 @@ class StickWorker:
         except DeviceError as error:
             self._lose(error)
             return
-        self._governor.opened(self.connection.readings)
+        self._throttle.opened(self.connection.readings)
         self.slot.throttled = False
         self._scheduler.join(self.slot, self.backend.simulated_time)
         # Meanwhile models may have come and gone; from now on the stick serves, and is told of them.

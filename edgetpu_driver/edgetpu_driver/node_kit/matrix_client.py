@@ -19,8 +19,8 @@ from edgetpu_driver.matrix.dense_model import DenseModel, check_tensors
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan
 from edgetpu_driver.matrix.products import TileRequest
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM
+from edgetpu_driver.node_kit.matmul_in_progress import ProductInProgress, ProductResult
 from edgetpu_driver.node_kit.model_client import ModelClient
-from edgetpu_driver.node_kit.product_in_progress import ProductInProgress, ProductResult
 from edgetpu_driver.node_kit.steady_timers import create_steady_timer
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import WeightTensor

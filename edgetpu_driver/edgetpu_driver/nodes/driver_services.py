@@ -21,8 +21,8 @@ from edgetpu_driver.host.whole_models import device_part
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.local_drivers import LocalDriver
+from edgetpu_driver.node_kit.matmul_messages import fill_product, product_request
 from edgetpu_driver.node_kit.printable_text import describe, one_line
-from edgetpu_driver.node_kit.product_messages import fill_product, product_request
 from edgetpu_driver.node_kit.qos_profiles import QOS_SERVICE
 from edgetpu_driver.node_kit.request_intake import RequestIntake
 from edgetpu_driver.node_kit.tensor_messages import inputs_from_messages, to_message

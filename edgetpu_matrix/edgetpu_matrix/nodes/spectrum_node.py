@@ -14,8 +14,8 @@ from std_msgs.msg import Header
 from edgetpu_driver.errors import InputError
 from edgetpu_driver.matrix.products import RealProduct
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.parameters import Setting
-from edgetpu_driver.node_kit.product_in_progress import ProductResult
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.work_queue import WorkQueue
 from edgetpu_matrix.nodes.matrix_node import MatrixNode

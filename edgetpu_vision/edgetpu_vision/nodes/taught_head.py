@@ -15,8 +15,8 @@ from edgetpu_driver.node_kit.base_node import BaseNode
 from edgetpu_driver.node_kit.dense_graph_files import provide_model
 from edgetpu_driver.node_kit.executor_calls import executor_calls
 from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.matrix_client import RETRY_PERIOD, MatrixClient
-from edgetpu_driver.node_kit.product_in_progress import ProductResult
 from edgetpu_driver.node_kit.work_queue import WorkQueue
 from edgetpu_driver.toolchain import dense_graph as dense
 from edgetpu_vision.classification.classifications import Classifications

@@ -12,7 +12,7 @@ from testdata import ModelFolder
 from testdata.ros_graph import Graph, NodeProcess
 
 
-class EyeBesideDriver:
+class NodeWithDriver:
     """A perception node beside a driver of its own, shown one image after the other.
 
     golden: models that the driver has, too. executable: the node's; it publishes messages of the type `kind`

@@ -1,4 +1,4 @@
-"""What is said to matrix nodes, and what they make of it."""
+"""Messages to matrix nodes, and the results that they publish."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def time_of(seconds: float) -> Time:
     return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
 
 
-class Talk:
-    """Publishes on a topic of a node, and waits for what the node makes of it."""
+class Exchange:
+    """Publishes on a topic of a node, and waits for the results."""
 
     def __init__(
         self, graph: Any, kind: Any, topic: str, result: Any, results: str, listeners: int = 1

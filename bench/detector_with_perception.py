@@ -21,8 +21,8 @@ from edgetpu_driver.toolchain.graph_family import joint_name
 from edgetpu_perception.graphs.families import build
 from measured_figures.row import Row
 
-AREA = "detector_beside_eyes"
-_NAMESPACE = "/eyes"
+AREA = "detector_with_perception"
+_NAMESPACE = "/perception"
 _DETECTOR_NODE = "object_detector"
 _RATE = 30.0  # Hz
 _SETTLING_SECONDS = 4.0
@@ -61,8 +61,8 @@ def rows(quick: bool = False) -> Iterator[Row]:
 
 def _compile_together(folder: Path) -> None:
     """Write the graphs, and the models that stay in the stick's memory together."""
-    eyes = sorted(set(PERCEPTION_MODELS))
-    graphs = {name: build(name) for name in (*eyes, joint_name(eyes))}
+    perception = sorted(set(PERCEPTION_MODELS))
+    graphs = {name: build(name) for name in (*perception, joint_name(perception))}
     graphs[detector_graph.NAME] = detector_graph.ssd_graph()
     for name, compiled in pack_for_virtual_stick(graphs, together=True).items():
         (folder / f"{name}.tflite").write_bytes(graphs[name])

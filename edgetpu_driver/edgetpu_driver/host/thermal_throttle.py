@@ -21,7 +21,7 @@ FASTER_AFTER = 30.0
 """Seconds without heat before the next faster preset is tried: more than SLOWER_AFTER, so as not to swing."""
 
 
-class ClockGovernor:
+class ThermalThrottle:
     """Chooses the clock preset of one stick from its readings. It knows no clock of its own."""
 
     def __init__(self) -> None:
