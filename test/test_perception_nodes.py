@@ -332,7 +332,7 @@ def test_a_template_can_come_from_a_file(
 @pytest.mark.parametrize(
     ("node", "values", "message"),
     [
-        ("pattern_tracker", {"template": "/nowhere.png"}, "parameter 'template': [Errno 2]"),
+        ("pattern_tracker", {"template": "/nowhere.png"}, "'template': /nowhere.png: No such file"),
         ("pattern_tracker", {"template_size": 17}, "expected sizes that are multiples of 2"),
         ("looming", {"size": 100}, "parameter 'size': expected 64, 96 or 128; got 100"),
     ],

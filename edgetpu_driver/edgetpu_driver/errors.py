@@ -130,3 +130,10 @@ class ProtocolError(DeviceError):
 
 class ChipFaultError(DeviceError):
     """The chip reports a fatal error; the message lists its error registers."""
+
+
+def reason_of(error: Exception) -> str:
+    """What an error says, in one line; one of the operating system without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(str(error).split())

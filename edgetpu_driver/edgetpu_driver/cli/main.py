@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from edgetpu_driver.cli.arguments import parser
 from edgetpu_driver.cli.terminal import Answer, Progress, to_json
-from edgetpu_driver.errors import DeviceError, EdgeTpuError
+from edgetpu_driver.errors import DeviceError, EdgeTpuError, reason_of
 
 EXIT_FAILURE = 1
 """Exit status for a faulty model, input or check; argparse uses 2 for wrong usage."""
@@ -49,9 +49,7 @@ def _write(text: str) -> None:
 
 def _complain(error: Exception, as_json: bool) -> int:
     """Report an error in one line; with --json on standard output too."""
-    message = " ".join(str(error).split())
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        message = f"{error.filename}: {error.strerror}"
+    message = reason_of(error)
     if as_json:
         _write(to_json({"error": {"kind": type(error).__name__, "message": message}}))
     print(f"edgetpu: {message}", file=sys.stderr)

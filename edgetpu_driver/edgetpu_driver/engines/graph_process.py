@@ -27,6 +27,7 @@ from edgetpu_driver.errors import (
     GraphProcessError,
     ModelFormatError,
     ModelUnsupportedError,
+    reason_of,
 )
 
 START_SECONDS = 60.0
@@ -61,7 +62,9 @@ class GraphProcess:
                 with theirs:
                     self._process = _start(theirs, self._stderr.fileno(), limits.memory)
             except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
-                raise GraphProcessError(f"{name}: cannot start a process for LiteRT: {error}") from None
+                raise GraphProcessError(
+                    f"{name}: cannot start a process for LiteRT: {reason_of(error)}"
+                ) from None
             opened.pop_all()
         self._end = weakref.finalize(self, _end, self._process, self._connection, os.getpid())
         kind, content = self._answer("start", START_SECONDS)
@@ -145,7 +148,7 @@ class GraphProcess:
             descriptor = _memory(size)
             yield descriptor
         except OSError as error:
-            raise self._dead(f"cannot share memory with this one: {error}") from None
+            raise self._dead(f"cannot share memory with this one: {reason_of(error)}") from None
         finally:
             if descriptor >= 0:
                 os.close(descriptor)

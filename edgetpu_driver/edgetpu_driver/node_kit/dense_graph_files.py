@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.errors import EdgeTpuError, reason_of
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import user_path, write_file
 from edgetpu_driver.node_kit.fatal_error import FatalError
@@ -35,4 +35,4 @@ def provide_model(model: str, model_dir: str) -> None:
     try:
         write_file(files[0], build_graph(model, dense.FAMILIES))
     except (EdgeTpuError, OSError) as error:
-        raise FatalError(f"cannot write the model {model} to {directory}: {error}") from error
+        raise FatalError(f"cannot write the model {model} to {directory}: {reason_of(error)}") from error

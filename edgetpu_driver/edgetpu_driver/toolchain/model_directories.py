@@ -9,7 +9,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgetpu_driver.errors import EdgeTpuError, ModelNotFoundError, ModelUnsupportedError, PathRefusedError
+from edgetpu_driver.errors import (
+    EdgeTpuError,
+    ModelNotFoundError,
+    ModelUnsupportedError,
+    PathRefusedError,
+    reason_of,
+)
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.toolchain.compiled_file_names import (
@@ -122,7 +128,7 @@ class ModelDirectories:
             return self._find(model)
         except (OSError, ValueError, RuntimeError) as error:
             # A name too long, a zero byte, symbolic links in a circle.
-            raise ModelNotFoundError(f"no model {model[:100]!r}: {error}") from None
+            raise ModelNotFoundError(f"no model {model[:100]!r}: {reason_of(error)}") from None
 
     def available(self) -> list[Path]:
         """List the model files this backend could load, sorted by directory and name.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from edgetpu_driver.errors import DeviceError, FirmwareError, TransferError
+from edgetpu_driver.errors import DeviceError, FirmwareError, TransferError, reason_of
 from edgetpu_driver.files.file_access import read_file
 from edgetpu_driver.usb.link import INTERFACE, UsbLink
 
@@ -83,7 +83,9 @@ class FirmwareImage:
         try:
             return cls(read_file(path, LARGEST_IMAGE))
         except OSError as error:
-            raise FirmwareError(f"no firmware image can be read: {error}; get {WHERE_TO_GET_IT}") from error
+            raise FirmwareError(
+                f"no firmware image can be read: {reason_of(error)}; get {WHERE_TO_GET_IT}"
+            ) from error
 
 
 def load_firmware(link: UsbLink, image: FirmwareImage) -> None:

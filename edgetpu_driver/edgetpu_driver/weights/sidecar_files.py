@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgetpu_driver.errors import ModelFormatError
+from edgetpu_driver.errors import ModelFormatError, reason_of
 from edgetpu_driver.files.file_access import read_file
 
 _REQUANTISED = "_requantised"
@@ -55,5 +55,5 @@ class SidecarFiles:
             text = read_file(sidecar) if sidecar.is_file() else b"null"
             content = json.loads(text)
         except (OSError, ValueError, RecursionError) as error:
-            raise ModelFormatError(f"cannot read the files next to {path.name}: {error}") from None
+            raise ModelFormatError(f"cannot read the files next to {path.name}: {reason_of(error)}") from None
         return cls(data, content if isinstance(content, dict) else None)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
-from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError
+from edgetpu_driver.errors import EdgeTpuError, GraphError, InputError, reason_of
 from edgetpu_driver.files.file_access import read_file, user_path
 from edgetpu_driver.images.encodings import ImageError, Pixels, decode_compressed
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
@@ -130,7 +130,7 @@ class PatternTrackerNode(WeightUpdatingNode):
             patch = decode_compressed(read_file(path), path.suffix)
             judged = tracker.judge_template(patch, None, self.values["accept_ambiguous"])
         except (OSError, EdgeTpuError) as error:
-            raise FatalError(f"parameter 'template': {error}") from None
+            raise FatalError(f"parameter 'template': {reason_of(error)}") from None
         if not judged.outcome.accepted:
             raise FatalError(f"parameter 'template': {path}: {judged.outcome.message}")
         tracker.use_template(judged)

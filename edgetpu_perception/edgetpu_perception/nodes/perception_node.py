@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from sensor_msgs.msg import CameraInfo
 
+from edgetpu_driver.errors import reason_of
 from edgetpu_driver.files.default_paths import default_model_dir
 from edgetpu_driver.files.file_access import user_path
 from edgetpu_driver.images.conversion_cache import CameraImage
@@ -77,7 +78,7 @@ class PerceptionNode(ImageNode):
             models.write_model(self.algorithm.model, directory)
         except OSError as error:
             raise FatalError(
-                f"cannot write the model {self.algorithm.model} to {directory}: {error}"
+                f"cannot write the model {self.algorithm.model} to {directory}: {reason_of(error)}"
             ) from error
         return self.algorithm.model
 

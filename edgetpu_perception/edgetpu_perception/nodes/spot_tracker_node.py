@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from std_msgs.msg import Header
 
-from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError
+from edgetpu_driver.errors import EdgeTpuError, InputError, ModelUnsupportedError, reason_of
 from edgetpu_driver.images import drawing
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import fill_answer
@@ -173,7 +173,7 @@ class SpotTrackerNode(WeightUpdatingNode):
         except ColorError as error:
             respond(fill_answer(SetColor.Response(), InputError(str(error))))
         except (OSError, EdgeTpuError) as error:
-            respond(SetColor.Response(message=str(error), error=code_of(error)))
+            respond(SetColor.Response(message=reason_of(error), error=code_of(error)))
 
     def _on_weights_set(
         self, color: Color, weights: NDArray[Any], respond: Respond, swap: WeightResult | EdgeTpuError

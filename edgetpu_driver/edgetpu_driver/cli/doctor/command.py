@@ -14,7 +14,7 @@ from edgetpu_driver.cli.doctor.models import models
 from edgetpu_driver.cli.doctor.stick_requirements import stick_requirements
 from edgetpu_driver.cli.doctor.sticks import bus, sticks
 from edgetpu_driver.cli.terminal import Answer, Progress, table
-from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.errors import EdgeTpuError, reason_of
 from edgetpu_driver.files.default_paths import default_model_dir
 
 _EXIT_MISSING = 1
@@ -80,7 +80,7 @@ def _looked(subject: str, look: Look) -> list[Finding]:
     try:
         found = look()
     except (EdgeTpuError, ImportError, OSError) as error:
-        return [missing(subject, " ".join(str(error).split()), "see the lines above")]
+        return [missing(subject, reason_of(error), "see the lines above")]
     return [found] if isinstance(found, Finding) else list(found)
 
 
