@@ -1,4 +1,4 @@
-"""Prepares the whole run: imports the packages before the folders of the same name, accepts SIGINT.
+"""Prepares the whole run: imports the packages before the folders of the same name, accepts signals.
 
 Nothing that a test starts or calls writes to the user's ~/.ros.
 """
@@ -20,9 +20,10 @@ import edgetpu_vision  # noqa: F401
 
 pytest_plugins = ["testdata.pytest_plugin"]
 
-# A background shell starts its commands with SIGINT ignored, and processes started here would inherit that.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A background shell starts its commands with SIGINT ignored, nohup with SIGHUP; processes would inherit that.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module", autouse=True)
