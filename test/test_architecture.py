@@ -13,7 +13,8 @@ DRIVER = ROOT / "edgetpu_driver" / "edgetpu_driver"
 PERCEPTION = ROOT / "edgetpu_perception" / "edgetpu_perception"
 MATRIX = ROOT / "edgetpu_matrix" / "edgetpu_matrix"
 VISION = ROOT / "edgetpu_vision" / "edgetpu_vision"
-PACKAGES = DRIVER, PERCEPTION, MATRIX, VISION
+CONTROL = ROOT / "edgetpu_control" / "edgetpu_control"
+PACKAGES = DRIVER, PERCEPTION, MATRIX, VISION, CONTROL
 TOOLS = tuple(ROOT / name for name in ("accuracy", "bench", "demo", "fuzz", "soak"))
 
 ROS = (
@@ -25,6 +26,7 @@ ROS = (
     "diagnostic_msgs",
     "lifecycle_msgs",
     "std_srvs",
+    "nav_msgs",
     "vision_msgs",
 )
 
@@ -67,6 +69,7 @@ FORBIDDEN = {
         "edgetpu_driver.virtual",
         "edgetpu_matrix",
         "edgetpu_vision",
+        "edgetpu_control",
     ),
     MATRIX: (
         "edgetpu_driver.usb",
@@ -75,6 +78,7 @@ FORBIDDEN = {
         "edgetpu_driver.virtual",
         "edgetpu_perception",
         "edgetpu_vision",
+        "edgetpu_control",
     ),
     VISION: (
         "edgetpu_driver.usb",
@@ -83,11 +87,18 @@ FORBIDDEN = {
         "edgetpu_driver.virtual",
         "edgetpu_perception",
         "edgetpu_matrix",
+        "edgetpu_control",
     ),
-    DRIVER: ("edgetpu_perception", "edgetpu_matrix", "edgetpu_vision"),
+    CONTROL: (
+        "edgetpu_driver.usb",
+        "edgetpu_driver.darwinn",
+        "edgetpu_driver.stick",
+        "edgetpu_driver.virtual",
+    ),
+    DRIVER: ("edgetpu_perception", "edgetpu_matrix", "edgetpu_vision", "edgetpu_control"),
 }
 
-ROS_PARTS = (DRIVER / "nodes", DRIVER / "node_kit", PERCEPTION / "nodes", MATRIX / "nodes", VISION / "nodes")
+ROS_PARTS = (DRIVER / "node_kit", *(package / "nodes" for package in PACKAGES))
 
 # The one place that may reach for the virtual device, and only when it is asked for.
 VIRTUAL_IMPORTERS = ("__init__.py", "backends/factory.py", "backends/virtual.py")

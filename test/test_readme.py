@@ -51,6 +51,7 @@ def parameters(node: str) -> dict[str, str]:
         "edgetpu_perception": "Every perception node",
         "edgetpu_matrix": "Every matrix node",
         "edgetpu_vision": "Every vision node",
+        "edgetpu_control": "Every control node",
     }
     section = shared.get(EXECUTABLES[node][0])
     return {**(table(section, "parameter") if section else {}), **table(node, "parameter")}
@@ -153,6 +154,10 @@ def test_the_configuration_states_the_defaults(node: str) -> None:
 
 # What the policies allow and a node opens with other parameters only.
 OPTIONAL = {"/clock", "/image/compressed"}
+OPTIONAL_OF = {
+    "contact_guard": {"/odom", "/object_detector/detections"},
+    "visual_servo": {"/pattern_tracker/match", "/object_detector/detections", "/camera_info"},
+}
 
 
 def allowed(node: str) -> dict[str, set[str]]:
@@ -173,7 +178,8 @@ def allowed(node: str) -> dict[str, set[str]]:
 
 
 def test_the_security_policy_allows_what_the_node_opens_and_no_more(node: str, graph: Any) -> None:
-    rights = {right: names - OPTIONAL for right, names in allowed(node).items()}
+    optional = OPTIONAL | OPTIONAL_OF.get(node, set())
+    rights = {right: names - optional for right, names in allowed(node).items()}
 
     def opened() -> dict[str, set[str]]:
         profile = Profile.of(interfaces_in_graph(graph.node, node, NAMESPACE))

@@ -72,8 +72,8 @@ def interfaces_in_graph(observer: Node, name: str, namespace: str) -> Interfaces
 def collect(ros_arguments: Sequence[str] = ()) -> dict[str, Interfaces]:
     """Return what each node of the table opens, by name, the driver first.
 
-    Each node is made with its defaults and again with every choice of its parameters and with use_sim_time,
-    in a process that no other can discover, without a device, and with a temporary ROS_HOME.
+    Each node is made with its defaults, again with every choice of its parameters, true and
+    false included, in a process that no other can discover, without a device, and with a temporary ROS_HOME.
     ros_arguments: of the command line, for example remappings and parameter files. Raises RuntimeError for
     bad ones, and what the nodes raise for bad parameters and names.
     """
@@ -107,7 +107,7 @@ def _choices(settings: Iterable[Setting]) -> list[dict[str, Any]]:
     return [
         {setting.name: choice}
         for setting in settings
-        for choice in setting.choices
+        for choice in ((not setting.default,) if isinstance(setting.default, bool) else setting.choices)
         if choice != setting.default
     ]
 

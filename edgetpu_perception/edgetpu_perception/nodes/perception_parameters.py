@@ -5,6 +5,13 @@ from __future__ import annotations
 from edgetpu_driver.node_kit.image_parameters import image_settings
 from edgetpu_driver.node_kit.parameters import Setting, merge_settings
 
+RECTIFIED = Setting(
+    "rectified",
+    False,
+    "The images are rectified: directions are computed from P of camera_info, without distortion.",
+)
+"""Of every node that computes directions."""
+
 _SETTINGS = image_settings(
     Setting(
         "model",
@@ -18,11 +25,7 @@ _SETTINGS = image_settings(
         "Directory the suite's own graph is written to; must be one of the driver's model_dirs. "
         "Empty: edgetpu/models in $ROS_HOME or ~/.ros.",
     ),
-    Setting(
-        "rectified",
-        False,
-        "The images are rectified: directions are computed from P of camera_info, without distortion.",
-    ),
+    RECTIFIED,
     Setting(
         "horizontal_fov",
         0.0,

@@ -1,0 +1,201 @@
+"""Limits the forward speed of a robot so that it stops before what its camera sees growing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from edgetpu_control.distance_filter import SLOWEST, Contact, DistanceFilter
+from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityHistory
+from edgetpu_driver.errors import InputError
+
+
+class Restriction(Enum):
+    """Why the guard gives a lower speed than it was asked for."""
+
+    NONE = "free"
+    NO_COMMAND = "no velocity is asked for"
+    BLIND = "no valid time to contact"
+    DISTANCE = "the distance to what lies ahead"
+    APPROACHED = "something approaches"
+    DETECTION = "a detected object is near"
+
+
+@dataclass(frozen=True)
+class GuardSettings:
+    """How the robot brakes, and what it keeps free."""
+
+    gap: float = 0.3
+    """m to be left between the robot's hull and what lies ahead."""
+    camera_to_hull: float = 0.0
+    """m from the camera forward to the foremost part of the robot."""
+    deceleration: float = 0.5
+    """m/s^2 with which the robot brakes."""
+    reaction_time: float = 0.15
+    """s from a command to the robot's reaction to it."""
+    sigmas: float = 1.0
+    """Standard deviations by which the distance is taken to be less than measured."""
+    hysteresis: float = 0.1
+    """m by which the free way must exceed 0 before a robot that was stopped may go on."""
+    contact_time: float = 2.0
+    """s; a robot that stands is held by what comes nearer and would touch it within that time."""
+    blind_speed: float = 0.0
+    """m/s without a valid time to contact."""
+    release_angle: float = 0.5
+    """rad; what lay ahead is forgotten after the robot has turned so far."""
+    slow_size: float = 0.4
+    """Height of a detected object, as a share of the image's, from which the robot is slowed down."""
+    stop_size: float = 0.7
+    """Height at which it is stopped; it goes on below 0.9 of it."""
+
+    def __post_init__(self) -> None:
+        """InputError for sizes of detections in the wrong order."""
+        if not 0 < self.slow_size < self.stop_size:
+            raise InputError(
+                f"slow_size, stop_size: expected 0 < slow_size < stop_size; "
+                f"got {self.slow_size:g} and {self.stop_size:g}"
+            )
+
+
+SIZE_RELEASE = 0.9
+"""Share of `stop_size` below which a robot stopped by a detection goes on; more than a box's noise."""
+
+
+class ContactGuard:
+    """Passes a velocity on, its forward speed limited to what lets the robot stop in time.
+
+    Turning and driving backwards are never limited. Without a velocity, or a valid measurement, for `timeout`
+    seconds the speed is 0, or `blind_speed`.
+    """
+
+    def __init__(self, settings: GuardSettings, timeout: float, *, detections: bool = False) -> None:
+        """timeout: s. detections: whether the robot may only drive while detections are received, too."""
+        self.settings = settings
+        self.timeout = timeout
+        self.restriction = Restriction.NO_COMMAND
+        self.distance = DistanceFilter()
+        """From the camera; see DistanceFilter."""
+        self._needs_detections = detections
+        self._odometry = VelocityHistory()
+        self._lag = 0.0
+        self._asked = STANDSTILL
+        self._asked_at = self._seen_at = self._detected_at = self._approached_at = -math.inf
+        self._now = -math.inf
+        self._size = 0.0
+        self._turned = 0.0
+        self._stopped = self._stopped_by_detection = False
+
+    def ask(self, velocity: Velocity, now: float) -> None:
+        """Take the velocity that is wanted. now: s."""
+        self._asked, self._asked_at = velocity, now
+
+    def drive(self, velocity: Velocity, now: float) -> None:
+        """Take the velocity that the robot's odometry measured."""
+        self._lag = 0.0
+        self._odometry.add(now, velocity)
+
+    def follow(self, velocity: Velocity, now: float) -> None:
+        """Take the velocity that a robot without odometry was given, and has after its reaction time."""
+        self._lag = self.settings.reaction_time
+        self._odometry.add(now + self._lag, velocity)
+
+    def measure(self, contact: Contact, stamp: float, now: float) -> None:
+        """Take what was measured in an image of the time `stamp`, s."""
+        if not contact.is_finite or stamp <= self._seen_at:
+            return
+        self._advance(now)
+        self._seen_at = stamp
+        speed, sigma = self._speed(stamp)
+        self.distance.measure(contact, speed, sigma, self._odometry.travelled(stamp, now).linear)
+        # Growth that a robot sees while it stands is due to what moves.
+        if contact.approaching and speed < SLOWEST and self._contact_is_near(contact):
+            self._approached_at = stamp
+        if contact.approaching and math.isfinite(self.distance.distance):
+            self._turned = 0.0
+
+    def detect(self, height: float, stamp: float) -> None:
+        """Take the height, as a share of the image's, of the largest detected object; 0: there is none."""
+        if stamp > self._detected_at:
+            self._size, self._detected_at = height, stamp
+
+    def release(self) -> None:
+        """Forget what lay ahead; for somebody who knows that it is gone."""
+        self.distance.forget()
+        self._approached_at = -math.inf
+        self._stopped = False
+
+    def command(self, now: float) -> Velocity | None:
+        """Return the velocity from now on, s; None while none is asked for, after a standstill was given."""
+        self._advance(now)
+        if not 0 <= now - self._asked_at <= self.timeout:
+            given = self.restriction is Restriction.NO_COMMAND
+            self.restriction, self._asked = Restriction.NO_COMMAND, STANDSTILL
+            return None if given else STANDSTILL
+        limit, self.restriction = self._limit(now)
+        linear = min(self._asked.linear, limit)
+        if linear == self._asked.linear:
+            self.restriction = Restriction.NONE
+        return replace(self._asked, linear=linear)
+
+    def _advance(self, now: float) -> None:
+        """Move what lies ahead by what the robot has driven since the last call."""
+        if now < self._now:  # the clock was set back
+            self._seen_at = self._detected_at = self._approached_at = -math.inf
+            self.distance.forget()
+        elif math.isfinite(self._now):
+            driven = self._odometry.travelled(self._now, now)
+            self.distance.drive(driven.linear, now - self._now)
+            self._turned += driven.angular
+            if abs(self._turned) > self.settings.release_angle:
+                self.release()
+                self._turned = 0.0
+        self._now = now
+
+    def _speed(self, stamp: float) -> tuple[float, float]:
+        """Return the robot's speed when an image was taken, m/s, and how uncertain it is.
+
+        A robot without odometry changes its speed some time within its reaction time.
+        """
+        late, prompt = self._odometry.at(stamp).linear, self._odometry.at(stamp + self._lag).linear
+        return (late + prompt) / 2, abs(late - prompt) / 2
+
+    def _contact_is_near(self, contact: Contact) -> bool:
+        certain = contact.expansion_rate - contact.expansion_rate_sigma
+        return certain * self.settings.contact_time > 1
+
+    def _limit(self, now: float) -> tuple[float, Restriction]:
+        """Return the highest forward speed, m/s, and what it is due to."""
+        limits = [(self._speed_before_contact(), Restriction.DISTANCE)]
+        if now - self._seen_at > self.timeout:
+            limits.append((self.settings.blind_speed, Restriction.BLIND))
+        if now - self._approached_at <= self.timeout:
+            limits.append((0.0, Restriction.APPROACHED))
+        if self._needs_detections:
+            limits.append((self._speed_before_detection(now), Restriction.DETECTION))
+        return min(limits, key=lambda each: each[0])
+
+    def _speed_before_contact(self) -> float:
+        """Speed from which the robot stops within the free way, m/s."""
+        settings, ahead = self.settings, self.distance
+        if math.isinf(ahead.distance):
+            self._stopped = False
+            return math.inf
+        free = ahead.distance - settings.sigmas * ahead.sigma - settings.gap - settings.camera_to_hull
+        self._stopped = free <= (settings.hysteresis if self._stopped else 0.0)
+        if self._stopped:
+            return 0.0
+        # v * reaction_time + v^2 / (2 * deceleration) = free
+        lost = settings.deceleration * settings.reaction_time
+        return math.sqrt(lost**2 + 2 * settings.deceleration * free) - lost
+
+    def _speed_before_detection(self, now: float) -> float:
+        """Speed that the latest detections allow, as a share of the wanted one, m/s."""
+        settings, asked = self.settings, max(self._asked.linear, 0.0)
+        if now - self._detected_at > self.timeout:
+            return settings.blind_speed
+        slow, stop = settings.slow_size, settings.stop_size
+        self._stopped_by_detection = self._size >= stop * (SIZE_RELEASE if self._stopped_by_detection else 1)
+        if self._stopped_by_detection:
+            return 0.0
+        return asked * min((stop - self._size) / (stop - slow), 1.0)

@@ -1,0 +1,113 @@
+"""The distance to what lies ahead, from times to contact and the robot's own speed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+SLOWEST = 0.05
+"""m/s; below it a time to contact says nothing of the distance, as its error is divided by the speed."""
+
+SPEED_ERROR = 0.05
+"""Standard deviation of the robot's speed, relative to it: odometry of wheels, and lag behind commands."""
+
+OWN_MOTION = 0.05
+"""m per square root of a second: how uncertain a distance becomes in 1 s, as what lies ahead may move.
+Faster things do not pass the gate, and the filter starts anew at them."""
+
+GATE = 3.0
+"""Standard deviations at which a measurement is taken for that of another thing, if a second one agrees."""
+
+
+@dataclass(frozen=True)
+class Contact:
+    """What a camera that looks ahead measured in one image."""
+
+    expansion_rate: float
+    """Relative growth of the image per second, 1/s."""
+    expansion_rate_sigma: float
+    """Its standard deviation, 1/s."""
+    approaching: bool
+    """Whether something grows for certain."""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether both numbers were measured."""
+        return math.isfinite(self.expansion_rate) and math.isfinite(self.expansion_rate_sigma)
+
+
+class DistanceFilter:
+    """A Kalman filter of one distance, m, from the camera.
+
+    A measurement is speed / expansion_rate. Between measurements the distance becomes less by what the
+    robot drives, so it is also known while the robot stands and its camera sees no growth.
+    """
+
+    def __init__(self) -> None:
+        self.distance = math.inf
+        """m; inf: nothing is known to lie ahead."""
+        self.variance = 0.0
+        self._odd: float | None = None
+        """The last measurement, if it did not fit; with the next that does not, it starts anew."""
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the distance, m."""
+        return math.sqrt(self.variance)
+
+    def forget(self) -> None:
+        """Take the way for free."""
+        self.distance, self.variance, self._odd = math.inf, 0.0, None
+
+    def drive(self, metres: float, seconds: float) -> None:
+        """Take note of what the robot has driven, forward positive."""
+        if math.isinf(self.distance):
+            return
+        self.distance -= metres
+        self.variance += (SPEED_ERROR * metres) ** 2
+        if metres:
+            self.variance += OWN_MOTION**2 * seconds
+        if self._odd is not None:
+            self._odd -= metres
+
+    def measure(self, contact: Contact, speed: float, speed_sigma: float, driven: float) -> None:
+        """Take a measurement.
+
+        speed, speed_sigma: of the robot when the image was taken, m/s, forward positive, and its standard
+        deviation. driven: way since then, m.
+        """
+        if speed - speed_sigma < SLOWEST or not contact.is_finite:
+            return
+        rate, rate_sigma = contact.expansion_rate, contact.expansion_rate_sigma
+        if not contact.approaching:
+            slowest = max(speed - GATE * speed_sigma, 0.0)
+            self._forget_if_beyond(slowest / max(rate + GATE * rate_sigma, 1e-9) - driven)
+            return
+        distance = speed / rate
+        sigma = distance * math.hypot(rate_sigma / rate, speed_sigma / speed, SPEED_ERROR)
+        self._update(distance - driven, sigma**2)
+
+    def _forget_if_beyond(self, least: float) -> None:
+        """Forget a distance that is less than what lies ahead is away for certain."""
+        if self.distance + GATE * self.sigma < least:
+            self.forget()
+
+    def _update(self, distance: float, variance: float) -> None:
+        if math.isinf(self.distance):
+            self.distance, self.variance = distance, variance
+            return
+        total = self.variance + variance
+        innovation = distance - self.distance
+        if innovation**2 > GATE**2 * total:
+            self._take_odd(distance, variance)
+            return
+        self._odd = None
+        gain = self.variance / total if total > 0 else 1.0
+        self.distance += gain * innovation
+        self.variance *= 1 - gain
+
+    def _take_odd(self, distance: float, variance: float) -> None:
+        """Start anew at a measurement that does not fit, if the one before did not fit in the same way."""
+        before, self._odd = self._odd, distance
+        if before is not None and (before - distance) ** 2 <= 2 * GATE**2 * variance:
+            self.distance, self.variance, self._odd = distance, variance, None

@@ -1,0 +1,164 @@
+"""Turns a robot to a heading that a compass measures, and keeps it there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from edgetpu_control.velocity import (
+    STANDSTILL,
+    Velocity,
+    VelocityHistory,
+    VelocityLimits,
+    VelocityRamp,
+    clamp,
+)
+
+
+class HoldState(Enum):
+    """What the controller does with the turning that is asked for."""
+
+    IDLE = auto()
+    """Nothing is asked for, and no heading is held."""
+    STEERED = auto()
+    """The turning that is asked for is passed on."""
+    HOLDING = auto()
+    """The robot is turned to the wanted heading."""
+
+
+@dataclass(frozen=True)
+class HoldGains:
+    """How the error of the heading becomes an angular velocity."""
+
+    turn: float = 3.0
+    """rad/s per rad."""
+    deadband: float = 0.005
+    """rad; a smaller error does not turn the robot."""
+    steering_deadband: float = 0.02
+    """rad/s; a smaller angular velocity that is asked for means straight on."""
+    hold_when_straight: bool = True
+    """Whether the heading is held while straight on is asked for."""
+
+
+class HeadingHold:
+    """A proportional controller of the heading, with a model of its own delay and no overshoot.
+
+    What the robot has turned since the image, by its own commands, is added to the heading. The angular
+    velocity is bounded so that the robot can brake before the wanted heading within its limits. Without a
+    measurement for `timeout` seconds nothing is held; without a wish for as long the robot stops driving.
+    """
+
+    def __init__(self, gains: HoldGains, limits: VelocityLimits, timeout: float) -> None:
+        """timeout: s."""
+        self.gains = gains
+        self.timeout = timeout
+        self._ramp = VelocityRamp(limits)
+        self._history = VelocityHistory()
+        self._asked = STANDSTILL
+        self._asked_at = self._now = self._stamp = -math.inf
+        self._yaw = math.nan
+        self._reference: object = None
+        self.target: float | None = None
+        """The wanted heading, in rad since the compass was last reset; None: none is held."""
+
+    @property
+    def limits(self) -> VelocityLimits:
+        """Of the velocities that are given."""
+        return self._ramp.limits
+
+    @limits.setter
+    def limits(self, limits: VelocityLimits) -> None:
+        self._ramp.limits = limits
+
+    @property
+    def state(self) -> HoldState:
+        """What it does now."""
+        if self.target is not None:
+            return HoldState.HOLDING
+        return HoldState.IDLE if self._asked == STANDSTILL else HoldState.STEERED
+
+    def measure(self, yaw: float, reference: object, stamp: float) -> None:
+        """Take a heading, rad, counter-clockwise positive, of the image of this time, s.
+
+        reference: another one means that the compass counts from another zero; a held heading is released.
+        """
+        if not math.isfinite(yaw) or stamp <= self._stamp:
+            return
+        if reference != self._reference:
+            self.target, self._reference = None, reference
+        self._yaw, self._stamp = yaw, stamp
+
+    def ask(self, velocity: Velocity, now: float) -> None:
+        """Take the velocity that somebody steers with. Its turning ends the holding of a heading."""
+        self._asked, self._asked_at = velocity, now
+        if abs(velocity.angular) > self.gains.steering_deadband:
+            self.target = None
+
+    def heading(self, now: float) -> float | None:
+        """Return the present heading, rad, extrapolated from the last measured one; None: not known."""
+        if not 0 <= now - self._stamp <= self.timeout:
+            return None
+        return self._yaw + self._history.travelled(self._stamp, now).angular
+
+    def turn_by(self, angle: float, now: float) -> bool:
+        """Hold a heading that is this angle, rad, further counter-clockwise; False: no heading is known."""
+        heading = self.heading(now)
+        if heading is None or not math.isfinite(angle):
+            return False
+        # From the wanted heading if one is held, so that turns by parts of a circle add up.
+        self.target = (heading if self.target is None else self.target) + angle
+        return True
+
+    def turn_to(self, yaw: float, now: float) -> bool:
+        """Hold this heading, rad since the compass was last reset; False: no heading is known."""
+        if self.heading(now) is None or not math.isfinite(yaw):
+            return False
+        self.target = yaw
+        return True
+
+    def release(self) -> None:
+        """Hold no heading until one is asked for, or straight on."""
+        self.target = None
+
+    def error(self, now: float) -> float:
+        """Return the angle, rad, that is left to turn counter-clockwise; NaN if nothing is held."""
+        heading = self.heading(now)
+        return math.nan if self.target is None or heading is None else self.target - heading
+
+    def command(self, now: float) -> Velocity | None:
+        """Return the velocity from now on, s; None while nothing is asked for and the robot stands."""
+        if now < self._now:  # the clock was set back
+            self.target, self._asked, self._stamp = None, STANDSTILL, -math.inf
+        seconds = min(max(now - self._now, 0.0), self.timeout)
+        self._now = now
+        self._forget_what_is_old(now)
+        self._hold_while_straight(now)
+        if self.state is HoldState.IDLE and self._ramp.velocity == STANDSTILL:
+            return None
+        velocity = self._ramp.step(Velocity(self._asked.linear, self._turning(now)), seconds)
+        self._history.add(now, velocity)
+        return velocity
+
+    def _forget_what_is_old(self, now: float) -> None:
+        if now - self._asked_at > self.timeout:
+            self._asked = STANDSTILL
+        if self.heading(now) is None:
+            self.target = None
+
+    def _hold_while_straight(self, now: float) -> None:
+        """Hold the present heading once the robot, asked to drive straight on, does not turn any more."""
+        straight = self._asked.linear != 0 and abs(self._asked.angular) <= self.gains.steering_deadband
+        turning = abs(self._ramp.velocity.angular) > self.gains.steering_deadband
+        if self.target is None and self.gains.hold_when_straight and straight and not turning:
+            self.target = self.heading(now)
+
+    def _turning(self, now: float) -> float:
+        error = self.error(now)
+        if math.isnan(error):
+            return self._asked.angular
+        if abs(error) <= self.gains.deadband:
+            return 0.0
+        # The velocity from which the robot can still brake within the angle that is left.
+        fastest = math.sqrt(2 * self.limits.angular_acceleration * abs(error))
+        return clamp(self.gains.turn * error, fastest)

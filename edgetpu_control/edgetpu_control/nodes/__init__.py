@@ -1,0 +1,1 @@
+"""The control nodes: the ROS interfaces of the controllers."""

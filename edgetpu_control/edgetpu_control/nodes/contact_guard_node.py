@@ -1,0 +1,184 @@
+"""The contact guard as a node: passes cmd_vel_in on to cmd_vel, slowed down before what lies ahead."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
+from nav_msgs.msg import Odometry
+from rclpy.qos import qos_profile_sensor_data
+from std_srvs.srv import Trigger
+from vision_msgs.msg import Detection2DArray
+
+from edgetpu_control.contact_guard import ContactGuard, GuardSettings, Restriction
+from edgetpu_control.distance_filter import Contact
+from edgetpu_control.nodes.control_node import ControlNode
+from edgetpu_control.nodes.control_parameters import control_settings, live
+from edgetpu_control.velocity import Velocity
+from edgetpu_driver.errors import InputError
+from edgetpu_driver.node_kit.parameters import Setting
+from edgetpu_msgs.msg import TimeToContact
+
+_DEFAULTS = GuardSettings()
+
+_GUARD_SETTINGS = (
+    live("gap", _DEFAULTS.gap, "Way to be kept free before the robot's hull, m.", 0.0, 10.0),
+    live(
+        "camera_to_hull",
+        _DEFAULTS.camera_to_hull,
+        "Way from the camera forward to the foremost part of the robot, m.",
+        -5.0,
+        5.0,
+    ),
+    live("deceleration", _DEFAULTS.deceleration, "With which the robot brakes, m/s^2.", 0.01, 50.0),
+    live(
+        "reaction_time", _DEFAULTS.reaction_time, "From a command to the robot's reaction to it, s.", 0.0, 5.0
+    ),
+    live(
+        "sigmas",
+        _DEFAULTS.sigmas,
+        "Standard deviations by which the distance is taken to be less than measured.",
+        0.0,
+        10.0,
+    ),
+    live(
+        "hysteresis",
+        _DEFAULTS.hysteresis,
+        "Free way, beyond gap, at which a robot that was stopped may go on, m.",
+        0.0,
+        5.0,
+    ),
+    live(
+        "contact_time",
+        _DEFAULTS.contact_time,
+        "A robot that stands is held by what comes nearer and would touch it within this time, s.",
+        0.0,
+        60.0,
+    ),
+    live("blind_speed", _DEFAULTS.blind_speed, "Speed without valid results, m/s.", 0.0, 20.0),
+    live(
+        "release_angle",
+        _DEFAULTS.release_angle,
+        "Angle after which what lay ahead is forgotten, rad.",
+        0.01,
+        10.0,
+    ),
+    live(
+        "slow_size",
+        _DEFAULTS.slow_size,
+        "Height of a detected object from which the robot is slowed down, as a share of the image's.",
+        0.01,
+        1.0,
+    ),
+    live("stop_size", _DEFAULTS.stop_size, "Height at which the robot is stopped.", 0.02, 10.0),
+)
+
+
+class ContactGuardNode(ControlNode):
+    """Limits the forward speed of a robot by the time to contact, so that it stops in time."""
+
+    settings = control_settings(
+        Setting("use_odometry", False, "Whether the robot's velocity is that of odom, not that of cmd_vel."),
+        Setting(
+            "use_detections", False, "Whether the robot also stops for detected objects, and without them."
+        ),
+        Setting(
+            "detection_classes", [], "Classes of objects that it stops for. Empty: all.", read_only=False
+        ),
+        Setting("image_height", 480, "Height of the images of detections, px.", 1, 100000),
+        live("min_score", 0.5, "Least score of a detection.", 0.0, 1.0),
+        *_GUARD_SETTINGS,
+    )
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("contact_guard", **options)
+        with self.destroyed_on_error():
+            self._set_up()
+
+    def _set_up(self) -> None:
+        detections = self.values["use_detections"]
+        try:
+            self._guard = ContactGuard(
+                self._guard_settings(self.values), self.values["timeout"], detections=detections
+            )
+        except InputError as error:
+            raise self.fatal(error) from None
+        self.subscribe_velocity("cmd_vel_in", lambda velocity: self._guard.ask(velocity, self.now))
+        self.subscribe_result(TimeToContact, "looming/time_to_contact", self._on_time_to_contact)
+        if self.values["use_odometry"]:
+            self.create_subscription(Odometry, "odom", self._on_odometry, qos_profile_sensor_data)
+        if detections:
+            self.subscribe_result(Detection2DArray, "object_detector/detections", self._on_detections)
+        self.create_service(Trigger, "~/release", self._release)
+        self.start("cmd_vel")
+
+    def command(self, now: float) -> Velocity | None:
+        """Return the velocity asked for, within what is safe."""
+        before = self._guard.restriction
+        velocity = self._guard.command(now)
+        if velocity is not None and not self.values["use_odometry"]:
+            self._guard.follow(velocity, now)
+        if self._guard.restriction is not before:
+            self.get_logger().info(
+                f"speed limited by: {self._guard.restriction.value}"
+                if self._guard.restriction is not Restriction.NONE
+                else "speed not limited",
+                throttle_duration_sec=1.0,
+            )
+        return velocity
+
+    def refuse_parameter(self, name: str, value: Any) -> str | None:
+        """Refuse sizes of detections in the wrong order."""
+        try:
+            self._guard_settings(self.values | {name: value})
+        except InputError as error:
+            return str(error)
+        return None
+
+    def on_parameter(self, name: str, value: Any) -> None:
+        """Apply a new value at once."""
+        super().on_parameter(name, value)
+        self._guard.settings, self._guard.timeout = self._guard_settings(self.values), self.values["timeout"]
+
+    def diagnostic(self) -> DiagnosticStatus:
+        """Add to the node's entry of /diagnostics what limits the speed, and the distance ahead."""
+        status = super().diagnostic()
+        ahead = self._guard.distance
+        distance = "unknown" if math.isinf(ahead.distance) else f"{ahead.distance:.2f} +- {ahead.sigma:.2f}"
+        status.values = [
+            *status.values,
+            KeyValue(key="limited by", value=self._guard.restriction.value),
+            KeyValue(key="distance, m", value=distance),
+        ]
+        return status
+
+    @staticmethod
+    def _guard_settings(values: dict[str, Any]) -> GuardSettings:
+        return GuardSettings(**{setting.name: values[setting.name] for setting in _GUARD_SETTINGS})
+
+    def _on_time_to_contact(self, message: TimeToContact, stamp: float) -> None:
+        if message.valid:
+            contact = Contact(message.expansion_rate, message.expansion_rate_sigma, message.approaching)
+            self._guard.measure(contact, stamp, self.now)
+
+    def _on_odometry(self, message: Odometry) -> None:
+        twist = message.twist.twist
+        velocity = Velocity(twist.linear.x, twist.angular.z)
+        if velocity.is_finite:
+            self._guard.drive(velocity, self.now)
+
+    def _on_detections(self, message: Detection2DArray, stamp: float) -> None:
+        classes, least = self.values["detection_classes"], self.values["min_score"]
+        heights = [
+            detection.bbox.size_y
+            for detection in message.detections
+            for result in detection.results
+            if (not classes or result.hypothesis.class_id in classes) and result.hypothesis.score >= least
+        ]
+        self._guard.detect(max(heights, default=0.0) / self.values["image_height"], stamp)
+
+    def _release(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:  # noqa: ARG002
+        self._guard.release()
+        response.success, response.message = True, "what lay ahead is forgotten"
+        return response

@@ -1,0 +1,136 @@
+"""The base of all control nodes: results in, velocities out at a fixed rate."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from geometry_msgs.msg import Twist, TwistStamped
+from rclpy.qos import QoSProfile, qos_profile_sensor_data
+from std_msgs.msg import Header
+
+from edgetpu_control.nodes.control_parameters import control_settings
+from edgetpu_control.velocity import Velocity, VelocityLimits
+from edgetpu_driver.node_kit.base_node import BaseNode
+from edgetpu_driver.node_kit.fatal_error import FatalError
+from edgetpu_driver.node_kit.parameters import Setting
+
+QOS_COMMANDS = QoSProfile(depth=1)
+"""Reliable, because a robot's base may ask for that; only the newest velocity counts."""
+
+
+class ControlNode(BaseNode):
+    """Publishes a velocity at a fixed rate in ROS time, and nothing while `command` gives None.
+
+    A subclass calls `super().__init__(name)`, makes its controller and its subscriptions, and then calls
+    `start`.
+    """
+
+    settings: ClassVar[tuple[Setting, ...]] = control_settings()
+
+    subject: ClassVar[str] = "measurements"
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self._stamped: bool = self.values["stamped"]
+        self._twist_type = TwistStamped if self._stamped else Twist
+
+    @abstractmethod
+    def command(self, now: float) -> Velocity | None:
+        """Return the velocity from now on, s; None: nothing is published."""
+
+    def start(self, topic: str) -> None:
+        """Publish velocities on this topic, and diagnostics, from now on."""
+        self._commands = self.create_publisher(self._twist_type, topic, QOS_COMMANDS)
+        self.create_timer(1 / self.values["rate"], self._publish)
+        self.start_diagnostics()
+
+    @property
+    def now(self) -> float:
+        """The node's time, s."""
+        return 1e-9 * float(self.get_clock().now().nanoseconds)
+
+    def subscribe_result(
+        self, message_type: type[Any], topic: str, measured: Callable[[Any, float], None]
+    ) -> None:
+        """Call `measured` with each timely message and the time of its image, s."""
+
+        def on_message(message: Any) -> None:
+            self.counters.received += 1
+            stamp = _seconds(message.header)
+            if self._is_timely(topic, self.now - stamp):
+                measured(message, stamp)
+
+        # The newest counts, and best effort is compatible with every publisher.
+        self.create_subscription(message_type, topic, on_message, qos_profile_sensor_data)
+
+    def subscribe_velocity(self, topic: str, asked: Callable[[Velocity], None]) -> None:
+        """Call `asked` with each velocity received that is finite."""
+
+        def on_message(message: Any) -> None:
+            twist = message.twist if self._stamped else message
+            velocity = Velocity(twist.linear.x, twist.angular.z)
+            if velocity.is_finite:
+                asked(velocity)
+            else:
+                self.counters.malformed += 1
+                self.complain_once(
+                    topic,
+                    f"velocity on {self.resolve_topic_name(topic)} skipped: expected finite numbers; got "
+                    f"linear.x {velocity.linear:g}, angular.z {velocity.angular:g}",
+                )
+
+        self.create_subscription(self._twist_type, topic, on_message, QOS_COMMANDS)
+
+    def limits(self) -> VelocityLimits:
+        """Return the limits that the parameters give."""
+        values = self.values
+        return VelocityLimits(
+            values["max_linear"],
+            values["max_angular"],
+            values["linear_acceleration"],
+            values["angular_acceleration"],
+        )
+
+    def fatal(self, error: Exception) -> FatalError:
+        """Make the error that ends a node with bad parameters from what a controller says of them."""
+        return FatalError(f"parameters of {self.full_name}: {error}")
+
+    def _is_timely(self, topic: str, age: float) -> bool:
+        """Whether a result is neither too old nor from the future; complain if not."""
+        timeout: float = self.values["timeout"]
+        if -timeout <= age <= timeout:
+            return True
+        self.counters.dropped += 1
+        self.complain_once(
+            (topic, age > 0),
+            f"results on {self.resolve_topic_name(topic)} skipped: expected images of the last {timeout:g} s "
+            f"(timeout); got one {abs(age):.2f} s {'old' if age > 0 else 'ahead of this clock'}. Are "
+            "use_sim_time and the computers' clocks the same everywhere?",
+        )
+        return False
+
+    def _publish(self) -> None:
+        velocity = self.command(self.now)
+        if velocity is None:
+            return
+        twist = Twist()
+        # rosidl refuses other types than float, and numbers that are not finite.
+        twist.linear.x, twist.angular.z = float(velocity.linear), float(velocity.angular)
+        self._commands.publish(self._with_header(twist) if self._stamped else twist)
+        self.counters.results += 1
+
+    def _with_header(self, twist: Twist) -> TwistStamped:
+        stamp = self.get_clock().now().to_msg()
+        return TwistStamped(header=Header(stamp=stamp, frame_id=self.values["frame_id"]), twist=twist)
+
+
+def _seconds(header: Header) -> float:
+    return float(header.stamp.sec) + 1e-9 * float(header.stamp.nanosec)
+
+
+def is_valid(message: Any, *numbers: float) -> bool:
+    """Whether a result is valid and all of these numbers of it are finite."""
+    return bool(message.valid) and all(math.isfinite(number) for number in numbers)

@@ -1,0 +1,43 @@
+"""Parameters of the control nodes."""
+
+from __future__ import annotations
+
+from edgetpu_driver.node_kit.parameters import Setting, merge_settings
+
+
+def live(name: str, default: float, description: str, minimum: float, maximum: float) -> Setting:
+    """Make a number that can be changed while the node runs."""
+    return Setting(name, default, description, minimum, maximum, read_only=False)
+
+
+LIMITS = (
+    live("max_linear", 0.5, "Greatest speed, forward and backward, m/s.", 0.001, 20.0),
+    live("max_angular", 1.5, "Greatest angular velocity, rad/s.", 0.001, 50.0),
+    live("linear_acceleration", 2.0, "Greatest change of the speed, m/s^2.", 0.001, 100.0),
+    live("angular_acceleration", 6.0, "Greatest change of the angular velocity, rad/s^2.", 0.001, 500.0),
+)
+"""Of nodes that make velocities."""
+
+
+def control_settings(*own: Setting) -> tuple[Setting, ...]:
+    """Return the parameters of every control node, and those of one."""
+    return merge_settings(
+        (
+            Setting(
+                "stamped",
+                False,
+                "Whether velocities, received and published, are TwistStamped instead of Twist.",
+            ),
+            Setting("frame_id", "base_link", "Frame of published TwistStamped."),
+            Setting("rate", 30.0, "Velocities published per second, Hz.", 1.0, 1000.0),
+            live(
+                "timeout",
+                0.25,
+                "Age at which results and received velocities are too old to be used, s. That of a result "
+                "counts from its image.",
+                0.01,
+                10.0,
+            ),
+        ),
+        own,
+    )

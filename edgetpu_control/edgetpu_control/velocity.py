@@ -1,0 +1,113 @@
+"""Velocities of a robot that drives and turns, and how fast they may change."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+from edgetpu_driver.errors import InputError
+
+_LONGEST_HISTORY = 5.0
+"""Seconds of velocities kept; results are older only if something has failed, and are ignored then."""
+
+
+@dataclass(frozen=True)
+class Velocity:
+    """Velocity in the frame of the robot's base (REP-103: x forward, z up)."""
+
+    linear: float = 0.0
+    """Along x, m/s."""
+    angular: float = 0.0
+    """About z, counter-clockwise positive, rad/s."""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether both are numbers that a robot can be given."""
+        return math.isfinite(self.linear) and math.isfinite(self.angular)
+
+
+STANDSTILL = Velocity()
+
+
+@dataclass(frozen=True)
+class VelocityLimits:
+    """Greatest magnitude of a velocity and of its change; all are positive."""
+
+    linear: float
+    """m/s."""
+    angular: float
+    """rad/s."""
+    linear_acceleration: float
+    """m/s^2."""
+    angular_acceleration: float
+    """rad/s^2."""
+
+    def __post_init__(self) -> None:
+        """InputError for a limit that is not a positive number."""
+        for name, value in vars(self).items():
+            if not (math.isfinite(value) and value > 0):
+                raise InputError(f"{name}: expected a positive number; got {value}")
+
+
+class VelocityRamp:
+    """Approaches the velocities asked for no faster than the limits allow."""
+
+    def __init__(self, limits: VelocityLimits) -> None:
+        self.limits = limits
+        self.velocity = STANDSTILL
+        """The present one."""
+
+    def step(self, wanted: Velocity, seconds: float) -> Velocity:
+        """Return the velocity after so many seconds of approaching the wanted one."""
+        limits = self.limits
+        self.velocity = Velocity(
+            _step(self.velocity.linear, wanted.linear, limits.linear, limits.linear_acceleration * seconds),
+            _step(
+                self.velocity.angular, wanted.angular, limits.angular, limits.angular_acceleration * seconds
+            ),
+        )
+        return self.velocity
+
+
+def _step(present: float, wanted: float, limit: float, change: float) -> float:
+    wanted = clamp(wanted, limit)
+    return present + clamp(wanted - present, change)
+
+
+def clamp(value: float, limit: float) -> float:
+    """Return the nearest value of at most this magnitude."""
+    return max(-limit, min(limit, value))
+
+
+class VelocityHistory:
+    """The velocities of the last seconds, to tell how far the robot has moved since an image was taken."""
+
+    def __init__(self) -> None:
+        self._entries: deque[tuple[float, Velocity]] = deque()
+
+    def add(self, now: float, velocity: Velocity) -> None:
+        """Note the velocity from now on. now: s; a time before the last one clears what is known."""
+        entries = self._entries
+        if entries and now < entries[-1][0]:  # the clock was set back
+            entries.clear()
+        entries.append((now, velocity))
+        while len(entries) > 1 and entries[1][0] <= now - _LONGEST_HISTORY:
+            entries.popleft()
+
+    def at(self, time: float) -> Velocity:
+        """Return the velocity at this time; standstill before the first one."""
+        return next((velocity for start, velocity in reversed(self._entries) if start <= time), STANDSTILL)
+
+    def travelled(self, since: float, until: float) -> Velocity:
+        """Return the integral of both velocities: m driven and rad turned."""
+        linear = angular = 0.0
+        end = until
+        for start, velocity in reversed(self._entries):
+            seconds = max(end - max(start, since), 0.0)
+            linear += velocity.linear * seconds
+            angular += velocity.angular * seconds
+            end = min(end, start)
+            if start <= since:
+                break
+        return Velocity(linear, angular)

@@ -1,0 +1,247 @@
+"""The control nodes in the graph: results and velocities in, velocities out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from geometry_msgs.msg import Twist, TwistStamped, Vector3
+from nav_msgs.msg import Odometry
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
+from sensor_msgs.msg import CameraInfo
+from std_msgs.msg import Float64, Header
+from std_srvs.srv import Trigger
+from vision_msgs.msg import BoundingBox2D, Detection2D, Detection2DArray, ObjectHypothesis, Point2D, Pose2D
+from vision_msgs.msg import ObjectHypothesisWithPose as Hypothesis
+
+from edgetpu_msgs.msg import Heading, PatternMatch, ServoError, TimeToContact
+
+PACKAGE = "edgetpu_control"
+PATIENT = {"timeout": 10.0, "angular_acceleration": 500.0, "linear_acceleration": 100.0}
+"""Parameters with which a busy machine does not change the results."""
+INFO = CameraInfo(
+    width=640,
+    height=480,
+    k=[320.0, 0, 319.5, 0, 320.0, 239.5, 0, 0, 1.0],
+    distortion_model="plumb_bob",
+    d=[0.0] * 5,
+)
+
+
+class Partner:
+    """Publishes to a control node, again and again, and collects the velocities that it publishes."""
+
+    def __init__(self, graph: Any, velocity_topic: str, kind: type[Any] = Twist) -> None:
+        self.graph = graph
+        self.velocities = graph.collect(kind, velocity_topic)
+        self._publishers: dict[str, Any] = {}
+
+    def header(self, ago: float = 0.0) -> Header:
+        """A header of an image that was taken so many seconds ago."""
+        nanoseconds = self.graph.node.get_clock().now().nanoseconds - round(1e9 * ago)
+        header = Header(frame_id="camera")
+        header.stamp.sec, header.stamp.nanosec = divmod(nanoseconds, 10**9)
+        return header
+
+    def send(self, topic: str, message: Any) -> None:
+        if topic not in self._publishers:
+            self._publishers[topic] = self.graph.node.create_publisher(type(message), topic, 10)
+        self._publishers[topic].publish(message)
+
+    def send_until(self, messages: Callable[[], dict[str, Any]], condition: Callable[[Any], bool]) -> Any:
+        """Send messages by topic until a velocity that comes meets the condition; that velocity."""
+        self.velocities.clear()
+
+        def met() -> bool:
+            for topic, message in messages().items():
+                self.send(topic, message)
+            return any(condition(velocity) for velocity in self.velocities)
+
+        self.graph.spin_until(met)
+        return next(velocity for velocity in self.velocities if condition(velocity))
+
+
+def hypothesis(name: str, score: float) -> Hypothesis:
+    return Hypothesis(hypothesis=ObjectHypothesis(class_id=name, score=score))
+
+
+def detection(name: str, score: float, x: float, width: float = 64.0, height: float = 48.0) -> Detection2D:
+    centre = Pose2D(position=Point2D(x=x, y=239.5))
+    return Detection2D(
+        results=[hypothesis(name, score)], bbox=BoundingBox2D(center=centre, size_x=width, size_y=height)
+    )
+
+
+class TestVisualServo:
+    def servo(self, start_node: Callable[..., Any], graph: Any, name: str, **parameters: Any) -> Partner:
+        start_node(PACKAGE, "visual_servo", "-r", f"__ns:=/{name}", **PATIENT, **parameters)
+        return Partner(graph, f"/{name}/visual_servo/cmd_vel")
+
+    def test_turns_to_a_spot(self, start_node: Callable[..., Any], graph: Any) -> None:
+        partner = self.servo(start_node, graph, "spot")
+        topic = "/spot/spot_tracker/servo_error"
+        velocity = partner.send_until(
+            lambda: {topic: ServoError(header=partner.header(), valid=True, confidence=1.0, bearing_x=-0.7)},
+            lambda velocity: velocity.angular.z > 1.0,
+        )
+        assert velocity.linear.x == 0
+
+    def test_does_not_turn_to_an_old_spot(self, start_node: Callable[..., Any], graph: Any) -> None:
+        process = start_node(PACKAGE, "visual_servo", "-r", "__ns:=/old", timeout=1.0)
+        partner = Partner(graph, "/old/visual_servo/cmd_vel")
+        old = ServoError(header=partner.header(ago=60.0), valid=True, confidence=1.0, bearing_x=1.0)
+
+        def complained() -> bool:
+            partner.send("/old/spot_tracker/servo_error", old)
+            return "expected images of the last 1 s (timeout); got one 6" in process.output
+
+        graph.spin_until(complained)
+        assert partner.velocities == []
+
+    def test_drives_up_to_a_pattern(self, start_node: Callable[..., Any], graph: Any) -> None:
+        partner = self.servo(start_node, graph, "match", source="match", wanted_size=0.5)
+        velocity = partner.send_until(
+            lambda: {
+                "/match/camera_info": INFO,
+                "/match/pattern_tracker/match": PatternMatch(
+                    header=partner.header(), valid=True, confidence=1.0, x=319.5, y=239.5, width=64.0
+                ),
+            },
+            lambda velocity: velocity.linear.x > 0.4,
+        )
+        assert abs(velocity.angular.z) < 1e-6
+
+    def test_steers_to_the_wanted_class(self, start_node: Callable[..., Any], graph: Any) -> None:
+        partner = self.servo(start_node, graph, "class", source="detections", target_class="cup")
+        seen = [detection("person", 0.9, 600.0), detection("cup", 0.4, 40.0), detection("cup", 0.6, 100.0)]
+        velocity = partner.send_until(
+            lambda: {
+                "/class/camera_info": INFO,
+                "/class/object_detector/detections": Detection2DArray(
+                    header=partner.header(), detections=seen
+                ),
+            },
+            lambda velocity: velocity.angular.z > 0,
+        )
+        assert velocity.angular.z == pytest.approx(min(2.0 * math.atan(219.5 / 320), 1.5), abs=0.1)
+
+
+class TestContactGuard:
+    @pytest.fixture(scope="class")
+    def partner(self, start_node: Callable[..., Any], graph: Any) -> Partner:
+        """One of a guard with odometry whose velocities have stamps."""
+        start_node(
+            PACKAGE,
+            "contact_guard",
+            "-r",
+            "__ns:=/guard",
+            timeout=10.0,
+            use_odometry=True,
+            stamped=True,
+            gap=0.2,
+        )
+        return Partner(graph, "/guard/cmd_vel", TwistStamped)
+
+    def test_stops_before_a_wall_and_goes_on_when_released(self, partner: Partner, graph: Any) -> None:
+        odometry = Odometry()
+        odometry.twist.twist.linear.x = 0.5
+        asked = TwistStamped(twist=Twist(linear=Vector3(x=0.5), angular=Vector3(z=0.25)))
+
+        def world(rate: float) -> dict[str, Any]:
+            seen = TimeToContact(
+                header=partner.header(),
+                valid=True,
+                expansion_rate=rate,
+                expansion_rate_sigma=0.005,
+                approaching=rate > 0,
+            )
+            return {
+                "/guard/odom": odometry,
+                "/guard/cmd_vel_in": asked,
+                "/guard/looming/time_to_contact": seen,
+            }
+
+        free = partner.send_until(lambda: world(0.0), lambda each: each.twist.linear.x == 0.5)
+        assert (free.header.frame_id, free.twist.angular.z) == ("base_link", 0.25)
+        stopped = partner.send_until(lambda: world(5.0), lambda each: each.twist.linear.x == 0.0)
+        assert stopped.twist.angular.z == 0.25
+        odometry.twist.twist.linear.x = 0.0
+        graph.spin_for(0.1)
+        assert graph.call(Trigger, "/guard/contact_guard/release").success
+        partner.send_until(lambda: world(0.0), lambda each: each.twist.linear.x == 0.5)
+
+    def test_refuses_sizes_in_the_wrong_order(self, partner: Partner, graph: Any) -> None:
+        del partner
+        values = [Parameter("slow_size", value=0.9).to_parameter_msg()]
+        answer = graph.call(SetParameters, "/guard/contact_guard/set_parameters", parameters=values).results[
+            0
+        ]
+        assert not answer.successful
+        assert "expected 0 < slow_size < stop_size; got 0.9 and 0.7" in answer.reason
+
+    def test_skips_a_velocity_that_is_no_number(self, start_node: Callable[..., Any], graph: Any) -> None:
+        process = start_node(PACKAGE, "contact_guard", "-r", "__ns:=/numbers")
+        partner = Partner(graph, "/numbers/cmd_vel")
+
+        def complained() -> bool:
+            partner.send("/numbers/cmd_vel_in", Twist(linear=Vector3(x=math.nan)))
+            return "expected finite numbers; got linear.x nan, angular.z 0" in process.output
+
+        graph.spin_until(complained)
+        assert partner.velocities == []
+
+    def test_slows_down_for_a_person(self, start_node: Callable[..., Any], graph: Any) -> None:
+        start_node(
+            PACKAGE,
+            "contact_guard",
+            "-r",
+            "__ns:=/person",
+            timeout=10.0,
+            use_detections=True,
+            detection_classes=["person"],
+        )
+        partner = Partner(graph, "/person/cmd_vel")
+
+        def world() -> dict[str, Any]:
+            person = detection("person", 0.9, 320.0, height=264.0)  # 0.55 of the image, half way to 0.7
+            return {
+                "/person/cmd_vel_in": Twist(linear=Vector3(x=0.5)),
+                "/person/looming/time_to_contact": TimeToContact(header=partner.header(), valid=True),
+                "/person/object_detector/detections": Detection2DArray(
+                    header=partner.header(), detections=[person]
+                ),
+            }
+
+        velocity = partner.send_until(world, lambda each: each.linear.x > 0)
+        assert velocity.linear.x == pytest.approx(0.25)
+
+
+class TestHeadingHold:
+    def test_turns_to_a_heading_and_is_released(self, start_node: Callable[..., Any], graph: Any) -> None:
+        start_node(PACKAGE, "heading_hold", "-r", "__ns:=/hold", **PATIENT)
+        partner = Partner(graph, "/hold/heading_hold/cmd_vel")
+        heading = {"/hold/visual_compass/heading": Heading(header=partner.header(), valid=True, yaw=1.0)}
+        errors = graph.collect(Float64, "/hold/heading_hold/error")
+
+        def turned() -> bool:
+            for topic, message in heading.items():
+                message.header = partner.header()
+                partner.send(topic, message)
+            partner.send("/hold/heading_hold/turn_to", Float64(data=1.5))
+            return any(velocity.angular.z > 1.0 for velocity in partner.velocities) and bool(errors)
+
+        graph.spin_until(turned)
+        assert max(error.data for error in errors) == pytest.approx(0.5, abs=0.01)
+        assert graph.call(Trigger, "/hold/heading_hold/release").success
+        graph.spin_until(lambda: partner.velocities[-1].angular.z == 0)
+
+    def test_holds_no_heading_that_is_not_known(self, start_node: Callable[..., Any], graph: Any) -> None:
+        start_node(PACKAGE, "heading_hold", "-r", "__ns:=/blind")
+        answer = graph.call(Trigger, "/blind/heading_hold/hold")
+        assert (answer.success, answer.message) == (False, "no valid heading is known")
