@@ -233,9 +233,8 @@ class CompiledModel:
         for index in (*part.inputs, *part.outputs):
             if index not in matched:
                 raise GraphError(
-                    f"it cannot be told which tensor of the graph is {container.tensors[index].spec} of "
-                    f"'{self.name}': none has its name, and neither the operators around it nor its "
-                    "quantisation decide"
+                    f"cannot find {container.tensors[index].spec} of '{self.name}' in its graph: none has "
+                    "its name, and neither the operators around it nor its quantisation decide"
                 )
         inputs, outputs = (tuple(matched[index] for index in each) for each in (part.inputs, part.outputs))
         return inputs, outputs

@@ -151,7 +151,7 @@ def test_without_a_compiler_graphs_are_packed_and_it_is_said(
     assert main(["models", "compile", str(dense_graphs / "softmax.tflite")]) == 0
     text = capsys.readouterr().out
     assert "no edgetpu_compiler in PATH, and no --on HOST: packed for the virtual stick only" in text
-    assert "no program for a real stick was written: a program can be written here for one FULLY_" in text
+    assert "was written: without edgetpu_compiler, expected one FULLY_CONNECTED" in text
     path = dense_graphs / "softmax_edgetpu.tflite"
     assert CompiledModel.load(path).compiler == VIRTUAL_COMPILER
     assert make_backend("virtual").parse(path, path.read_bytes()).unsupported_reason == ""

@@ -125,7 +125,7 @@ def test_a_compiler_that_crashes_is_named_by_its_signal(
     dense_graphs: Path, make_compiler: MakeCompiler
 ) -> None:
     compiler = make_compiler(mishap="import os; os.abort()")
-    with pytest.raises(CompilerError, match="was ended by SIGABRT"):
+    with pytest.raises(CompilerError, match="was killed by SIGABRT"):
         compile_graphs(str(compiler), [dense_graphs / "dense_64.tflite"], dense_graphs, 20)
 
 
@@ -147,7 +147,7 @@ def test_a_compiler_that_hangs_is_stopped_with_its_children(
     monkeypatch.setattr("edgetpu_driver.toolchain.edgetpu_compiler.subprocess.Popen", Impatient)
     code, value = answer(capsys, "--timeout", "1.5", dense_graphs / "dense_64.tflite")
     assert code == 1
-    assert "was not done after 1.5 s and was stopped" in value["models"][0]["error"]
+    assert "did not finish within 1.5 s and was stopped" in value["models"][0]["error"]
     assert_ends(int(child.read_text()))
 
 

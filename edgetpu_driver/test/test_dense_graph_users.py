@@ -68,17 +68,19 @@ def test_a_driver_on_usb_multiplies_without_a_compiled_file(models: Path, shape:
 def test_the_command_writes_the_program_and_says_so(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "compile", str(models / "dense_256.tflite")]) == 0
     text = capsys.readouterr().out
-    assert "written here: the program equals Google's for this size; never run on a stick" in text
+    assert "generated without edgetpu_compiler: the program equals Google's for this size" in text
     sidecar = json.loads((models / "dense_256_edgetpu.json").read_text())
     assert (sidecar["matrix_size"], sidecar["compiler"]) == (256, DENSE_COMPILER)
     assert main(["info", str(models / "dense_256_edgetpu.tflite")]) == 0
-    assert "written here: the program equals Google's" in capsys.readouterr().out
+    assert "generated without edgetpu_compiler: the program equals Google's" in capsys.readouterr().out
 
 
 def test_info_says_that_usb_runs_the_graph_itself(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", str(models / "dense_256.tflite")]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "on usb yes: its program is written here: the program equals Google's for this size" in text
+    assert (
+        "on usb yes: its program is generated without edgetpu_compiler: the program equals Google's" in text
+    )
 
 
 def test_compiling_again_replaces_what_was_written_here(models: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_program_of_another_name_is_run(far: Run, graphs: list[Path], tmp_path
     [
         ("", "edgetpu_compiler on builder failed: it said nothing"),
         ("#!/bin/sh\necho ERROR: no; exit 1", "edgetpu_compiler on builder failed: ERROR: no"),
-        ("#!/bin/sh\nsleep 9", "was not done after 1 s and was stopped"),
+        ("#!/bin/sh\nsleep 9", "did not finish within 1 s and was stopped"),
         (None, "there is no edgetpu_compiler on builder: install it there"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_fault_strikes_after_the_transfers_let_pass_and_as_often_as_told() -> 
 
 
 def test_a_wrong_event_cannot_strike_a_write() -> None:
-    with pytest.raises(ValueError, match="WRONG_EVENT cannot strike BULK_OUT transfers"):
+    with pytest.raises(ValueError, match="WRONG_EVENT cannot occur in BULK_OUT transfers"):
         FaultScript().add(Fault.WRONG_EVENT, Transfer.BULK_OUT)
 
 

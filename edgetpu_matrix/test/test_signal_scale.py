@@ -8,7 +8,7 @@ import pytest
 from edgetpu_driver.errors import InputError
 from edgetpu_matrix.reservoir.echo_state_network import EchoStateNetwork
 from edgetpu_matrix.reservoir.ridge_readout import RidgeReadout
-from edgetpu_matrix.reservoir.signal_scale import DROWNING, IN_A_ROW, SignalScale
+from edgetpu_matrix.reservoir.signal_scale import IN_A_ROW, LARGEST_JUMP, SignalScale
 
 
 def passes(scale: SignalScale, *values: float) -> bool:
@@ -22,7 +22,7 @@ def passes(scale: SignalScale, *values: float) -> bool:
 def test_a_sample_that_drowns_those_before_it_is_refused() -> None:
     scale = SignalScale()
     assert passes(scale, 1.0, -0.5)
-    assert passes(scale, -DROWNING, 0.0)
+    assert passes(scale, -LARGEST_JUMP, 0.0)
     with pytest.raises(InputError, match=r"expected values of up to 6\.7e\+07 times the largest before"):
         scale.check(np.array([0.0, -1e30]))
     assert passes(scale, 1.0)

@@ -51,7 +51,7 @@ class VirtualStickBackend(StickBackend):
     def parse(self, path: Path, data: bytes) -> ParsedModel:
         """Read a compiled model, which computes what the graph next to it does, or pack a plain graph.
 
-        Programs of matrices that were written here run from their bytes; the graph is not needed.
+        Programs of matrices that were generated here run from their bytes; the graph is not needed.
         """
         if not is_compiled(path):
             packed = CompiledModel.parse(self._pack(data, name=plain_stem(path)), plain_stem(path))

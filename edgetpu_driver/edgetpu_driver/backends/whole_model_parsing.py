@@ -99,7 +99,7 @@ def parse_whole(backend: Backend, files: Sequence[tuple[Path, bytes]]) -> Parsed
         reason = refusals[0] if refusals else "it has no operators for it"
         return ParsedPlan(plan, parts, f"nothing of {plan.name} runs on the {backend.name} stick: {reason}")
     written = [part.source.remark for part in parts.values() if part.source.remark]
-    remark = f"its program is written here: {written[0]}" if written else ""
+    remark = f"its program is generated without edgetpu_compiler: {written[0]}" if written else ""
     return ParsedPlan(replace(plan, steps=tuple(steps)), parts, remark)
 
 

@@ -220,7 +220,7 @@ def _text(value: dict[str, Any]) -> str:
         head["parameters"] = f"{value['parameter_bytes']} bytes, {value['parameters']}"
         head["caching_token"] = value["caching_token"]
         if value["compiler"] == DENSE_COMPILER:
-            head["program"] = f"written here: {value['remark']}"
+            head["program"] = f"generated without edgetpu_compiler: {value['remark']}"
         elif value["remark"]:
             head["program"] = value["remark"]
     else:

@@ -48,7 +48,7 @@ def _add_compile(commands: Commands) -> None:
         "compile",
         "compile graphs for the Edge TPU",
         "Runs Google's edgetpu_compiler and reports which operators it mapped and the memory used. Without "
-        "one, the program of a matrix (dense_<size> up to 1024) is written here, for a real stick; other "
+        "one, the program of a matrix (dense_<size> up to 1024) is generated here, for a real stick; other "
         "graphs are packed for the virtual stick, which says nothing of what the compiler would do.",
     )
     command.add_argument("files", type=Path, nargs="*", metavar="FILE", help="plain .tflite graphs")

@@ -188,7 +188,7 @@ def _made_here(path: Path, sources: Mapping[str, bytes], together: bool, output:
 
 
 def _written(source: bytes, name: str) -> tuple[WrittenModel | None, str]:
-    """The graph with a program written here, or None and the reason."""
+    """The graph with a program generated without edgetpu_compiler, or None and the reason."""
     try:
         return compile_dense(source, name), ""
     except ModelUnsupportedError as error:
@@ -289,7 +289,7 @@ def _row_lines(row: _Row) -> list[str]:
         lines.append(f"  {PROGRAM} would not map {', '.join(row['unlisted_operators'])}")
     lines.append(f"  parameters: {memory}")
     if row.get("remark"):
-        lines.append(f"  written here: {row['remark']}")
+        lines.append(f"  generated without edgetpu_compiler: {row['remark']}")
     elif row.get("not_written"):
         lines.append(f"  no program for a real stick was written: {row['not_written']}")
     if row["obstacle"]:

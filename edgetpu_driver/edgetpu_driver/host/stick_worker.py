@@ -164,7 +164,7 @@ class StickWorker:
         if self._is_to_close:
             return
         if self.connection.is_open:
-            self._give_up(State.RECOVERING, "opened anew", UnavailableError("the device is opened anew"))
+            self._give_up(State.RECOVERING, "opened again", UnavailableError("the device is reopened"))
         self.connection.open()
         if self.connection.is_open:
             self._join()

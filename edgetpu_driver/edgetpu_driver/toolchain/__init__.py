@@ -1,1 +1,1 @@
-"""From graphs to compiled models: graphs by name, programs written here, the vendor's compiler."""
+"""From graphs to compiled models: graphs by name, programs generated here, the vendor's compiler."""

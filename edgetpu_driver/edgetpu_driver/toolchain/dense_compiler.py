@@ -36,7 +36,7 @@ _DONE = InterruptHint(0)
 
 @dataclass(frozen=True)
 class WrittenModel:
-    """A compiled model whose program was written here."""
+    """A compiled model whose program was generated here."""
 
     file: bytes
     """The compiled .tflite file."""

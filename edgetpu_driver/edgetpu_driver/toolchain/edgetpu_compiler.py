@@ -183,12 +183,12 @@ def _run(command: Sequence[str], timeout: float) -> str:
     try:
         output, _ = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        raise CompilerError(f"{PROGRAM} was not done after {timeout:g} s and was stopped") from None
+        raise CompilerError(f"{PROGRAM} did not finish within {timeout:g} s and was stopped") from None
     finally:
         _stop(process)
     if process.returncode < 0:
         name = signal.Signals(-process.returncode).name
-        raise CompilerError(f"{PROGRAM} was ended by {name}: {last_lines(output)}")
+        raise CompilerError(f"{PROGRAM} was killed by {name}: {last_lines(output)}")
     if process.returncode:
         raise CompilerError(f"{PROGRAM} failed: {last_lines(output)}")
     return output

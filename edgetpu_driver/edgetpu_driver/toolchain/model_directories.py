@@ -77,7 +77,7 @@ def _model_files(directory: Path) -> list[Path]:
 
 
 def _is_dense_file(path: Path) -> bool:
-    """Whether a file is a graph whose program can be written here."""
+    """Whether a file is a graph whose program can be generated here."""
     try:
         status = path.stat()
     except OSError:
@@ -97,7 +97,7 @@ def _holds_dense(path: Path, *_version: int) -> bool:
 
 
 def _is_made_here(path: Path) -> bool:
-    """Whether the program of a graph can be written here, or made from a compiled file next to it."""
+    """Whether the program of a graph can be generated here, or made from a compiled file next to it."""
     return _is_dense_file(path) or bool(templates(path))
 
 
@@ -106,8 +106,8 @@ class ModelDirectories:
 
     compiled: compiled models (x_edgetpu.tflite) are looked for; uncompiled: graphs (x.tflite) are. With
     both, a compiled model is preferred to its graph. Without `uncompiled`, of graphs that are not compiled
-    only those count whose program can be written here, see `dense_compiler`, or made from a compiled file of
-    the same form next to them, see `retargeting`; such a graph needs no file if it is of the catalogue.
+    only those count whose program can be generated here, see `dense_compiler`, or made from a compiled file
+    of the same form next to them, see `retargeting`; such a graph needs no file if it is of the catalogue.
     """
 
     def __init__(self, directories: Sequence[str | Path], *, compiled: bool, uncompiled: bool) -> None:

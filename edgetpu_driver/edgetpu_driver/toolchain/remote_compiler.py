@@ -110,7 +110,7 @@ class RemoteCompiler:
                 "(https://coral.ai/docs/edgetpu/compiler/), or name it with --compiler"
             )
         if status == _TIMED_OUT:
-            raise CompilerError(f"{self} was not done after {timeout:g} s and was stopped")
+            raise CompilerError(f"{self} did not finish within {timeout:g} s and was stopped")
         if status:
             raise CompilerError(f"{self} failed: {last_lines(output)}")
         for name, data in files.items():

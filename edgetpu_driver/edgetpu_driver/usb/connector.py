@@ -92,7 +92,7 @@ class StickConnector:
                 self.bus_path = stick.bus_path
                 return link
         raise failure or DeviceNotFoundError(
-            f"no Edge TPU{self._wanted()} is on the bus; plug it in, into another port if it was"
+            f"no Edge TPU{self._wanted()} is on the bus; plug it in, or into another port if it is plugged in"
             " (lsusb shows it as 18d1:9302, or 1a6e:089a before it has its firmware)"
         )
 

@@ -88,7 +88,7 @@ class FaultScript:
         ValueError if the fault does not apply to that kind of transfer.
         """
         if not can_strike(fault, on):
-            raise ValueError(f"{fault.name} cannot strike {on.name} transfers")
+            raise ValueError(f"{fault.name} cannot occur in {on.name} transfers")
         self._entries.append(_Entry(fault, on, after, times))
 
     def strike(self, transfer: Transfer) -> Fault | None:

@@ -154,7 +154,7 @@ def _layer(graph: Subgraph) -> _Layer:
     around = [name for name in names if name != "FULLY_CONNECTED"]
     if len(core) != 1 or set(around) - {"QUANTIZE"} or len(graph.inputs) != 1 or len(graph.outputs) != 1:
         raise ModelUnsupportedError(
-            "a program can be written here for one FULLY_CONNECTED layer between QUANTIZE operators; "
+            "without edgetpu_compiler, expected one FULLY_CONNECTED layer between QUANTIZE operators; "
             f"got {', '.join(names) or 'no operator'}"
         )
     operator = core[0]
@@ -248,7 +248,7 @@ def _fitted(layer: _Layer, zero_point: int, of_rows: NDArray[np.float32]) -> tup
     largest = SIZES[-1]
     if max(rows, columns) > largest:
         raise ModelUnsupportedError(
-            f"programs are written here for matrices of up to {largest} x {largest}; got {rows} x {columns}. "
+            f"expected a matrix of up to {largest} x {largest}; got {rows} x {columns}. "
             f"MatMul cuts larger ones into tiles of dense_{largest}"
         )
     bias = _bias_columns(layer.bias, zero_point, of_rows, columns)

@@ -176,7 +176,7 @@ def _compiled(
 
 
 def _of_dense_program(model: CompiledModel, graph: Model) -> tuple[WeightLocation, ...]:
-    """Of a program that was written here, which may be for a larger matrix than the graph's."""
+    """Of a program that was generated here, which may be for a larger matrix than the graph's."""
     if not _corresponds(model, graph.subgraphs[0]):
         return ()
     try:

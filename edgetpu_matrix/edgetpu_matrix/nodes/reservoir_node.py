@@ -170,7 +170,7 @@ class ReservoirNode(MatrixNode):
         self._signal_scale.check(self._network.check(inputs))
         stamp = _nanoseconds(header)
         if stamp < self._last_stamp:
-            self.get_logger().info("time went back; the reservoir is reset")
+            self.get_logger().info("time jumped back; the reservoir is reset")
             self._reset()
         self._last_stamp = stamp
         step = _Step(header, inputs, self.published_at, target=self._early.pop(stamp, None))
@@ -314,7 +314,7 @@ class ReservoirNode(MatrixNode):
     ) -> TrainReadout.Response:
         try:
             if self._readout is None:
-                raise NotTrainedError("expected targets to train on; none has come after the washout")
+                raise NotTrainedError("expected targets to train on; none came after the washout")
             training = self._readout.solve(request.regularization or self.values["regularization"])
         except EdgeTpuError as error:
             if request.forget and self._readout is not None:

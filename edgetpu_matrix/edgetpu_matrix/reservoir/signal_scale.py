@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.errors import InputError
 
-DROWNING = 2.0**26
+LARGEST_JUMP = 2.0**26
 """Derived: sums of squares in float64 keep nothing of values that are smaller by this factor than another."""
 
 IN_A_ROW = 16
@@ -15,7 +15,7 @@ IN_A_ROW = 16
 
 
 class SignalScale:
-    """Refuses a vector that would drown all those before it, unless many in a row are as large.
+    """Refuses a vector that makes all earlier ones negligible in sums, unless many in a row are as large.
 
     One sample of 1e30 from a broken sensor leaves nothing of a thousand others in the sums that a readout is
     trained on, and a reservoir without saturation forgets it only after hundreds of steps.
@@ -30,11 +30,11 @@ class SignalScale:
     def check(self, values: NDArray[np.float64]) -> None:
         """Take note of a vector of finite numbers; InputError if it is to be left out."""
         size = float(np.abs(values).max(initial=0.0))
-        if self._largest and size > DROWNING * self._largest and self._refused < IN_A_ROW:
+        if self._largest and size > LARGEST_JUMP * self._largest and self._refused < IN_A_ROW:
             self._refused += 1
             raise InputError(
-                f"expected values of up to {DROWNING:.1e} times the largest before, {self._largest:.3g}; "
-                f"got {size:.3g}, which is left out unless {IN_A_ROW} more of that size come in a row"
+                f"expected values of up to {LARGEST_JUMP:.1e} times the largest before, {self._largest:.3g}; "
+                f"got {size:.3g}, which is ignored; after {IN_A_ROW} in a row such values are accepted"
             )
         self._refused = 0
         self._largest = max(self._largest, size)

@@ -1,4 +1,4 @@
-"""Steps with programs written here: what a stick computes, and with which parameters."""
+"""Steps with programs generated here: what a stick computes, and with which parameters."""
 
 from __future__ import annotations
 

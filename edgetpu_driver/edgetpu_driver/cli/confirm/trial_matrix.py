@@ -1,4 +1,4 @@
-"""Matrices with known products, whose programs are written here: what `edgetpu confirm` runs."""
+"""Matrices with known products, whose programs are generated here: what `edgetpu confirm` runs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Programs for the chip that are written here, operation by operation."""
+"""Programs for the chip that are generated here, operation by operation."""
