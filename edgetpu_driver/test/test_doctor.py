@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from usb.core import USBError
 
 from edgetpu_driver.cli.doctor import command, computer, sticks
+from edgetpu_driver.cli.doctor import models as doctor_models
 from edgetpu_driver.cli.doctor.finding import Finding, State, missing
 from edgetpu_driver.cli.doctor.models import models
 from edgetpu_driver.cli.main import main
@@ -21,6 +23,7 @@ from edgetpu_driver.errors import DependencyMissingError
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.toolchain import dense_graph
 from edgetpu_driver.virtual import VirtualEdgeTpu
+from testdata import ModelFolder
 
 Doctor = Callable[..., dict[str, Finding]]
 
@@ -281,13 +284,31 @@ def test_each_model_is_listed_with_its_use(home: Path) -> None:
     assert dense.found == "matrix engine: its weights can be replaced at run time; runs on usb, virtual, cpu"
 
 
-def test_a_graph_without_a_compiled_model_wants_to_be_compiled(home: Path) -> None:
+@pytest.mark.parametrize(
+    ("compiler", "elsewhere"), [("/usr/bin/edgetpu_compiler", ""), (None, " --on USER@COMPUTER")]
+)
+def test_a_graph_without_a_compiled_model_wants_to_be_compiled(
+    home: Path, monkeypatch: pytest.MonkeyPatch, compiler: str | None, elsewhere: str
+) -> None:
+    monkeypatch.setattr(doctor_models, "find_compiler", lambda: compiler)
     graph = GraphBuilder("copy")
     x = graph.input("x", (1, 2), np.uint8, scale=0.5, zero_point=128)
     graph.output(graph.quantize(x, np.int8, scale=0.5, zero_point=0, name="y"))
     (home / "copy.tflite").write_bytes(graph.build())
     (found,) = models(home, "usb")
-    assert (found.state, found.remedy) == (State.NOTE, f"edgetpu models compile {home}/copy.tflite")
+    assert (found.state, found.remedy) == (
+        State.NOTE,
+        f"edgetpu models compile {home}/copy.tflite{elsewhere}",
+    )
+
+
+@pytest.mark.parametrize("backend", ["virtual", "cpu"])
+def test_a_compiled_model_without_its_graph_wants_the_graph(
+    home: Path, golden: ModelFolder, backend: str
+) -> None:
+    shutil.copy(golden.model("looming_64x64_3x3_edgetpu.tflite"), home)
+    (found,) = models(home, backend)
+    assert (found.state, found.remedy) == (State.NOTE, f"cp looming_64x64_3x3.tflite {home}")
 
 
 def test_a_look_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch, doctor: Doctor) -> None:

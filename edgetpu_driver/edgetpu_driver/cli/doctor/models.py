@@ -8,6 +8,7 @@ from edgetpu_driver.cli.device_and_model import read_model
 from edgetpu_driver.cli.doctor.finding import Finding, fine, note
 from edgetpu_driver.cli.model_folder import FilesOfModel, examine, models_in
 from edgetpu_driver.errors import EdgeTpuError
+from edgetpu_driver.toolchain.edgetpu_compiler import find_compiler
 
 
 def models(directory: Path, backend: str) -> tuple[Finding, ...]:
@@ -33,10 +34,17 @@ def _model(files: FilesOfModel, backend: str) -> Finding:
         return note(subject, f"cannot be used: {error}", f"rm {' '.join(map(str, files.present))}")
     if backend in seen.backends:
         return fine(subject, f"{seen.use}; runs on {', '.join(seen.backends)}")
-    path = files.graph or files.present[0]
-    if backend == "cpu":
-        return note(
-            subject, f"{seen.use}; not on cpu, for which there is no graph", f"cp {files.name}.tflite .."
-        )
     where = ", ".join(seen.backends) or "nothing"
-    return note(subject, f"{seen.use}; runs on {where}, not on {backend}", f"edgetpu models compile {path}")
+    if files.graph is None:
+        return note(
+            subject,
+            f"{seen.use}; runs on {where}, not on {backend}, which needs its graph",
+            f"cp {files.name}.tflite {files.present[0].parent}",
+        )
+    # Without the compiler the command would pack the graph for the virtual stick only.
+    elsewhere = "" if find_compiler() else " --on USER@COMPUTER"
+    return note(
+        subject,
+        f"{seen.use}; runs on {where}, not on {backend}",
+        f"edgetpu models compile {files.graph}{elsewhere}",
+    )
