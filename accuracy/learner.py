@@ -86,7 +86,7 @@ def _view(picture: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.ui
 
 
 def _rows(method: str, head: SwappableEngine, vectors: dict[str, Views], trials: int) -> list[Row]:
-    """Five photographs, drawn anew in every trial, are taught; the others are not."""
+    """Five photographs, drawn again in every trial, are taught; the others are not."""
     rng = np.random.default_rng(1)
     on_stick: list[bool] = []
     in_float: list[bool] = []

@@ -38,7 +38,7 @@ Picture = NDArray[np.uint8]
 def measure(engine: str, quick: bool = False) -> list[Row]:
     """Rows for each kind of model; MissingFileError without the models and pictures.
 
-    Only models whose compiled files are at hand run on the virtual stick.
+    Only models whose compiled files are available run on the virtual stick.
     """
     rows = [_segmentation(engine), _classification(engine), _embedding()]
     return rows + _detection(2 if quick else 20)

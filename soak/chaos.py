@@ -69,7 +69,7 @@ _BACK_UP = (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE)
 
 
 class Chaos:
-    """Does what the schedule says; call `step` often. The node is spun by somebody else."""
+    """Does what the schedule says; call `step` often. The caller spins the node."""
 
     def __init__(
         self,

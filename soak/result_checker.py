@@ -77,7 +77,7 @@ class ResultChecker(Node):
         return self._prediction.judge(index, message.step, message.valid and self._is_trained, value)
 
     def _keep_trained(self, message: Any) -> None:
-        """Train the readout of a reservoir that was started anew, or whose training was disturbed."""
+        """Train the readout of a reservoir that was restarted, or whose training was disturbed."""
         if not message.valid and message.samples < _ENOUGH_SAMPLES:
             self._is_trained = False
         asks = self._training is not None and time.monotonic() - self._asked < _ANSWER_SECONDS

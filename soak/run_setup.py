@@ -63,7 +63,7 @@ class Stage:
 
     @classmethod
     def prepare(cls, output: Path, sticks: int, seed: int, simulated_hours: float) -> Stage:
-        """Make the directory anew, with models, places, pattern and rendered frames."""
+        """Create the directory again, with models, places, pattern and rendered frames."""
         shutil.rmtree(output, ignore_errors=True)
         home, frames = output / "ros_home", output.parent / _FRAMES
         write_models(home / "edgetpu" / "models")

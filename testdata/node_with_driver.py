@@ -47,7 +47,7 @@ class NodeWithDriver:
         graph.spin_until(lambda: self._images.get_subscription_count() == 1)
 
     def start_eye(self, **parameters: Any) -> None:
-        """Start the perception node, or start it anew after it was killed, with these changes."""
+        """Start the perception node, or restart it after it was killed, with these changes."""
         self.eye = self._start_node(
             "edgetpu_perception",
             self._executable,
@@ -56,7 +56,7 @@ class NodeWithDriver:
         )
 
     def start_driver(self) -> None:
-        """Start the driver, or start it anew after it was killed."""
+        """Start the driver, or restart it after it was killed."""
         self.driver = self._start_node(
             "edgetpu_driver",
             "edgetpu_node",

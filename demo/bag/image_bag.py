@@ -191,7 +191,7 @@ def _open_reader(path: Path) -> Reader:
         reader.open()
     except Exception as error:  # rosbags lets many types of error through
         if path.is_dir():
-            remedy = f"`ros2 bag reindex {path}` writes its metadata anew"
+            remedy = f"`ros2 bag reindex {path}` rewrites its metadata"
         elif path.suffix == ".mcap":
             remedy = (
                 f"if its recording was interrupted, `mcap recover {path} -o recovered.mcap` restores it, or "

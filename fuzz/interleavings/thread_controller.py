@@ -57,8 +57,8 @@ class ThreadController:
     """Decides which thread runs.
 
     Each thread has a random rank, and the one of the highest rank runs until it waits. At any point where
-    threads may be switched, and at lines of the traced files, its rank may be drawn anew. That is close to
-    what a loaded machine does: some threads are slow, for a while, at a place that nobody chose. The clock
+    threads may be switched, and at lines of the traced files, its rank may be drawn again. That is close to
+    what a loaded machine does: some threads are slow, for a while, at a random place. The clock
     stands still while a thread runs, but for a microsecond a look.
     """
 

@@ -17,7 +17,7 @@ from edgetpu_driver.files.default_paths import firmware_path
 from edgetpu_driver.files.file_access import read_file
 
 PATIENT = ProcessLimits(load_seconds=120.0, run_seconds=120.0)
-"""Limits of the processes that run foreign graphs: somebody waits for one result, and may interrupt."""
+"""Limits of the processes that run graphs of users: a person waits for one result, and may interrupt."""
 
 
 @contextmanager

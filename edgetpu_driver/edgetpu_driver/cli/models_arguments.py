@@ -90,7 +90,7 @@ def _add_import(commands: Commands) -> None:
     command = _command(
         commands,
         "import",
-        "take over models somebody else compiled",
+        "import models that were compiled elsewhere",
         "Of a directory with x_edgetpu.tflite, x.tflite and x_edgetpu.json: says what each model is and what "
         "it can be used for, copies it, and refuses the rest with the reason.",
     )

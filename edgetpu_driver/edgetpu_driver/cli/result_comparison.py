@@ -153,11 +153,11 @@ class Comparison:
         """Whether all outputs of all parts agree with LiteRT in the runs that were noted."""
         outputs = [output for reference in self._references.values() for output in reference.outputs]
         worst = max(outputs, key=lambda output: output.device.mean / output.limit)
-        told = (
+        details = (
             f"mean difference from LiteRT {worst.device.mean:.3f} steps, expected at most {worst.limit:.3f}; "
             f"largest {worst.device.largest:g}, between LiteRT's own kernels {worst.kernels.largest:g}"
         )
-        verdicts = [Verdict("results", all(output.good for output in outputs), told)]
+        verdicts = [Verdict("results", all(output.good for output in outputs), details)]
         tops, right = (sum(getattr(each, name) for each in outputs) for name in ("tops", "tops_right"))
         if tops:
             same = f"{right} of {tops} have the largest value where LiteRT has it"

@@ -37,7 +37,7 @@ class DeviceConnection:
         self._told = ""
 
     def open(self) -> None:
-        """Open the device anew; `is_open` and the state tell the outcome. Takes seconds."""
+        """Open the device again; `is_open` and the state show the outcome. Takes seconds."""
         if self.state is State.CLOSED:
             self._set_state(State.STARTING, "looking for the device")
         try:

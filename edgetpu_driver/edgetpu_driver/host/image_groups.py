@@ -25,7 +25,7 @@ JOIN = 4
 LEAVE = 8
 """Images in succession that a client shares with no other of its group before it leaves.
 
-Uncritical: a head that is computed in vain takes about a sixth of the time of an inference of its own.
+Uncritical: computing a head that is not needed takes about a sixth of the time of an inference of its own.
 """
 
 SETTLE = 4

@@ -167,7 +167,7 @@ class ModelHost:
                 self._keep_open(worker)
 
     def connect(self) -> None:
-        """Open all devices anew, and wait for the outcome, which is the new state. Takes seconds."""
+        """Open all devices again, and wait for the outcome, which is the new state. Takes seconds."""
         self._whole.cpu.reopen()
         self._pool.ask_all(StickWorker.open)
 

@@ -83,7 +83,7 @@ class SharedInference:
     """Answers requests of several clients for the same image by one inference.
 
     Requests of the same model for the same image share its result. Models of the suite's catalogue that are
-    asked about the same images become heads of a joint graph, which is run instead of them. It is made anew
+    asked about the same images become heads of a joint graph, which is run instead of them. It is rebuilt
     when they change; until then, and while a head lacks weights that were set, models run on their own, and
     also where others were compiled together with them, which the joint graph would displace. The results are
     the same numbers. All methods may be called from any thread.

@@ -53,7 +53,7 @@ class StickPool:
         self._pipelines: list[tuple[HostedModel, ...]] = []
         """Parts of one model each, which no stick can have in its memory together."""
         self._ask_registers: list[Callable[[tuple[RegisterValue, ...]], None]] = []
-        """Who waits for the registers; somebody does while they are being read."""
+        """Calls that wait for the registers; at least one while they are being read."""
         scheduler.rebalance = self._rebalance
 
     def add(self, model: HostedModel) -> None:

@@ -159,7 +159,7 @@ class StickWorker:
     # Commands, for the thread alone.
 
     def open(self) -> None:
-        """Open the device anew and attach the models."""
+        """Open the device again and attach the models."""
         self._out_of_service = self._closing = False
         if self._is_to_close:
             return

@@ -39,7 +39,7 @@ class WeightAccess:
         request.replica, request.pieces = replica, request.begin(replica)
 
     def end(self, request: Request) -> None:
-        """A request that had begun is done, or is to begin anew."""
+        """A request that had begun is done, or is to begin again."""
         model, replica = request.model, request.replica
         if self._swaps.get(model) is request:
             del self._swaps[model]

@@ -168,7 +168,7 @@ class ModelClient:
         operators of the model keep from run to run is set to zero before.
 
         After ModelNotFoundError and UnavailableError the client is not ready until it has loaded the model
-        again: the same inputs may be sent anew from `on_ready`. still_wanted: whether to try again when the
+        again: the same inputs may be sent again from `on_ready`. still_wanted: whether to try again when the
         driver was too busy, or too late; else `done` gets the BusyError or ExpiredError.
 
         Returns False, and never calls `done`, when a request is under way or the client is not ready; `done`
@@ -205,7 +205,7 @@ class ModelClient:
 
         part: n for a tensor of the n-th of `loaded.parts`; 0 for the only one.
         See SwappableEngine.set_weights. The model should have been loaded under a name of this node's own.
-        A driver that was started anew has the weights of the file: set them in every `on_ready`. Returns
+        A driver that was restarted has the weights of the file: set them in every `on_ready`. Returns
         False as `invoke` does.
         """
         if not self._is_free():

@@ -64,10 +64,10 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
     except RuntimeError as error:
         return _complain(error, EXIT_USAGE)
     nodes: list[Node] = []
-    told: list[Exception] = []
+    reported: list[Exception] = []
 
     def tell(error: Exception) -> None:
-        told.append(error)
+        reported.append(error)
         end_within(STOP_DEADLINE)
         _report(error, nodes)
 
@@ -91,7 +91,7 @@ def _run(make_nodes: Callable[[], Sequence[Node]], log: RosLogHandler) -> int:
             executor.spin_once()
             unused.release_when_due()
     except Exception as error:
-        status = EXIT_FAILURE if error in told else _report(error, nodes)
+        status = EXIT_FAILURE if error in reported else _report(error, nodes)
     finally:
         end_within(STOP_DEADLINE)
         stop.releases()

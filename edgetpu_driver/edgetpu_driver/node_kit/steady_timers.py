@@ -20,7 +20,7 @@ _lock = threading.Lock()
 def create_steady_timer(node: Node, period: float, callback: Callable[[], None]) -> Timer:
     """Make a timer in real time, s, also when the graph runs on simulated time.
 
-    All such timers of the process start their period anew with it. Those of the same period, or of a multiple
+    All such timers of the process restart their period with it. Those of the same period, or of a multiple
     of it, are due together from then on, and one round of the executor serves them: the five perception nodes
     and the driver would take 70 rounds a second, and take 12.
     """

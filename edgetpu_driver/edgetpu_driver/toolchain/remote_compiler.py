@@ -93,9 +93,9 @@ class RemoteCompiler:
         except subprocess.TimeoutExpired:
             raise CompilerError(f"{self.host} did not answer within {timeout:g} s") from None
         if result.returncode:
-            told = last_lines(result.stderr.decode(errors="replace"))
+            details = last_lines(result.stderr.decode(errors="replace"))
             kind = "cannot be reached" if result.returncode == _SSH_FAILED else "failed"
-            raise CompilerError(f"{self.host} {kind}: {told}")
+            raise CompilerError(f"{self.host} {kind}: {details}")
         return result.stdout
 
     def _unpacked(self, received: bytes, directory: Path, timeout: float) -> str:

@@ -29,7 +29,7 @@ class Port:
         self._there_since: float | None = 0.0
         self._claimed_by: Handle | None = None
         self._looked: float | None = None
-        """When somebody looked last for a stick that was about to appear, in real time."""
+        """When the bus was last searched for a stick that was about to appear, in real time."""
 
     @property
     def address(self) -> int:

@@ -179,7 +179,7 @@ class ReservoirNode(MatrixNode):
         self.counters.dropped = self._queue.dropped
 
     def _watch_size(self, size: int) -> None:
-        """Begin anew with the size of the signal if the first sample misled and nothing was learned."""
+        """Begin again with the size of the signal if the first sample misled and nothing was learned."""
         self._other_sizes.append(size)
         if size == self._network.inputs or not self._network.inputs:
             self._other_sizes.clear()

@@ -76,8 +76,8 @@ def registers(stick: TrialStick) -> Values:
     values = stick.tpu.registers()
     wrong = {each.name: f"{values[each]:#x}" for each in ERROR_REGISTERS if values[each]}
     if wrong:
-        told = ", ".join(f"{name} = {value}" for name, value in wrong.items())
-        raise Refuted(f"error registers are set: {told}", {"registers": wrong})
+        details = ", ".join(f"{name} = {value}" for name, value in wrong.items())
+        raise Refuted(f"error registers are set: {details}", {"registers": wrong})
     return {each.name: f"{value:#x}" for each, value in values.items()}
 
 

@@ -31,4 +31,4 @@ class Refuted(Exception):  # noqa: N818 - an answer, not an error
 
 
 class NotApplicable(Exception):  # noqa: N818
-    """The stick, its port or the models at hand cannot answer; the message says what could."""
+    """The stick, its port or the available models cannot answer; the message says what could."""

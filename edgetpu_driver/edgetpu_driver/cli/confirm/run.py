@@ -109,6 +109,6 @@ def _outcome(stick: TrialStick, step: Step, before: Sequence[Outcome]) -> Outcom
         return outcome("refuted", " ".join(str(error).split()))
     if repeated:
         times = "once" if repeated == 1 else f"{repeated} times"
-        told = f"the result was right, but transfers failed and were repeated {times}"
-        return outcome("refuted", told, values)
+        details = f"the result was right, but transfers failed and were repeated {times}"
+        return outcome("refuted", details, values)
     return outcome("confirmed", "", values)

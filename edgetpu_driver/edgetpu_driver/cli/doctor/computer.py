@@ -32,16 +32,16 @@ CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 def computer() -> Finding:
     """The processor and the system, and what is known to be in the way of a stick there."""
     machine = platform.machine()
-    told = f"{machine}, {platform.system()} {platform.release()}, {os.cpu_count()} processors"
+    details = f"{machine}, {platform.system()} {platform.release()}, {os.cpu_count()} processors"
     if machine in _NO_LITERT_WHEELS:
         return note(
             "computer",
-            f"{told}; LiteRT has no packages for 32 bits",
+            f"{details}; LiteRT has no packages for 32 bits",
             "install a 64-bit system (on a Raspberry Pi 3 and later); matrices run on a stick without it",
         )
     if sys.byteorder != "little":
-        return missing("computer", f"{told}; parameters are little-endian", "use another computer")
-    return fine("computer", told)
+        return missing("computer", f"{details}; parameters are little-endian", "use another computer")
+    return fine("computer", details)
 
 
 def surroundings() -> Finding:
@@ -71,11 +71,11 @@ def surroundings() -> Finding:
 
 def python() -> Finding:
     """The version of Python."""
-    told = f"{platform.python_version()} at {sys.executable}"
+    details = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info < _OLDEST_PYTHON:
         oldest = ".".join(map(str, _OLDEST_PYTHON))
-        return missing("Python", f"{told}; expected {oldest} or later", "install Ubuntu 22.04 or later")
-    return fine("Python", told)
+        return missing("Python", f"{details}; expected {oldest} or later", "install Ubuntu 22.04 or later")
+    return fine("Python", details)
 
 
 def packages() -> tuple[Finding, ...]:

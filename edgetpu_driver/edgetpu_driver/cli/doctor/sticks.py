@@ -74,8 +74,8 @@ def _of(backend: Any, stick: UsbStick, simulated: bool) -> list[Finding]:
 def _identity(stick: UsbStick) -> Finding:
     where = f"at {stick.bus_path}"
     if stick.boot_mode:
-        told = f"1a6e:089a {where}, in boot mode: it becomes 18d1:9302 when this driver loads its firmware"
-        return fine("stick", told)
+        details = f"1a6e:089a {where}, in boot mode: it becomes 18d1:9302 when this driver loads its firmware"
+        return fine("stick", details)
     return fine("stick", f"18d1:9302 {where}, runs its firmware {stick.firmware_release}")
 
 
@@ -97,13 +97,15 @@ def _access(stick: UsbStick, device: Device, simulated: bool) -> Finding:
 
 
 def _speed(stick: UsbStick) -> Finding:
-    told = f"{stick.link_speed:g} Mbit/s"
+    details = f"{stick.link_speed:g} Mbit/s"
     if stick.link_speed >= _SUPER_SPEED:
-        return fine("link", f"{told} (USB 3)")
+        return fine("link", f"{details} (USB 3)")
     if stick.link_speed >= _HIGH_SPEED:
         remedy = "use a USB 3 port (blue, or marked SS) and the cable of the stick, without a hub"
-        return note("link", f"{told} (USB 2): every transfer takes several times as long", remedy)
-    return missing("link", f"{told}: too slow for the protocol", "use another port and cable, without a hub")
+        return note("link", f"{details} (USB 2): every transfer takes several times as long", remedy)
+    return missing(
+        "link", f"{details}: too slow for the protocol", "use another port and cable, without a hub"
+    )
 
 
 def _node(stick: UsbStick) -> Finding:
@@ -114,27 +116,31 @@ def _node(stick: UsbStick) -> Finding:
     except OSError:
         remedy = "pass /dev/bus/usb through, not one device: it changes when the firmware is loaded"
         return missing("device file", f"{path} is not there", remedy)
-    told = f"{path} {stat.filemode(status.st_mode)} {_name(pwd.getpwuid, status.st_uid)}:"
-    told += _name(grp.getgrgid, status.st_gid)
+    details = f"{path} {stat.filemode(status.st_mode)} {_name(pwd.getpwuid, status.st_uid)}:"
+    details += _name(grp.getgrgid, status.st_gid)
     if os.access(path, os.R_OK | os.W_OK):
-        return fine("device file", told)
+        return fine("device file", details)
     remedy = f"{APPLY_RULES}, or unplug the stick and plug it in again"
-    return missing("device file", f"{told}: not writable, the udev rule has not been applied to it", remedy)
+    return missing(
+        "device file", f"{details}: not writable, the udev rule has not been applied to it", remedy
+    )
 
 
 def _power(stick: UsbStick) -> Finding:
     """What the stick may draw, and through which hubs."""
     demand = _read(SYSFS / stick.bus_path / "bMaxPower") or "unknown"
     hubs = [SYSFS / path for path in _hubs(stick)]
-    told = f"the stick may draw {demand}"
+    details = f"the stick may draw {demand}"
     if not hubs:
-        return fine("power", f"{told}, directly from a port of the computer")
+        return fine("power", f"{details}, directly from a port of the computer")
     names = ", ".join(f"{hub.name} ({_read(hub / 'product') or 'a hub'})" for hub in hubs)
     passive = [hub.name for hub in hubs if not int(_read(hub / "bmAttributes") or "40", 16) & _SELF_POWERED]
     if passive:
         remedy = "plug it into a port of the computer, or into a hub with a power supply of its own"
-        return note("power", f"{told}, through {names}, of which {', '.join(passive)} has no supply", remedy)
-    return fine("power", f"{told}, through {names}, with a supply of its own")
+        return note(
+            "power", f"{details}, through {names}, of which {', '.join(passive)} has no supply", remedy
+        )
+    return fine("power", f"{details}, through {names}, with a supply of its own")
 
 
 def voltage() -> Sequence[Finding]:

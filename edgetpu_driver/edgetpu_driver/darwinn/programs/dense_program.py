@@ -2,7 +2,7 @@
 
 A matrix of 64 rows for each tile, on 4, 8, 12 or 16 tiles. dense_256.txt has the operations for 4 tiles; the
 others repeat some of them, and in every operation some bits are functions of the size. Inferred from compiled
-programs, and byte for byte the same for 256, 512 and 1024; of a program for 768, compiled by somebody else,
+programs, and byte for byte the same for 256, 512 and 1024; of a program for 768 the
 published bytes are the same.
 """
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.stick.edge_tpu import EdgeTpu
 
 LONGEST_GAP = 1.0
-"""Seconds between two stamps, above which a recurrent model starts anew unless another limit is given."""
+"""Seconds between two stamps, above which a recurrent model starts again unless another limit is given."""
 
 
 class Model:

@@ -18,7 +18,7 @@ class StepWork:
     """The work of one step."""
 
     multiplications: int | None
-    """Products that one run sums up; None where only the graph could tell, and it is not at hand."""
+    """Products that one run sums up; None where only the graph would show it, and there is none."""
     share: float | None
     """Of those of the whole model, 0..1; None where it does not follow."""
 
@@ -26,7 +26,7 @@ class StepWork:
 def work_of(plan: ModelPlan, sources: Sequence[bytes | None]) -> tuple[StepWork, ...]:
     """The work of each step of a plan.
 
-    sources: for each segment the graph that it was compiled from, if that is at hand; a compiled file does
+    sources: for each segment the graph that it was compiled from, if there is one; a compiled file does
     not tell what its parts for the Edge TPU multiply. Raises ModelFormatError for a malformed graph.
     """
     counts = [_count(step, sources[step.segment]) for step in plan.steps]
