@@ -84,7 +84,7 @@ class RegisterValue:
     address: int
     value: int
     bus_path: str = ""
-    """Of the stick it was read from."""
+    """Bus path of the stick that the register was read from."""
 
 
 class Backend(Protocol):

@@ -18,7 +18,7 @@ class Usability:
     obstacle: str = ""
     """Why it cannot; empty where nothing speaks against it."""
     remark: str = ""
-    """That it runs something else than the file, or elsewhere; empty if not."""
+    """Says if it runs something else than the file, or elsewhere; empty otherwise."""
 
 
 def usable_backends(files: Sequence[tuple[Path, bytes]]) -> dict[str, Usability]:

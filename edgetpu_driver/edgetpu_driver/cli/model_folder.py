@@ -36,7 +36,7 @@ class FilesOfModel:
 
     @property
     def present(self) -> tuple[Path, ...]:
-        """Those that are there."""
+        """The files that exist."""
         return tuple(path for path in (self.compiled, self.graph, self.sidecar) if path is not None)
 
 
@@ -47,7 +47,7 @@ class Examination:
     kind: str
     use: str
     backends: tuple[str, ...]
-    """That can run it."""
+    """The backends that can run it."""
     cpu_operators: tuple[str, ...]
     """Names of the operators that do not run on the Edge TPU, in order."""
 

@@ -29,7 +29,7 @@ _PACKED = (
     "cannot run these files."
 )
 _OWN_COMPILERS = (VIRTUAL_COMPILER, DENSE_COMPILER)
-"""Whose files may be replaced."""
+"""Compilers whose files may be replaced."""
 _NAMED = 3
 """Graphs with the same error that are listed by name."""
 

@@ -23,7 +23,7 @@ from edgetpu_driver.toolchain.retargeting.template_files import (
 from edgetpu_driver.weights.sidecar_files import requantised_graph_path
 
 _MOST_LAYERS = 8
-"""That are listed by name."""
+"""Layers listed by name at most."""
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:

@@ -24,7 +24,7 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _FACTOR = 1.5
-"""Of the mean difference between LiteRT's kernels, up to which a device's may be. Of five common networks,
+"""Limit of a device's mean difference, in mean differences between LiteRT's kernels. In five common networks,
 kernels of a third kind reach 1.1; a device that is given another picture starts at 2."""
 _STEPS = 0.1
 """Mean difference in quantisation steps that is accepted on top, for networks in which kernels agree."""

@@ -23,7 +23,7 @@ from edgetpu_driver.engines.whole_model.recurrence import feedback_of, likely_fe
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _SHOWN_VALUES = 8
-"""Of each output, so that it takes one line."""
+"""Values shown of each output, so that it takes one line."""
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001

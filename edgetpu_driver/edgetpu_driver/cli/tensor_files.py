@@ -19,7 +19,7 @@ _IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
 _INT8_OFFSET = 128
 """From grey levels of uint8 to int8."""
 _ROUNDING_ERROR = np.float32(2e-5)
-"""Of interpolation in float32, whose steps there are 1.5e-5 grey levels: a uniform image stays as it is."""
+"""Tolerance for interpolation in float32, with steps of 1.5e-5 grey levels: a uniform image stays uniform."""
 
 
 def read_inputs(

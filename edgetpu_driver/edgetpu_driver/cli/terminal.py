@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 _SECONDS_BETWEEN_LINES = 1.0
-"""So that progress does not flood a log."""
+"""Time between two lines of progress, s, so that they do not flood a log."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ MAX_EXECUTABLES = 3  # parameter caching, execution only, stand-alone
 # Members of the unions AnyHint and AnyLayer.
 _DESCRIPTOR, _INSTRUCTION, _INTERRUPT, _FENCE = 1, 2, 3, 4
 _OUTPUT = 1
-"""Of AnyLayer: the member OutputLayer."""
+"""The member OutputLayer of the union AnyLayer."""
 
 _MEMBERS: dict[type[IntEnum], dict[int, IntEnum]] = {
     kind: {int(member): member for member in kind}

@@ -25,7 +25,7 @@ class GraphOperands:
 
     @classmethod
     def of(cls, graph: Subgraph) -> GraphOperands:
-        """Those of a graph that was read."""
+        """The operands of a graph that was read."""
         return cls(
             tuple(zip(graph.input_specs, graph.inputs, strict=True)),
             tuple(zip(graph.output_specs, graph.outputs, strict=True)),

@@ -27,13 +27,13 @@ class Backlog:
     seconds: float
     """Their expected engine time."""
     waiting_of_client: int
-    """Those of the client that asks."""
+    """Waiting requests of the client that asks."""
     sticks: int
     """Sticks that share the work."""
 
     @classmethod
     def of(cls, queues: Sequence[RequestQueue[Any]], client: str, sticks: int) -> Backlog:
-        """Of a queue and those next to it; the sticks share the work in the first one."""
+        """The backlog of a queue and those next to it; the sticks share the work in the first one."""
         first, *beside = queues
         waiting, of_client = len(first), first.waiting_of(client)
         for queue in beside:

@@ -42,7 +42,7 @@ class HostedModel:
         self.failure: EdgeTpuError | None = None
         """Why it could not be loaded."""
         self.sha256 = ""
-        """Of the file, or of all segments one after another, in hexadecimal; empty until it is loaded."""
+        """Digest of the file, or of all segments in a row, in hexadecimal; empty until it is loaded."""
         self.file_bytes = 0
         self.files_without_weights = b""
         """What the files say of labels, anchors and the like; see `without_weights`."""
@@ -77,7 +77,7 @@ class HostedModel:
 
     @property
     def path(self) -> Path:
-        """Of its file, or of its first segment."""
+        """The path of its file, or of its first segment."""
         return self.paths[0]
 
     def set_read(

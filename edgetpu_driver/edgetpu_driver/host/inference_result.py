@@ -26,7 +26,7 @@ class InferenceResult:
     weights_version: int = 0
     """Version of the weights the outputs were computed with; see WeightResult."""
     model_sha256: str = ""
-    """Of the model's file, in hexadecimal."""
+    """Digest of the model's file, in hexadecimal."""
     part: int = 0
     """Number of the part for the Edge TPU that these are the outputs of; 0: the whole model."""
 

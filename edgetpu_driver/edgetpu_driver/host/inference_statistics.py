@@ -42,7 +42,7 @@ class InferenceStatistics:
         self.completed = 0
         """Requests that got a result."""
         self.uploads_avoided = 0
-        """Those whose parameters were resident already."""
+        """Uploads that were not needed because the parameters were resident already."""
         self.period = Period()
         """The last period that ended."""
         self._latencies: deque[float] = deque(maxlen=LATENCIES_KEPT)

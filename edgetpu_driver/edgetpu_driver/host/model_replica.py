@@ -54,11 +54,11 @@ class ModelReplica:
         self.unsupported_reason = ""
         """Why it cannot run on this stick."""
         self.version = 0
-        """Of the weights it holds."""
+        """Version of the weights it holds."""
         self.weights: WeightRequest | None = None
-        """Those that were set last; None while those of the file are in effect."""
+        """The weights that were set last; None while those of the file are in effect."""
         self.engine_weights: WeightRequest | None = None
-        """Those that `engine` got last; a matrix in tiles is on engines of its own."""
+        """The weights that `engine` got last; a matrix in tiles is on other engines."""
         self.bus_path = ""
         # What follows belongs to the scheduler.
         self.reading = 0

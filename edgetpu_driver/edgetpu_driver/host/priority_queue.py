@@ -30,7 +30,7 @@ class Waiting(Protocol):
 
     @property
     def client(self) -> str:
-        """Whose account is charged."""
+        """The client whose share of the time it uses up."""
         ...
 
     @property

@@ -62,7 +62,7 @@ class Request:
     follows: bool = False
     """Whether it is a further step of a request that has been admitted."""
     inputs: Mapping[str, NDArray[Any]] | None = None
-    """Of an inference, in case the model turns out to have several steps when it is loaded."""
+    """Inputs of an inference, in case the model turns out to have several steps when it is loaded."""
     part: int = 0
     """Number of the only part of the model that is meant, in that case; 0: all."""
     reset: bool = False

@@ -44,7 +44,7 @@ class Scheduler:
         """Guards all state of models, replicas and slots; never held while anything waits."""
         self.slots: list[StickSlot] = []
         self.models: list[HostedModel] = []
-        """Those that have requests, or may get some."""
+        """The models that have requests, or may get some."""
         self.rebalance: Callable[[], None] = _ignore
         """Called with the lock held when a stick has come or gone: assigns models to sticks."""
         self.beside: tuple[Scheduler, ...] = ()

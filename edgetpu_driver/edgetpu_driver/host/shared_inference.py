@@ -50,7 +50,7 @@ class _Waiting:
 
     model: HostedModel
     version: int
-    """Of the model's weights, when it was made."""
+    """Version of the model's weights when it was made."""
     inputs: Inputs
     done: Done
     terms: RequestTerms

@@ -229,7 +229,7 @@ class StickPool:
 
 
 def all_registers(answers: Sequence[Any]) -> tuple[RegisterValue, ...]:
-    """Those of all devices; an answer that is an exception stands for none."""
+    """The registers of all devices; a device that answered with an exception has none."""
     return tuple(
         register for registers in answers if not isinstance(registers, Exception) for register in registers
     )

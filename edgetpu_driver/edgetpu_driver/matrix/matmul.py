@@ -51,7 +51,7 @@ class Product:
     pass_rms: NDArray[np.float32]
     """[passes]: root mean square of what each pass changed in the outputs."""
     weights_version: int
-    """Of the weights; see WeightResult."""
+    """Version of the weights; see WeightResult."""
     saturated: int = 0
     """Number of outputs that reached the end of their range, and may be farther out; 0 unless accepted."""
 

@@ -92,7 +92,7 @@ class DirectTransport:
         self._driver, self._terms, self._swap_terms = driver, terms, swap_terms
         self._calls = executor_calls(node)
         self._number = 0
-        """Of the request under way; answers to others are ignored."""
+        """Number of the request under way; answers to others are ignored."""
 
     @property
     def available(self) -> bool:

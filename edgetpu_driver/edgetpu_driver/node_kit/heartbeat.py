@@ -24,7 +24,7 @@ QOS_HEARTBEAT = QoSProfile(
     liveliness=LivelinessPolicy.MANUAL_BY_TOPIC,
     liveliness_lease_duration=Duration(seconds=HEARTBEAT_LEASE),
 )
-"""Of publisher and subscribers. A subscriber with it is told by the event `liveliness` that a node hangs."""
+"""For publisher and subscribers. A subscriber with it gets the event `liveliness` when a node hangs."""
 
 
 def start_heartbeat(node: Node) -> None:

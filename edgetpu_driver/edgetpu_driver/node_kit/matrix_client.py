@@ -54,7 +54,7 @@ class _Copy:
 
     client: ModelClient
     tile: Tile | None = None
-    """Whose weights the driver holds for it."""
+    """The tile whose weights the driver holds for it."""
     ignored: str = ""
     """The problem that its client reports until it has looked for the driver; another copy has found it."""
 

@@ -29,7 +29,7 @@ RETRY_PERIOD = 1.0
 """Seconds between two attempts to load a model that the driver refused. Uncritical."""
 
 DEADLINE_SHARE = 0.8
-"""Of the time that a request may take: when the driver has not begun by then it answers EXPIRED, in time."""
+"""Share of the time that a request may take after which the driver, if it has not begun, answers EXPIRED."""
 
 START_UP = 5.0
 """Seconds in which a driver without its device is usual: nodes of one launch start together."""
@@ -88,7 +88,7 @@ class ModelClient:
         self._node = node
         self._model = model
         self._title = model if isinstance(model, str) else ", ".join(model)
-        """Of the model, for messages."""
+        """Name of the model in messages."""
         self._name = name
         self._choice = driver_choice(node, driver)
         self._driver = self._choice.name
@@ -107,7 +107,7 @@ class ModelClient:
         self._again: tuple[float, Callable[[], None]] | None = None
         """While BUSY: when to send the request that the driver was too busy for, and how."""
         self._weights_version: int | None = None
-        """Of the weights that this client has set; None: it has set none since the model was loaded."""
+        """Version of the weights that this client has set; None if none since the model was loaded."""
         self._unconfirmed = False
         """Whether `problem` stays until a request succeeds: that the model is loaded does not disprove it."""
         self._untold = False

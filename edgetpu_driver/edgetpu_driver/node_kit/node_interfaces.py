@@ -27,7 +27,7 @@ class Interfaces:
     """Full names and types of what a node opens, those that rclpy opens for every node included."""
 
     name: str
-    """Of the node."""
+    """Name of the node."""
     namespace: str
     publishes: Mapping[str, str]
     subscribes: Mapping[str, str]

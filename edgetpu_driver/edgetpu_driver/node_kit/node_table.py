@@ -32,7 +32,7 @@ class NodeEntry:
     """One node of the table."""
 
     name: str
-    """Of the node and of its executable."""
+    """Name of the node and of its executable."""
     module: str
     class_name: str
 

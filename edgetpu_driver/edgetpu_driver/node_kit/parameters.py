@@ -87,7 +87,7 @@ QOS_RELIABILITY = Setting(
     "Reliability of the subscription. best_effort is compatible with every publisher.",
     choices=("best_effort", "reliable"),
 )
-"""Of the topics that a node of any package subscribes to."""
+"""Reliability of the topics that a node of any package subscribes to."""
 
 
 def merge_settings(*groups: Sequence[Setting]) -> tuple[Setting, ...]:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 EXIT_FAILURE = 1
-"""Of a process that could not end by itself."""
+"""Exit status of a process that could not end by itself."""
 
 GRACE = 0.5
 """Seconds after a limit in which Python can still end the process, with a line that says why."""

@@ -11,13 +11,13 @@ QOS_RESULTS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 """Reliable and with a queue of 10, the default of ROS 2."""
 
 QOS_DEBUG = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
-"""Of debug images. Reliable, because viewers ask for that by default."""
+"""For debug images. Reliable, because viewers ask for that by default."""
 
 QOS_LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-"""Of states: a subscriber that comes later gets the last message too."""
+"""For states: a subscriber that comes later gets the last message too."""
 
 QOS_SERVICE = QoSProfile(depth=1000)
-"""Of services and of their clients: a request or an answer that finds a full queue is lost without a trace.
+"""For services and their clients: a request or an answer that finds a full queue is lost without a trace.
 
 50 clients with 10 requests in flight fill half of it. With Fast DDS every client of a service receives the
 answers to all clients and selects its own, so a client's queue must hold as many as the service's.

@@ -45,7 +45,7 @@ class LoadResult:
     problem: str = ""
     """Why the driver, which has loaded the model, cannot run it; one line, else empty."""
     sha256: str = ""
-    """Of the model's file, in hexadecimal."""
+    """Digest of the model's file, in hexadecimal."""
     files: tuple[str, ...] = ()
     """Path of the model's file on the driver's computer; of a pipeline those of its segments in order."""
     files_without_weights: bytes = b""

@@ -44,7 +44,7 @@ class DeviceInfo:
     """Release number reported by the running firmware, such as "1.00"."""
     clock_preset: ClockPreset
     temperature: float
-    """Of the die, in degrees Celsius; NaN while the chip's thermometer is off."""
+    """Temperature of the die, degrees Celsius; NaN while the chip's thermometer is off."""
     parameter_bytes: int
     """Bytes of parameters in the chip's memory now."""
     inferences: int

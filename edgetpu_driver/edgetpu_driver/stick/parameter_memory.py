@@ -31,7 +31,7 @@ class CachedParameters:
 
     @classmethod
     def of(cls, model: CompiledModel) -> CachedParameters:
-        """Those in the model's file; ModelUnsupportedError if their DMA hints are incomplete."""
+        """Those of a model's file; ModelUnsupportedError if their DMA hints are incomplete."""
         caching, token = model.caching, model.parameter_caching_token
         return cls(
             executable=None if caching is None else PreparedExecutable(caching),

@@ -44,7 +44,7 @@ class ProgramResult:
 
     output: bytes
     events: tuple[Event, ...]
-    """Those of the completion, in their order."""
+    """The events of the completion, in their order."""
     core: CoreState
 
 

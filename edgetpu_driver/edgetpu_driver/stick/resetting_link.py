@@ -54,7 +54,7 @@ class ResettingLink:
             raise
 
     def _virtual_fault(self) -> DeviceError | None:
-        """That a virtual stick hangs, which a program that asks for nothing does not show."""
+        """The reason why a virtual stick hangs, which a program without transfers does not show."""
         reason = self._connector.simulated_hang_reason
         return ProtocolError(f"the virtual stick hangs: {reason}") if reason else None
 

@@ -77,7 +77,7 @@ _ANY_OPTIONS = table_fields("first", "second", "third", "fourth", "fifth", "sixt
 _VECTORS = {3: ("second", "third"), 17: ("first",), 30: ("first",), 115: ("first",)}
 _STRINGS = {111: ("first", "second")}
 _ITEM_SIZES = {1: 4, 2: 2, 3: 1}
-"""Of the vectors in the union SparseIndexVector."""
+"""Sizes of the items of vectors in the union SparseIndexVector."""
 
 
 def read_model_file(path: Path) -> bytes:

@@ -18,7 +18,7 @@ from edgetpu_driver.errors import ModelFormatError
 Value = bool | int | float | bytes | memoryview | Sequence["Value"] | Mapping[str, "Value"] | None
 
 _MAX_DEPTH = 32
-"""Of values in values. The options read here are one map; a cycle would have no end."""
+"""Depth of nested values. The options read here are one map; a cycle would have no end."""
 
 
 class _Type(IntEnum):

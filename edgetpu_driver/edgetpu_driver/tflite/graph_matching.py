@@ -45,7 +45,7 @@ class _Matching:
         self._waiting = deque(self._named.items())
         self._compared: set[tuple[int, int]] = set()
         self._forms: dict[TensorSpec, list[int]] = defaultdict(list)
-        """Of the graph's tensors that are no constants."""
+        """The graph's tensors that are not constants, by their form."""
         for index, tensor in enumerate(graph.tensors):
             if not tensor.data:
                 self._forms[_form(tensor)].append(index)

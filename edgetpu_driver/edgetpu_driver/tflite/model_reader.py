@@ -16,7 +16,7 @@ from edgetpu_driver.tflite.schema import tflite_enums_generated as enums
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 FORMAT_VERSION = 3
-"""Of the TFLite schema whose files have the identifier TFL3."""
+"""Version of the TFLite schema whose files have the identifier TFL3."""
 EDGETPU_CUSTOM_OP = "edgetpu-custom-op"
 """Custom code of the operator by which edgetpu_compiler replaces the operators that the chip runs."""
 ABSENT = -1
@@ -118,7 +118,7 @@ class Operator:
     """One step of a graph."""
 
     name: str
-    """Of the format's enum BuiltinOperator, e.g. "CONV_2D"; "CUSTOM" for those that custom_code names."""
+    """Name in the enum BuiltinOperator, e.g. "CONV_2D"; "CUSTOM" for those that custom_code names."""
     custom_code: str
     inputs: tuple[int, ...]
     """Tensor indices; -1 where an optional input is absent."""

@@ -30,13 +30,13 @@ class OperatorRecord:
     """One operator to write."""
 
     name: str
-    """Of enum BuiltinOperator, e.g. "CONV_2D"."""
+    """Name in enum BuiltinOperator, e.g. "CONV_2D"."""
     version: int
     inputs: tuple[int, ...]
     """Tensor indices; -1 where an optional input is absent."""
     outputs: tuple[int, ...]
     options_table: str = "NONE"
-    """Of union BuiltinOptions, e.g. "Conv2DOptions"."""
+    """Member of union BuiltinOptions, e.g. "Conv2DOptions"."""
     options: Mapping[str, float] = field(default_factory=dict)
     """Fields of the options by the names of the generated functions, e.g. {"StrideW": 1}."""
     custom_code: str = ""

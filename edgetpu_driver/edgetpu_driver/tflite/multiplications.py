@@ -8,7 +8,7 @@ from edgetpu_driver.tflite.model_reader import Operator, Subgraph
 
 
 def multiplications(graph: Subgraph) -> int:
-    """Of all operators of a graph; see `operator_multiplications`."""
+    """Multiplications of all operators of a graph; see `operator_multiplications`."""
     return sum(operator_multiplications(graph, operator) for operator in graph.operators)
 
 

@@ -44,9 +44,9 @@ class OperatorOptions:
     """The options of one operator."""
 
     numbers: Options
-    """Of the built-in ones, by name: "padding", "stride_w", "activation", ..; none for other operators."""
+    """Built-in options by name: "padding", "stride_w", "activation", ..; none for other operators."""
     custom: bytes
-    """Those of a custom operator."""
+    """The options of a custom operator."""
 
 
 def read_options(data: bytes) -> tuple[OperatorOptions, ...]:

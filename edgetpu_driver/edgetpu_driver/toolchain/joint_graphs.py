@@ -62,7 +62,7 @@ class HeadOutputs:
     names: tuple[tuple[str, str], ...]
     """The name of each output of the head, and its name in the joint model."""
     unsigned: frozenset[str]
-    """Those that the joint model gives as int8, and the head as uint8."""
+    """Outputs that the joint model gives as int8, and the head as uint8."""
 
     @classmethod
     def of(cls, number: int, head: Sequence[TensorSpec], joint: Sequence[TensorSpec]) -> HeadOutputs:

@@ -65,7 +65,7 @@ _STRING_DESCRIPTOR = 3
 _ENGLISH = 0x0409
 """A standard request for a string descriptor in US English (USB 2.0, sections 9.3 and 9.4.3)."""
 _INTERRUPT_BYTES = 4
-"""Of a message on that endpoint."""
+"""Length of a message on the interrupt endpoint."""
 
 
 class Reception:

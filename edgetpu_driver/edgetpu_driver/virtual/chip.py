@@ -16,7 +16,7 @@ from edgetpu_driver.virtual.usb_descriptors import max_packet
 _VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
 """Request types that write and read a register."""
 _CREDIT_BITS = 21
-"""Of each counter in the register ep_status_credit."""
+"""Length of each counter in the register ep_status_credit."""
 _REGISTER_BYTES = 8
 """From one scalar register to the next in the address space of registers."""
 

@@ -51,7 +51,7 @@ _WIRE_WORD_BYTES = 8
 """Transfers are padded to whole words of this length."""
 _CACHING_INSTRUCTIONS = 67  # as in real parameter caching programs of small models
 _BASE_INSTRUCTIONS, _INSTRUCTIONS_PER_OPERATOR = 180, 64
-"""Of a packed program. They decide how many bytes cross the wire, not what is computed."""
+"""Instructions of a packed program. They decide how many bytes cross the wire, not what is computed."""
 _DONE = InterruptHint(0)
 
 MEMORY_ROWS = PARAMETER_MEMORY_BYTES // BYTES_OF_ALL_TILES

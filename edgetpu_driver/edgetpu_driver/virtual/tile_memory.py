@@ -41,7 +41,7 @@ class TileMemory:
     def __init__(self) -> None:
         self._contents: dict[int, list[Content]] = {}
         self._matrices: dict[tuple[tuple[int, ...], int], Matrix | None] = {}
-        """Those that were asked for since the last change."""
+        """The matrices that were asked for since the last change."""
 
     def clear(self) -> None:
         """Forget everything."""

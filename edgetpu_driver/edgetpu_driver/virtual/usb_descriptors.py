@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from edgetpu_driver.usb.discovery import APPLICATION_ID, BOOT_ID
 
 SERIAL_INDEX = 3
-"""Of the string descriptor; any index but 0 would do."""
+"""Index of the string descriptor; any but 0 would do."""
 DFU_BLOCK_SIZE = 256
 """Bytes, wTransferSize of the DFU functional descriptor; as the driver takes where none is named."""
 

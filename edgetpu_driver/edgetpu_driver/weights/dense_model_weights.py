@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LARGEST_OUTPUT = 255
 """Value of a uint8, which the chip's outputs are."""
 _ONE_STEP = 1.0
-"""Of the output, for the rounding of clamps. A clamp further inside is an activation."""
+"""Tolerance, in output steps, for the rounding of clamps. A clamp further inside is an activation."""
 
 
 def is_pure_matmul(graph: Subgraph, operator: Operator) -> bool:

@@ -42,7 +42,7 @@ class DenseProgramPlan:
     layout: ParameterLayout
     """The parameters, with the graph's weights."""
     input: TensorSpec
-    """Of the graph."""
+    """The input of the graph."""
     output: TensorSpec
     bias_columns: int
     """Inputs that hold the bias."""

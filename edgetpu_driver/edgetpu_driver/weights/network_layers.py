@@ -28,7 +28,7 @@ _CHANNEL_AXIS = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}
 _RANK = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 4, "FULLY_CONNECTED": 2}
 
 _FACTORS_IN_ROW = 4
-"""Of a constant that multiplies every channel by its own factor."""
+"""Factors in a row of a constant that multiplies every channel by its own factor."""
 
 _MOST_SOFTMAX_VALUES = 1 << 16
 """Beyond these it is one over the pixels of an image, which has no section."""
@@ -43,7 +43,7 @@ class LayerSection:
     kind: str
     """The operator's name."""
     name: str
-    """Of the weight tensor or constant; of a SOFTMAX, of its output."""
+    """Name of the weight tensor or constant; for a SOFTMAX, of its output."""
     layout: LayerLayout | SoftmaxLayout | None
     """None for a constant that an operator adds or multiplies by."""
     data: NDArray[np.uint8]

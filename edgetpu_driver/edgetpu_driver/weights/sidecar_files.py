@@ -21,7 +21,7 @@ def requantised_graph_path(compiled: Path) -> Path:
 
 
 def requantised_graph(compiled: Path) -> Path | None:
-    """That graph, if it is there and the sidecar says that it belongs to this very file."""
+    """The requantised graph next to a compiled file, if the sidecar says that it belongs to that file."""
     path = requantised_graph_path(compiled)
     try:
         if not path.is_file():

@@ -40,7 +40,7 @@ from edgetpu_driver.weights.weight_tensors import WeightTensor, select_tensor, w
 NOT_IN_PART = "the part of the model that the Edge TPU runs has no such tensor"
 """Why a tensor of the graph is refused that another part has, or the CPU."""
 _BIAS_BYTES = 4
-"""Of an int32."""
+"""Length of an int32."""
 _COLOUR_ROUTING = RoutingLayout(16)
 _COLOUR_BYTES = {64: 132_416, 128: 1_344}
 """Cached parameter bytes of colour trackers, by the side of their image in px."""
@@ -176,7 +176,7 @@ def _compiled(
 
 
 def _of_dense_program(model: CompiledModel, graph: Model) -> tuple[WeightLocation, ...]:
-    """Of a program that was generated here, which may be for a larger matrix than the graph's."""
+    """Locations in a generated program, which may be for a larger matrix than the graph's."""
     if not _corresponds(model, graph.subgraphs[0]):
         return ()
     try:

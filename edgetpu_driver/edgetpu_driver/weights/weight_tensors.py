@@ -38,7 +38,7 @@ class WeightTensor:
     is_pure_matmul: bool = False
     """Whether the model only multiplies by this matrix: no bias, no activation, no other layer."""
     dtype: np.dtype[Any] = _INT8
-    """Of the stored values: int8, or uint8 with one scale and zero point."""
+    """Type of the stored values: int8, or uint8 with one scale and zero point."""
     zero_point: int = 0
     """Stored value of the weight 0."""
     bias: str = ""

@@ -119,7 +119,7 @@ class ReservoirNode(MatrixNode):
         except InputError as error:
             raise FatalError(str(error)) from None
         self._other_sizes: deque[int] = deque(maxlen=IN_A_ROW)
-        """Of the latest samples, if none had the size that the network takes."""
+        """Sizes of the latest samples, if none had the size that the network takes."""
         self._signal_scale, self._target_scale = SignalScale(), SignalScale()
         self._readout: RidgeReadout | None = None
         self._confidence = float("nan")

@@ -12,7 +12,7 @@ from edgetpu_driver.matrix.scaling import ALWAYS
 from edgetpu_matrix.place_recognition.place_database import PlaceDatabase
 
 HEADROOM = ALWAYS
-"""Of the matrix, see `matrix.scaling`: a query that is like a row has an output far above the RMS of all."""
+"""See `matrix.scaling`: a query that is like a row has an output far above the RMS of all."""
 
 
 @dataclass(frozen=True)

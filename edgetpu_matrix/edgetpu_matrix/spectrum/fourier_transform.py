@@ -13,7 +13,7 @@ from edgetpu_driver.matrix.products import RealProduct
 from edgetpu_driver.matrix.scaling import ALWAYS
 
 HEADROOM = ALWAYS
-"""Of the matrix, see `matrix.scaling`: a line in the signal has an output far above the RMS of all outputs.
+"""See `matrix.scaling`: a line in the signal has an output far above the RMS of all outputs.
 
 Chosen on the rows "spectrum" of `make bench`: with scaling.OUTPUT_HEADROOM white noise gains 9 dB, but lines
 lose 3 dB (compiled scales) to 8 dB (rescaled rows).

@@ -29,7 +29,7 @@ from edgetpu_driver.usb.registers import Register
 _RUNS, _RUNS_OF_A_CLOCK = 50, 10
 """Products in a row: of a step, and at each clock rate. More find rarer leftovers and take longer."""
 _COLDEST, _HOTTEST = 5.0, 95.0
-"""Of a die that is in use, degrees Celsius. Chosen: outside it a register was misread."""
+"""Plausible temperatures of a die in use, degrees Celsius. Chosen: outside them a register was misread."""
 _DIAGNOSIS_SECONDS = 0.1
 """Seconds to read one error register at most, far above a control transfer. A longer diagnosis is refuted."""
 _EXPECTED_SECONDS = {"inference": 0.28e-3, "upload": 5.6e-3}
@@ -37,7 +37,7 @@ _EXPECTED_SECONDS = {"inference": 0.28e-3, "upload": 5.6e-3}
 _FACTOR = 2.0
 """A time may be so many times longer or shorter than the reported one. Less would refute slower hosts."""
 _CREDIT_BITS = 21
-"""Of each counter in the register ep_status_credit."""
+"""Length of each counter in the register ep_status_credit."""
 _HIGH_SPEED_CHUNK = 0x20
 """What bring-up writes to outfeed_chunk_length on USB 2."""
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from edgetpu_driver.stick.program_runner import ProgramRunner
 
 _SHOWN_BYTES = 64
-"""Of an output on a terminal; --output and --json give all of them."""
+"""Bytes of an output shown on a terminal; --output and --json give all of them."""
 _BYTES_OF_A_LINE = 16
-"""Of a hexadecimal dump, as many as other tools print."""
+"""Bytes in a line of a hexadecimal dump, as other tools print it."""
 
 
 def run(options: argparse.Namespace, progress: Progress) -> Answer:  # noqa: ARG001

@@ -9,7 +9,7 @@ from __future__ import annotations
 from edgetpu_driver.errors import InputError, ModelFormatError
 
 _VALUE_BITS = 32
-"""Of the immediate operand that holds half of an address."""
+"""Length of the immediate operand that holds half of an address."""
 _VALUE_MASK = (1 << _VALUE_BITS) - 1
 
 

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 WORD_BYTES = 16
-"""Of an instruction, as the sizes of all compiled programs show."""
+"""Length of an instruction, as the sizes of all compiled programs show."""
 WORD_BITS = 8 * WORD_BYTES
 
 

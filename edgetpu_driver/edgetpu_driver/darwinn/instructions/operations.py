@@ -38,7 +38,7 @@ TENSOR_OPERATIONS = (0x01, 0x02, 0x03)
 0x05, of the same length, was seen in one pose model. What its bits hold is not known.
 """
 LARGEST_OPERATION = 0x02
-"""Of the tensor operations that which finds the largest value, as a softmax needs it."""
+"""The tensor operation that finds the largest value, as a softmax needs it."""
 RESIZING_OPERATION = 0x05
 """The tensor operation 0x05. Of the models looked at only MoveNet has it, whose graph resizes."""
 

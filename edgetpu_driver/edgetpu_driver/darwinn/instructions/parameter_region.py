@@ -20,9 +20,9 @@ from edgetpu_driver.darwinn.instructions.operations import RING_CONSUMER, operat
 from edgetpu_driver.errors import InputError, ModelFormatError
 
 ROWS = 2048
-"""Of each tile."""
+"""Rows of each tile's parameter memory."""
 ROW_BYTES = 256
-"""Of one tile's parameter memory."""
+"""Length of a row of one tile's parameter memory."""
 BYTES_OF_ALL_TILES = TILES * ROW_BYTES
 """In one row of every tile."""
 

@@ -16,7 +16,7 @@ from edgetpu_driver.darwinn.instructions.instruction_word import Instruction
 from edgetpu_driver.darwinn.instructions.scalar_core import ScalarCore, is_scalar
 
 DESCRIPTOR_WORDS = 4
-"""Of the descriptor of a transfer, each loaded from a scalar register."""
+"""Words of the descriptor of a transfer, each loaded from a scalar register."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ PREDICATES = 8
 _MASK = 0xFFFFFFFF
 """Results are cut off to the length of a register."""
 _BITS = 32
-"""Of a register."""
+"""Length of a register."""
 
 
 def _signed(value: int) -> int:

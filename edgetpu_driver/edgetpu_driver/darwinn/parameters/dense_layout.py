@@ -27,10 +27,10 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 
 GROUP_ROWS = CELLS
 HEADER_BYTES = 8 * GROUP_ROWS
-"""Of a group: a float32 multiplier and 32 bits for the zero point of each row."""
+"""Header of a group: a float32 multiplier and 32 bits for the zero point of each row."""
 
 _ABSENT_MULTIPLIER = 1.0
-"""Of rows that pad a matrix. Their weights are 0, so any finite factor gives the same outputs."""
+"""Multiplier of rows that pad a matrix. Their weights are 0, so any finite factor gives the same outputs."""
 _HEADER = HeaderRows(multipliers=True, zero_points=True)
 
 

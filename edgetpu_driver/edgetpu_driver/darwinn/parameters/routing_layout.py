@@ -18,7 +18,7 @@ from edgetpu_driver.darwinn.parameters.section_codec import (
 from edgetpu_driver.errors import ModelUnsupportedError
 
 _LANE_BYTES = 4
-"""Of a 32-bit word."""
+"""Length of a 32-bit word."""
 _LANES = ALIGNMENT // _LANE_BYTES
 _HEADER_BYTES = ALIGNMENT
 """A routing row has 16 lanes of four weights; zero points take a row before them."""

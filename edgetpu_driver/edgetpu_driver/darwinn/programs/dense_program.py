@@ -29,7 +29,7 @@ _TEMPLATE = Path(__file__).with_name("dense_256.txt")
 _UNIT = 64
 """Bytes that many fields count in."""
 _HEADER_UNITS = 8
-"""Of a tile's parameters: multipliers and zero points."""
+"""Header of a tile's parameters, in _UNIT bytes: multipliers and zero points."""
 _ADDRESS_BIT = 70
 """First bit of the immediate operand of an instruction, where half an address is patched in."""
 _EXECUTION_WORDS, _EXECUTION_WORDS_OF_A_TILE, _CONVERSION_WORDS = 144, 30, 7
@@ -58,7 +58,7 @@ class DenseProgram:
 
     size: int
     requantisation: Requantisation
-    """Of the only operation that requantises; the multipliers of the rows are in the parameters."""
+    """What the only operation that requantises does; the multipliers of the rows are in the parameters."""
     converts_output: bool = True
     """Whether a QUANTIZE from int8 to uint8 follows; without it the program lacks one operation."""
 

@@ -128,7 +128,7 @@ class _Step(NamedTuple):
     source: int
     target: int
     channel: int
-    """Of the mid-range offset's y."""
+    """Channel of the mid-range offset's y."""
     beyond: tuple[int, ...]
     """The target and all keypoints that are reached by way of it."""
 
@@ -137,7 +137,7 @@ class _Pose(NamedTuple):
     root: int
     """The keypoint it was decoded from; it alone was not refined."""
     positions: list[Position]
-    """Of each keypoint."""
+    """The position of each keypoint."""
     scores: list[float]
     mean: float
 

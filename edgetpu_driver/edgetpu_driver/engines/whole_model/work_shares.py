@@ -20,7 +20,7 @@ class StepWork:
     multiplications: int | None
     """Products that one run sums up; None where only the graph would show it, and there is none."""
     share: float | None
-    """Of those of the whole model, 0..1; None where it does not follow."""
+    """Share of the whole model's multiplications, 0..1; None where it cannot be computed."""
 
 
 def work_of(plan: ModelPlan, sources: Sequence[bytes | None]) -> tuple[StepWork, ...]:

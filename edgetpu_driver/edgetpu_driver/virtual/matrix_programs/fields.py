@@ -62,7 +62,7 @@ UPLOAD: dict[str, Fields] = {
         "inner_back": Bits(205, 214),
     },
 }
-"""Of the program that uploads the parameters."""
+"""Fields of the program that uploads the parameters."""
 
 EXECUTION: dict[str, Fields] = {
     "pro-0": _LENGTH,
@@ -111,4 +111,4 @@ EXECUTION: dict[str, Fields] = {
     "o10": {**_TILES, "slot": Bits(350, 357)},
     "epi-1": {"rows": Bits(176, 181)},
 }
-"""Of the program that multiplies."""
+"""Fields of the program that multiplies."""

@@ -27,7 +27,7 @@ _UNIT = 8
 _LARGEST = 255
 """Value of a uint8, which the chip's outputs are."""
 _PRODUCTS_AT_ONCE = TILES * CELLS * INPUTS_PER_CELL
-"""Of the whole chip, in a cycle."""
+"""Products that the whole chip computes in one cycle."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class MatrixProduct:
     order: tuple[int, ...]
     """For each slot, the piece of 64 inputs that it holds."""
     tiles: tuple[int, ...]
-    """Those that send outputs, in their order."""
+    """The tiles that send outputs, in their order."""
     requantisation: Requantisation
 
     @property
