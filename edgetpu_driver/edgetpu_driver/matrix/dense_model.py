@@ -101,6 +101,6 @@ def check_tensors(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -
     for spec in (*inputs, *outputs):
         if spec.symmetric_steps < FEWEST_STEPS:
             raise ModelUnsupportedError(
-                f"expected a Dense model with 8-bit tensors of at least {FEWEST_STEPS} steps on either side "
-                f"of zero; {spec} has {spec.symmetric_steps}"
+                "expected a Dense model, a matrix times a vector, with 8-bit tensors of at least "
+                f"{FEWEST_STEPS} steps on either side of zero; {spec} has {spec.symmetric_steps}"
             )
