@@ -53,7 +53,7 @@ class Crossing:
     panorama: str
     photo: str
     rate: float
-    """Of the camera, deg/s; 0: it stands still for the time of one crossing and a second more."""
+    """Turn rate of the camera, deg/s; 0: it stands still for the time of one crossing and a second more."""
     seed: int
 
     def clip(self) -> Clip:

@@ -18,7 +18,7 @@ RADII = (1.5, 2.0, 3.0, 5.0, 10.0)
 """Radii of the lamps, px of 320x240."""
 
 SMALL_RADII = (1.5, 2.0)
-"""Those whose lamps cover less than a cell of the model's input."""
+"""Radii of lamps, px, that cover less than a cell of the model's input."""
 
 RIGHT_PX = 4.0
 """A position is right within this distance, px: less than the width of a cell of the model's input."""

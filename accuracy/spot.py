@@ -32,7 +32,7 @@ HELD_OUT = ("motorcycle_left.png", "motorcycle_right.png")
 """Files of skimage.data. Constants were chosen with a view to all other photographs."""
 
 SPOT_FRAMES = range(115, 250, 30)
-"""Of the video, between those that photographs.held_out gives."""
+"""Frames of the video, between those that photographs.held_out gives."""
 
 CAMERA_PX = (SIDE - 1) / 2
 """Px to one unit of a result's position."""

@@ -22,7 +22,7 @@ AREA = "vision"
 
 _DEEPLAB = "models/deeplabv3_mnv2_pascal_quant"
 _BIRD = 3
-"""Of the mask and of PASCAL VOC."""
+"""Number of the class in the mask and in PASCAL VOC."""
 _MOBILENET = "mobilenet_v1_0.25_128_quant"
 _FEATURES = "vision/mobilenet_v1_1.0_224_quant_embedding_extractor.tflite"
 _SSD = "models/ssd_mobilenet_v1_coco_quant_postprocess_segment_1_of_2_edgetpu.tflite"

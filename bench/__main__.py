@@ -33,7 +33,7 @@ AREAS = (
     "detector_with_perception",
 )
 LONG_AREAS = ("five_nodes", "fairness", "sticks", "detector_with_perception")
-"""Those whose `rows` has an argument `quick`."""
+"""Areas whose `rows` has an argument `quick`."""
 
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "bench" / "results.json"
 EXIT_INTERRUPTED = 130

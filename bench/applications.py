@@ -212,7 +212,7 @@ class _Spectra(NamedTuple):
     exact: Array
     errors: Array
     ideal_errors: Array
-    """Of a transform with 8-bit matrix, inputs and outputs at the best static scales."""
+    """Errors of a transform with 8-bit matrix, inputs and outputs at the best static scales."""
     sigmas: Array
     """As the transform gives them, [blocks]."""
 
@@ -241,7 +241,7 @@ def _spectra(transform: SpectrumTransform, matrix: EngineMatrix, passes: int, na
 
 
 def _amplitudes(spectrum: NDArray[np.complex128]) -> Array:
-    """Of the lines of a spectrum with the Hann window, [.., bins]."""
+    """Amplitudes of the lines of a spectrum with the Hann window, [.., bins]."""
     amplitudes = np.abs(spectrum) * 2 / (_SIZE / 2)
     amplitudes[..., -1] /= 2
     return amplitudes

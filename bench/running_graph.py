@@ -58,7 +58,7 @@ class Graph:
 
     @property
     def pids(self) -> list[int]:
-        """Of its processes."""
+        """Ids of its processes."""
         return [process.pid for process in self._processes]
 
     @property

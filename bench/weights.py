@@ -81,7 +81,7 @@ def _exactness(size: int) -> Iterator[Row]:
 def _ideal_error(
     matrix: NDArray[np.float64], vectors: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> float:
-    """Of weights as they were rounded; inputs and outputs each at the static scale that is best for them."""
+    """Error with weights as they were rounded; inputs and outputs at the best static scale of each."""
     outputs = ideally_rounded(ideally_rounded(vectors) @ weights.T)
     return relative_error(outputs, vectors @ matrix.T)
 

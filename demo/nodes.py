@@ -102,7 +102,7 @@ NODES = {node.name: node for node in map(described, node_table().values()) if no
 """The nodes of all installed packages that take images, by name."""
 
 OWN_MODEL = {name: node for name, node in NODES.items() if not node.needs_model}
-"""Those whose model comes with the suite, by name."""
+"""The nodes whose model comes with the suite, by name."""
 
 
 def select(names: str) -> tuple[PerceptionNode, ...]:

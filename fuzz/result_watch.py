@@ -21,7 +21,7 @@ from fuzz.message_values import class_named
 _PERIOD = 0.05
 """Seconds between two good messages."""
 _SAMPLES = 10
-"""Of a signal in that time: a spectrum takes some hundreds."""
+"""Samples of a signal in that time: a spectrum takes some hundreds."""
 _NO_RESULTS = ("heartbeat", "debug_image", "label_info", "labels", "status", "transition_event")
 """Topics of a node on which it publishes other things."""
 _SIZE = (48, 64)
@@ -40,7 +40,7 @@ class ResultWatch:
         self._sent = 0
 
     def silent(self, names: Iterable[str], seconds: float) -> list[str]:
-        """Those of the nodes that have published nothing after so many seconds of good messages."""
+        """The nodes that have published nothing after so many seconds of good messages."""
         waiting = set(names)
         for name in waiting:
             self._watch(name)

@@ -120,7 +120,7 @@ def _parameters_by_name(parameters: dict[str, dict[str, bool | str]]) -> str:
 
 
 def _overrides_of(name: str, overrides: dict[str, bool | str]) -> dict[str, bool | str]:
-    """Those of the values from the command line that this node has a parameter for."""
+    """The values from the command line that this node has a parameter for."""
     if set(overrides) <= {"use_sim_time"}:
         return overrides  # without importing the node
     declared = {setting.name for setting in all_nodes()[name].load().settings}

@@ -22,7 +22,7 @@ class Row:
     """What was computed: "rmse", "within 0.25", "time / cv2.moments", ..."""
     value: float
     unit: str
-    """Of the value: "px", "%", ..., "x" for a ratio to the baseline, empty for a count."""
+    """Unit of the value: "px", "%", ..., "x" for a ratio to the baseline, empty for a count."""
     reach: float | None
     """The least, or the most, that the value should be; None where the row is for information."""
     better: Literal["lower", "higher"]
@@ -31,7 +31,7 @@ class Row:
     bound: float | None = None
     """The same method in float64, unquantised."""
     baseline_unit: str | None = None
-    """Of the baseline, where the value is a ratio to it; None: the value's own unit."""
+    """Unit of the baseline, where the value is a ratio to it; None: the value's own unit."""
     instructions: float | None = None
     """Million instructions of the work, where the processor counts them."""
     full_size_baseline: float | None = None

@@ -25,7 +25,7 @@ AMPLITUDE_TOLERANCE = 0.03
 SCORE_TOLERANCE = 0.02
 """The second best place differs by more than ten times that."""
 PREDICTION_TOLERANCE = 0.15
-"""Of a signal between -1.3 and 1.3."""
+"""Largest error for a signal between -1.3 and 1.3."""
 SETTLED_STEPS = 30
 """Inputs without a gap after which the reservoir has forgotten one."""
 

@@ -28,7 +28,7 @@ class Sample:
     pss: float
     """Proportional set size, MB."""
     own: float
-    """That of it which no file backs, MB: without the share of libraries, which grows when others that have
+    """Memory that no file backs, MB: without the share of libraries, which grows when others that have
     them mapped end."""
     threads: int
     files: int

@@ -27,7 +27,7 @@ class Options:
     """What to run."""
 
     seconds: float
-    """Of real time; in simulated time the longest it may take."""
+    """Real time, s; in simulated time the longest it may take."""
     simulated_hours: float
     """0: real time."""
     sticks: int

@@ -29,7 +29,7 @@ SOURCES, RESULT_CHECKER = "sources", "result_checker"
 _REAL_PERIOD_NS, _SIMULATED_PERIOD_NS = 100_000_000, 1_000_000_000
 _SIMULATED_START_NS = 1_700_000_000 * 10**9
 _CLIENT_PERIOD, _SIMULATED_CLIENT_PERIOD = 0.05, 0.5
-"""Of the foreign clients, s. Simulated time goes as fast as the nodes, which get most of the processors."""
+"""Periods of the foreign clients, s. Simulated time goes as fast as the nodes do."""
 _PLACES_FILE = "soak"
 _FRAMES = "soak_frames"
 _MATRIX = {

@@ -16,7 +16,7 @@ from demo.scene.scene import Pose, Scene
 FRAMES = 60
 """Frames of one turn of each scene."""
 _FRAMES_PER_SECOND = 10.0
-"""Of the motion. Images may be stamped at another rate, which only makes the motion slower or faster."""
+"""Frames a second of the motion. Images stamped at another rate only make it slower or faster."""
 
 
 @dataclass(frozen=True)

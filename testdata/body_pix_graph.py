@@ -12,7 +12,7 @@ HEIGHT, WIDTH, STRIDE = 305, 481, 16
 DECODED = {"heatmaps": 17, "short_offsets": 34, "mid_offsets": 64, "long_offsets": 34}
 """Channels of the maps that the decoder takes."""
 OUTPUTS = 5
-"""Of the decoder."""
+"""Outputs of the decoder."""
 MOST = 3
 
 

@@ -23,7 +23,7 @@ SIZE = 8
 
 @cache
 def source_graph(parts: int = 2) -> bytes:
-    """Of uint8 "image" [1, 8]: for each part a QUANTIZE, a matrix in int8 and a QUANTIZE back to uint8.
+    """From uint8 "image" [1, 8]: for each part a QUANTIZE, a matrix in int8 and a QUANTIZE back to uint8.
 
     The outputs are uint8 "last" and, before it, int8 "b0", which the first matrix gives.
     """

@@ -18,7 +18,7 @@ CELLS = 525
 """20x20, 10x10 and 5x5."""
 IMAGE = np.zeros((2 * SIZE, 2 * SIZE, 3), np.uint8)
 STEP = 1 / 200
-"""Of the outputs, all of whose values are multiples of it: what comes back is exact."""
+"""Quantisation step of the outputs, whose values are all multiples of it: what comes back is exact."""
 CAT = (3, 0.9, (0.25, 0.5, 0.2, 0.1))
 DOG = (1, 0.6, (0.75, 0.25, 0.4, 0.3))
 """Class, score, and centre and size of the box as parts of the image."""

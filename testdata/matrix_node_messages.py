@@ -89,4 +89,4 @@ def train(graph: Any, node: str, samples: int, **options: Any) -> Any:
 
 
 EMBEDDINGS = np.random.default_rng(8).normal(size=(150, 80))
-"""Of 150 places."""
+"""Embeddings of 150 places."""

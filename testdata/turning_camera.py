@@ -14,7 +14,7 @@ from edgetpu_perception.visual_compass.visual_compass import HeadingResult, Visu
 
 FOCAL = 32 / math.tan(math.radians(75) / 2)
 CAMERA = Pinhole(64, 64, FOCAL, FOCAL, 31.5, 31.5)
-"""Of the picture: 64x64 px that see 75 deg."""
+"""The camera of the pictures: 64x64 px that see 75 deg."""
 FRAME = 1 / 30
 """Seconds from one image to the next."""
 IMAGE = NDArray[np.uint8]

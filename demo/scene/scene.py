@@ -59,7 +59,7 @@ class Scene:
     pause: float = 1.5
     """After the turn nothing is recorded for so long, s; then the camera drives towards the wall."""
     speed: float = 0.85
-    """Of the drive, m/s."""
+    """Speed of the drive, m/s."""
     noise: float = 2.0
     """Standard deviation of the sensor, grey levels."""
     seed: int = 7

@@ -99,7 +99,7 @@ class Answers:
                     self._check_product(call, answer)
 
     def _weights(self, call: Call, version: int) -> list[WeightRequest]:
-        """Those that had this version of a model of that name, or were set on it after it was unloaded."""
+        """Weights of this version of a model of that name, or set on it after it was unloaded."""
         return [
             each.argument
             for each in self.calls

@@ -79,7 +79,7 @@ class FakeStick:
         self.clock = 0.0
         self.simulated = simulated
         self.memory: FakeEngine | None = None
-        """Whose parameters were sent last."""
+        """The engine whose parameters were sent last."""
         self._in_use = False
 
     def use(self, seconds: float, session: int) -> None:

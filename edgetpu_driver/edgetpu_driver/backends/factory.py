@@ -51,7 +51,7 @@ class MoreSticks:
     """Makes backends for sticks on USB that were plugged in later; see ModelHost."""
 
     def __init__(self, **options: Any) -> None:
-        """To be made together with the backends of ["all"]. options: those of `make_backend`."""
+        """Make it together with the backends of ["all"]. options: those of `make_backend`."""
         self._options = options
         self._made = set(_connected_or_none())
 

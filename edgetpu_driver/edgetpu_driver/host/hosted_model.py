@@ -104,7 +104,7 @@ class HostedModel:
         self.state = ModelState.LOADED
 
     def set_failed(self, error: EdgeTpuError) -> None:
-        """It cannot be loaded."""
+        """Note that it cannot be loaded."""
         self.failure, self.state = error, ModelState.FAILED
 
     @property

@@ -100,7 +100,7 @@ def _select_all_tiles(link: UsbLink) -> None:
 
 
 def _outfeed_chunk_length(link: UsbLink) -> int:
-    """In units of 8 bytes: 1024 bytes at SuperSpeed, 256 at High Speed (a chip erratum)."""
+    """The chunk length in units of 8 bytes: 1024 bytes at SuperSpeed, 256 at High Speed (a chip erratum)."""
     return 0x80 if link.stick.link_speed >= SUPER_SPEED else 0x20
 
 

@@ -167,7 +167,7 @@ def _executables(
 
 
 def _parameters(graph: bytes) -> Parameters:
-    """In edgetpu_compiler's layout if it is known, else the packed layout."""
+    """The parameters in edgetpu_compiler's layout if it is known, otherwise in the packed layout."""
     try:
         return encode_parameters(parse_model(graph))
     except ModelUnsupportedError:
