@@ -42,11 +42,14 @@ def run(options: Options) -> Findings:
     stage = Stage.prepare(options.output, options.sticks, options.seed, options.simulated_hours)
     os.environ.update(stage.environment)
     import rclpy
-    from rclpy.executors import SingleThreadedExecutor
+
+    # It takes many answers in a round: the middleware brings a client those to all clients of a service, and
+    # rclpy's executor takes one a round, so that its own are pushed out of the queue in between.
+    from edgetpu_driver.node_kit.executor import make_executor
 
     rclpy.init()
     node = rclpy.create_node("soak_chaos")
-    executor = SingleThreadedExecutor()
+    executor = make_executor()
     executor.add_node(node)
     processes = Processes(options.output / "logs", stage.environment)
     try:
