@@ -13,6 +13,7 @@ from edgetpu_driver.node_kit.executor_calls import executor_calls
 from edgetpu_driver.node_kit.request_intake import (
     HANDLED_AT_ONCE,
     MAX_NEGLECT,
+    MAX_WAIT,
     MAX_WAITING,
     REST_AFTER_URGENT,
     RequestIntake,
@@ -177,6 +178,30 @@ def test_a_class_that_waited_long_gets_one_turn(node: Node, intake: RequestIntak
     while node.round():
         pass
     assert handled == ["bulk", "normal", "bulk"]
+
+
+def test_requests_that_waited_very_long_are_handled_as_they_came(
+    node: Node, intake: RequestIntake, clock: Clock
+) -> None:
+    handled: list[str] = []
+    for _ in range(3):
+        intake.add(BULK, lambda: handled.append("bulk"))
+    clock.now += 1.01 * MAX_WAIT
+    intake.add(NORMAL, lambda: handled.append("normal"))
+    while node.round():
+        pass
+    assert handled == ["bulk"] * 3 + ["normal"]
+
+
+def test_a_handler_that_raises_holds_up_no_other(node: Node, intake: RequestIntake) -> None:
+    handled: list[int] = []
+    for number in range(4):
+        intake.add(NORMAL, lambda number=number: handled.append(number) if number else 1 // number)
+    with pytest.raises(ZeroDivisionError):
+        node.round()
+    while node.round():
+        pass
+    assert handled == [1, 2, 3]
 
 
 def test_no_more_wait_than_clients_may_have_in_flight(node: Node, intake: RequestIntake) -> None:

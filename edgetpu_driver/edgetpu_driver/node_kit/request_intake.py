@@ -36,6 +36,10 @@ REST_AFTER_URGENT = 0.1
 MAX_NEGLECT = LONGEST_NEGLECT
 """Seconds after which a class of requests gets a turn, however many more urgent ones there are."""
 
+MAX_WAIT = 1.0
+"""Seconds after which a request is handled in the order of arrival. Single turns of its class would take 25 s
+for MAX_WAITING requests."""
+
 
 class RequestIntake:
     """Hands requests to their handlers in the executor's thread, a few in each of its rounds.
@@ -51,21 +55,22 @@ class RequestIntake:
         self._rest = node.create_timer(REST, self._end_rest, clock=Clock(clock_type=ClockType.STEADY_TIME))
         self._rest.cancel()
         self._last_urgent = -math.inf
-        self._waiting: dict[int, deque[Callable[[], None]]] = {}
-        """Handlers by priority."""
+        self._waiting: dict[int, deque[tuple[float, Callable[[], None]]]] = {}
+        """Times of arrival and handlers by priority."""
         self._turns: dict[int, float] = {}
         """When each priority that waits has had its last turn, or has begun to wait."""
         self._count = 0
 
     def add(self, priority: int, handle: Callable[[], None]) -> None:
-        """Have a request handled. A lower priority goes first; `handle` must not raise."""
+        """Have a request handled. A lower priority goes first; the executor gets what `handle` raises."""
         if priority <= Priority.REAL_TIME:
             self._last_urgent = time.monotonic()
             handle()
             return
+        now = time.monotonic()
         if priority not in self._waiting:
-            self._waiting[priority], self._turns[priority] = deque(), time.monotonic()
-        self._waiting[priority].append(handle)
+            self._waiting[priority], self._turns[priority] = deque(), now
+        self._waiting[priority].append((now, handle))
         self._count += 1
         if self._count == 1:
             self._in_this_round()
@@ -75,8 +80,14 @@ class RequestIntake:
         self._calls.add(self._handle_some)
 
     def _handle_some(self) -> None:
-        for _ in range(min(max(HANDLED_AT_ONCE, self._count - MAX_WAITING), self._count)):
-            self._pop()()
+        try:
+            for _ in range(min(max(HANDLED_AT_ONCE, self._count - MAX_WAITING), self._count)):
+                self._pop()()
+        finally:  # what one of them raises must not hold up the others
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Have the next round begun, if there is anything left to do."""
         if not self._count:
             return
         if time.monotonic() - self._last_urgent < REST_AFTER_URGENT and self._count < MAX_WAITING:
@@ -91,11 +102,17 @@ class RequestIntake:
     def _pop(self) -> Callable[[], None]:
         """Take out the request that is to be handled next."""
         now = time.monotonic()
-        longest = min(self._turns, key=self._turns.__getitem__)
-        priority = longest if now - self._turns[longest] > MAX_NEGLECT else min(self._waiting)
-        handle = self._waiting[priority].popleft()
+        priority = self._next_class(now)
+        _, handle = self._waiting[priority].popleft()
         self._turns[priority] = now
         if not self._waiting[priority]:
             del self._waiting[priority], self._turns[priority]
         self._count -= 1
         return handle
+
+    def _next_class(self, now: float) -> int:
+        oldest = min(self._waiting, key=lambda priority: self._waiting[priority][0][0])
+        if now - self._waiting[oldest][0][0] > MAX_WAIT:
+            return oldest
+        longest = min(self._turns, key=self._turns.__getitem__)
+        return longest if now - self._turns[longest] > MAX_NEGLECT else min(self._waiting)
