@@ -27,7 +27,7 @@ NUMBERS = Tensor(name="numbers", dtype=Tensor.INT8, shape=[1, 4], data=bytes([5,
 
 
 class HeldBackend(CpuBackend):
-    """A device whose transfers hang while it is held."""
+    """A device whose transfers hang while it is held, and so does reading files."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,6 +39,10 @@ class HeldBackend(CpuBackend):
     def hang(self) -> None:
         self.entered.set()
         self.free.wait()
+
+    def parse(self, path: Path, data: bytes) -> ParsedModel:
+        self.hang()
+        return super().parse(path, data)
 
     def attach(self, model: ParsedModel) -> AttachedEngine:
         self.hang()
@@ -66,14 +70,15 @@ class Driver(DriverNode):
 
 
 @pytest.fixture
-def driver(graph: Any, model_dir: Path, tmp_path: Path) -> Iterator[Driver]:
-    """With the model "sums" loaded, and its device hanging in an inference."""
+def driver(graph: Any, model_dir: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Driver]:
+    """With the model "sums" loaded, and its device hanging in an inference. param: further parameters."""
     shutil.copy(model_dir / "sums.tflite", tmp_path)
     values = {
         "backend": "cpu",
         "model_dirs": [str(tmp_path)],
         "models": ["sums"],
         "max_waiting_per_client": 2,
+        **getattr(request, "param", {}),
     }
     driver = Driver(parameter_overrides=[Parameter(name, value=value) for name, value in values.items()])
     graph.add_node(driver)
@@ -137,3 +142,24 @@ def test_what_waited_is_answered_when_the_device_goes_on(graph: Any, driver: Dri
     for answer in (driver.hanging, waiting):  # type: ignore[attr-defined]
         graph.spin_until(answer.done)
         assert list(answer.result().outputs[0].data) == [5 + 3, 26 + 3]
+
+
+@pytest.mark.parametrize("driver", [{"max_wait": 0.3, "status_period": 0.1}], indirect=True)
+class TestWaitingWithoutADeadline:
+    def test_an_inference_is_answered_busy(self, graph: Any, driver: Driver) -> None:
+        waiting = ask(graph, client="second")
+        graph.spin_until(waiting.done)
+        assert waiting.result().error.value == ErrorCode.BUSY
+        assert waiting.result().message.startswith("waited 0.3 s for its turn")
+        assert waiting.result().retry_after >= 1.0
+        assert not driver.hanging.done()  # type: ignore[attr-defined]
+
+    def test_a_load_is_answered_busy_and_goes_on(self, graph: Any, driver: Driver) -> None:
+        load = {"model": "sums", "name": "again"}
+        answer = graph.call(LoadModel, "/edgetpu/load_model", wait=True, **load)
+        assert answer.error.value == ErrorCode.BUSY
+        assert answer.message == "the model is still being loaded after 0.3 s; ask again"
+        driver.device.free.set()
+        while answer.error.value == ErrorCode.BUSY:  # on a loaded machine
+            answer = graph.call(LoadModel, "/edgetpu/load_model", wait=True, **load)
+        assert answer.success

@@ -227,6 +227,16 @@ class TestNeglect:
         step = 0.4 * LONGEST_NEGLECT
         assert self.classes_at(queue, *(step * number for number in range(9))) == [1, 1, 1, 3, 1, 1, 3, 1, 1]
 
+    def test_it_gets_a_turn_on_each_engine(self, queue: RequestQueue[Entry]) -> None:
+        push(queue, *(Entry(priority=priority) for priority in 9 * [1] + 9 * [3]))
+        step = 0.6 * LONGEST_NEGLECT
+        taken = [
+            queue.pop(lambda _lane: True, now=step * number, engine=engine)
+            for number in range(3)
+            for engine in (0, 1)
+        ]
+        assert [entry.priority for entry in taken if entry is not None] == [1, 1, 1, 1, 3, 3]
+
     def test_its_wait_begins_with_its_first_request(self, queue: RequestQueue[Entry]) -> None:
         push(queue, *(Entry(priority=1) for _ in range(4)))
         assert self.classes_at(queue, 0.0) == [1]

@@ -14,6 +14,9 @@ SOONEST = 0.001
 LATEST = 60.0
 """Limits, s, of the time after which a refused client may come back: about an inference, and what a user
 would still wait for. Uncritical: in between it follows from the work that waits."""
+AFTER_WAITING = 1.0
+"""The least time, s, where a request has waited in vain: the estimate knows nothing of what goes before it.
+Uncritical: it keeps the client from asking at once."""
 LOADING = 1.0
 """Seconds, where too many models wait to be loaded: about what one of them takes."""
 
@@ -61,6 +64,12 @@ class Admission:
             self.refused += 1
             raise _busy(f"{backlog.waiting} requests wait", backlog)
 
+    def overdue(self, backlog: Backlog) -> BusyError:
+        """The answer to a request that has waited for its turn as long as any may."""
+        self.refused += 1
+        what = f"waited {self.limits.wait:g} s for its turn; {backlog.waiting} requests wait"
+        return _busy(what, backlog, soonest=AFTER_WAITING)
+
     def check_product(self, batch: int, passes: int) -> None:
         """Raise InputError for a product that is too large."""
         limits = self.limits
@@ -88,8 +97,8 @@ class Admission:
             )
 
 
-def _busy(what: str, backlog: Backlog) -> BusyError:
+def _busy(what: str, backlog: Backlog, soonest: float = SOONEST) -> BusyError:
     """Come back when half of the work is done."""
     seconds = backlog.seconds / max(backlog.sticks, 1) / 2
-    retry_after = min(max(seconds, SOONEST), LATEST)
+    retry_after = min(max(seconds, soonest), LATEST)
     return BusyError(f"{what}; try again in {retry_after:.3g} s", retry_after)

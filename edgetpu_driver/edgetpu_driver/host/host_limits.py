@@ -10,12 +10,15 @@ MOST_SEGMENTS = 64
 
 @dataclass(frozen=True)
 class HostLimits:
-    """What a host accepts. A request beyond the first two is answered BUSY, beyond the others refused."""
+    """What a host accepts. A request beyond the first three is answered BUSY, beyond the others refused."""
 
     waiting_per_client: int = 100
     """Requests of one client that may wait."""
     waiting: int = 1000
     """Requests of all clients that may wait."""
+    wait: float = 10.0
+    """Seconds that a request without a deadline may wait before it is begun. Chosen: a third of the 30 s for
+    which clients commonly wait for a service, so that work that has begun late ends within them."""
     batch: int = 65536
     """Vectors in one product."""
     passes: int = 64

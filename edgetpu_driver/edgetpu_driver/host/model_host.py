@@ -210,7 +210,12 @@ class ModelHost:
         self._pool.submit_registers(done)
 
     def end_period(self) -> None:
-        """End the period over which latencies, utilisation and throughput are taken."""
+        """End the period over which latencies, utilisation and throughput are taken.
+
+        Requests that have waited too long are answered, also while every stick hangs.
+        """
+        self._scheduler.expire()
+        self._whole.cpu.scheduler.expire()
         with self._scheduler.lock:
             for worker in self._pool.workers:
                 worker.slot.statistics.end_period()

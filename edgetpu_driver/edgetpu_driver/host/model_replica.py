@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -61,8 +62,8 @@ class ModelReplica:
         """The weights that `engine` got last; a matrix in tiles is on other engines."""
         self.bus_path = ""
         # What follows belongs to the scheduler.
-        self.reading = 0
-        """Products under way."""
+        self.readers: Counter[str] = Counter()
+        """Products under way, by client."""
         self.writing = False
         """Whether a change of its weights is under way."""
         self.preparing = False
@@ -73,6 +74,11 @@ class ModelReplica:
         self._engines: list[AttachedEngine] = []
         self._earlier_uploads = 0
         self._matrix: LoadedMatrix | None = None
+
+    @property
+    def reading(self) -> bool:
+        """Whether products are under way, which belongs to the scheduler, too."""
+        return self.readers.total() > 0
 
     @property
     def resident(self) -> bool:
@@ -106,7 +112,8 @@ class ModelReplica:
         self._earlier_uploads = self.uploads
         self.engine, self._engines, self._matrix = None, [], None
         self.version, self.weights, self.engine_weights = 0, None, None
-        self.reading, self.writing, self.preparing = 0, False, False
+        self.readers.clear()
+        self.writing = self.preparing = False
 
     def close(self) -> None:
         """Release the engines."""

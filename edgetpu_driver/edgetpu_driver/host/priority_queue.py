@@ -17,7 +17,7 @@ A client that comes back after a pause is ahead of the others by as much.
 STAY: Mapping[int, float] = {Priority.REAL_TIME: 0.002, Priority.NORMAL: 0.05, Priority.BULK: 0.05}
 """Seconds for which a request of a class may be passed over by those whose parameters are in memory."""
 LONGEST_NEGLECT = 0.05
-"""Seconds after which a class that has requests gets a turn, however busy more urgent ones keep the engines.
+"""Seconds after which a class that has requests gets a turn on an engine that more urgent ones keep busy.
 
 A turn lasts for one piece of work, so that it delays a request of a more urgent class by as much.
 """
@@ -87,7 +87,7 @@ class RequestQueue(Generic[_Entry]):
     deadline does, among the clients that have had at most LEAD more engine time than the one that has had
     least; without deadlines, the client that has had least. A request that needs its parameters uploaded is
     passed over for a while by those that do not, unless its deadline is near. A class that has had nothing
-    for LONGEST_NEGLECT seconds gets a turn.
+    of an engine for LONGEST_NEGLECT seconds gets a turn.
     """
 
     def __init__(self) -> None:
@@ -122,17 +122,24 @@ class RequestQueue(Generic[_Entry]):
         self._class(entry.priority).push(entry)
         self._count(entry, 1)
 
-    def pop(self, may_run: MayRun, staying: Staying | None = None, now: float | None = None) -> _Entry | None:
+    def pop(
+        self,
+        may_run: MayRun,
+        staying: Staying | None = None,
+        now: float | None = None,
+        engine: Hashable = None,
+    ) -> _Entry | None:
         """Take out the request that is to be run next; None if none can be run.
 
-        now: the time, s; None: no class gets a turn before its time.
+        now: the time, s; None: no class gets a turn before its time. engine: what is to run it.
         """
         classes = self._classes
-        neglected = [] if now is None else [key for key in classes if classes[key].is_neglected(now)]
+        neglected = [] if now is None else [key for key in classes if classes[key].is_neglected(now, engine)]
         for priority in (*neglected, *classes):
             entry = classes[priority].pop(may_run, staying, STAY[priority])
             if entry is not None:
-                classes[priority].neglected_since = now
+                if now is not None:
+                    classes[priority].turns[engine] = now
                 self._count(entry, -1)
                 return entry
         return None
@@ -188,24 +195,20 @@ class _PriorityClass(Generic[_Entry]):
     def __init__(self) -> None:
         self.buckets: dict[tuple[str, Hashable], list[tuple[float, int, _Entry]]] = {}
         """Heaps by client and lane."""
-        self.neglected_since: float | None = None
-        """When it had its last turn, or was first seen with requests after it had none."""
+        self.turns: dict[Hashable, float] = {}
+        """When it had its last turn on each engine, or was first seen with requests after it had none."""
         self._served: dict[str, float] = {}
         self._level = 0.0
         """Engine time that the clients served last had had."""
 
-    def is_neglected(self, now: float) -> bool:
-        """Whether requests have waited for a turn of this class for too long."""
-        if not self.buckets:
-            return False
-        if self.neglected_since is None:
-            self.neglected_since = now
-        return now - self.neglected_since > LONGEST_NEGLECT
+    def is_neglected(self, now: float, engine: Hashable) -> bool:
+        """Whether requests have waited too long for a turn of this class on an engine."""
+        return bool(self.buckets) and now - self.turns.setdefault(engine, now) > LONGEST_NEGLECT
 
     def push(self, entry: _Entry) -> None:
         client = entry.client
         if not self.buckets:
-            self.neglected_since = None
+            self.turns.clear()
         if all(waiting != client for waiting, _ in self.buckets):
             self._open_account(client)
         bucket = self.buckets.setdefault((client, entry.lane), [])

@@ -40,6 +40,7 @@ class Lane(NamedTuple):
     stick: int | None
     """Number of the only stick that may run them."""
     begun: bool
+    client: str
 
 
 @dataclass(eq=False)
@@ -111,7 +112,12 @@ class Request:
     @property
     def lane(self) -> Lane:
         """See Lane."""
-        return Lane(self.model, self.kind, self.stick, self.pieces is not None)
+        return Lane(self.model, self.kind, self.stick, self.pieces is not None, self.client)
+
+    @property
+    def may_be_refused(self) -> bool:
+        """Whether it waits without a deadline and nothing of what was asked has begun."""
+        return not (self.follows or self.pieces or self.kind is Kind.UPDATE) and self.deadline == inf
 
     def restart(self) -> None:
         """Forget the work that has been done."""

@@ -107,7 +107,7 @@ class Scheduler:
             if len(self._queue):
                 answers = self._expire(now)
                 staying = Staying(slot.has_parameters_of, now)
-                request = self._queue.pop(partial(self._may_run, slot, now), staying)
+                request = self._queue.pop(partial(self._may_run, slot, now), staying, slot.number)
             if request is None:
                 slot.idle = True
             else:
@@ -131,7 +131,7 @@ class Scheduler:
             return sum(slot.number in request.model.replicas for request in self._queue)
 
     def expire(self) -> None:
-        """Answer the requests whose deadline has passed."""
+        """Answer the requests whose deadline has passed, and those that have waited too long."""
         with self.lock:
             answers = self._expire(time.monotonic())
         answer_all(answers)
@@ -139,9 +139,11 @@ class Scheduler:
     def _expire(self, now: float) -> Answers:
         expired = self._queue.expire(now)
         self.expired += len(expired)
-        for request in expired:
+        overdue = self._queue.overdue(now, sum(slot.serving for slot in self.slots))
+        answers = [*((request, expiry(request)) for request in expired), *overdue]
+        for request, _ in answers:
             self._settle(request)
-        return [(request, expiry(request)) for request in expired]
+        return answers
 
     def _take(self, slot: StickSlot, request: Request) -> None:
         model = request.model
@@ -246,7 +248,8 @@ class Scheduler:
             return
         if model not in self.models:
             return  # it was released while the stick attached it
-        if any(each.kind is Kind.UPDATE and each.lane[::2] == (model, slot.number) for each in self._queue):
+        updates = (each for each in self._queue if each.kind is Kind.UPDATE)
+        if any((each.model, each.stick) == (model, slot.number) for each in updates):
             return
         request = Request(
             model, Kind.UPDATE, lambda held: held.updating(), _ignore, "", int(Priority.REAL_TIME), 0.0

@@ -9,13 +9,18 @@ from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.request import Kind, Lane, Request
 from edgetpu_driver.host.stick_slot import StickSlot
 
+PRODUCTS_AT_ONCE = 2
+"""Products by one model that a client has under way on a stick. Derived: while the arithmetic of one is done,
+the stick works on the other."""
+
 
 def can_run(slot: StickSlot, lane: Lane) -> bool:
     """Whether a stick can run the requests of a lane as soon as it is free.
 
     A stick runs a model only with the weights in effect. While a swap is under way that begins there, it runs
     inferences with the previous weights, which the last piece of the swap replaces, but no products, whose
-    weights are replaced tile by tile. While a swap waits, no product joins one that is under way.
+    weights are replaced tile by tile. While a swap waits, no product joins one that is under way. A client
+    has at most PRODUCTS_AT_ONCE under way, so that those that have begun end however many follow.
     """
     if lane.begun or lane.stick not in (None, slot.number):
         return lane.stick == slot.number
@@ -32,7 +37,9 @@ def can_run(slot: StickSlot, lane: Lane) -> bool:
     if lane.kind is Kind.SWAP:
         return not replica.reading and not model.swapping
     if lane.kind is Kind.MULTIPLY:
-        return not replica.preparing and not (replica.reading and model.swaps_waiting)
+        if replica.preparing or replica.readers[lane.client] >= PRODUCTS_AT_ONCE:
+            return False
+        return not (replica.reading and model.swaps_waiting)
     return True
 
 

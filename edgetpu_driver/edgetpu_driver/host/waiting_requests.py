@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from edgetpu_driver.host.admission import Admission, Backlog
+from edgetpu_driver.host.answers import Answers
 from edgetpu_driver.host.priority_queue import RequestQueue, Staying
 from edgetpu_driver.host.request import Kind, Request
 from edgetpu_driver.host.request_terms import Priority
 from edgetpu_driver.host.weight_access import WeightAccess
 
+LOOK_PERIOD = 0.25
+"""Seconds by which the answer to a request that has waited too long may be late."""
 PATIENCE = 1.0
 """Seconds after which bulk work that waits is treated as normal, so that it makes progress in any case."""
 
@@ -21,7 +24,7 @@ class WaitingRequests:
         self._admission = admission
         self._weights = weights
         self._queue: RequestQueue[Request] = RequestQueue()
-        self._promoted = 0.0
+        self._promoted = self._looked = 0.0
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -49,10 +52,10 @@ class WaitingRequests:
             for each in waiting:
                 self._queue.push(each)
 
-    def pop(self, may_run: Callable[[Hashable], bool], staying: Staying) -> Request | None:
-        """Take out the request that is to be run next; None if none can be run."""
+    def pop(self, may_run: Callable[[Hashable], bool], staying: Staying, stick: int) -> Request | None:
+        """Take out the request that a stick is to run next; None if it can run none."""
         self._promote(staying.now)
-        request = self._queue.pop(may_run, staying, staying.now)
+        request = self._queue.pop(may_run, staying, staying.now, stick)
         if request is not None:
             self._weights.dequeue(request)
         return request
@@ -68,6 +71,18 @@ class WaitingRequests:
     def expire(self, now: float) -> list[Request]:
         """Take out the requests whose deadline has passed."""
         return self._taken(self._queue.expire(now))
+
+    def overdue(self, now: float, sticks: int) -> Answers:
+        """Take out the requests that have waited too long, with the errors that they are to be answered.
+
+        sticks: those that share the work.
+        """
+        if now - self._looked < LOOK_PERIOD:
+            return []
+        self._looked, latest = now, now - self._admission.limits.wait
+        requests = self.remove(lambda each: each.may_be_refused and each.arrived <= latest)
+        backlog = Backlog.of([self._queue], "", sticks)
+        return [(request, self._admission.overdue(backlog)) for request in requests]
 
     def remove(self, unwanted: Callable[[Request], bool]) -> list[Request]:
         """Take out the requests that are `unwanted`, in the order of their arrival."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from edgetpu_driver.errors import ModelNotFoundError
@@ -33,7 +34,7 @@ class WeightAccess:
         if request.kind is Kind.SWAP:
             request.model.swapping, self._swaps[request.model] = True, request
         if request.kind is Kind.MULTIPLY:
-            replica.reading += 1
+            replica.readers[request.client] += 1
         elif request.kind is not Kind.INVOKE:
             replica.writing = True
         request.replica, request.pieces = replica, request.begin(replica)
@@ -47,7 +48,7 @@ class WeightAccess:
         if replica is None or request.pieces is None:
             return
         if request.kind is Kind.MULTIPLY:
-            replica.reading = max(0, replica.reading - 1)
+            replica.readers -= Counter([request.client])  # to 0 at least
         elif request.kind is not Kind.INVOKE:
             replica.writing = False
 

@@ -79,7 +79,7 @@ class DriverNode(BaseNode, LifecycleNode):
 
     def _create_interfaces(self) -> None:
         self._status_publisher = self.create_publisher(DeviceStatus, "~/status", QOS_LATCHED)
-        DriverServices(self, self, QoSProfile(depth=self.values["service_depth"]))
+        self._interface = DriverServices(self, self, QoSProfile(depth=self.values["service_depth"]))
         self.create_steady_timer(self.values["status_period"], self._on_status_timer)
         self.start_diagnostics()
         # Brings what other threads notice into the executor.
@@ -275,6 +275,7 @@ class DriverNode(BaseNode, LifecycleNode):
     def _on_status_timer(self) -> None:
         if self._host is not None:
             self._host.end_period()
+        self._interface.answer_overdue(self.values["max_wait"])
         self.publish_status()
 
     def status(self) -> DeviceStatus:

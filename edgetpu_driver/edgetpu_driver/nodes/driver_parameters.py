@@ -159,6 +159,13 @@ SETTINGS = (
         1,
         1_000_000,
     ),
+    Setting(
+        "max_wait",
+        _LIMITS.wait,
+        "Time that a request without a deadline may wait before it is begun, s; then it is answered BUSY.",
+        0.1,
+        86400.0,
+    ),
     Setting("max_batch", _LIMITS.batch, "Vectors in one product.", 1, 2**31 - 1),
     Setting("max_passes", _LIMITS.passes, "Repetitions of one product.", 1, 65536),
     Setting("max_tiles", _LIMITS.tiles, "Tiles, the size of the model, that one matrix may take.", 1, 65536),
@@ -178,6 +185,7 @@ def host_limits(values: Mapping[str, Any]) -> HostLimits:
     return HostLimits(
         waiting_per_client=values["max_waiting_per_client"],
         waiting=values["max_waiting"],
+        wait=values["max_wait"],
         batch=values["max_batch"],
         passes=values["max_passes"],
         tiles=values["max_tiles"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from std_srvs.srv import Trigger
 
 from edgetpu_driver.backends.backend import RegisterValue
 from edgetpu_driver.errors import BusyError, ClippingError, EdgeTpuError, InputError
+from edgetpu_driver.host.admission import LOADING
 from edgetpu_driver.host.hosted_model import HostedModel, ModelState
 from edgetpu_driver.host.inference_result import InferenceResult
 from edgetpu_driver.host.request_terms import Priority, RequestTerms
@@ -70,6 +72,8 @@ class DriverServices:
         """`qos`: of the services; a request that finds a full queue is lost in the middleware."""
         self._driver = driver
         self._registers: tuple[RegisterValue, ...] = ()
+        self._loads: list[tuple[float, _Reply]] = []
+        """Requests that wait for a model to be loaded, with the times at which they came."""
         self._intake = RequestIntake(node)
         for kind, name, handle in (
             (LoadModel, "load_model", self._load_model),
@@ -86,6 +90,16 @@ class DriverServices:
                 self._take, _DEFAULT_PRIORITIES.get(kind.Request, Priority.NORMAL), serve
             )
             create_deferred_service(node, kind, f"~/{name}", take, qos)
+
+    def answer_overdue(self, seconds: float) -> None:
+        """Answer BUSY to the requests that have waited for a model for so long; it goes on being loaded."""
+        now = time.monotonic()
+        self._loads = [each for each in self._loads if not each[1].sent]
+        for came, reply in self._loads:
+            if now - came >= seconds:
+                reply.fail(
+                    BusyError(f"the model is still being loaded after {seconds:g} s; ask again", LOADING)
+                )
 
     def _take(
         self, default: Priority, serve: Callable[[Any, Respond], None], request: Any, respond: Respond
@@ -118,7 +132,9 @@ class DriverServices:
             client=_client(request),
             shared=request.shared,
         )
-        if not request.wait:
+        if request.wait:
+            self._loads.append((time.monotonic(), reply))
+        else:
             reply.finish_by(QUICK, fill, lambda: model)
 
     def _unload_model(self, request: UnloadModel.Request, reply: _Reply) -> None:
