@@ -127,7 +127,7 @@ class PlaceRecognitionNode(MatrixNode):
             self._queue.offer(_Query(unit, self.values["count"], done))
 
     def _publish(self, header: Header, places: tuple[Place, ...]) -> None:
-        valid = bool(places) and places[0].score >= self.values["min_score"]
+        valid = bool(places and places[0].score >= self.values["min_score"])
         self._matches.publish(
             PlaceMatch(
                 header=header,

@@ -290,7 +290,7 @@ class ReservoirNode(MatrixNode):
             Prediction(
                 header=step.header,
                 valid=valid,
-                confidence=self._confidence,
+                confidence=float(self._confidence),
                 values=values.astype(np.float32),
                 sigma=sigma.astype(np.float32),
                 step=step.number,

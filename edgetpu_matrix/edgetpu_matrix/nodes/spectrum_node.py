@@ -151,18 +151,18 @@ class SpectrumNode(MatrixNode):
     def _publish(self, work: _Work, product: RealProduct) -> None:
         block = work.block
         spectrum = self._transform.postprocess(block.samples, block.sample_rate, product)
-        valid = spectrum.peak_amplitude > SIGNIFICANCE * spectrum.sigma
+        valid = bool(spectrum.peak_amplitude > SIGNIFICANCE * spectrum.sigma)
         self._spectra.publish(
             Spectrum(
                 header=work.header,
                 valid=valid,
-                sample_rate=work.block.sample_rate,
-                frequency_step=spectrum.frequency_step,
+                sample_rate=float(block.sample_rate),
+                frequency_step=float(spectrum.frequency_step),
                 amplitudes=spectrum.amplitudes.astype(np.float32),
-                sigma=spectrum.sigma,
-                peak_frequency=spectrum.peak_frequency if valid else float("nan"),
-                peak_amplitude=spectrum.peak_amplitude if valid else float("nan"),
-                resampled=work.block.timing is Timing.RESAMPLED,
+                sigma=float(spectrum.sigma),
+                peak_frequency=float(spectrum.peak_frequency) if valid else float("nan"),
+                peak_amplitude=float(spectrum.peak_amplitude) if valid else float("nan"),
+                resampled=block.timing is Timing.RESAMPLED,
             )
         )
         self.counters.results += 1

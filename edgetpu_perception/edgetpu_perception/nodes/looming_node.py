@@ -9,6 +9,7 @@ from std_msgs.msg import Header
 
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.image_parameters import min_confidence
+from edgetpu_driver.node_kit.message_fields import scalar_fields
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
@@ -29,7 +30,7 @@ def _bad_size(value: int) -> str | None:
 def _region_message(result: LoomingResult) -> RegionOfInterest:
     if result.region is None:
         return RegionOfInterest()
-    x, y, width, height = result.region
+    x, y, width, height = map(int, result.region)
     return RegionOfInterest(x_offset=x, y_offset=y, width=width, height=height)
 
 
@@ -86,16 +87,9 @@ class LoomingNode(PerceptionNode):
         self._time_to_contact.publish(
             TimeToContact(
                 header=header,
-                valid=result.valid,
-                confidence=result.confidence,
-                ttc=result.ttc,
-                ttc_sigma=result.ttc_sigma,
-                expansion_rate=result.expansion_rate,
-                expansion_rate_sigma=result.expansion_rate_sigma,
-                tau=result.tau,
                 zones=result.zones,
-                approaching=result.approaching,
                 region=_region_message(result),
+                **scalar_fields(TimeToContact, result),
             )
         )
 

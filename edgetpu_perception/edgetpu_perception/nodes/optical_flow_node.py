@@ -9,6 +9,7 @@ from builtin_interfaces.msg import Time
 from std_msgs.msg import Header
 
 from edgetpu_driver.images.encodings import Pixels
+from edgetpu_driver.node_kit.message_fields import scalar_fields
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
 from edgetpu_msgs.msg import Flow
@@ -45,12 +46,7 @@ class OpticalFlowNode(PerceptionNode):
             Flow(
                 header=header,
                 previous_stamp=Time() if math.isnan(result.previous_stamp) else self._previous_stamp,
-                valid=result.valid,
-                confidence=result.confidence,
-                dx=result.dx,
-                dy=result.dy,
-                dx_sigma=result.dx_sigma,
-                dy_sigma=result.dy_sigma,
+                **scalar_fields(Flow, result),
             )
         )
         self._previous_stamp = header.stamp

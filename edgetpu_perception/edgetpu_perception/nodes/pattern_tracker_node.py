@@ -18,6 +18,7 @@ from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_se
 from edgetpu_driver.node_kit.error_codes import code_of
 from edgetpu_driver.node_kit.fatal_error import FatalError
 from edgetpu_driver.node_kit.image_messages import image_from_message
+from edgetpu_driver.node_kit.message_fields import scalar_fields
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
@@ -101,22 +102,7 @@ class PatternTrackerNode(WeightUpdatingNode):
 
     def publish(self, header: Header, result: MatchResult) -> None:
         """Publish the result on ~/match and, when that has readers, on ~/servo_error."""
-        self._match.publish(
-            PatternMatch(
-                header=header,
-                valid=result.valid,
-                confidence=result.confidence,
-                ambiguous=result.ambiguous,
-                x=result.x,
-                y=result.y,
-                width=result.width,
-                height=result.height,
-                x_sigma=result.x_sigma,
-                y_sigma=result.y_sigma,
-                score=result.score,
-                runner_up_score=result.runner_up_score,
-            )
-        )
+        self._match.publish(PatternMatch(header=header, **scalar_fields(PatternMatch, result)))
         if self._servo_error.get_subscription_count():
             self._servo_error.publish(_servo_error(header, result))
 
@@ -201,14 +187,14 @@ def _optional_image(image: Image, field: str) -> Pixels | None:
 def _servo_error(header: Header, result: MatchResult) -> ServoError:
     return ServoError(
         header=header,
-        valid=result.valid,
-        confidence=result.confidence,
-        x=result.offset_x,
-        y=result.offset_y,
-        x_sigma=result.offset_x_sigma,
-        y_sigma=result.offset_y_sigma,
-        bearing_x=result.bearing_x,
-        bearing_y=result.bearing_y,
-        bearing_x_sigma=result.bearing_x_sigma,
-        bearing_y_sigma=result.bearing_y_sigma,
+        valid=bool(result.valid),
+        confidence=float(result.confidence),
+        x=float(result.offset_x),
+        y=float(result.offset_y),
+        x_sigma=float(result.offset_x_sigma),
+        y_sigma=float(result.offset_y_sigma),
+        bearing_x=float(result.bearing_x),
+        bearing_y=float(result.bearing_y),
+        bearing_x_sigma=float(result.bearing_x_sigma),
+        bearing_y_sigma=float(result.bearing_y_sigma),
     )

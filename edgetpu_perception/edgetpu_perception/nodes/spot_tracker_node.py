@@ -17,6 +17,7 @@ from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.base_node import fill_answer
 from edgetpu_driver.node_kit.deferred_service import Respond, create_deferred_service
 from edgetpu_driver.node_kit.error_codes import code_of
+from edgetpu_driver.node_kit.message_fields import scalar_fields
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
@@ -136,21 +137,7 @@ class SpotTrackerNode(WeightUpdatingNode):
 
     def publish(self, header: Header, result: SpotResult) -> None:
         """Publish the result on ~/servo_error."""
-        self._servo_error.publish(
-            ServoError(
-                header=header,
-                valid=result.valid,
-                confidence=result.confidence,
-                x=result.x,
-                y=result.y,
-                x_sigma=result.x_sigma,
-                y_sigma=result.y_sigma,
-                bearing_x=result.bearing_x,
-                bearing_y=result.bearing_y,
-                bearing_x_sigma=result.bearing_x_sigma,
-                bearing_y_sigma=result.bearing_y_sigma,
-            )
-        )
+        self._servo_error.publish(ServoError(header=header, **scalar_fields(ServoError, result)))
 
     def draw(self, image: Pixels, result: SpotResult) -> Pixels:
         """Draw the position with its trail, and the numbers."""

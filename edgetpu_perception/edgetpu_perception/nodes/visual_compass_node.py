@@ -13,6 +13,7 @@ from std_srvs.srv import Trigger
 
 from edgetpu_driver.images.encodings import Pixels
 from edgetpu_driver.node_kit.image_subscriptions import seconds_of
+from edgetpu_driver.node_kit.message_fields import scalar_fields
 from edgetpu_driver.node_kit.parameters import Setting
 from edgetpu_driver.node_kit.qos_profiles import QOS_RESULTS
 from edgetpu_driver.node_kit.result_topics import ResultTopic, ResultValue
@@ -78,12 +79,7 @@ class VisualCompassNode(PerceptionNode):
             Heading(
                 header=header,
                 reference_stamp=Time() if math.isnan(result.reference_stamp) else self._reference_stamp,
-                valid=result.valid,
-                confidence=result.confidence,
-                yaw=result.yaw,
-                yaw_sigma=result.yaw_sigma,
-                yaw_rate=result.yaw_rate,
-                yaw_rate_sigma=result.yaw_rate_sigma,
+                **scalar_fields(Heading, result),
             )
         )
         if result.valid and self._twist.get_subscription_count():
@@ -100,7 +96,7 @@ class VisualCompassNode(PerceptionNode):
 
 
 def _twist(header: Header, result: HeadingResult) -> TwistWithCovarianceStamped:
-    x, y, z = result.angular_velocity
+    x, y, z = map(float, result.angular_velocity)
     covariance = np.zeros((6, 6))
     covariance[:3, :3] = np.eye(3) * UNKNOWN_VARIANCE
     covariance[3:, 3:] = np.reshape(result.angular_velocity_covariance, (3, 3))

@@ -40,7 +40,10 @@ class EmbedderNode(VisionNode):
         """Publish the result on ~/embedding."""
         self._embedding.publish(
             EmbeddingMessage(
-                header=header, valid=result.valid, confidence=result.confidence, vector=result.vector
+                header=header,
+                valid=bool(result.valid),
+                confidence=float(result.confidence),
+                vector=result.vector,
             )
         )
 

@@ -177,7 +177,9 @@ class LearnerNode(VisionNode):
 
     def publish(self, header: Header, result: Classifications) -> None:
         """Publish the result on ~/classification."""
-        hypotheses = [ObjectHypothesis(class_id=each.label, score=each.score) for each in result.classes]
+        hypotheses = [
+            ObjectHypothesis(class_id=each.label, score=float(each.score)) for each in result.classes
+        ]
         self._classification.publish(Classification(header=header, results=hypotheses))
 
     def draw(self, image: Pixels, result: Classifications) -> Pixels:

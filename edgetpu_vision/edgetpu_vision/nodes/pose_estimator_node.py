@@ -73,7 +73,7 @@ class PoseEstimatorNode(VisionNode):
         self._poses.publish(
             PersonPoses(
                 header=header,
-                valid=result.valid,
+                valid=bool(result.valid),
                 confidence=float(result.confidence),
                 people=[
                     PersonPose(
