@@ -262,6 +262,7 @@ def test_products_use_the_clipped_matrix(on_cpu: MatMul) -> None:
         ([np.inf, 0, 0, 0], {}),
         ([1e300, 0, 0, 0], {}),
         (["a", "b", "c", "d"], {}),
+        ([[1, 2, 3, 4], [5]], {}),
         (np.zeros(4), {"passes": 0}),
         (np.zeros(4), {"passes": 65}),
         (np.zeros(4), {"input_scale": -1.0}),

@@ -257,6 +257,15 @@ def test_a_bias_of_another_form_is_refused(mobilenet: StickEngine, bias: NDArray
         mobilenet.set_weights(WeightRequest(np.zeros(tensor.shape), tensor.name, bias=bias))
 
 
+@pytest.mark.parametrize(
+    ("weights", "bias"), [([[1.0, 2.0], [3.0]], None), (np.zeros((8, 3, 3, 3)), [[1.0], 2.0])]
+)
+def test_lists_of_different_lengths_are_refused(mobilenet: StickEngine, weights: Any, bias: Any) -> None:
+    tensor = next(t for t in network(MOBILENET).tensors().values() if t.shape == (8, 3, 3, 3))
+    with pytest.raises(InputError, match="of real numbers; setting an array element with a sequence"):
+        mobilenet.set_weights(WeightRequest(weights, tensor.name, bias=bias))
+
+
 def test_a_bias_beyond_32_bits_is_clipped_only_if_that_is_accepted(mobilenet: StickEngine) -> None:
     tensor = next(t for t in network(MOBILENET).tensors().values() if t.shape == (8, 3, 3, 3))
     bias = np.array([1e12, *[0.0] * 7])

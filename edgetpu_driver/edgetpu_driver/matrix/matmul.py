@@ -26,7 +26,7 @@ from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan, plan_of_file
 from edgetpu_driver.matrix.products import ProductBatch
 from edgetpu_driver.matrix.scaling import RowGains
-from edgetpu_driver.weights.quantisation import clipping_error
+from edgetpu_driver.weights.quantisation import array_of, clipping_error
 from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
@@ -169,7 +169,7 @@ class MatMul:
         passes: int = 1,
     ) -> Pieces[Product]:
         """Do what `multiply` does, in pieces; meanwhile other products may be made, but no weights set."""
-        large = np.size(inputs) * passes > _SMALL_PRODUCT
+        large = array_of(inputs, "inputs").size * passes > _SMALL_PRODUCT
         check = partial(self._vectors, inputs, input_scale, passes)
         vectors = (yield check) if large else check()
         batch, plan = np.atleast_2d(vectors), self._plan
@@ -282,10 +282,7 @@ def _refuse_clipped(result: ProductBatch, input_scale: float | None) -> None:
 
 def _real(values: ArrayLike, what: str) -> NDArray[np.float32]:
     """A copy; InputError for anything but real numbers. What is beyond float32 becomes infinite."""
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise InputError(f"expected {what} of real numbers; {error}") from None
+    array = array_of(values, what)
     if array.dtype.kind not in "fiub":
         raise InputError(f"expected {what} of real numbers; got {array.dtype.name}")
     with np.errstate(over="ignore"):

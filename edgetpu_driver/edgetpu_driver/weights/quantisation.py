@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
@@ -18,6 +18,14 @@ _LARGEST_RESCALED_BIAS = 2.0**30  # leaves room for the products in sums of 32 b
 _SMALLEST_SCALE = 1e-30
 """Rows whose largest weight is smaller count as zeros and keep their scale: quotients could overflow."""
 _LARGE_ERROR = 1e15  # beyond it squares, and values in steps, may overflow float32
+
+
+def array_of(values: ArrayLike, what: str) -> NDArray[Any]:
+    """The values as an array; InputError for lists of different lengths, which have no shape."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"expected {what} of real numbers; {error}") from None
 
 
 class WeightQuantiser:
@@ -99,7 +107,7 @@ class WeightQuantiser:
     def _rows(self, weights: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """The weights as [rows, columns]."""
         tensor = self.tensor
-        array = np.asarray(weights)
+        array = array_of(weights, "weights")
         fits = array.shape == tensor.shape
         if tensor.is_matrix and array.ndim == 2 and array.size:
             fits = all(size <= most for size, most in zip(array.shape, tensor.shape, strict=True))
@@ -152,7 +160,7 @@ class WeightQuantiser:
             )
         if request.row_gains is not None:
             raise ModelUnsupportedError(f"the rows of '{self.tensor.name}' cannot be scaled with a bias")
-        real = np.asarray(request.bias)
+        real = array_of(request.bias, "a bias")
         if real.shape != (rows,) or real.dtype.kind not in "fiu" or not np.all(np.isfinite(real)):
             raise InputError(f"expected a finite bias [{rows}]; got {real.dtype.name}{list(real.shape)}")
         bias = np.zeros(self._size[0], np.float64)
