@@ -26,7 +26,8 @@ from edgetpu_driver.matrix.engine_tiles import EngineTiles
 from edgetpu_driver.matrix.plan import MatrixPlan, PlanOptions, Tile, make_plan, plan_of_file
 from edgetpu_driver.matrix.products import ProductBatch
 from edgetpu_driver.matrix.scaling import RowGains
-from edgetpu_driver.weights.quantisation import array_of, clipping_error
+from edgetpu_driver.weights.quantisation import clipping_error
+from edgetpu_driver.weights.real_arrays import array_of, real_array
 from edgetpu_driver.weights.weight_request import WeightResult
 from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
@@ -282,9 +283,7 @@ def _refuse_clipped(result: ProductBatch, input_scale: float | None) -> None:
 
 def _real(values: ArrayLike, what: str) -> NDArray[np.float32]:
     """A copy; InputError for anything but real numbers. What is beyond float32 becomes infinite."""
-    array = array_of(values, what)
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"expected {what} of real numbers; got {array.dtype.name}")
+    array = real_array(values, what)
     with np.errstate(over="ignore"):
         return array.astype(np.float32)
 

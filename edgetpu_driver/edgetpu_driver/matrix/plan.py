@@ -19,6 +19,7 @@ from edgetpu_driver.matrix import scaling
 from edgetpu_driver.matrix.dense_model import DenseModel
 from edgetpu_driver.matrix.scaling import OUTPUT_HEADROOM, RowGains
 from edgetpu_driver.weights.quantisation import WeightQuantiser
+from edgetpu_driver.weights.real_arrays import real_array
 from edgetpu_driver.weights.weight_request import WeightRequest
 from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
@@ -142,7 +143,7 @@ class MatrixPlan:
 
     def checked_vector(self, vector: ArrayLike) -> NDArray[np.float64]:
         """A vector as float64 [columns]; InputError for another shape or what float32 does not hold."""
-        values = np.asarray(vector, np.float64)
+        values = real_array(vector, "a vector").astype(np.float64, copy=False)
         if values.shape != (self.shape[1],):
             raise InputError(f"expected a vector of {self.shape[1]} values; got shape {list(values.shape)}")
         if not np.all(np.abs(values) <= _LARGEST):
@@ -176,7 +177,7 @@ def make_plan(
     before: the plan that this one replaces, whose unchanged tiles are kept. changed: the rows that differ
     from it; None for all. Raises InputError for any other array.
     """
-    real = np.asarray(matrix)
+    real = real_array(matrix, "a matrix")
     if real.ndim != 2 or 0 in real.shape:
         raise InputError(f"expected a matrix [rows, columns]; got shape {list(real.shape)}")
     rows, columns = real.shape

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.errors import InputError
+from edgetpu_driver.weights.real_arrays import real_array
 
 LARGEST_DIMENSION = 65536
 """Values of an embedding at most; those of common networks have up to a few thousand."""
@@ -18,7 +19,7 @@ def unit_vector(embedding: ArrayLike, dimension: int = 0) -> NDArray[np.float32]
 
     InputError for another dimension, NaN, infinity and the zero vector.
     """
-    vector = np.asarray(embedding, np.float64)
+    vector = real_array(embedding, "an embedding").astype(np.float64, copy=False)
     expected = dimension or "any number of"
     if vector.ndim != 1 or not 1 <= vector.size <= LARGEST_DIMENSION:
         raise InputError(f"expected an embedding of {expected} values; got shape {list(vector.shape)}")

@@ -6,9 +6,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from edgetpu_driver.errors import ClippingError, InputError, ModelUnsupportedError
+from edgetpu_driver.weights.real_arrays import array_of
 from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 from edgetpu_driver.weights.weight_tensors import INT8_MAX, WeightTensor
 
@@ -18,14 +19,6 @@ _LARGEST_RESCALED_BIAS = 2.0**30  # leaves room for the products in sums of 32 b
 _SMALLEST_SCALE = 1e-30
 """Rows whose largest weight is smaller count as zeros and keep their scale: quotients could overflow."""
 _LARGE_ERROR = 1e15  # beyond it squares, and values in steps, may overflow float32
-
-
-def array_of(values: ArrayLike, what: str) -> NDArray[Any]:
-    """The values as an array; InputError for lists of different lengths, which have no shape."""
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise InputError(f"expected {what} of real numbers; {error}") from None
 
 
 class WeightQuantiser:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.errors import InputError
+from edgetpu_driver.weights.real_arrays import real_array
 
 ACTIVATIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "tanh": np.tanh,
@@ -143,7 +144,7 @@ class EchoStateNetwork:
 
     def check(self, inputs: ArrayLike) -> NDArray[np.float64]:
         """The sample as float64 [inputs]; InputError for another shape, NaN and what float32 cannot hold."""
-        sample = np.asarray(inputs, np.float64)
+        sample = real_array(inputs, "a sample").astype(np.float64, copy=False)
         if sample.ndim != 1 or len(sample) != (self.inputs or len(sample)) or not len(sample):
             expected = self.inputs or "one or more"
             raise InputError(f"expected a sample of {expected} values; got shape {list(sample.shape)}")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.errors import ArchiveError, InputError
+from edgetpu_driver.weights.real_arrays import real_array
 from edgetpu_matrix.errors import NotTrainedError
 
 BATCH = 32
@@ -171,7 +172,7 @@ class RidgeReadout:
 
 
 def _vector(values: ArrayLike, size: int, what: str) -> NDArray[np.float64]:
-    vector = np.asarray(values, np.float64)
+    vector = real_array(values, what).astype(np.float64, copy=False)
     if vector.shape != (size,):
         raise InputError(f"expected {size} {what}; got shape {list(vector.shape)}")
     if not (np.abs(vector) <= LARGEST).all():

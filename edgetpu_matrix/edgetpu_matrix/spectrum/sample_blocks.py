@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgetpu_driver.errors import InputError
+from edgetpu_driver.weights.real_arrays import real_array
 from edgetpu_matrix.spectrum.stamp_timing import interpolate, stamp_timing
 
 MOST_LATE_ARRIVAL = 24.0
@@ -83,7 +84,7 @@ class SampleBlocks:
         NaN and values above LARGEST, and where the rate is measured for several samples with one stamp and
         for stamps that do not advance.
         """
-        values = np.asarray(samples, np.float64)
+        values = real_array(samples, "samples").astype(np.float64, copy=False)
         if values.ndim != 1:
             raise InputError(f"expected samples [n]; got shape {list(values.shape)}")
         if not (np.abs(values) <= LARGEST).all():

@@ -1,0 +1,26 @@
+"""Values of users as arrays of real numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgetpu_driver.errors import InputError
+
+
+def array_of(values: ArrayLike, what: str) -> NDArray[Any]:
+    """The values as an array; InputError for lists of different lengths, which have no shape."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"expected {what} of real numbers; {error}") from None
+
+
+def real_array(values: ArrayLike, what: str) -> NDArray[Any]:
+    """The same; InputError for anything but real numbers too."""
+    array = array_of(values, what)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"expected {what} of real numbers; got {array.dtype.name}")
+    return array
