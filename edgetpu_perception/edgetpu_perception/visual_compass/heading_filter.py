@@ -391,6 +391,9 @@ def _is_good(alignment: Alignment, before: Pose) -> bool:
 
 
 def _better(one: Alignment, other: Alignment) -> Alignment:
-    """The alignment that more of the picture supports, at the smaller noise of both."""
+    """The alignment that more of the picture supports, at the smaller noise of both.
+
+    What is out of view supports none: few people who happen to look like others outvote no scene.
+    """
     noise = min(one.agreement.noise, other.agreement.noise)
-    return max(one, other, key=lambda each: each.agreement.measure(noise)[0])
+    return max(one, other, key=lambda each: each.agreement.measure(noise)[2])

@@ -78,8 +78,8 @@ class PointAgreement:
     noise: float
     """Standard deviation of the features' difference."""
 
-    def measure(self, noise: float | None = None) -> tuple[float, float]:
-        """Similarity of key and view, and the share of the visible texture that follows.
+    def measure(self, noise: float | None = None) -> tuple[float, float, float]:
+        """Similarity of key and view, the share of the visible texture that follows, and how much that is.
 
         The similarity, -1..1, is the correlation of the points that follow, less if few follow. `noise`: the
         one to assume; alignments must be compared at the same one.
@@ -103,9 +103,9 @@ class PointAgreement:
         there *= there
         energy = agreeing * float(weight.dot(there))
         if energy <= 0.0:
-            return 0.0, 0.0
+            return 0.0, 0.0, 0.0
         following = agreeing / area
-        return both / math.sqrt(energy) * ramp(following, *FOLLOWING_RANGE), following
+        return both / math.sqrt(energy) * ramp(following, *FOLLOWING_RANGE), following, both
 
     def moving(self, inside: Floats) -> tuple[Floats, Floats]:
         """Weight of the texture at each point, [points], where it does not follow, and in all.

@@ -296,7 +296,7 @@ class RotationAligner:
         blocks = self._by_block(key.jacobian * pull, len(value)) * key.leverage
         influence = cv2.solve(normal, blocks.astype(np.float64))[1][:3]
         agreement = PointAgreement(expected, value, key.slack, seen, noise)
-        similarity, following = agreement.measure()
+        similarity, following, _ = agreement.measure()
         # Noise of the key's gradients makes them look steeper than they are. And where parts of the picture
         # disagree, some of those that seem to follow do not.
         influence /= max(similarity * min(following / MOST_FOLLOW, 1.0), MIN_NOISE_SIMILARITY)
