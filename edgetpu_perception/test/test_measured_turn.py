@@ -11,6 +11,8 @@ from edgetpu_perception.visual_compass.compass_features import FeatureGrid
 from edgetpu_perception.visual_compass.heading_filter_state import Pose, TrackedPose
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.measured_turn import (
+    NEAR_VARIANCE_SHARE,
+    SURPRISING,
     TRIAL_INTERVAL,
     DirectComparison,
     MeasuredTurn,
@@ -74,7 +76,32 @@ def test_where_parts_disagree_the_last_view_counts(
     assert both.difference.any()
     assert both.by_keyframe == pytest.approx(turn.vector)
     assert both.vector == pytest.approx([0.0, YAWS[1] - YAWS[2], 0.0], abs=math.radians(0.03))
-    assert both.difference_covariance == pytest.approx(np.outer(both.difference, both.difference) / 2)
+
+
+def test_differences_beyond_noise_add_to_the_covariance_of_turns_that_follow(
+    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+) -> None:
+    aligner, last, this, alignment, turn = measured
+    comparison = DirectComparison(aligner)
+    quiet = replace(turn, vector=turn.vector + 0.004, influence=np.zeros_like(turn.influence))
+    first = comparison.improve(quiet, last, this, replace(alignment, tail=2.0))
+    explained = SURPRISING * float(np.vdot(first.influence, first.influence))
+    square = float(first.difference @ first.difference)
+    beyond = NEAR_VARIANCE_SHARE * (1.0 - explained / square)
+    expected = beyond * np.outer(first.difference, first.difference)
+    assert first.near_covariance == pytest.approx(expected)
+    later = comparison.improve(quiet, last, this, replace(alignment, tail=1.0))
+    assert later.near_covariance == pytest.approx(expected)
+
+
+def test_differences_that_noise_explains_add_nothing(
+    measured: tuple[RotationAligner, TrackedPose, View, Alignment, MeasuredTurn],
+) -> None:
+    aligner, last, this, alignment, turn = measured
+    noisy = replace(turn, influence=np.full_like(turn.influence, 0.01))
+    compared = DirectComparison(aligner).improve(noisy, last, this, replace(alignment, tail=2.0))
+    assert compared.difference.any()
+    assert not compared.near_covariance.any()
 
 
 def test_a_direct_comparison_that_contradicts_is_not_used(

@@ -1,61 +1,126 @@
-"""Filtered angular velocity, from a measured turn and the previous velocity."""
+"""Angular velocity from measured turns: Kalman filters for different accelerations, weighted by success.
+
+Two successive turns share a view: what its noise adds to the one it takes from the other. A filter of
+velocities that takes them for independent is too cautious in an even turn. So the orientation is filtered,
+with the velocity and the acceleration behind it.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
-from edgetpu_perception.visual_compass.heading_filter_state import TrackedPose
-from edgetpu_perception.visual_compass.rotations import Matrix, Vector, trace
+from edgetpu_perception.visual_compass.rotations import Matrix, Vector
 
-ACCELERATION_SIGMA = 1.0
-"""Standard deviation of the angular acceleration, rad/s^2, of a camera that turns evenly.
+ACCELERATION_SIGMAS = (0.2, 3.0, 60.0)
+"""Standard deviations of the angular acceleration, rad/s^2, one for each filter: an even turn, a swing, a
+jolt. Rows: compass, swings at 100 Hz, yaw rate RMSE."""
 
-Rows: compass, full turns and lens distortion, yaw rate RMSE per frame.
+ACCELERATION_MEMORY_S = 0.3
+"""Time, s, over which an acceleration persists. Rows: compass, swings at 100 Hz, yaw rate RMSE."""
+
+MOTION_MEMORY_S = 0.5
+"""Time, s, over which the kind of motion persists.
+
+Rows: compass, full turns, yaw rate RMSE per frame; drone, yaw rate RMSE.
 """
 
-MAX_CHANGE_SIGMAS = 4.0
-"""Change of velocity, in standard deviations, from which on the measured velocity is used unfiltered.
+FIRST_VELOCITY_SIGMA = 3.0
+"""Standard deviation of the angular velocity before the first turn, rad/s.
 
-Rows: none; test_a_sudden_start_is_followed. Uncritical.
+Derived: faster than a robot turns.
 """
 
-ACCELERATION_MEMORY_S = 0.1
-"""Time, s, over which the additional variance of the acceleration is averaged.
+_FILTERS = len(ACCELERATION_SIGMAS)
 
-Rows: compass, turns past a blank wall, yaw error past the wall.
-"""
-
-_IDENTITY = np.eye(3)
+Floats = NDArray[np.float64]
+Covariance = tuple[float, float, float, float, float, float]
+"""Elements (0, 0), (0, 1), (0, 2), (1, 1), (1, 2) and (2, 2) of a symmetric 3x3 matrix."""
 
 
-def filtered_velocity(
-    last: TrackedPose, velocity: Vector, covariance: Matrix, interval: float
-) -> tuple[Vector, Matrix, float]:
-    """Combine a measured angular velocity, rad/s, with the one expected after the last, by covariances.
+@dataclass(frozen=True)
+class Motion:
+    """Estimates of all filters. Numbers for each filter are Python's: NumPy takes longer for so few."""
 
-    Returns velocity, covariance and the variance of the acceleration beyond ACCELERATION_SIGMA, (rad/s^2)^2:
-    how much larger recent changes were than explained. Without it the velocity would lag behind, most so at
-    high frame rates.
+    states: Floats
+    """Orientation beyond the last measured one, rad, velocity, rad/s, and acceleration, rad/s^2, about the
+    optical axes: [3, filters, axes]."""
+    covariances: tuple[Covariance, ...]
+    """Of the states of each filter about the best known axis; about the others more, like the noise."""
+    weights: tuple[float, ...]
+    """Probability of each filter."""
+    velocity: Vector
+    """Mean angular velocity since the view before, rad/s: [axes]."""
+
+    @classmethod
+    def unknown(cls, noise: Matrix) -> Motion:
+        """The motion before the first turn; `noise`: see `after`."""
+        covariances = tuple(
+            (_share_of_a_view(noise), 0.0, 0.0, FIRST_VELOCITY_SIGMA**2, 0.0, sigma**2)
+            for sigma in ACCELERATION_SIGMAS
+        )
+        return cls(np.zeros((3, _FILTERS, 3)), covariances, (1.0 / _FILTERS,) * _FILTERS, np.zeros(3))
+
+    def covariance(self, noise: Matrix) -> Matrix:
+        """Covariance of the velocity, rad^2/s^2; the filters' own part has the shape of the noise."""
+        apart = self.states[1] - self.velocity
+        own = sum(w * each[3] for w, each in zip(self.weights, self.covariances, strict=True))
+        covariance: Matrix = noise * (own / (2.0 * _share_of_a_view(noise)))
+        covariance += (apart.T * self.weights).dot(apart)
+        return covariance
+
+    def after(self, turn: Vector, noise: Matrix, interval: float) -> Motion:
+        """The motion after a measured turn, rad, that took `interval` s; `noise`: its covariance, rad^2."""
+        persists = math.exp(-interval / ACCELERATION_MEMORY_S)
+        change = 1.0 - math.exp(-interval / MOTION_MEMORY_S)
+        step = np.array(((1.0, interval, interval * interval), (0.0, 1.0, interval), (0.0, 0.0, persists)))
+        states = step.dot(self.states.reshape(3, -1)).reshape(3, _FILTERS, 3)
+        surprise = turn - states[0]
+        variance = _share_of_a_view(noise)
+        squares = (surprise * surprise).dot(2.0 * variance / noise.diagonal()).tolist()
+        covariances, gains, weights = [], [], []
+        for sigma, before, weight, square in zip(
+            ACCELERATION_SIGMAS, self.covariances, self.weights, squares, strict=True
+        ):
+            ahead = _predicted(before, sigma, interval, persists)
+            covariance, gain = _updated(ahead, variance)
+            covariances.append(covariance)
+            gains.append(gain)
+            expected = ahead[0] + variance
+            likelihood = math.exp(max(-0.5 * square / expected, -600.0)) / (expected * math.sqrt(expected))
+            # The kind of motion may have changed since.
+            weights.append((weight * (1.0 - change) + change / _FILTERS) * likelihood)
+        states += np.array(gains).T[..., np.newaxis] * surprise
+        states[0] -= turn
+        total = sum(weights)
+        probabilities = tuple([weight / total for weight in weights])
+        return Motion(states, tuple(covariances), probabilities, np.dot(probabilities, states[1]))
+
+
+def _share_of_a_view(noise: Matrix) -> float:
+    """Variance, rad^2, that one of its two views adds to a turn about the best known axis.
+
+    With the variance of another axis the filters would follow turns about this one too late.
     """
-    before = last.heading
-    if before is None:
-        return velocity, covariance, 0.0
-    expected = before.velocity_covariance + (ACCELERATION_SIGMA * interval) ** 2 * _IDENTITY
-    prior, own, change = trace(expected), trace(covariance), velocity - before.velocity
-    square, explained = float(change.dot(change)), prior + own
-    if square > MAX_CHANGE_SIGMAS**2 * explained:
-        return velocity, covariance, before.acceleration_variance
-    weight = min(interval / ACCELERATION_MEMORY_S, 1.0)
-    acceleration_variance = before.acceleration_variance + weight * (
-        (square - explained) / interval**2 - before.acceleration_variance
-    )
-    if acceleration_variance > 0.0 and square > 0.0:
-        added = acceleration_variance * interval**2
-        prior += added
-        expected += added / square * change * change[:, np.newaxis]
-    gain = prior / (prior + own)
-    return (
-        before.velocity + gain * change,
-        (1.0 - gain) ** 2 * expected + gain**2 * covariance,
-        acceleration_variance,
-    )
+    return float(noise.diagonal().min()) / 2.0
+
+
+def _predicted(covariance: Covariance, sigma: float, t: float, persists: float) -> Covariance:
+    """Covariance at the next view, after t seconds, with accelerations of this standard deviation."""
+    pp, pv, pa, vv, va, aa = covariance
+    # The orientation changes by the new velocity, and that by the old acceleration.
+    pv, vv, va = pv + t * pa, vv + t * (2.0 * va + t * aa), va + t * aa
+    pa, pp, pv = pa + t * va, pp + t * (2.0 * pv + t * vv), pv + t * vv
+    kept = persists * persists
+    return pp, pv, persists * pa, vv, persists * va, kept * aa + (1.0 - kept) * sigma * sigma
+
+
+def _updated(covariance: Covariance, variance: float) -> tuple[Covariance, tuple[float, float, float]]:
+    """Covariance and gains after the orientation was measured with this variance."""
+    pp, pv, pa, vv, va, aa = covariance
+    p, v, a = pp / (pp + variance), pv / (pp + variance), pa / (pp + variance)
+    rest = 1.0 - p
+    return (rest * pp, rest * pv, rest * pa, vv - v * pv, va - v * pa, aa - a * pa), (p, v, a)

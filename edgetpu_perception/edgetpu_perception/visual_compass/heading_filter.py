@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
-from edgetpu_perception.visual_compass.angular_velocity_filter import filtered_velocity
+from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.heading_filter_limits import (
     CERTAIN_SIMILARITY_SHARE,
-    EVEN_SPREAD,
     JUMP_SIMILARITY_SHARE,
     KNOWN_SIMILARITY_SHARE,
     LOST_AFTER_S,
@@ -33,6 +32,7 @@ from edgetpu_perception.visual_compass.heading_filter_limits import (
     SIGMA_RANGE_CELLS,
     SIMILARITY_RANGE,
     SUDDEN_SIMILARITY_SHARE,
+    SYSTEMATIC_RATE_ERROR,
     SYSTEMATIC_TURN_ERROR,
     TRIES_WHEN_LOST,
     TYPICAL_SIMILARITY,
@@ -113,8 +113,7 @@ class HeadingFilter:
             return None
         keyframe = last.pose.keyframe
         alignment = self._track(view, last, stamp)
-        confidence = self._confidence(alignment)
-        if confidence:
+        if confidence := self._confidence(alignment):
             if math.isnan(keyframe.similarity):
                 keyframe.similarity = alignment.similarity
             found = self._pose_of(stamp, keyframe, alignment)
@@ -318,11 +317,13 @@ class HeadingFilter:
         interval = found.stamp - before.stamp
         up = self._up
         axis = found.orientation.T.dot(up)
-        covariance = self._covariance(turn.influence, turn.vector, found.keyframe)
-        rate_covariance = (covariance + turn.difference_covariance) / interval**2
-        velocity, velocity_covariance, acceleration_variance = filtered_velocity(
-            last, turn.vector / interval, rate_covariance, interval
-        )
+        noise = self._aligner.covariance(turn.influence)
+        motion = last.heading.motion if last.heading else Motion.unknown(noise)
+        motion = motion.after(turn.vector, noise, interval)
+        velocity = motion.velocity
+        systematic = SYSTEMATIC_RATE_ERROR * found.keyframe.unevenness * velocity
+        velocity_covariance = motion.covariance(noise) + turn.near_covariance / interval**2
+        velocity_covariance += systematic * systematic[:, np.newaxis]
         covariance = self._covariance_of(accepted)
         near = last.yaw + float(turn.vector.dot(axis))
         return Heading(
@@ -336,7 +337,7 @@ class HeadingFilter:
             velocity=velocity,
             velocity_covariance=velocity_covariance,
             measured_velocity=turn.by_keyframe / interval,
-            acceleration_variance=acceleration_variance,
+            motion=motion,
         )
 
     def _pose_of(self, stamp: float, keyframe: Keyframe, alignment: Alignment) -> Pose:
@@ -353,7 +354,7 @@ class HeadingFilter:
 
     def _covariance(self, influence: NDArray[np.float64], turn: Vector, keyframe: Keyframe) -> Matrix:
         """Covariance of a measured turn, rad^2, from the influence of residuals and from its size."""
-        systematic = SYSTEMATIC_TURN_ERROR * max(EVEN_SPREAD / keyframe.key.spread, 1.0) ** 2 * turn
+        systematic = SYSTEMATIC_TURN_ERROR * keyframe.unevenness * turn
         covariance: Matrix = self._aligner.covariance(influence) + systematic * systematic[:, np.newaxis]
         return covariance
 

@@ -67,6 +67,12 @@ SYSTEMATIC_TURN_ERROR = 0.0037
 """Standard deviation of a turn between two views as a share of it, in addition to that of the residuals:
 focal length and `FeatureGrid.blur` are not known better. Rows: compass, full turns, yaws within one sigma."""
 
+SYSTEMATIC_RATE_ERROR = 0.002
+"""The same for an angular velocity: in full turns its means over half a second are off by 0.1 to 0.25 %.
+
+Rows: compass, full turns, yaw rates within one sigma.
+"""
+
 EVEN_SPREAD = 0.5
 """Spread of contrast (see Key.spread) below which the systematic error grows, as errors of different parts of
 the picture no longer cancel. Rows: compass, turns past a blank wall, yaw error over its sigma."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
 from edgetpu_perception.visual_compass.keyframes import Keyframe
 from edgetpu_perception.visual_compass.rotation_alignment import Alignment, View
 from edgetpu_perception.visual_compass.rotations import Matrix, Vector
@@ -33,8 +34,8 @@ class Heading:
     """rad^2/s^2"""
     measured_velocity: Vector
     """The angular velocity between the poses of this view and the previous one, rad/s."""
-    acceleration_variance: float
-    """Recent variance of the angular acceleration beyond that of an even turn, (rad/s^2)^2."""
+    motion: Motion
+    """The state of the filter that smooths the angular velocity."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgetpu_perception.visual_compass.heading_filter_limits import EVEN_SPREAD
 from edgetpu_perception.visual_compass.rotation_alignment import Key
 from edgetpu_perception.visual_compass.rotations import Matrix, orthonormal, to_matrix, to_vector, trace
 
@@ -66,6 +67,11 @@ class Keyframe:
     def variance(self) -> float:
         """Sum of the variances about all axes, rad^2."""
         return trace(self.covariance)
+
+    @property
+    def unevenness(self) -> float:
+        """Factor on systematic errors, at least 1: those of few parts of the picture cancel less."""
+        return max(EVEN_SPREAD / self.key.spread, 1.0) ** 2
 
     def variance_to(self, other: Keyframe) -> float:
         """Upper limit of the variance of the rotation to another keyframe, rad^2."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from edgetpu_perception.visual_compass.rotation_alignment import (
     RotationAligner,
     View,
 )
-from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector
+from edgetpu_perception.visual_compass.rotations import Matrix, Vector, to_matrix, to_vector, trace
 
 MAX_DIFFERENCE_CELLS = 0.5
 """Largest difference of both measurements, cells: beyond it one of them follows what moves by itself.
@@ -22,10 +23,10 @@ MAX_DIFFERENCE_CELLS = 0.5
 Rows: compass, drone, yaw rate RMSE. Uncritical.
 """
 
-SURPRISING = 0.5
+SURPRISING = 0.4
 """Mean square of the differences over the one that noise explains, from which on near things are in view.
 
-About 0.4 if the camera only turns, 1 to 3 if it drifts: both measurements share the noise of a view. Rows:
+Up to 0.4 if the camera only turns, 0.5 to 1 if it drifts: both measurements share the noise of a view. Rows:
 compass, drone, yaw rate RMSE.
 """
 
@@ -33,7 +34,18 @@ TRIAL_INTERVAL = 4
 """Of so many turns one is compared if the differences are not surprising; limits the time."""
 
 MEMORY = 0.05
-"""Weight of a difference in their mean square. Uncritical."""
+"""Smallest weight of a difference in their mean square. Uncritical."""
+
+NEAR_VARIANCE_SHARE = 1.5
+"""Variance of a turn over that of the differences, as far as noise does not explain them.
+
+Above 1, as what near things add to both measurements does not show in their difference. Rows: compass, drone,
+yaw rates within one sigma.
+"""
+
+
+_NO_COVARIANCE = np.zeros((3, 3))
+"""Of a turn in a scene without near things."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +57,13 @@ class MeasuredTurn:
     """Contribution of each block of residuals: [3, blocks]."""
     difference: Vector
     """From the measurement by a keyframe to this one; 0 if there is no other."""
+    near_covariance: Matrix
+    """Covariance, rad^2, that near things add to the one of the residuals."""
 
     @property
     def by_keyframe(self) -> Vector:
         """The turn by the keyframe alone, which goes on steadily where one of two motions is followed."""
         return self.vector - self.difference
-
-    @property
-    def difference_covariance(self) -> Matrix:
-        """Covariance, rad^2, that the difference shows: half of its square belongs to each measurement."""
-        covariance: Matrix = self.difference[:, np.newaxis] * self.difference / 2.0
-        return covariance
 
 
 def by_keyframe(before: Pose, found: Pose) -> MeasuredTurn:
@@ -66,6 +74,7 @@ def by_keyframe(before: Pose, found: Pose) -> MeasuredTurn:
         to_vector(before.orientation.T.dot(found.orientation)),
         found.orientation.T.dot(found.influence - common),
         np.zeros(3),
+        _NO_COVARIANCE,
     )
 
 
@@ -79,8 +88,9 @@ class DirectComparison:
 
     def __init__(self, aligner: RotationAligner) -> None:
         self._aligner = aligner
-        self._square = self._expected = 0.0
-        self._left_out = 0
+        self._products = np.zeros((3, 3))
+        self._expected = 0.0
+        self._left_out = self._compared = 0
 
     def improve(
         self, turn: MeasuredTurn, last: TrackedPose, view: View, alignment: Alignment
@@ -90,21 +100,33 @@ class DirectComparison:
         `turn`: the one by the keyframe; `view`, `alignment`: the later view and how it was aligned to the
         keyframe.
         """
+        better = self._direct(turn, last, view, alignment) or turn
+        square, explained = trace(self._products), SURPRISING * self._expected
+        if square <= explained:
+            return better
+        near = NEAR_VARIANCE_SHARE * (1.0 - explained / square) * self._products
+        return dataclasses.replace(better, near_covariance=near)
+
+    def _direct(
+        self, turn: MeasuredTurn, last: TrackedPose, view: View, alignment: Alignment
+    ) -> MeasuredTurn | None:
+        """The turn by the last view; None if it is not needed or shows what moves by itself."""
         if alignment.tail <= TAIL_RANGE[0] or last.view is None or last.alignment is None:
-            return turn
+            return None
         self._left_out += 1
-        if self._square < SURPRISING * self._expected and self._left_out < TRIAL_INTERVAL:
-            return turn
+        if trace(self._products) < SURPRISING * self._expected and self._left_out < TRIAL_INTERVAL:
+            return None
         self._left_out = 0
         aligner = self._aligner
         direct = aligner.align(aligner.key(last.view, last.alignment), view, to_matrix(-turn.vector))
         vector = -to_vector(direct.rotation)  # from the view before to this one, about axes that it leaves
         difference = vector - turn.vector
         if not direct.converged or np.abs(difference).max() * aligner.cells_per_radian > MAX_DIFFERENCE_CELLS:
-            return turn
+            return None
         influence = -direct.rotation.dot(direct.influence)
         both = float(np.vdot(influence, influence)) + float(np.vdot(turn.influence, turn.influence))
-        self._expected = self._expected or both  # nothing is near until it shows
-        self._square += MEMORY * (float(difference.dot(difference)) - self._square)
-        self._expected += MEMORY * (both - self._expected)
-        return MeasuredTurn(vector, influence, difference)
+        self._compared += 1
+        weight = max(MEMORY, 1.0 / self._compared)
+        self._products += weight * (difference[:, np.newaxis] * difference - self._products)
+        self._expected += weight * (both - self._expected)
+        return MeasuredTurn(vector, influence, difference, _NO_COVARIANCE)
