@@ -12,12 +12,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy import compass_disturbances, compass_drone, compass_walk
+from accuracy import compass_disturbances, compass_drone, compass_swings, compass_walk
 from accuracy.engines import open_engine
 from accuracy.flow import GABOR, ExactFeatures
 from accuracy.panoramas import (
     PANORAMAS,
     PHOTOGRAPHS,
+    SAMPLES,
     Turntable,
     available,
     load,
@@ -26,6 +27,7 @@ from accuracy.panoramas import (
     pinhole,
     walled,
 )
+from accuracy.plain_compass import lucas_kanade
 from edgetpu_driver.engines.protocol import Engine
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.images.pinhole import Pinhole
@@ -38,6 +40,9 @@ RATES = (10.0, -30.0, 60.0, -90.0)
 """deg/s"""
 
 FRAME_RATE = 30.0
+FULL_SIZE = 64 * SAMPLES
+"""Width and height of the pictures that plain methods get as a camera takes them, px."""
+
 SETTLED = 5
 """Frames at the start of a run that do not count."""
 
@@ -116,15 +121,17 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     """Rows of the compass protocol; `engine` is "cpu" or "virtual". Rows without their data are omitted."""
     run = open_engine(engine, features.name(), features.build())
     rows = []
-    names = available()[: 2 if quick else None]
+    names = available()
     if names:
         fields, rates = ((75.0,), (60.0,)) if quick else (FIELDS_OF_VIEW, RATES)
+        # Errors of the yaw in one turn depend on each other: sigmas show in several panoramas only.
         turns = [Turn(*each) for each in itertools.product(names, fields, rates)]
         rows += _turn_rows(run, turns, "full turns", asked=True)
         rows += _disturbed_rows(run, names[:1] if quick else names)
         rows += _wall_rows(run, names[:1] if quick else names)
     if compass_walk.is_available():
         rows += compass_walk.measure(run)
+    rows += compass_swings.measure(run, names, quick)
     rows += compass_disturbances.measure(run, quick)
     rows += compass_drone.measure(run, quick)
     return rows if quick else rows + _informative_rows(engine, run)
@@ -181,10 +188,10 @@ def follow(engine: Engine, turn: Turn) -> Track:
 
 
 def _stage(
-    turn: Turn,
+    turn: Turn, side: int = 64
 ) -> tuple[Pinhole, list[float], Callable[[], Iterator[tuple[float, NDArray[np.uint8]]]]]:
-    """The camera of a run, the times of its frames, s, and the frames."""
-    camera = pinhole(64, 64, turn.fov, turn.distortion)
+    """The camera of a run, the times of its frames, s, and the frames, of `side` px."""
+    camera = pinhole(side, side, turn.fov, turn.distortion)
     random = np.random.default_rng(turn.seed)
     count = round(360.0 / abs(turn.rate) * FRAME_RATE)
     arrived = np.sort(random.permutation(count + 1)[: round(turn.kept * (count + 1))])
@@ -196,7 +203,7 @@ def _stage(
     def frames() -> Iterator[tuple[float, NDArray[np.uint8]]]:
         opposite = start + math.copysign(180.0, turn.rate)
         scene = walled(turn.panorama, opposite, turn.wall) if turn.wall else load(turn.panorama)
-        table = Turntable(scene, camera)
+        table = Turntable(scene, camera, samples=FULL_SIZE // side)
         for time in times:
             yield time, table.image(orientation(start + time * turn.rate, nodding(time)), random)
 
@@ -207,13 +214,23 @@ def _turn_rows(engine: Engine, turns: Sequence[Turn], label: str, asked: bool) -
     """Rows of full turns; `asked`: whether they have limits."""
     tracks = [follow(engine, turn) for turn in turns]
     exact = [follow(ExactFeatures(), turn) for turn in turns]
-    plain = [_phase_correlation(turn) for turn in turns]
+    plain, full = ([_lucas_kanade(turn, side) for turn in turns] for side in (64, FULL_SIZE))
     case = f"{label}, FOV 60-90 deg, 10-90 deg/s, pitch 2 deg/s, noise 2"
 
     def row(metric: str, measured: Callable[[list[Track]], float], unit: str, **goal: Any) -> Row:
         reach, better = goal.get("reach") if asked else None, goal.get("better", "lower")
+        value, baseline, bound, full_size = (measured(each) for each in (tracks, plain, exact, full))
         return Row(
-            "compass", case, metric, measured(tracks), unit, reach, better, measured(plain), measured(exact)
+            "compass",
+            case,
+            metric,
+            value,
+            unit,
+            reach,
+            better,
+            baseline,
+            bound,
+            full_size_baseline=full_size,
         )
 
     def share(rmse: Callable[[Track], float], limit: float) -> Callable[[list[Track]], float]:
@@ -324,11 +341,23 @@ def _phase_correlation(turn: Turn) -> Track:
     window = cv2.createHanningWindow((camera.width, camera.height), cv2.CV_32F)
     shifts = [cv2.phaseCorrelate(a, b, window)[0][0] for a, b in itertools.pairwise(images)]
     steps = np.degrees(np.arctan(np.array(shifts) / camera.fx))
-    yaw = np.concatenate(([0.0], np.cumsum(steps)))
-    rate = np.concatenate(([math.nan], steps / np.diff(times)))
+    return _plain_track(turn, times, np.concatenate(([0.0], np.cumsum(steps))))
+
+
+def _lucas_kanade(turn: Turn, side: int) -> Track:
+    """Lucas-Kanade from frame to frame, on pictures of `side` px."""
+    camera, times, frames = _stage(turn, side)
+    size = None if side == FULL_SIZE else (side, side)
+    return _plain_track(turn, times, lucas_kanade([image for _, image in frames()], camera, size))
+
+
+def _plain_track(turn: Turn, times: Sequence[float], yaw: Floats) -> Track:
+    """The results of a method that adds up steps, deg, and does not know its errors."""
+    rate = np.concatenate(([math.nan], np.diff(yaw) / np.diff(times)))
     unknown = np.full(len(times), math.nan)
-    true_yaw = np.array(times) * turn.rate
-    return Track(turn, true_yaw, yaw, unknown, np.full(len(times), turn.rate), rate, unknown)
+    return Track(
+        turn, np.array(times) * turn.rate, yaw, unknown, np.full(len(times), turn.rate), rate, unknown
+    )
 
 
 def _track(

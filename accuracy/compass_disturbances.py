@@ -23,13 +23,19 @@ Floats = NDArray[np.float64]
 SCENES = tuple(name for name in PHOTOGRAPHS if name.split(".")[0] in TEXTURED)
 """Photographs that are wrapped into panoramas beside the real ones."""
 
+MIDDLE = (0.15, 0.1, 0.85, 0.9)
+"""The middle of the static camera's picture: left, top, right and bottom, as shares of it."""
+
 STATIC_PARTS = (
     ((0.0, 0.0, 1.0, 1.0), 0),
     ((0.0, 0.0, 0.75, 1.0), 0),
     ((0.25, 0.0, 1.0, 1.0), 0),
-    ((0.15, 0.1, 0.85, 0.9), 30),
+    (MIDDLE, 30),
 )
 """Parts of the static camera's picture (left, top, right, bottom) and their first frames."""
+
+MIDDLE_STARTS = (0, 60, 120, 200)
+"""First frames of further runs in the middle of the picture."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,14 @@ def measure(engine: Engine, quick: bool) -> list[Row]:
     rows = []
     if frames := photographs.static_camera():
         parts = STATIC_PARTS[:1] if quick else STATIC_PARTS
-        rows += _static_rows([_run(engine, static_camera(frames, *part)) for part in parts])
+        rows += _static_rows(
+            "static camera, people, 10 Hz", [_run(engine, static_camera(frames, *part)) for part in parts]
+        )
+        starts = MIDDLE_STARTS[:1] if quick else MIDDLE_STARTS
+        rows += _static_rows(
+            "middle of the static camera's picture, people fill much of it, 5 Hz",
+            [_run(engine, static_camera(frames, MIDDLE, start, 2)) for start in starts],
+        )
     names = [*available(), *SCENES]
     still = _crossings(names, (0.0, 0.0, 0.0))
     turning = _crossings(names, (-60.0, 90.0))
@@ -87,8 +100,7 @@ def _run(engine: Engine, clip: Clip) -> Run:
     return Run(*(each[1:] for each in (yaw - true, sigma, plain - true, full - true)))
 
 
-def _static_rows(runs: Sequence[Run]) -> list[Row]:
-    case = "static camera, people, 10 Hz"
+def _static_rows(case: str, runs: Sequence[Run]) -> list[Row]:
     error = np.concatenate([run.error for run in runs])
     plain, full = (np.concatenate([getattr(run, name) for run in runs]) for name in ("plain", "plain_full"))
 

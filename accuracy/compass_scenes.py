@@ -133,11 +133,14 @@ class _FullSize:
 
 
 def static_camera(
-    frames: Sequence[NDArray[np.uint8]], part: tuple[float, float, float, float], first: int
+    frames: Sequence[NDArray[np.uint8]], part: tuple[float, float, float, float], first: int, step: int = 1
 ) -> Clip:
-    """The static camera from frame `first` on, seen through a part (left, top, right, bottom as shares)."""
+    """The static camera from frame `first` on, seen through a part (left, top, right, bottom as shares).
+
+    `step`: 2 for every second frame.
+    """
     images = []
-    for frame in frames[first:]:
+    for frame in frames[first::step]:
         height, width = frame.shape
         left, top, right, bottom = (
             round(share * size) for share, size in zip(part, (width, height, width, height), strict=True)
@@ -146,7 +149,7 @@ def static_camera(
     height, width = images[0].shape
     half = (part[2] - part[0]) * math.tan(math.radians(STATIC_FOV / 2))
     camera = pinhole(width, height, math.degrees(2 * math.atan(half)))
-    times = tuple(k / photographs.STATIC_CAMERA_RATE for k in range(len(images)))
+    times = tuple(k * step / photographs.STATIC_CAMERA_RATE for k in range(len(images)))
     return Clip(camera, times, (0.0,) * len(images), tuple(images))
 
 
