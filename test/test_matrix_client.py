@@ -16,7 +16,9 @@ pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
 from edgetpu_driver.backends.cpu import CpuBackend
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.node_kit import local_drivers
+from edgetpu_driver.host.model_replica import ModelReplica
+from edgetpu_driver.matrix import products
+from edgetpu_driver.node_kit import local_drivers, matrix_client
 from edgetpu_driver.node_kit.matmul_in_progress import ProductResult
 from edgetpu_driver.node_kit.matrix_client import MatrixClient, MatrixState
 from edgetpu_driver.tflite.graph_builder import GraphBuilder
@@ -159,6 +161,45 @@ def test_weights_are_set_again_when_the_driver_has_lost_the_model(
     product = product_of(client, graph, np.ones(3)).product
     assert product is not None
     assert product.outputs == pytest.approx(np.ones(3), abs=0.05)
+
+
+def test_weights_that_the_driver_refused_are_sent_again(
+    graph: Any, make_client: Any, driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrix_client, "REFUSAL_PERIOD", 0.0)
+    replicas: list[ModelReplica] = []
+
+    def refuse() -> None:
+        replica = driver.host.model("matrix/0").replicas[0]
+        replica.unsupported_reason = "its weights are lost"
+        replicas.append(replica)
+
+    client = make_client()
+    graph.spin_until(lambda: client.state is MatrixState.IDLE)
+    refuse()
+    client.set_matrix(np.eye(3))
+    graph.spin_until(lambda: client.refusal is not None)
+    assert client.problem == "model 'matrix/0' cannot run here: its weights are lost"
+    replicas[0].unsupported_reason = ""
+    graph.spin_until(lambda: client.ready)
+
+
+def test_a_product_that_fails_unexpectedly_does_not_hold_up_others(
+    graph: Any, make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = make_client()
+    client.set_matrix(np.eye(3))
+    graph.spin_until(lambda: client.ready)
+
+    def failing(*_arguments: Any) -> Iterator[Any]:
+        yield []
+        raise ValueError("no reason")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(products, "multiply", failing)
+        result = product_of(client, graph, np.ones(3))
+    assert str(result.error) == "unexpected ValueError: no reason"
+    assert product_of(client, graph, np.ones(3)).product is not None
 
 
 def test_a_client_that_is_closed_multiplies_no_more(graph: Any, make_client: Any) -> None:

@@ -51,16 +51,21 @@ class ProductInProgress:
         return not self.in_flight and self.next is None
 
     def end_round(self) -> ProductResult | None:
-        """Hand over the outputs of the round, and begin the next one; the result if there is none."""
+        """Hand over the outputs of the round, and begin the next one; the result if there is none.
+
+        Whatever is raised becomes the result: a product that does not end would keep all others waiting.
+        """
         if self.error is not None:
             return ProductResult(error=self.error)
-        outputs = [self.outputs[index] for index in range(len(self.requests))]
         try:
+            outputs = [self.outputs[index] for index in range(len(self.requests))]
             self.requests = self.computation.send(outputs)
         except StopIteration as finished:
             return ProductResult(finished.value.only)
         except EdgeTpuError as error:
             return ProductResult(error=error)
+        except Exception as error:
+            return ProductResult(error=EdgeTpuError(f"unexpected {type(error).__name__}: {error}"))
         self.sent = self.answered = 0
         self.outputs = {}
         return None

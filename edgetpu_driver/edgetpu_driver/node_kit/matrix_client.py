@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from math import prod
+from math import inf, prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +34,11 @@ AT_ONCE = 4
 
 RETRY_PERIOD = 1.0
 """Seconds between two checks whether weights are still to be set. Uncritical."""
+
+
+REFUSAL_PERIOD = 10.0
+"""Seconds after which weights that the driver refused are sent again: what it lacks may be back, such as
+the sticks that can run the model. Uncritical."""
 
 
 class MatrixState(Enum):
@@ -114,7 +120,11 @@ class MatrixClient:
         self._finished: Callable[[], None] | None = None
         """Tells the caller the result of a product that has just ended."""
         self.refusal: EdgeTpuError | None = None
-        """Why the model or the matrix was refused; setting it again would be of no use."""
+        """Why the model or the matrix was refused; setting it again at once would be of no use."""
+        self._refused_until = inf
+        """When it is tried again all the same, monotonic s."""
+        self._told = ""
+        """The refusal that was logged last."""
         self._stepping = False
         self._copies: list[_Copy] = []
         self._add_copy()
@@ -177,6 +187,8 @@ class MatrixClient:
 
     def _step(self) -> None:
         """Act on the present state until nothing more can be done, and make the callbacks that are due."""
+        if time.monotonic() >= self._refused_until:
+            self.refusal, self._refused_until = None, inf
         while not self._stepping and (callback := self._advance()) is not None:
             callback()
 
@@ -324,13 +336,16 @@ class MatrixClient:
             self._step()
 
     def _on_error(self, copy: _Copy, error: EdgeTpuError) -> None:
-        """Give up what would be refused again; other errors are tried again later."""
+        """Give up for a while what would be refused again; after other errors it is tried again soon."""
         if copy.client.ready and isinstance(error, (InputError, ModelUnsupportedError)):
             self._refuse(error)
+            self._refused_until = time.monotonic() + REFUSAL_PERIOD
 
     def _refuse(self, error: EdgeTpuError) -> None:
-        self.refusal = error
-        self._node.get_logger().error(f"the matrix cannot be set: {error}")
+        self.refusal, self._refused_until = error, inf
+        if str(error) != self._told:
+            self._told = str(error)
+            self._node.get_logger().error(f"the matrix cannot be set: {error}")
 
     def _send_requests(self) -> bool:
         """Send requests of the product in progress; whether a round or all of it has come to its end."""
