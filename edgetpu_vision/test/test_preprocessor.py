@@ -73,6 +73,24 @@ def test_int8_inputs_take_grey_levels_less_128(picture: NDArray[np.uint8]) -> No
     np.testing.assert_array_equal(result[0], picture.astype(int) - 128)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize(
+    ("mean", "std"),
+    [((0, 0, 0), (2, 2, 2)), ((3, 3, 3), (61, 61, 61)), ((1, 2, 3), (60, 61, 62))],
+    ids=["grey levels", "one line", "a line for each channel"],
+)
+def test_a_region_of_the_inputs_size_is_converted_and_the_image_left_as_it_is(
+    picture: NDArray[np.uint8], mean: tuple[float, ...], std: tuple[float, ...], dtype: Any
+) -> None:
+    before = picture.copy()
+    scale, zero_point = (0.5, np.iinfo(dtype).min) if std[0] == 2 else (0.02, -3 if dtype == np.int8 else 3)
+    target = spec(32, 32, dtype, scale, zero_point)
+    result = filled(picture, target, "letterbox", Normalisation.of(mean, std), Region(5, 10, 32, 24))
+    expected = target.quantise((picture[10:34, 5:37] - np.array(mean)) / np.array(std))
+    np.testing.assert_array_equal(result[0, 4:28], expected)
+    np.testing.assert_array_equal(picture, before)
+
+
 def test_float_inputs_take_0_to_1_unless_told_otherwise(picture: NDArray[np.uint8]) -> None:
     result = filled(picture, spec(48, 64, np.float32))
     assert result.dtype == np.float32

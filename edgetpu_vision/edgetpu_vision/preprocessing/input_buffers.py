@@ -37,6 +37,8 @@ class InputBuffer:
         pixels = self.numbers.view(np.uint8) if scaling.in_place else np.empty(self.numbers.shape, np.uint8)
         self.pixels = pixels
         """Grey levels for `numbers`, of the same shape: uint8; the same memory if `in_place`."""
+        self.target = pixels if scaling.flips else self.numbers
+        """What `PixelScaling.apply` writes to: `numbers`, as uint8 if it `flips`."""
         self.image = pixels[: placement.height]
         """Those of them that are the image's, without spare rows."""
         self._spoilt = self._memory[0, bottom : bottom + spare] if spare and bottom < height else None

@@ -87,30 +87,39 @@ class PixelScaling:
         """Rows that `apply` needs at the end of both arrays, which it fills with anything."""
         self.in_place = self._table is None and spec.dtype.itemsize == 1
         """Whether pixels are converted where they are: to uint8 or int8, without a table."""
+        self.flips = self.in_place and self.dtype == np.int8 and self._line is None
+        """Whether an int8 input takes the grey levels less 128: `apply` then writes them as uint8."""
+        self.reads_anywhere = self._table is not None or self.flips
+        """Whether `apply` leaves the pixels as they are unless `result` is the same memory."""
 
     def apply(self, pixels: NDArray[np.uint8], result: NDArray[Any]) -> None:
         """Convert pixels, uint8 [rows, columns, channels], the `spare_rows` included.
 
-        result: where to, of the same shape and in the input's dtype; if `in_place` the pixels themselves.
+        result: where to, of the same shape and in the input's dtype, but uint8 if this `flips`; if `in_place`
+        the same memory, unless this `reads_anywhere`.
         """
         if self._line is not None:
             # OpenCV's only function that converts in one pass. It takes the line from the least and greatest
-            # level, so that black and white have to be there.
+            # level, so that black and white have to be there; from the greatest alone, which takes less time,
+            # if black is 0.
             pixels[-1], pixels[-1, 0, 0] = 0, _LEVELS - 1
             black, white = self._line
-            cv2.normalize(pixels, result, black, white, cv2.NORM_MINMAX, _DEPTHS[self.dtype])
+            if black == 0:
+                cv2.normalize(pixels, result, white, 0, cv2.NORM_INF, _DEPTHS[self.dtype])
+            else:
+                cv2.normalize(pixels, result, black, white, cv2.NORM_MINMAX, _DEPTHS[self.dtype])
         elif self._table is not None:
             # OpenCV drops a last axis of one channel.
             one = pixels.shape[2] == 1
             cv2.LUT(pixels[:, :, 0] if one else pixels, self._table, result[:, :, 0] if one else result)
-        elif self.dtype == np.int8:
-            np.bitwise_xor(pixels, _FLIP, pixels)
+        elif self.flips:
+            np.bitwise_xor(pixels, _FLIP, result)
 
     def of_level(self, level: int, channels: int) -> NDArray[Any]:
         """What one grey level becomes, [channels]."""
         pixels = np.full((1 + self.spare_rows, 2, channels), level, np.uint8)
         result = pixels.view(self.dtype) if self.in_place else np.empty(pixels.shape, self.dtype)
-        self.apply(pixels, result)
+        self.apply(pixels, pixels if self.flips else result)
         converted: NDArray[Any] = result[0, 0]
         return converted
 

@@ -71,18 +71,21 @@ class Preprocessor:
 
         def make() -> NDArray[Any]:
             buffer = self._buffers.take(placement)
-            self._resize(image.pixels, placement.region, buffer.image)
-            self._scaling.apply(buffer.pixels, buffer.numbers)
+            x, y, width, height = placement.region
+            part = image.pixels[y : y + height, x : x + width]
+            if self._scaling.reads_anywhere and part.shape == buffer.image.shape:
+                self._scaling.apply(part, buffer.target)  # no pixel is resized
+            else:
+                self._resize(part, buffer.image)
+                self._scaling.apply(buffer.pixels, buffer.target)
             filled = buffer.input()
             self._buffers.give_back(placement, buffer)
             return filled
 
         return image.made((self._key, placement.region), make)
 
-    def _resize(self, pixels: NDArray[np.uint8], region: Region, target: NDArray[np.uint8]) -> None:
-        """Resize a region to uint8 [height, width, channels]."""
-        x, y, width, height = region
-        part = pixels[y : y + height, x : x + width]
+    def _resize(self, part: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:
+        """Resize a part of an image, [H, W] or [H, W, 3], to uint8 [height, width, channels]."""
         if part.ndim == self.channels == 3:
             _resize_into(part, target, self._truncates)
         elif self.channels == 1:
