@@ -37,8 +37,8 @@ def always_probabilities(spec: TensorSpec) -> bool | None:
 
 
 def within_0_and_1(values: NDArray[Any]) -> bool:
-    """Whether no value is outside 0..1, as logits of many classes hardly are."""
-    return bool(values.min() >= 0 and values.max() <= 1)
+    """Whether no value is outside 0..1, as logits of many classes hardly are; NaN is not."""
+    return not np.any(values < 0) and not np.any(values > 1)
 
 
 def holds_probabilities(spec: TensorSpec, values: NDArray[Any]) -> bool:

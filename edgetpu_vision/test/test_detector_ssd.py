@@ -236,6 +236,50 @@ def test_raw_outputs_give_what_litert_gives(regular: bool, seed: int) -> None:
     np.testing.assert_allclose(as_rows(found), expected, atol=1e-3)
 
 
+@pytest.mark.parametrize("spread", [0.0, 2.0], ids=["few boxes that do not overlap", "many"])
+@pytest.mark.parametrize("regular", [False, True], ids=["classes together", "each class by itself"])
+def test_scores_that_are_all_over_the_threshold_give_what_litert_gives(regular: bool, spread: float) -> None:
+    options = {
+        "max_detections": 60,
+        "nms_score_threshold": 0.2,
+        "nms_iou_threshold": 0.5,
+        "use_regular_nms": regular,
+        "detections_per_class": 60,
+    }
+    anchors = ssd_anchors(96, 96, count := ssd_anchor_count(96, 96))
+    rng = np.random.default_rng(7)
+    encodings = rng.normal(0, spread, (1, count, 4)).astype(np.float32)
+    encodings[0, :, 2:] += 5 * np.log(0.3 / anchors[:, 2:]) if not spread else 0  # one size for all
+    scores = rng.uniform(0.4, 1, (1, count, 91)).astype(np.float32)
+    expected = expected_rows(litert(anchors, encodings, scores, **options), 0.35, 96, 96)
+    found = detected(
+        FixedOutputs(96, 96, {"scores": scores, "boxes": encodings}),
+        np.zeros((96, 96, 3), np.uint8),
+        min_confidence=0.35,
+        description=post_process(anchors, 90, **options),
+    )
+    assert len(expected) > 10
+    np.testing.assert_array_equal([each.score for each in found], expected[:, 1])
+    np.testing.assert_allclose(as_rows(found), expected, atol=1e-3)
+
+
+def test_a_wanted_class_is_found_among_many_higher_scores_of_others() -> None:
+    scores = np.full((1, 1917, 91), 0.9, np.float32)
+    scores[:, :, 5] = 0
+    scores[0, 1000, 5] = 0.5
+    outputs = {"boxes": np.zeros((1, 1917, 4), np.float32), "scores": scores}
+    (found,) = detected(FixedOutputs(300, 300, outputs), classes=[4])
+    assert (found.class_id, found.score) == (4, 0.5)
+
+
+def test_scores_that_are_no_numbers_do_not_harm_others() -> None:
+    scores = np.zeros((1, 1917, 91), np.float32)
+    scores[0, :900], scores[0, 1000, 5] = np.nan, 0.75
+    outputs = {"boxes": np.zeros((1, 1917, 4), np.float32), "scores": scores}
+    (found,) = detected(FixedOutputs(300, 300, outputs))
+    assert (found.class_id, found.score) == (4, 0.75)
+
+
 @pytest.mark.parametrize("least", [0.3, 0.6])
 def test_the_inner_tensors_of_a_published_ssd_give_what_its_operator_gives(least: float) -> None:
     """`--part` gives the chip's own outputs, quantised; anchors and options are in the file."""

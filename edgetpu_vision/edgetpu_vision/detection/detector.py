@@ -73,7 +73,7 @@ class Detector(VisionAlgorithm[Detections]):
         self.use_labels(head.classes)
         if self.labels is not None:  # objects are never background
             self.labels = self.labels.without_background()
-        self._chosen = selected_classes(self._wanted, self.labels, head.classes)
+        self._chosen = head.wanted = selected_classes(self._wanted, self.labels, head.classes)
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Detections:
         """The objects, the highest score first.
@@ -85,10 +85,10 @@ class Detector(VisionAlgorithm[Detections]):
             found = head.candidates(outputs, self.min_confidence).usable()
         if self._chosen is not None:
             found = found.take(np.flatnonzero(np.isin(found.classes, self._chosen)))
+        limit = self.max_results if head.most is None else min(self.max_results, head.most)
         if not head.suppressed:
             threshold = head.iou_threshold if self.iou_threshold is None else self.iou_threshold
-            found = found.suppressed(threshold, head.per_class)
-        limit = self.max_results if head.most is None else min(self.max_results, head.most)
+            found = found.suppressed(threshold, head.per_class, limit)
         found = found.highest(limit)
         numbered = self._in_image(found, frame)
         detections, instances = tuple(numbered.values()), None

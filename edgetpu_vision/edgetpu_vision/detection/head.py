@@ -28,6 +28,8 @@ class Head(ABC):
     """Whether only boxes of the same class compete."""
     iou_threshold: float = 0.5
     """Overlap, intersection over union, above which the box with the lower score is dropped."""
+    wanted: NDArray[np.intp] | None = None
+    """Numbers of the classes to find; `candidates` may leave out others. None for all."""
     prototypes: Prototypes | None = None
     """Of the masks of instance segmentation; with them, candidates have weights."""
     most: int | None = None

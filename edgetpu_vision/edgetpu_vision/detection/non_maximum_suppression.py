@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-_MOST_CANDIDATES = 1000
+MOST_CANDIDATES = 4000
 """Most boxes, those of the highest scores, that suppression looks at. Limits the time of a frame in which the
 model finds objects everywhere; usual frames have fewer than 200."""
+_AT_FIRST = 2
+"""Boxes that suppression looks at first, for each that is wanted. Uncritical: too few are looked at again."""
+_MORE = 4
+"""Factor to the number of boxes that it looks at next. Uncritical, as its time grows faster than that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +55,24 @@ class Candidates:
         """At most so many boxes, the highest score first."""
         return self.take(np.argsort(-self.scores, kind="stable")[:count])
 
-    def suppressed(self, iou_threshold: float, per_class: bool) -> Candidates:
+    def suppressed(self, iou_threshold: float, per_class: bool, wanted: int) -> Candidates:
         """The boxes that overlap with no better one by more than a threshold, the highest score first.
 
         iou_threshold: intersection over union, 0..1. per_class: whether only boxes of one class compete.
+        wanted: how many are enough; there may be more, or fewer if so many are not left.
         """
-        best = self.highest(_MOST_CANDIDATES)
+        best = self.highest(MOST_CANDIDATES)
+        count = _AT_FIRST * wanted
+        # Whether a box is left depends on better ones alone, so that looking at these is enough.
+        while True:
+            kept = best.highest(count)._apart(iou_threshold, per_class)
+            if len(kept) >= wanted or count >= len(best):
+                return kept
+            count *= _MORE
+
+    def _apart(self, iou_threshold: float, per_class: bool) -> Candidates:
+        """All boxes that `suppressed` leaves; these are sorted by their scores."""
+        best = self
         if len(best) < 2:
             return best
         corners = best.boxes.astype(np.float64)
@@ -73,6 +90,22 @@ class Candidates:
             turned = list(zip(centres.tolist(), sizes.tolist(), degrees.tolist(), strict=True))
             kept = cv2.dnn.NMSBoxesRotated(turned, best.scores.tolist(), 0.0, iou_threshold)
         return best.take(np.sort(np.asarray(kept, np.intp).ravel()))
+
+
+def highest_of(
+    places: NDArray[np.intp], scores: NDArray[Any], count: int = MOST_CANDIDATES
+) -> NDArray[np.intp]:
+    """Those of the places that have the highest scores, at most so many, in their order.
+
+    scores: [places], of any numbers; none is NaN. Of equal ones at the limit the first are taken.
+    """
+    if places.size <= count:
+        return places
+    limit = np.partition(scores, places.size - count)[places.size - count]
+    chosen = scores > limit
+    equal = np.flatnonzero(scores == limit)
+    chosen[equal[: count - np.count_nonzero(chosen)]] = True
+    return places[chosen]
 
 
 NONE = Candidates(np.empty((0, 4), np.float32), np.empty(0, np.intp), np.empty(0, np.float32))

@@ -5,12 +5,14 @@ The arithmetic is that of TFLite_Detection_PostProcess in LiteRT, so that scores
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_vision.algorithm import Outputs
 from edgetpu_vision.detection.head import Head, Table, logit
-from edgetpu_vision.detection.non_maximum_suppression import NONE, Candidates
+from edgetpu_vision.detection.non_maximum_suppression import NONE, Candidates, highest_of
 from edgetpu_vision.model_description.graph_facts import PostProcess
 from edgetpu_vision.output_values import always_probabilities, sigmoid, within_0_and_1
 
@@ -39,27 +41,41 @@ class SsdHead(Head):
         self._are_probabilities = always_probabilities(scores.spec)
 
     def candidates(self, outputs: Outputs, min_score: float) -> Candidates:
-        """The boxes with at least this score: of each anchor the best class, or all if classes are apart."""
+        """The boxes with at least this score: of each anchor the best class, or all if classes are apart.
+
+        Those of the highest scores only if there are more than suppression looks at.
+        """
         scores, encodings = self._scores.of(outputs), self._encodings.of(outputs)
         probabilities = self._are_probabilities
         if probabilities is None:
             probabilities = within_0_and_1(scores)
         least = max(min_score, self._least)
-        mask = scores >= self._scores.least(least if probabilities else logit(least))
-        mask[:, : self._first] = False
-        found = np.flatnonzero(mask)
-        if not found.size:
+        number = self._scores.least(least if probabilities else logit(least))
+        anchors, classes = (self._all_classes if self.per_class else self._best_class)(scores, number)
+        if not anchors.size:
             return NONE
-        anchors, channels = np.divmod(found, scores.shape[1])
-        if not self.per_class:
-            anchors = anchors[np.flatnonzero(np.diff(anchors, prepend=-1))]
-            channels = scores[anchors, self._first :].argmax(axis=1) + self._first
-        real = self._scores.real(scores[anchors, channels])
+        real = self._scores.real(scores[anchors, classes + self._first])
         return Candidates(
             self._boxes(self._encodings.real(encodings[anchors]), anchors),
-            channels - self._first,
+            classes,
             real if probabilities else sigmoid(real),
         )
+
+    def _best_class(self, scores: NDArray[Any], least: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The anchors whose best class has at least this score, and that class."""
+        classes = scores[:, self._first :]
+        anchors = np.flatnonzero((classes >= least).any(axis=1))
+        return anchors, classes[anchors].argmax(axis=1)
+
+    def _all_classes(self, scores: NDArray[Any], least: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Anchors and classes of the highest scores that are at least this one, of wanted classes."""
+        mask = scores >= least
+        mask[:, : self._first] = False
+        if self.wanted is not None:
+            mask[:, ~np.isin(np.arange(-self._first, self.classes), self.wanted)] = False
+        places = np.flatnonzero(mask)
+        anchors, channels = np.divmod(highest_of(places, scores.reshape(-1)[places]), scores.shape[1])
+        return anchors, channels - self._first
 
     def _boxes(self, encodings: NDArray[np.float32], anchors: NDArray[np.intp]) -> NDArray[np.float32]:
         """Boxes in px of the input."""

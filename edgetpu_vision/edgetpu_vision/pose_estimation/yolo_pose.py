@@ -21,6 +21,8 @@ _BOX, _SCORE = 4, 1
 """Channels of a person before the keypoints."""
 _IOU_THRESHOLD = 0.7
 """Intersection over union of two boxes, above which they are the same person; as its authors use it."""
+_MOST_PEOPLE = 1000
+"""More than an image shows, and the greatest max_results of the node."""
 _MOST_END_TO_END = 1000
 """Largest number of people that an end-to-end model gives; exporters use 300."""
 
@@ -82,4 +84,5 @@ class YoloPoseOutputs:
         numbers = np.arange(len(scores))
         if self._end_to_end:
             return numbers
-        return Candidates(corners(boxes), numbers, scores).suppressed(_IOU_THRESHOLD, per_class=False).classes
+        found = Candidates(corners(boxes), numbers, scores)
+        return found.suppressed(_IOU_THRESHOLD, per_class=False, wanted=_MOST_PEOPLE).classes
