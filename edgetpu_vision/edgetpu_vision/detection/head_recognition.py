@@ -19,6 +19,7 @@ from edgetpu_vision.detection.yolo_channels import YoloHints, keypoint_channels
 from edgetpu_vision.detection.yolo_recognition import yolo_head
 from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.model_description.graph_facts import PostProcess
+from edgetpu_vision.output_values import real_range
 
 HeadName = Literal["", "ssd", "yolov5", "yolov8", "yolov8_obb", "yolov8_pose"]
 """Kind of a detector's outputs: an SSD, post-processed or raw; a YOLO with anchors and objectness, as YOLOv5;
@@ -29,6 +30,9 @@ _SCALES = (10.0, 10.0, 5.0, 5.0)
 """Of SSD models whose files do not tell."""
 _IOU_THRESHOLD = 0.6
 """The same, for suppressing boxes: the threshold of the published SSD configurations."""
+_NEGATIVE_SHARE = 1 / 8
+"""Of the range of encoded boxes, at least: offsets from anchors lie on both sides of 0. Coordinates may reach
+below it where a box exceeds the image."""
 _ANCHORS_UNKNOWN = (
     "; boxes and scores as those of an SSD need its anchors, which this file does not have: take a model "
     "that ends with TFLite_Detection_PostProcess, or give Detector(anchors=..)"
@@ -118,11 +122,19 @@ def _ssd_head(
             if chosen.shape != (count, 4):
                 raise ModelUnsupportedError(f"expected anchors [{count}, 4]; got {list(chosen.shape)}")
             encodings, scores = roles.ordered(pair[0], pair[1], encoded=True)
+            if not named and anchors is None and not _may_be_encoded(encodings.spec):
+                continue  # a YOLO with an input of 160x128 px, for example, has as many cells
             options = _default_options(chosen, scores.channels - 1)
         else:
             encodings, scores = roles.ordered(pair[0], pair[1], encoded=True)
         return SsdHead(encodings, scores, options, *size)
     return None
+
+
+def _may_be_encoded(spec: TensorSpec) -> bool:
+    """Whether the range of quantised boxes is not that of coordinates, which are hardly negative."""
+    limits = real_range(spec)
+    return limits is None or limits[0] < -_NEGATIVE_SHARE * limits[1]
 
 
 def _box_and_score_lists(outputs: Sequence[TensorSpec]) -> Iterator[tuple[Table, Table]]:

@@ -191,17 +191,27 @@ def _distribution_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloH
 
 
 def _maps(outputs: Sequence[TensorSpec], grids: Grids) -> list[list[Table]]:
-    """For each grid the outputs [1, rows, columns, channels] or [1, channels, rows, columns]."""
-    found: list[list[Table]] = []
-    for rows, columns in grids.sizes:
-        tables = []
-        for spec in outputs:
-            if len(spec.shape) == 4 and spec.shape[:3] == (1, rows, columns):
-                tables.append(Table(spec, rows * columns, spec.shape[3]))
-            elif len(spec.shape) == 4 and spec.shape[0] == 1 and spec.shape[2:] == (rows, columns):
-                tables.append(Table(spec, rows * columns, spec.shape[1], channels_first=True))
-        found.append(tables)
-    return found
+    """For each grid the outputs [1, rows, columns, channels], or if not all fit [1, channels, rows, columns].
+
+    A map of as many classes as its grid has rows and columns fits both: the other maps tell.
+    """
+    last = [_maps_of_grid(outputs, *size, channels_first=False) for size in grids.sizes]
+    first = [_maps_of_grid(outputs, *size, channels_first=True) for size in grids.sizes]
+    return max(last, first, key=lambda maps: sum(map(len, maps)))
+
+
+def _maps_of_grid(
+    outputs: Sequence[TensorSpec], rows: int, columns: int, channels_first: bool
+) -> list[Table]:
+    tables = []
+    for spec in outputs:
+        if len(spec.shape) == 4 and spec.shape[0] == 1:
+            *extents, channels = spec.shape[1:]
+            if channels_first:
+                channels, *extents = spec.shape[1:]
+            if extents == [rows, columns]:
+                tables.append(Table(spec, rows * columns, channels, channels_first))
+    return tables
 
 
 def _anchor_maps(outputs: Sequence[TensorSpec], grids: Grids, hints: YoloHints) -> Head | None:
