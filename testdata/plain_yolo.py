@@ -32,7 +32,7 @@ class PlainBox:
 
     class_id: int
     score: float
-    corners: tuple[float, float, float, float]
+    corners: tuple[float, ...]
     """x_min, y_min, x_max, y_max, px of the input."""
 
 

@@ -102,7 +102,7 @@ def highest_of(
     if places.size <= count:
         return places
     limit = np.partition(scores, places.size - count)[places.size - count]
-    chosen = scores > limit
+    chosen: NDArray[np.bool_] = scores > limit
     equal = np.flatnonzero(scores == limit)
     chosen[equal[: count - np.count_nonzero(chosen)]] = True
     return places[chosen]
