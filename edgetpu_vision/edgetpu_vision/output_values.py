@@ -13,11 +13,22 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 _SLACK = 0.02
 """How far the range of a quantised probability may exceed 0..1: the last step of 8 bits, and rounding."""
+_UNSCALED = "; integers of 8 bits mean nothing without a scale, which the file does not have"
 
 
 def is_quantised(spec: TensorSpec) -> bool:
     """Whether the output holds integers that stand for real values."""
     return spec.dtype.kind in "iu" and spec.scale > 0
+
+
+def scaled(outputs: Sequence[TensorSpec]) -> list[TensorSpec]:
+    """The outputs whose values are known: not integers of 8 bits without a scale."""
+    return [spec for spec in outputs if spec.dtype.itemsize > 1 or spec.scale > 0]
+
+
+def unscaled_hint(outputs: Sequence[TensorSpec]) -> str:
+    """The end of a message about outputs that are not as expected; "" if the scale of none is missing."""
+    return "" if len(scaled(outputs)) == len(outputs) else _UNSCALED
 
 
 def real_range(spec: TensorSpec) -> tuple[float, float] | None:
@@ -77,5 +88,5 @@ def single_output(
         return chosen[0]
     came = ", ".join(map(str, outputs)) or "none"
     wanted = f"an output '{name}', {expected}" if name else f"one output that is {expected}"
-    hint = "; name the one to take" if len(chosen) > 1 and any(map(fits, outputs)) else ""
+    hint = "; name the one to take" if len(chosen) > 1 and any(map(fits, outputs)) else unscaled_hint(outputs)
     raise ModelUnsupportedError(f"expected {wanted}; got {came}{hint}")

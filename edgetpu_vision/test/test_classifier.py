@@ -31,6 +31,11 @@ def test_quantised_probabilities_are_scores() -> None:
     assert found == [(2, 0.75), (1, 0.25)]
 
 
+def test_an_output_of_8_bits_without_a_scale_is_refused() -> None:
+    with pytest.raises(ModelUnsupportedError, match=r"got 'p' uint8.*; integers of 8 bits mean nothing"):
+        Classifier(fixed({spec("p", (1, 3), np.uint8): np.zeros((1, 3), np.uint8)}))
+
+
 def test_the_first_of_equal_values_comes_first() -> None:
     assert [index for index, _ in classified([5, 9, 9, 9, 1], spec("p", (1, 5), **UINT8), max_results=2)] == [
         1,

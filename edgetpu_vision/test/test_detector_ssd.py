@@ -100,6 +100,23 @@ def test_what_is_no_number_is_left_out() -> None:
     assert [each.class_id for each in detected(FixedOutputs(300, 300, outputs), min_confidence=0.1)] == [5]
 
 
+@pytest.mark.parametrize("value", [np.inf, 1e38, 99.0])
+def test_scores_that_are_no_probabilities_are_an_error(value: float) -> None:
+    outputs = dict(zip(NAMES, (BOXES, CLASSES, SCORES * np.float32(value)), strict=False))
+    with pytest.raises(
+        OutputsError, match=r"expected scores from 0 to 1 in 'TFLite_.*:2'; got (inf|[\d.e+]+)$"
+    ):
+        detected(FixedOutputs(300, 300, outputs))
+
+
+@pytest.mark.parametrize("scale", [0.0, float("nan"), -0.5])
+def test_outputs_of_8_bits_without_a_scale_are_refused(scale: float) -> None:
+    encodings, scores = np.zeros((1, 1917, 4), np.uint8), np.zeros((1, 1917, 91), np.uint8)
+    outputs = {"boxes": (encodings, scale, 0), "scores": (scores, scale, 0)}
+    with pytest.raises(ModelUnsupportedError, match=r"got 'boxes' uint8.*; integers of 8 bits mean nothing"):
+        Detector(FixedOutputs(300, 300, outputs))
+
+
 def test_boxes_are_placed_in_the_region_and_cut_at_its_edges() -> None:
     detector = Detector(FixedOutputs(300, 300, {"b": BOXES, "c": CLASSES, "s": SCORES}), fit="stretch")
     detector.region = Region(100, 50, 40, 20)

@@ -91,6 +91,20 @@ def test_numbered_labels_may_have_gaps_and_end_early() -> None:
         labels.name(90)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_numbered_labels_without_gaps_are_those_of_another_model(first: int) -> None:
+    text = "".join(f"{first + number} name {number}\n" for number in range(80))
+    with pytest.raises(
+        LabelsError, match=r"expected 90 labels, one for each class of the model; got \d+ from"
+    ):
+        parse_labels(text.encode(), "labels.txt").for_classes(90)
+
+
+def test_labels_of_another_type_are_refused() -> None:
+    with pytest.raises(LabelsError, match="expected labels, or a file of them; got int"):
+        LabelTable(5)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("first", ["background", "???", "__background__"])
 def test_one_label_too_many_is_the_background(first: str) -> None:
     labels = parse_labels(f"{first}\ncat\ndog".encode(), "labels.txt")

@@ -221,3 +221,18 @@ def test_nan_in_an_output_is_refused(outputs: dict[str, Any]) -> None:
     next(iter(outputs.values()))[0, 0] = np.nan
     with pytest.raises(OutputsError, match="expected finite values"):
         estimate(outputs)
+
+
+def test_outputs_of_8_bits_without_a_scale_are_refused() -> None:
+    outputs = {"poses": np.zeros((1, 56, 525), np.int8)}
+    with pytest.raises(ModelUnsupportedError, match=r"got 'poses' int8.*; integers of 8 bits mean nothing"):
+        PoseEstimator(FixedOutputs(160, 160, outputs))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_pose_beyond_all_images_is_left_out() -> None:
+    rows = np.zeros((1, 56, 525), np.float32)
+    rows[0, :5, 7], rows[0, 5:, 7] = 0.5, -1e38
+    rows[0, :5, 300], rows[0, 5:, 300] = (0.2, 0.2, 0.1, 0.1, 0.9), 0.2
+    poses = PoseEstimator(FixedOutputs(160, 160, {"poses": rows})).update(np.zeros((160, 160, 3), np.uint8))
+    assert [pose.score for pose in poses.poses] == [pytest.approx(0.9)]

@@ -15,7 +15,7 @@ from edgetpu_driver.files.file_access import read_file
 from edgetpu_driver.images.compressed_size import MAX_PIXELS, compressed_size
 from edgetpu_driver.tflite.tensor import TensorSpec
 
-_IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
+_IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff")
 _INT8_OFFSET = 128
 """From grey levels of uint8 to int8."""
 _ROUNDING_ERROR = np.float32(2e-5)

@@ -17,6 +17,7 @@ from edgetpu_vision.output_values import (
     always_probabilities,
     log_sum_exp,
     real_values,
+    scaled,
     single_output,
     within_0_and_1,
 )
@@ -90,4 +91,5 @@ class Classifier(VisionAlgorithm[Classifications]):
 
 
 def _is_vector(spec: TensorSpec) -> bool:
-    return bool(spec.shape) and spec.shape[-1] > 1 and int(np.prod(spec.shape)) == spec.shape[-1]
+    is_vector = bool(spec.shape) and spec.shape[-1] > 1 and int(np.prod(spec.shape)) == spec.shape[-1]
+    return is_vector and bool(scaled([spec]))

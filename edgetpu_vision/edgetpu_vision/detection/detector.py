@@ -94,7 +94,8 @@ class Detector(VisionAlgorithm[Detections]):
         detections, instances = tuple(numbered.values()), None
         if head.prototypes is not None:
             weights = found.take(np.array([*numbered], np.intp)).mask_weights
-            instances = head.prototypes.instances(outputs, weights, detections, frame)
+            with np.errstate(invalid="ignore", over="ignore"):
+                instances = head.prototypes.instances(outputs, weights, detections, frame)
         return Detections(frame.stamp, frame.image_width, frame.image_height, detections, instances)
 
     def _in_image(self, found: Candidates, frame: Frame) -> dict[int, Detection]:

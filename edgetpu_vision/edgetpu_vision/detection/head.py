@@ -16,6 +16,9 @@ from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.output_values import is_quantised, real_values
 
+LARGEST_PROBABILITY = 1.5
+"""Greater values are no probabilities: the range of a quantised output may exceed 1, as boxes do."""
+
 
 class Head(ABC):
     """Decodes the outputs of one kind of detector."""
@@ -86,6 +89,14 @@ def reaching(values: NDArray[Any], least: float) -> tuple[NDArray[np.intp], NDAr
     found = np.flatnonzero(values >= least)
     anchors, channels = np.divmod(found, values.shape[1])
     return anchors, channels
+
+
+def checked_scores(scores: NDArray[np.float32], name: str) -> NDArray[np.float32]:
+    """Scores, at most 1. Raises OutputsError for those of an output `name` that are no probabilities."""
+    greatest = float(np.fmax.reduce(scores, initial=0.0))
+    if greatest > LARGEST_PROBABILITY:
+        raise OutputsError(f"expected scores from 0 to 1 in '{name}'; got {greatest:.3g}")
+    return np.minimum(scores, np.float32(1))
 
 
 def logit(probability: float) -> float:

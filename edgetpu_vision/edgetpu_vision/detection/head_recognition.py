@@ -19,7 +19,7 @@ from edgetpu_vision.detection.yolo_channels import YoloHints, keypoint_channels
 from edgetpu_vision.detection.yolo_recognition import yolo_head
 from edgetpu_vision.model_description.description import ModelDescription
 from edgetpu_vision.model_description.graph_facts import PostProcess
-from edgetpu_vision.output_values import real_range
+from edgetpu_vision.output_values import real_range, scaled, unscaled_hint
 
 HeadName = Literal["", "ssd", "yolov5", "yolov8", "yolov8_obb", "yolov8_pose"]
 """Kind of a detector's outputs: an SSD, post-processed or raw; a YOLO with anchors and objectness, as YOLOv5;
@@ -69,6 +69,7 @@ def recognise_head(
         came = ", ".join(map(str, outputs)) or "none"
         raise ModelUnsupportedError(f"expected an output '{boxes_output}' with the boxes; got {came}")
     roles = OutputRoles(boxes_output, description.probabilities, description.output_names)
+    all_outputs, outputs = outputs, scaled(outputs)
     head: Head | None = None
     if name in ("", "ssd"):
         head = PostProcessHead.of(outputs, description, size)
@@ -76,11 +77,11 @@ def recognise_head(
     if head is None and name != "ssd":
         head = yolo_head(outputs, size, _yolo_hints(name, description, labels, anchors), roles)
     if head is None:
-        came = ", ".join(map(str, outputs)) or "none"
+        came = ", ".join(map(str, all_outputs)) or "none"
         kind = f"a detector with the head '{name}'" if name else "a detector: an SSD or a YOLO"
         raise ModelUnsupportedError(
             f"expected the outputs of {kind}, for an input of {size[1]}x{size[0]} px; got {came}"
-            + (_ANCHORS_UNKNOWN if any(_box_and_score_lists(outputs)) else "")
+            + (_ANCHORS_UNKNOWN if any(_box_and_score_lists(outputs)) else unscaled_hint(all_outputs))
         )
     return head
 

@@ -45,8 +45,8 @@ class Candidates:
         return Candidates(self.boxes[indices], self.classes[indices], self.scores[indices], angles, weights)
 
     def usable(self) -> Candidates:
-        """Those whose class and coordinates are finite numbers, which float models may fail to give."""
-        usable = np.isfinite(self.boxes.sum(axis=1)) & (self.classes >= 0)
+        """Those whose class, score and coordinates are finite, which float models may fail to give."""
+        usable = np.isfinite(self.boxes.sum(axis=1)) & (self.classes >= 0) & np.isfinite(self.scores)
         if self.angles is not None:
             usable &= np.isfinite(self.angles)
         return self if usable.all() else self.take(np.flatnonzero(usable))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Outputs, output
-from edgetpu_vision.detection.head import Head
+from edgetpu_vision.detection.head import Head, checked_scores
 from edgetpu_vision.detection.non_maximum_suppression import Candidates
 from edgetpu_vision.errors import OutputsError
 from edgetpu_vision.model_description.description import ModelDescription
@@ -87,7 +87,8 @@ class PostProcessHead(Head):
             count = min(max(int(told[0]), 0), count) if told.size and np.isfinite(told[0]) else count
         chosen = np.flatnonzero(scores[:count] >= min_score)
         found = boxes[chosen][:, [1, 0, 3, 2]] * self._size
-        return Candidates(found, np.rint(classes[chosen]).astype(np.intp), scores[chosen])
+        likely = checked_scores(scores[chosen], self._roles.get(_SCORES, "scores"))
+        return Candidates(found, np.rint(classes[chosen]).astype(np.intp), likely)
 
     def _values(self, outputs: Outputs, name: str) -> NDArray[np.float32]:
         return real_values(output(outputs, name), self._specs[name])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgetpu_vision.algorithm import Outputs
-from edgetpu_vision.detection.head import Head, Table, logit, reaching
+from edgetpu_vision.detection.head import LARGEST_PROBABILITY, Head, Table, checked_scores, logit, reaching
 from edgetpu_vision.detection.instance_masks import Prototypes
 from edgetpu_vision.detection.non_maximum_suppression import NONE, Candidates
 from edgetpu_vision.detection.yolo_channels import MASKS
@@ -27,9 +27,6 @@ _LARGEST_QUANTISED = 8.0
 
 _LEAST_PROBABILITY = -0.1
 """Smaller values are no probabilities, but angles, weights of masks or logits."""
-
-_LARGEST_PROBABILITY = 1.5
-"""Greater values are no probabilities: the range of a quantised output may exceed 1, as boxes do."""
 
 
 class DecodedHead(Head):
@@ -88,7 +85,7 @@ class DecodedHead(Head):
         scores = np.take_along_axis(probabilities, classes[:, None], axis=1)[:, 0]
         if self._objectness is not None:
             scores = scores * rows[:, self._objectness]
-        if scores.max() > _LARGEST_PROBABILITY:
+        if scores.max() > LARGEST_PROBABILITY:
             raise self._no_probability(float(scores.max()))
         scores = np.minimum(scores, np.float32(1))
         kept = np.flatnonzero(scores >= min_score)
@@ -140,7 +137,8 @@ class EndToEndHead(Head):
         rows = self._table.real(self._table.of(outputs))
         rows = rows[rows[:, 4] >= min_score]
         boxes = in_px(rows[:, :4], self._table, self._size)
-        classes, scores = np.rint(rows[:, 5]).astype(np.intp), rows[:, 4]
+        classes = np.rint(rows[:, 5]).astype(np.intp)
+        scores = checked_scores(rows[:, 4], self._table.spec.name)
         if self._oriented:
             return Candidates(corners(boxes), classes, scores, rows[:, -1])
         weights = None if self.prototypes is None else rows[:, -MASKS:]

@@ -52,8 +52,10 @@ class LabelTable:
 def _read(source: LabelSource) -> Labels:
     if isinstance(source, Mapping):
         return Labels(source, "the labels given", numbered=True)
-    if not isinstance(source, str | Path):
+    if isinstance(source, Sequence) and not isinstance(source, str):
         return Labels(dict(enumerate(source)), "the labels given")
+    if not isinstance(source, str | Path):
+        raise LabelsError(f"expected labels, or a file of them; got {type(source).__name__}")
     path = Path(os.path.expanduser(source))
     try:
         data = read_file(path, _LARGEST_FILE)

@@ -63,11 +63,13 @@ class Labels:
 
         A first label for the background is dropped if there is one label too many, and so is a missing first
         one: such labels are numbered from 1. Raises LabelsError for another number of labels; with numbers of
-        their own they may have gaps and end early (names are "").
+        their own they may have gaps (names are ""), and if they do may end early: without one they are those
+        of another model.
         """
         fitting = self._without_first() if len(self.names) == count + 1 else self
         found = len(fitting.names)
-        if found > count or (found < count and not self.numbered):
+        has_gaps = self.numbered and "" in fitting.names[1:]
+        if found > count or (found < count and not has_gaps):
             raise LabelsError(
                 f"expected {count} labels, one for each class of the model; got {len(self.names)} from "
                 f"{self.source}"

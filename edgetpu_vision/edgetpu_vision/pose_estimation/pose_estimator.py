@@ -11,6 +11,7 @@ from edgetpu_driver.errors import InputError, ModelUnsupportedError
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_vision.algorithm import Frame, ModelLike, Outputs, Result, VisionAlgorithm
 from edgetpu_vision.model_description.description import ModelDescription
+from edgetpu_vision.output_values import scaled, unscaled_hint
 from edgetpu_vision.pose_estimation.pose_arrays import PoseArrays
 from edgetpu_vision.pose_estimation.pose_output_recognition import KNOWN, PoseOutputs, recognise
 from edgetpu_vision.pose_estimation.poses import Poses
@@ -60,13 +61,15 @@ class PoseAlgorithm(VisionAlgorithm[Result]):
         )
 
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
-        self._poses = recognise(image, outputs)
+        self._poses = recognise(image, scaled(outputs))
 
     def _decoded(self, outputs: Outputs) -> PoseArrays:
         """The poses wanted, in px of the model's input; none from a model without poses."""
         if self._poses is None:
             return PoseArrays.of(np.zeros((0, 17, 2)), np.zeros((0, 17)), np.zeros(0))
-        return self._poses.decode(outputs, self.min_confidence).best(self.max_poses, self.min_confidence)
+        with np.errstate(invalid="ignore", over="ignore"):
+            decoded = self._poses.decode(outputs, self.min_confidence)
+        return decoded.best(self.max_poses, self.min_confidence)
 
     def _usual_fit(self) -> Fit:
         return self._poses.fit if self._poses is not None else self.default_fit
@@ -96,4 +99,6 @@ class PoseEstimator(PoseAlgorithm[Poses]):
         super()._recognise(image, outputs)
         if self._poses is None:
             came = ", ".join(map(str, outputs)) or "none"
-            raise ModelUnsupportedError(f"expected outputs with poses: {KNOWN}; got {came}")
+            raise ModelUnsupportedError(
+                f"expected outputs with poses: {KNOWN}; got {came}{unscaled_hint(outputs)}"
+            )

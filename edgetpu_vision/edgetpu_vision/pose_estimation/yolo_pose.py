@@ -21,6 +21,9 @@ _BOX, _SCORE = 4, 1
 """Channels of a person before the keypoints."""
 _IOU_THRESHOLD = 0.7
 """Intersection over union of two boxes, above which they are the same person; as its authors use it."""
+_FAR = 1e6
+"""Rows with a value beyond, px or parts of the image, or NaN are left out. Uncritical: it keeps products
+finite."""
 _MOST_PEOPLE = 1000
 """More than an image shows, and the greatest max_results of the node."""
 _MOST_END_TO_END = 1000
@@ -71,7 +74,7 @@ class YoloPoseOutputs:
         values = self._table.of(outputs)
         found, _ = reaching(values[:, _BOX : _BOX + _SCORE], self._table.least(min_confidence))
         rows = self._table.real(values[found])
-        rows = rows[np.isfinite(rows).all(axis=1)]
+        rows = rows[(np.abs(rows) < _FAR).all(axis=1)]
         scale = px_of(rows[:, :_BOX], self._table, self._size)
         boxes, scores = rows[:, :_BOX] * scale, np.clip(rows[:, _BOX], 0, 1)
         keypoints = rows[:, -KEYPOINT_CHANNELS:].reshape(-1, KEYPOINTS, 3)
