@@ -88,7 +88,7 @@ class Nodes:
         models: dict[str, str] = MODELS,
         folder: Path | None = None,
     ) -> None:
-        self.graph, self.models = graph, models
+        self.graph, self.models, self.folder = graph, models, folder
         # In this order: a compiled model without its graph may lie among the others.
         folders = sorted({str(model(node).parent) for node in models}, reverse=True)
         folders += [str(folder)] if folder else []
@@ -127,7 +127,10 @@ class Nodes:
         its deadline.
         """
         self._second += 1
-        shown = message(self._second, image)
+        return self.replay(message(self._second, image), *nodes)
+
+    def replay(self, shown: Image, *nodes: str) -> dict[str, Any]:
+        """Publish a message with an image and wait for the results of these nodes; see `show`."""
         publish_at = 0.0
 
         def answers() -> dict[str, Any]:
@@ -147,6 +150,13 @@ class Nodes:
 
         self.graph.spin_until(answered)
         return answers()
+
+    def publish(self, image: np.ndarray) -> Image:
+        """Publish one image and wait for nothing."""
+        self._second += 1
+        shown = message(self._second, image)
+        self._images.publish(shown)
+        return shown
 
     def set(self, node: str, name: str, value: ParameterValue) -> Any:
         """Set a parameter; rcl_interfaces/SetParametersResult."""
