@@ -51,22 +51,32 @@ class MapSampler:
         """
         y, x = position
         flat, width, channels = self._flat, self._width, self._channels
-        scale, last_row, last_column = self._scale, self._last_row, self._last_column
-        cell = None
+        scale, zero, last_row, last_column = self._scale, self._zero, self._last_row, self._last_column
+        below, cell = width * channels, -1
         for _ in range(steps):
             row, column = int(y), int(x)
-            if cell != (row, column):  # most steps stay between the same four cells
-                cell = row, column
-                i = (row * width + column) * channels + channel
-                j, k = i + channels, i + width * channels
-                m = k + channels
-                y0 = (flat[i] - self._zero) * scale
-                y_right, y_down = (flat[j] - flat[i]) * scale, (flat[k] - flat[i]) * scale
-                y_both = (flat[m] - flat[k] - flat[j] + flat[i]) * scale
-                i, j, k, m = i + gap, j + gap, k + gap, m + gap
-                x0 = (flat[i] - self._zero) * scale
-                x_right, x_down = (flat[j] - flat[i]) * scale, (flat[k] - flat[i]) * scale
-                x_both = (flat[m] - flat[k] - flat[j] + flat[i]) * scale
+            i = row * width + column
+            if i != cell:  # most steps stay between the same four cells
+                cell = i
+                i = i * channels + channel
+                # From the upper left cell, its neighbours to the right, below, and below to the right.
+                here, beside, under, across = (
+                    flat[i],
+                    flat[i + channels],
+                    flat[i + below],
+                    flat[i + below + channels],
+                )
+                y0, y_right, y_down = (here - zero) * scale, (beside - here) * scale, (under - here) * scale
+                y_both = (across - under - beside + here) * scale
+                i += gap
+                here, beside, under, across = (
+                    flat[i],
+                    flat[i + channels],
+                    flat[i + below],
+                    flat[i + below + channels],
+                )
+                x0, x_right, x_down = (here - zero) * scale, (beside - here) * scale, (under - here) * scale
+                x_both = (across - under - beside + here) * scale
             down, right = y - row, x - column
             y += y0 + y_right * right + (y_down + y_both * right) * down
             x += x0 + x_right * right + (x_down + x_both * right) * down

@@ -256,9 +256,12 @@ def _poses(
 def _own_score(pose: _Pose, better: Sequence[_Pose], radius: float) -> float:
     """The mean of a pose's keypoint scores, 0 for those that a better pose has at the same place."""
     own = 0.0
-    for keypoint, (position, score) in enumerate(zip(pose.positions, pose.scores, strict=True)):
+    for keypoint, ((y, x), score) in enumerate(zip(pose.positions, pose.scores, strict=True)):
         for other in better:
-            if _distance(position, other.positions[keypoint]) <= radius:
+            other_y, other_x = other.positions[keypoint]
+            down, right = y - other_y, x - other_x
+            # As `_distance`, whose calls here would take a twentieth of the time of all decoding.
+            if down * down + right * right <= radius:
                 break
         else:
             own += score
