@@ -67,7 +67,7 @@ class Motion:
     def covariance(self, noise: Matrix) -> Matrix:
         """Covariance of the velocity, rad^2/s^2; the filters' own part has the shape of the noise."""
         apart = self.states[1] - self.velocity
-        own = sum(w * each[3] for w, each in zip(self.weights, self.covariances, strict=True))
+        own = sum([w * each[3] for w, each in zip(self.weights, self.covariances, strict=True)])
         covariance: Matrix = noise * (own / (2.0 * _share_of_a_view(noise)))
         covariance += (apart.T * self.weights).dot(apart)
         return covariance
@@ -105,7 +105,8 @@ def _share_of_a_view(noise: Matrix) -> float:
 
     With the variance of another axis the filters would follow turns about this one too late.
     """
-    return float(noise.diagonal().min()) / 2.0
+    (x, _, _), (_, y, _), (_, _, z) = noise.tolist()
+    return float(min(x, y, z)) / 2.0
 
 
 def _predicted(covariance: Covariance, sigma: float, t: float, persists: float) -> Covariance:
