@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from edgetpu_driver.errors import (
     ModelUnsupportedError,
     UnavailableError,
 )
+from edgetpu_driver.host import deadline_watch
 from edgetpu_driver.host.host_status import State
 from edgetpu_driver.host.hosted_model import ModelState
 from edgetpu_driver.host.inference_result import InferenceResult
@@ -189,6 +191,38 @@ class TestUnexpectedErrors:
             assert "unexpected ValueError: a library failed" in str(answers[0])
 
         stage.run(work)
+
+
+def no_thread(*_arguments: object, **_options: object) -> Any:
+    """Stands for the start of a thread where the limit of threads is reached."""
+    raise RuntimeError("can't start new thread")
+
+
+class TestWithoutFurtherThreads:
+    def test_calculations_are_made_by_the_thread_of_the_stick(self, stage: Stage) -> None:
+        def work() -> None:
+            host = stage.make_host()
+            host.load("a")
+            host._scheduler._arithmetic.submit = no_thread  # type: ignore[method-assign]
+            assert host.set_weights("a", WEIGHTS).version == 1
+            assert host._scheduler.slots[0].parked == set()
+
+        stage.run(work)
+
+    def test_deadlines_pass_all_the_same(self, stage: Stage) -> None:
+        answers: list[Any] = []
+
+        def work() -> None:
+            host = stage.make_host()
+            host.load("a")
+            stage.sticks[0].delay = 1.0
+            deadline_watch.threading = SimpleNamespace(Thread=no_thread)  # type: ignore[assignment]
+            for _ in range(2):
+                host.submit_invoke("a", INPUTS, answers.append, RequestTerms(deadline=0.5))
+            stage.until(lambda: len(answers) == 2)
+
+        stage.run(work)
+        assert [type(each) for each in answers] == [InferenceResult, ExpiredError]
 
 
 class TestClosing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 from edgetpu_driver.host.scheduler import Scheduler
 
@@ -27,8 +28,9 @@ class DeadlineWatch:
         with self._lock:
             if self._watching:
                 return
-            threading.Thread(target=self._run, name="edgetpu deadlines", daemon=True).start()
-            self._watching = True
+            with suppress(RuntimeError):  # no thread can be started: the sticks look at the queue, too
+                threading.Thread(target=self._run, name="edgetpu deadlines", daemon=True).start()
+                self._watching = True
 
     def _run(self) -> None:
         while True:

@@ -198,7 +198,13 @@ class Scheduler:
             slot.parked.add(request)
             pieces = request.pieces
 
-        self._arithmetic.submit(lambda: self._resume(slot, request, pieces, _outcome(calculation)))
+        def work() -> None:
+            self._resume(slot, request, pieces, _outcome(calculation))
+
+        try:
+            self._arithmetic.submit(work)
+        except RuntimeError:  # no thread can be started
+            work()
 
     def _resume(self, slot: StickSlot, request: Request, pieces: Any, value: Any) -> None:
         with self.lock:

@@ -239,7 +239,10 @@ class _Reply:
         if not self.sent:
             timer = threading.Timer(seconds, lambda: self.finish(fill, known()))
             timer.daemon = True
-            timer.start()
+            try:
+                timer.start()
+            except RuntimeError:  # no thread can be started
+                self.finish(fill, known())
 
     def fail(self, error: Exception) -> None:
         """Answer with an error."""
