@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from accuracy import looming_disturbances
+from accuracy import looming_disturbances, looming_speed_changes
 from accuracy import looming_scenes as scenes
 from accuracy.engines import open_engine
 from accuracy.looming_scenes import Clip, Course
@@ -94,6 +94,7 @@ def measure(engine: str, quick: bool = False) -> list[Row]:
     for kind in scenes.KINDS:
         rows.append(_alarm_row(kind, list(others(kind, names + fresh, repeats)), small))
     rows += looming_disturbances.measure(small, quick)
+    rows += looming_speed_changes.measure(small, quick)
     if not quick:
         medium = open_engine(engine, graph.name(96, 96), graph.build(96, 96))
         for run, size in ((medium, 96), (large, 128)):

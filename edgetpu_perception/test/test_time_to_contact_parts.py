@@ -126,6 +126,40 @@ class TestRelativeDepth:
             depth.update(math.log((3 - frame / 30) / 3), 1e-8)
         assert depth.rate == pytest.approx(1 / (3 - 10 / 30), rel=1e-3)
 
+    @staticmethod
+    def after(noise: float, rates: list[float], interval: float = 0.15) -> tuple[RelativeDepth, float]:
+        """A filter that expects a noise of 0.002, and the true rate, 1/s.
+
+        After 60 images at the first rate, 30 Hz, and one at each of the others, `interval` seconds apart.
+        """
+        random, depth, distance = np.random.default_rng(4), RelativeDepth(), 1.0
+        for number in range(60 + len(rates) - 1):
+            speed = rates[max(number - 59, 0)]
+            seconds = 1 / 30 if number < 60 else interval
+            distance -= seconds * speed
+            depth.predict(seconds)
+            depth.update(math.log(distance) + random.normal(0, noise), 2 * 0.002**2)
+        return depth, speed / distance
+
+    def test_has_half_the_observed_sigma_where_innovations_are_half_as_large(self) -> None:
+        (expected, _), (smaller, _) = self.after(0.002, [0.1]), self.after(0.001, [0.1])
+        assert smaller.rate_sigma == pytest.approx(expected.rate_sigma, rel=1e-3)
+        assert smaller.observed_rate_sigma == pytest.approx(expected.observed_rate_sigma / 2, rel=0.02)
+
+    def test_has_an_observed_sigma_for_identical_images(self) -> None:
+        depth, _ = self.after(0.0, [0.0])
+        assert depth.rate == 0.0
+        assert depth.observed_rate_sigma == pytest.approx(math.sqrt(0.1) * depth.rate_sigma)
+
+    @pytest.mark.parametrize("images", [2, 3, 4, 5, 8])
+    @pytest.mark.parametrize(("before", "after"), [(-0.05, -0.25), (0.1, 0.0), (-0.1, -0.2), (0.05, 0.3)])
+    def test_tells_in_its_observed_sigma_of_a_change_of_speed(
+        self, images: int, before: float, after: float
+    ) -> None:
+        """With the sigma that is expected, up to 4.4 sigma after two images."""
+        depth, rate = self.after(0.002, [before] + [after] * images)
+        assert abs(depth.rate - rate) < 1.5 * depth.observed_rate_sigma
+
 
 def view_of_a_plane(
     slant: tuple[float, float], motion: tuple[float, float, float], turn: tuple[float, float, float]

@@ -45,14 +45,9 @@ USUAL_RATE = 0.15
 Rows: looming, static, no approach claimed; test_of_a_static_view.
 """
 
-SIGMA_SCALE = 0.85
-"""Standard deviation of the errors over that of the depth filter, measured over noise and textures.
-
-Rows: looming, plane, inside one sigma.
-"""
-
 DIVISION_SIGMA_SCALE = 36.0
-"""Added to it if the image is divided between two surfaces, over the root of the chi-square gained.
+"""Standard deviation that a division of the image between two surfaces adds, times the root of the chi-square
+gained, over that of the depth filter.
 
 Rows: looming, object before a background, inside one sigma.
 """
@@ -201,8 +196,8 @@ class Looming(PerceptionAlgorithm[LoomingResult]):
         if confidence < self.min_confidence:
             return LoomingResult(stamp, False, confidence, tau=tau, zones=energies)
         divided = DIVISION_SIGMA_SCALE / math.sqrt(tracker.evidence) if tracker.evidence else 0.0
-        spread = math.hypot(SIGMA_SCALE, divided)
-        sigma = math.hypot(spread * surface.depth.rate_sigma, tracker.rate_lead_of_others(surface))
+        spread = math.hypot(1.0, divided)
+        sigma = math.hypot(spread * surface.depth.observed_rate_sigma, tracker.rate_lead_of_others(surface))
         ttc, ttc_sigma = (1 / rate, sigma / rate**2) if rate > sigma else (math.inf, math.inf)
         # A surface whose slant is unknown may seem to approach: its own sigma counts as well.
         certain = surface.approaches and rate >= APPROACH_SIGMAS * sigma

@@ -29,7 +29,28 @@ CONSTANT_RATE_SIGMA = 0.1
 """Relative standard deviation of a rate computed as if it had been constant. Rows: the same."""
 
 _SURPRISE_WEIGHT = 0.25
-"""Weight of the newest squared innovation. Rows: the same."""
+"""Weight of the newest innovation, or of its square, in the averages that tell of a change of speed.
+
+Rows: the same.
+"""
+
+MISFIT_WEIGHT = 0.08
+"""Weight of the newest squared innovation in the average that corrects the variance.
+
+Rows: looming, plane and plane at a slant, inside one sigma.
+"""
+
+ASSUMED_INNOVATIONS = 4
+"""Number of innovations, as large as expected, that the average begins with. Rows: the same."""
+
+MIN_MISFIT = 0.1
+"""Least factor on the variance. Given as a guard: identical images have no innovations at all."""
+
+MAX_TREND = 9.0
+"""Squared mean innovation, in its variance, from which on the speed must have changed.
+
+Derived: three standard deviations.
+"""
 
 
 class RelativeDepth:
@@ -45,11 +66,26 @@ class RelativeDepth:
         self._variance = (log_depth_sigma**2, 0.0, 1.0)
         self._keyframe_variance = math.nan
         self._surprise = 1.0
+        self._innovations = 0
+        self._misfit = 1.0
+        self._mean_innovation = 0.0
 
     @property
     def rate_sigma(self) -> float:
-        """One standard deviation of the rate, 1/s."""
+        """One standard deviation of the rate, 1/s, as expected from the noise and from changes of speed."""
         return math.sqrt(self._variance[2])
+
+    @property
+    def observed_rate_sigma(self) -> float:
+        """One standard deviation of the rate, 1/s, as the innovations show it.
+
+        If all variances are wrong by one factor, the rate is right, and that factor is the mean squared
+        innovation over its variance. Innovations of one sign show that the rate lags behind the speed: then
+        what counts is their mean.
+        """
+        trend = self._mean_innovation**2 * (2 - _SURPRISE_WEIGHT) / _SURPRISE_WEIGHT
+        factor = max(self._misfit, trend if trend > MAX_TREND else MIN_MISFIT)
+        return math.sqrt(factor) * self.rate_sigma
 
     def predict(self, seconds: float) -> None:
         """Predict the state after this time."""
@@ -66,15 +102,24 @@ class RelativeDepth:
             b * b * rate + change,
         )
 
-    def update(self, log_depth: float, variance: float) -> None:
-        """Add a measurement; the present image and the keyframe contribute half of its variance each."""
+    def update(self, log_depth: float, variance: float, judged: bool = True) -> None:
+        """Add a measurement; the present image and the keyframe contribute half of its variance each.
+
+        `judged`: whether its innovation tells how large the errors are.
+        """
         noise = variance / 2
         depth, cross, rate = self._variance
         if math.isnan(self._keyframe_variance):
             depth += noise
         self._keyframe_variance = noise
         innovation, total = log_depth - self._log_depth, depth + noise
-        self._surprise += _SURPRISE_WEIGHT * (innovation**2 / total - self._surprise)
+        square = innovation**2 / total
+        self._surprise += _SURPRISE_WEIGHT * (square - self._surprise)
+        self._mean_innovation += _SURPRISE_WEIGHT * (innovation / math.sqrt(total) - self._mean_innovation)
+        if judged and not self.surprised:  # what surprises has been allowed for
+            self._innovations += 1
+            weight = max(MISFIT_WEIGHT, 1 / (self._innovations + ASSUMED_INNOVATIONS))
+            self._misfit += weight * (square - self._misfit)
         self._log_depth += depth / total * innovation
         self.rate += cross / total * innovation
         self._variance = (depth * noise / total, cross * noise / total, rate - cross * cross / total)
@@ -90,7 +135,7 @@ class RelativeDepth:
         self._log_depth, self.rate = log_depth, (grown - 1) / seconds
         depth, slope = variance / 2, -grown / seconds
         self._variance = (depth, slope * depth, 2 * slope**2 * depth + (CONSTANT_RATE_SIGMA * self.rate) ** 2)
-        self._surprise = 1.0
+        self._surprise, self._mean_innovation = 1.0, 0.0
 
     def start_keyframe(self) -> None:
         """Make the present image the keyframe."""

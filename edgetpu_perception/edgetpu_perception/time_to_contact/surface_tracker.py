@@ -197,7 +197,8 @@ class SurfaceTracker:
             return
         variance += 2 * surface.rate**2 * self._jitter.variance
         surface.depth.predict(seconds)
-        surface.depth.update(surface.log_depth, variance)
+        # Shortly after a keyframe the slant is unknown, and the errors of all images are that of the slant.
+        surface.depth.update(surface.log_depth, variance, judged=self._age > MIN_AGE_S)
         surface.growth += surface.rate * seconds
         on_trial = not main and (not surface.established or surface.frames < TRIAL_FRAMES[0])
         if (on_trial or (self._divided and surface.depth.surprised)) and self._age > MIN_AGE_S:
