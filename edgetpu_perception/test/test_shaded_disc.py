@@ -38,6 +38,34 @@ def test_the_center_is_that_of_the_outline_not_of_the_highlight(x: float, y: flo
     assert math.dist(((disc.x + 0.5) * 5.0 - 0.5, (disc.y + 0.5) * 3.75 - 0.5), (x, y)) < 1.5
 
 
+@pytest.mark.parametrize("radius", [16.0, 30.0])
+def test_a_disc_with_texture_is_no_ball(radius: float) -> None:
+    picture = ball(160.0, 120.0, radius, 60.0)
+    texture = cv2.resize(np.random.default_rng(0).normal(0, 25, (48, 64)), (320, 240))
+    inside = picture > 100.0
+    picture[inside] += texture[inside].astype(np.float32)
+    assert find_shaded_disc(in_cells(np.clip(picture, 0, 255)), ASPECT) is None
+
+
+def test_noise_of_a_camera_is_no_texture() -> None:
+    picture = ball(160.0, 120.0, 30.0, 60.0)
+    picture += np.random.default_rng(0).normal(0, 8, picture.shape).astype(np.float32)
+    disc = find_shaded_disc(in_cells(np.clip(picture, 0, 255)), ASPECT)
+    assert disc is not None
+    assert disc.confidence == 1.0
+
+
+def test_a_ball_before_something_as_bright_is_found_by_the_rest_of_its_outline() -> None:
+    picture = ball(160.0, 120.0, 30.0, 60.0)
+    behind = np.zeros(picture.shape, bool)
+    behind[:105] = True
+    picture[behind & (picture < 100.0)] = 225.0
+    disc = find_shaded_disc(in_cells(picture), ASPECT)
+    assert disc is not None
+    assert disc.confidence > 0.2
+    assert math.dist(((disc.x + 0.5) * 5.0 - 0.5, (disc.y + 0.5) * 3.75 - 0.5), (160.0, 120.0)) < 5.0
+
+
 def test_a_square_is_no_disc() -> None:
     picture = np.full((240, 320), 60.0, np.float32)
     picture[80:160, 100:200] = 220.0

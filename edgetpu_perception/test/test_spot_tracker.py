@@ -251,3 +251,11 @@ def test_a_line_of_one_colour_is_no_target() -> None:
     image = np.full((64, 64, 3), 60, np.uint8)
     image[20:50, 30:33] = image[10:13, 5:60] = 200
     assert not SpotTracker(color="white").update(image).valid
+
+
+def test_a_white_thing_that_may_be_part_of_the_scene_is_not_valid() -> None:
+    image = np.full((64, 64, 3), 60, np.uint8)
+    image[20:34, 20:44] = 250
+    assert SpotTracker(color="white").update(image).valid  # a rectangle
+    image[34:38, 20:30] = 250
+    assert not SpotTracker(color="white").update(image).valid

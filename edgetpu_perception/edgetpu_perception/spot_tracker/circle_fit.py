@@ -16,9 +16,6 @@ RADII_CELLS = np.arange(3.0, 20.0)
 Rows: spot, colours, full contrast, within 0.3.
 """
 
-MAX_CIRCLES = 4
-"""Number of circles, those with most votes, that are fitted. Limits the time. Rows: the same."""
-
 MIN_OUTLINE_POINTS = 12
 """Fewest outline points of a circle. Rows: spot, colours, full contrast, right or unsure."""
 
@@ -33,12 +30,6 @@ _CENTER_MARGIN_CELLS = 12
 
 _VOTE_CELL = 2
 """Side, in cells, of the squares in which votes for a centre are counted. Limits the time."""
-
-_MAX_MOVE_CELLS = 2.0
-"""How far a circle may move or grow while only outline points near its start are used; beyond it, all are.
-
-Limits the time; results do not depend on it.
-"""
 
 _ARC_PART_CELLS = 1.5
 """Length of the parts of a circle that an outline covers or not, cells. Derived: outline points are at most
@@ -82,7 +73,8 @@ class FittedCircle:
     def covered_share(self) -> float:
         """Share of the circle that has outline points."""
         parts = max(round(2 * math.pi * self.radius / _ARC_PART_CELLS), _MIN_ARC_PARTS)
-        return len(np.unique(np.floor((self.angles / (2 * math.pi) + 0.5) * parts) % parts)) / parts
+        part = np.floor((self.angles / (2 * math.pi) + 0.5) * parts).astype(np.intp) % parts
+        return np.count_nonzero(np.bincount(part)) / parts
 
     def center_sigmas(self, point_sigma: float) -> tuple[float, float]:
         """One standard deviation of the centre, cells; `point_sigma`: of an outline point."""
@@ -93,30 +85,34 @@ class FittedCircle:
         return x_sigma, y_sigma
 
 
-def find_circles(outline: Outline, shape: tuple[int, ...]) -> Iterator[tuple[float, float, float]]:
+def find_circles(
+    outline: Outline, shape: tuple[int, ...], count: int
+) -> Iterator[tuple[float, float, float]]:
     """Centre and radius of the circles with most votes from outline points (Hough transform); cells.
 
-    `shape`: height and width of the picture.
+    `shape`: height and width of the picture; `count`: number of circles.
     """
-    centers = outline.points[:, :, np.newaxis] - outline.normals[:, :, np.newaxis] * RADII_CELLS
-    centers += _CENTER_MARGIN_CELLS
-    centers /= _VOTE_CELL
-    cells = np.floor(centers).astype(np.intp)  # `//` takes several times as long
+    radii = RADII_CELLS.astype(np.float32)
+    starts = ((outline.points.T + _CENTER_MARGIN_CELLS) / _VOTE_CELL).astype(np.float32)
+    steps = (outline.normals.T / _VOTE_CELL).astype(np.float32)
+    x, y = np.floor(starts[:, :, np.newaxis] - steps[:, :, np.newaxis] * radii)
     rows, columns = ((size + 2 * _CENTER_MARGIN_CELLS) // _VOTE_CELL for size in shape)
-    x, y = cells[:, 0], cells[:, 1]
     inside = (x >= 0) & (x < columns) & (y >= 0) & (y < rows)
-    index = ((y * columns + x) * len(RADII_CELLS) + np.arange(len(RADII_CELLS)))[inside]
-    weights = np.repeat(outline.weights, len(RADII_CELLS)).reshape(inside.shape)[inside]
-    votes = np.bincount(index, weights, rows * columns * len(RADII_CELLS)).astype(np.float32)
+    index = (y * columns + x) * len(radii) + np.arange(len(radii), dtype=np.float32)
+    # What is outside goes to a place of its own, as taking it away takes longer.
+    outside = rows * columns * len(radii)
+    index[~inside] = outside
+    weights = np.repeat(outline.weights, len(radii))
+    votes = np.bincount(index.ravel().astype(np.intp), weights, outside + 1)[:outside].astype(np.float32)
     votes = cv2.boxFilter(
         votes.reshape(rows, columns, -1), -1, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT
     )
     votes[:, :, 1:-1] += votes[:, :, :-2] + votes[:, :, 2:]
-    votes /= RADII_CELLS.astype(np.float32)
-    for _ in range(MAX_CIRCLES):
+    votes /= radii
+    for _ in range(count):
         row, column, k = np.unravel_index(int(votes.argmax()), votes.shape)
         middle = np.array([column, row]) * _VOTE_CELL + (_VOTE_CELL - 1) / 2 - _CENTER_MARGIN_CELLS
-        yield float(middle[0]), float(middle[1]), float(RADII_CELLS[k])
+        yield float(middle[0]), float(middle[1]), float(radii[k])
         votes[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = 0.0
 
 
@@ -129,29 +125,24 @@ def fit_circle(
     of the successive fits; cells.
     """
     x, y, radius = start
-    everything, reach = outline, distances[0] + _MAX_MOVE_CELLS
-    outline = _near(everything, start, reach)
+    u, v = np.ascontiguousarray(outline.points.T)
+    u_normal, v_normal = np.ascontiguousarray(outline.normals.T)
     for near in distances:
-        if math.dist((x, y), start[:2]) + abs(radius - start[2]) + near > reach:
-            outline, reach = everything, math.inf
-        away = outline.points - (x, y)
-        distance = np.maximum(np.hypot(away[:, 0], away[:, 1]), 1e-6)
-        facing = (away * outline.normals).sum(axis=1) / distance
-        counted = (np.abs(distance - radius) < near) & (facing > MIN_NORMAL_COSINE)
-        on_circle, weight = outline.points[counted], outline.weights[counted, np.newaxis]
-        if len(on_circle) < MIN_OUTLINE_POINTS:
+        right, down = u - x, v - y
+        squared = right * right + down * down
+        distance = np.sqrt(squared)
+        facing = right * u_normal + down * v_normal > MIN_NORMAL_COSINE * distance
+        counted = np.flatnonzero((np.abs(distance - radius) < near) & facing)
+        if len(counted) < MIN_OUTLINE_POINTS:
             return None
-        unknowns = np.column_stack([2 * on_circle, np.ones(len(on_circle))])
-        (x, y, power), *_ = np.linalg.lstsq(
-            weight * unknowns, weight[:, 0] * np.square(on_circle).sum(axis=1), rcond=None
-        )
-        radius = math.sqrt(max(power + x * x + y * y, 1.0))
-    return FittedCircle(x, y, radius, on_circle, weight[:, 0])
-
-
-def _near(outline: Outline, circle: tuple[float, float, float], reach: float) -> Outline:
-    """The outline points within a distance of a circle, cells."""
-    x, y, radius = circle
-    distance = np.hypot(outline.points[:, 0] - x, outline.points[:, 1] - y)
-    near = np.flatnonzero(np.abs(distance - radius) < reach)
-    return Outline(outline.points[near], outline.normals[near], outline.weights[near])
+        weight = outline.weights[counted]
+        terms = np.empty((4, len(counted)))  # squared = 2 x right + 2 y down + constant
+        terms[0], terms[1], terms[2], terms[3] = 2 * right[counted], 2 * down[counted], 1.0, squared[counted]
+        products = (terms * np.square(weight)) @ terms.T
+        try:
+            x_move, y_move, constant = np.linalg.solve(products[:3, :3], products[:3, 3]).tolist()
+        except np.linalg.LinAlgError:  # all points on a line
+            return None
+        x, y = x + x_move, y + y_move
+        radius = math.sqrt(max(constant + x_move**2 + y_move**2, 1.0))
+    return FittedCircle(x, y, radius, outline.points[counted], weight)

@@ -251,10 +251,13 @@ class EvidenceDecoder:
 
 
 def _by_disc(large: Spot, grey: NDArray[np.uint8], aspect: float) -> Spot:
-    """The spot by the outline of a bright disc, if there is one around it, or it is not certain itself."""
+    """The spot by the outline of a bright disc, if there is one around it, or it is not certain itself.
+
+    Without a disc only a certain spot counts, as most scenes have something white.
+    """
     disc = find_shaded_disc(grey, aspect)
     if disc is None:
-        return large
+        return large if large.confidence >= SUFFICIENT_CONFIDENCE else NO_SPOT
     apart = math.dist((large.x, large.y), (disc.x, disc.y))
     if apart < SAME_DISC_CELLS:
         return replace(large, confidence=max(large.confidence, disc.confidence))

@@ -18,6 +18,10 @@ from edgetpu_perception.spot_tracker.circle_fit import (
     fit_circle,
 )
 
+MAX_CIRCLES = 4
+"""Number of circles, those with most votes, that are fitted. Limits the time. Rows: spot, colours, full
+contrast, within 0.3."""
+
 MAX_DISTANCES_CELLS = (1.5, 1.0, 0.8, 0.8)
 """Largest distance of an outline point from the circle, cells, in each of the successive fits.
 
@@ -64,7 +68,7 @@ def find_round_target(flat: NDArray[np.uint8]) -> RoundTarget | None:
     if len(outline) < MIN_OUTLINE_POINTS:
         return None
     best = None
-    for start in find_circles(outline, flat.shape):
+    for start in find_circles(outline, flat.shape, MAX_CIRCLES):
         circle = fit_circle(outline, start, MAX_DISTANCES_CELLS)
         target = _target(flat, circle) if circle is not None else None
         if target is not None and (best is None or target.confidence > best.confidence):
