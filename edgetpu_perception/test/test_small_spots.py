@@ -125,3 +125,12 @@ def test_a_small_lamp_brighter_than_coarse_texture_is_found() -> None:
     result = SpotTracker().update(np.maximum(texture, picture((202.0, 120.0))))
     assert result.valid
     assert math.dist(in_px(result), (202.0, 120.0)) < 2.5
+
+
+def test_a_lamp_is_found_on_texture_that_leaves_cells_as_bright() -> None:
+    texture = np.random.default_rng(3).choice([20, 120], (64, 64)).astype(np.uint8)
+    image = np.repeat(np.repeat(texture, 4, axis=0), 5, axis=1)
+    image[119:122, 159:162] = 255
+    result = SpotTracker().update(image)
+    assert result.valid
+    assert ((result.x + 1) * 319 / 2, (result.y + 1) * 255 / 2) == pytest.approx((160, 120), abs=0.5)

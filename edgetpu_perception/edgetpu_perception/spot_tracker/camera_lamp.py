@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -12,17 +11,11 @@ from numpy.typing import NDArray
 
 from edgetpu_perception.confidence import ramp
 from edgetpu_perception.spot_tracker.background import background_of, cells_below
-from edgetpu_perception.spot_tracker.small_spot import HOT_PIXEL_FACTOR, prominence
+from edgetpu_perception.spot_tracker.small_spot import prominence
 from edgetpu_perception.spot_tracker.spot_decoder import NO_SPOT, CameraPixels, Spot
 
 AsGrey = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
 """Makes of camera's pixels what the graph works on, uint8 [h, w]."""
-
-MAX_CANDIDATES = 32
-"""Small things of the model's input that are looked at in the camera's pixels. Limits the time.
-
-Rows: spot, lamps of radius 1.5 px on a dull day, right.
-"""
 
 LAMP_SIDE = 3
 """Side, px, of the square whose mean is the brightness of a lamp. Derived: one hot pixel has a ninth."""
@@ -35,10 +28,6 @@ POSITION_SIGMA = 0.02
 """Standard deviation, px, of the centroid of a lamp without noise. Rows: spot, lamps, inside one sigma."""
 
 
-_NEIGHBOURS = np.ones((3, 3), np.uint8)
-"""Cells of which a candidate has the largest excess. Derived: 2x2 cells overlap those one cell away."""
-
-
 CLIPPED_NOISE_SHARE = 0.15
 """Standard deviation of what texture adds to a px of a lamp, as a share of the texture's.
 
@@ -47,88 +36,37 @@ radius 1.5 px on a dull day, inside one sigma.
 """
 
 
-@dataclass(frozen=True)
-class _Lamp:
-    """The brightest LAMP_SIDE squared px around a candidate; px."""
-
-    level: float
-    column: int
-    row: int
-
-
-def find_camera_lamp(
-    grey: NDArray[np.uint8],
-    excess: NDArray[np.float32],
-    camera: CameraPixels,
-    as_grey: AsGrey,
-    cell_pixels: float,
-) -> Spot:
+def find_camera_lamp(grey: NDArray[np.uint8], camera: CameraPixels, as_grey: AsGrey) -> Spot:
     """Find the small lamp that outshines everything else; NO_SPOT if there is none.
 
-    `grey`: uint8 [H, W], what the graph works on. `excess`: its `excess_of`, which names the candidates.
-    `camera`: what it was made from, with `cell_pixels` px in a cell. A lamp below a cell leaves the model a
-    small share of its brightness, and texture does as well; in the camera's pixels only the lamp is bright.
+    `grey`: uint8 [H, W], what the graph works on; `camera`: what it was made from. A lamp below a cell leaves
+    the model a small share of its brightness, and texture does as well; in the camera's pixels only the lamp
+    is bright.
     """
-    found = _candidates(excess, HOT_PIXEL_FACTOR * 255.0 / cell_pixels)
-    if not found:
-        return NO_SPOT
-    pixels = camera()
+    pixels = as_grey(camera())
     x_cell, y_cell = pixels.shape[1] / grey.shape[1], pixels.shape[0] / grey.shape[0]
     if min(x_cell, y_cell) < LAMP_SIDE:
         return NO_SPOT
-    lamps = [_brightest(pixels, as_grey, peak, x_cell, y_cell) for peak in found]
-    best = max(lamps, key=lambda lamp: lamp.level)
-    level = background_of(cells_below(grey)).level
-    others = [lamp.level for lamp in lamps if not _is_same(lamp, best, x_cell, y_cell)]
-    if prominence(best.level, max(others, default=level), level) == 0.0:
-        return NO_SPOT
-    # Only now all pixels are looked at, as that takes longer.
-    rival = _brightest_elsewhere(as_grey(pixels), best, x_cell, y_cell)
-    confidence = ramp(best.level - level, *LAMP_CONTRAST)
-    confidence *= prominence(best.level, rival, level)
-    return _measure(pixels, as_grey, best, x_cell, y_cell, confidence) if confidence else NO_SPOT
-
-
-def _candidates(excess: NDArray[np.float32], least: float) -> list[tuple[int, int]]:
-    """Column and row of the first of 2x2 cells of the small things that stand out most."""
-    peaks = np.flatnonzero((excess > least) & (excess == cv2.dilate(excess, _NEIGHBOURS)))
-    most = peaks[np.argsort(excess.ravel()[peaks])[: -MAX_CANDIDATES - 1 : -1]]
-    rows, columns = np.divmod(most, excess.shape[1])
-    return list(zip(columns.tolist(), rows.tolist(), strict=True))
-
-
-def _is_same(lamp: _Lamp, other: _Lamp, x_cell: float, y_cell: float) -> bool:
-    """Whether two candidates found the same lamp, on cells that touch."""
-    return abs(lamp.column - other.column) <= x_cell and abs(lamp.row - other.row) <= y_cell
-
-
-def _brightest_elsewhere(pixels: NDArray[np.uint8], lamp: _Lamp, x_cell: float, y_cell: float) -> float:
-    """The brightest LAMP_SIDE squared px outside of a lamp and the cells around it."""
     levels = cv2.blur(pixels, (LAMP_SIDE, LAMP_SIDE))
+    _, most, _, (column, row) = cv2.minMaxLoc(levels)
+    background = background_of(cells_below(grey)).level
+    # The lamp itself, and the cells around it, are no rival.
     x_reach, y_reach = math.ceil(1.5 * x_cell), math.ceil(1.5 * y_cell)
-    top, left = max(lamp.row - y_reach, 0), max(lamp.column - x_reach, 0)
-    levels[top : lamp.row + y_reach + 1, left : lamp.column + x_reach + 1] = 0
-    return cv2.minMaxLoc(levels)[1]
-
-
-def _brightest(
-    pixels: NDArray[np.uint8], as_grey: AsGrey, peak: tuple[int, int], x_cell: float, y_cell: float
-) -> _Lamp:
-    """What is brightest in 2x2 cells and half a cell around them."""
-    column, row = peak
-    left, top = max(int((column - 0.5) * x_cell), 0), max(int((row - 0.5) * y_cell), 0)
-    part = pixels[top : int((row + 2.5) * y_cell) + 1, left : int((column + 2.5) * x_cell) + 1]
-    _, level, _, (x, y) = cv2.minMaxLoc(cv2.blur(as_grey(part), (LAMP_SIDE, LAMP_SIDE)))
-    return _Lamp(level, left + x, top + y)
+    left, top = max(column - x_reach, 0), max(row - y_reach, 0)
+    levels[top : row + y_reach + 1, left : column + x_reach + 1] = 0
+    confidence = ramp(most - background, *LAMP_CONTRAST)
+    confidence *= prominence(most, cv2.minMaxLoc(levels)[1], background)
+    return _measure(pixels, (column, row), x_cell, y_cell, confidence) if confidence else NO_SPOT
 
 
 def _measure(
-    pixels: NDArray[np.uint8], as_grey: AsGrey, lamp: _Lamp, x_cell: float, y_cell: float, confidence: float
+    pixels: NDArray[np.uint8], lamp: tuple[int, int], x_cell: float, y_cell: float, confidence: float
 ) -> Spot:
-    """Centroid of what exceeds the surroundings, within a cell around the brightest px."""
+    """Centroid of what exceeds the surroundings, within a cell around the brightest px (column, row)."""
+    column, row = lamp
     x_reach, y_reach = math.ceil(x_cell), math.ceil(y_cell)
-    left, top = max(lamp.column - x_reach, 0), max(lamp.row - y_reach, 0)
-    part = as_grey(pixels[top : lamp.row + y_reach + 1, left : lamp.column + x_reach + 1]).astype(np.float32)
+    left, top = max(column - x_reach, 0), max(row - y_reach, 0)
+    part = pixels[top : row + y_reach + 1, left : column + x_reach + 1].astype(np.float32)
     border = np.ones(part.shape, bool)
     border[1:-1, 1:-1] = False
     around = part[border]

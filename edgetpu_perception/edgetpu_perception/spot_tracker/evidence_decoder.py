@@ -30,7 +30,7 @@ from edgetpu_perception.spot_tracker.flat_target import (
 )
 from edgetpu_perception.spot_tracker.round_target import MAX_ROUND_CONFIDENCE, find_round_target
 from edgetpu_perception.spot_tracker.shaded_disc import find_shaded_disc
-from edgetpu_perception.spot_tracker.small_spot import excess_of, find_small_spot
+from edgetpu_perception.spot_tracker.small_spot import find_small_spot
 from edgetpu_perception.spot_tracker.spot_decoder import (
     FULL_CONFIDENCE_CONTRAST,
     MIN_CONTRAST,
@@ -174,10 +174,9 @@ class EvidenceDecoder:
             return large
         if self._is_white:
             large = _by_disc(large, grey, cell[0] / cell[1])
-        found, excess = large, None
+        found = large
         if cv2.norm(grey, cv2.NORM_INF) - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast:
-            excess = excess_of(grey)
-            small, level = find_small_spot(grey, excess, cell[0] * cell[1], near)
+            small, level = find_small_spot(grey, cell[0] * cell[1], near)
             brighter = level - background.level >= SMALL_SPOT_CONTRAST_FACTOR * contrast
             if not (small is NO_SPOT or _is_same(small, large)) and (
                 brighter or small.confidence > large.confidence
@@ -186,8 +185,7 @@ class EvidenceDecoder:
         sure = SUFFICIENT_CONFIDENCE if found is large else CERTAIN_CONFIDENCE
         if camera is None or found.confidence >= sure:
             return found
-        excess = excess_of(grey) if excess is None else excess
-        lamp = find_camera_lamp(grey, excess, camera, self._weighted_sum, cell[0] * cell[1])
+        lamp = find_camera_lamp(grey, camera, self._weighted_sum)
         return lamp if lamp.confidence > found.confidence else found
 
     def _large_spot(

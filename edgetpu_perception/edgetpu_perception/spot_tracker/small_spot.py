@@ -67,16 +67,13 @@ Derived: 2x2 cells and half the side of the median's square.
 """
 
 
-def find_small_spot(
-    grey: NDArray[np.uint8], excess: NDArray[np.float32], cell_pixels: float, near: Position | None
-) -> tuple[Spot, float]:
+def find_small_spot(grey: NDArray[np.uint8], cell_pixels: float, near: Position | None) -> tuple[Spot, float]:
     """Find the small spot that stands out most, and the grey level of its brightest cell.
 
-    `grey`: uint8 [H, W], what the graph works on. `excess`: its `excess_of`. `cell_pixels`: px of the camera
-    in a cell; if they are few, a hot pixel looks like a small spot and neither is found. Of two similar spots
-    the one nearest to `near`.
+    `grey`: uint8 [H, W], what the graph works on. `cell_pixels`: px of the camera in a cell; if they are few,
+    a hot pixel looks like a small spot and neither is found. Of two similar spots the one nearest to `near`.
     """
-    excess = excess.copy()
+    excess = _excess_of(grey)
     most, peak = _take_strongest(excess)
     if most <= max(EXCESS[0], HOT_PIXEL_FACTOR * 255.0 / cell_pixels):
         return NO_SPOT, 0.0
@@ -98,7 +95,7 @@ def find_small_spot(
     return (replace(spot, rival=rival) if spot.confidence else NO_SPOT), _level(grey, peak)
 
 
-def excess_of(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
+def _excess_of(grey: NDArray[np.uint8]) -> NDArray[np.float32]:
     """What 2x2 cells together exceed their background by, at the first of them: [H, W], grey levels."""
     height = cv2.subtract(grey, cv2.medianBlur(grey, BACKGROUND_CELLS))
     excess: NDArray[np.float32] = cv2.boxFilter(
