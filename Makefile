@@ -33,7 +33,11 @@ MINUTES ?= 10
 HOURS ?= 0
 STICKS ?= 3
 
-.PHONY: help setup demo test lint types pytest bench accuracy regressions fuzz soak pictures parameters policies docs format schema clean
+# make drive: all are optional
+SCENARIO ?=
+SEEDS ?= 5
+
+.PHONY: help setup demo test lint types pytest bench accuracy regressions fuzz soak drive pictures parameters policies docs format schema clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -76,6 +80,9 @@ fuzz: setup ## damaged files, damaged messages, the driver's threads in many ord
 
 soak: setup ## run the graph under faults and restarts, every result checked (MINUTES=, HOURS=, STICKS=, SEED=)
 	@$(RUN) python3 -m soak --minutes "$(MINUTES)" --hours "$(HOURS)" --sticks "$(STICKS)" $(if $(SEED),--seed "$(SEED)")
+
+drive: setup ## let a simulated robot drive by the real graph (SCENARIO=, SEEDS=); installs MuJoCo
+	@$(RUN) tools/run_drive.sh $(SCENARIO) --seeds "$(SEEDS)"
 
 pictures: setup ## draw the pictures of the README into docs/images
 	@$(RUN) python3 -m accuracy.readme_pictures

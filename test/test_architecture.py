@@ -15,7 +15,7 @@ MATRIX = ROOT / "edgetpu_matrix" / "edgetpu_matrix"
 VISION = ROOT / "edgetpu_vision" / "edgetpu_vision"
 CONTROL = ROOT / "edgetpu_control" / "edgetpu_control"
 PACKAGES = DRIVER, PERCEPTION, MATRIX, VISION, CONTROL
-TOOLS = tuple(ROOT / name for name in ("accuracy", "bench", "demo", "fuzz", "soak"))
+TOOLS = tuple(ROOT / name for name in ("accuracy", "bench", "demo", "drive", "fuzz", "soak"))
 
 ROS = (
     "rclpy",

@@ -10,6 +10,9 @@ from edgetpu_control.distance_filter import SLOWEST, Contact, DistanceFilter
 from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityHistory
 from edgetpu_driver.errors import InputError
 
+MEASURED_OVER = 0.2
+"""Seconds before an image over which a growth is measured; chosen on the simulated robot (`make drive`)."""
+
 
 class Restriction(Enum):
     """Why the guard gives a lower speed than it was asked for."""
@@ -153,12 +156,13 @@ class ContactGuard:
         self._now = now
 
     def _speed(self, stamp: float) -> tuple[float, float]:
-        """Return the robot's speed when an image was taken, m/s, and how uncertain it is.
+        """Return the robot's speed while a growth was measured, m/s, and how uncertain it is.
 
         A robot without odometry changes its speed some time within its reaction time.
         """
-        late, prompt = self._odometry.at(stamp).linear, self._odometry.at(stamp + self._lag).linear
-        return (late + prompt) / 2, abs(late - prompt) / 2
+        before = self._odometry.at(stamp - MEASURED_OVER).linear
+        after = self._odometry.at(stamp + self._lag).linear
+        return (before + after) / 2, abs(before - after) / 2
 
     def _contact_is_near(self, contact: Contact) -> bool:
         certain = contact.expansion_rate - contact.expansion_rate_sigma

@@ -250,5 +250,5 @@ class TestDrivingAtAWall:
         guard = guard_at_a_metre(replace(SETTINGS, gap=0.8))
         assert guard.distance.distance == 1.0
         guard.drive(Velocity(0.2), 1.0)
-        guard.measure(FREE, 1.1, 1.1)
+        guard.measure(FREE, 1.5, 1.5)
         assert math.isinf(guard.distance.distance)

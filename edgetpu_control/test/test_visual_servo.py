@@ -153,6 +153,18 @@ class TestALoop:
         bearings = pursue(Robot(-3.0, 0.0, 0.7), replace(GAINS, turn=4.0, wanted_size=0.0), 6.0, delay)
         assert max(map(abs, bearings)) < 0.02
 
+    def test_follows_a_target_that_moves_evenly_without_lagging_behind(self) -> None:
+        servo = VisualServo(GAINS, LIMITS, TIMEOUT)
+        heading = 0.0
+        for tick in range(600):
+            now = 1.0 + tick / 30
+            bearing = heading - 0.3 * now  # to the left, at 0.3 rad/s
+            servo.measure(Target(bearing), now)
+            velocity = servo.command(now)
+            assert velocity is not None
+            heading += velocity.angular / 30
+        assert abs(bearing) < 0.015
+
     def test_follows_noisy_bearings_within_their_noise(self) -> None:
         gains = replace(GAINS, wanted_size=0.0)
         bearings = pursue(Robot(-3.0, 0.0, 0.7), gains, 20.0, delay=0.1, noise=0.02)

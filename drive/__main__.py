@@ -1,0 +1,120 @@
+"""Command line of the simulated robot: `python -m drive` at the root of the repository."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from demo.errors import GraphError
+from demo.processes import PARAMETERS, Graph, Process, isolate
+from drive.contact_scenarios import PassBy, Wall
+from drive.follow_scenario import Follow
+from drive.report import write_report
+from drive.scenario import Outcome, Scenario
+from drive.simulated_robot import DriveError, SimulatedRobot
+from drive.turn_scenario import Turn
+from drive.world import World, renderer_problem
+from edgetpu_driver.node_kit.node_table import all_nodes
+from measured_figures.row import Row, line, write_rows
+
+OUTPUT = Path(__file__).resolve().parents[1] / "build" / "drive"
+SCENARIOS: dict[str, type[Scenario]] = {each.name: each for each in (Wall, PassBy, Turn, Follow)}
+EXIT_MISSED, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run scenarios, print their figures and write them; 0 if all were reached."""
+    parser = argparse.ArgumentParser(prog="python -m drive", description=__doc__)
+    parser.add_argument("scenarios", nargs="*", help=f"of {', '.join(SCENARIOS)}; default: all")
+    parser.add_argument("--seeds", type=int, default=5, help="worlds of each scenario (default: 5)")
+    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first world (default: 0)")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="default: build/drive")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.scenarios if name not in SCENARIOS]
+    if unknown or options.seeds < 1:
+        parser.error(f"expected scenarios of {', '.join(SCENARIOS)}, and a seed at least; got {sys.argv[1:]}")
+    problem = renderer_problem()
+    if problem:
+        print(f"[drive] {problem}", file=sys.stderr)
+        return EXIT_ERROR
+    try:
+        return _run(options)
+    except (DriveError, GraphError) as error:
+        print(f"[drive] {error}", file=sys.stderr)
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        print("[drive] interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
+    os.environ.update(isolate())
+    os.environ.setdefault("ROS_HOME", str((options.output / "ros").resolve()))
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    rows: list[Row] = []
+    outcomes: dict[str, list[Outcome]] = {}
+    for name in options.scenarios or SCENARIOS:
+        scenario = SCENARIOS[name]()
+        print(f"[drive] {name}: {options.seeds} worlds", flush=True)
+        outcomes[name], images, missing = _outcomes(scenario, seeds, options.output)
+        found = [*scenario.rows(outcomes[name]), _missing_row(name, images, missing)]
+        for row in found:
+            print(line(row), flush=True)
+        rows += found
+    write_rows(options.output / "results.json", rows)
+    write_report(options.output / "report.html", rows, outcomes, SCENARIOS)
+    return 0 if all(row.reached for row in rows) else EXIT_MISSED
+
+
+def _outcomes(scenario: Scenario, seeds: range, output: Path) -> tuple[list[Outcome], int, int]:
+    """Run all worlds with one graph; also the number of images, and of those without a result in time."""
+    robot = SimulatedRobot(scenario.cmd_vel)
+    try:
+        for kind, topic in scenario.watched:
+            robot.watch(kind, topic)
+        with Graph(_processes(scenario), output / "logs" / scenario.name):
+            world = World(0, [])
+            robot.enter(world)
+            robot.await_results()
+            world.close()
+            found = [_told(scenario.run(robot, seed)) for seed in seeds]
+        return found, robot.images, robot.missing
+    finally:
+        robot.close()
+
+
+def _told(outcome: Outcome) -> Outcome:
+    figures = ", ".join(f"{name} {value:.3g}" for name, value in outcome.values.items())
+    print(f"[drive]   seed {outcome.seed}: {figures}", flush=True)
+    return outcome
+
+
+def _processes(scenario: Scenario) -> list[Process]:
+    """The driver with a virtual stick and the nodes of the scenario."""
+    options = (("backend", "virtual"), ("use_sim_time", "true"))
+    driver = Process("edgetpu", "edgetpu_driver", "edgetpu_node", PARAMETERS, options)
+    camera = (("image", "camera/image_raw"), ("camera_info", "camera/camera_info"))
+    nodes = [
+        Process(
+            name,
+            all_nodes()[name].package,
+            name,
+            PARAMETERS,
+            (("use_sim_time", "true"), *scenario.parameters.get(name, {}).items()),
+            camera,
+        )
+        for name in scenario.nodes
+    ]
+    return [driver, *nodes]
+
+
+def _missing_row(name: str, images: int, missing: int) -> Row:
+    late = 100 * missing / max(images, 1)
+    return Row("drive", name, "images without a result within a period", late, "%", None, "lower")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

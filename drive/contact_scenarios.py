@@ -1,0 +1,113 @@
+"""Driving at walls, and past them, with the contact guard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from std_srvs.srv import Trigger
+
+from drive.scenario import Asker, Outcome, Scenario, share, values
+from drive.simulated_robot import SimulatedRobot
+from drive.world import CAMERA_X, HEIGHT, HULL_RADIUS, WIDTH, Box, World
+from edgetpu_msgs.msg import TimeToContact
+from measured_figures.row import Row
+
+GAP = 0.3
+"""m that the guard is to keep free."""
+SETTLING = 1.5
+"""Seconds at rest, in which the nodes get to know a new world."""
+LONGEST = 25.0
+"""Seconds after which a drive is over."""
+STANDSTILL = 0.01
+"""m/s, below which the robot stands."""
+PASSED = 4.0
+"""m driven past a wall."""
+
+
+class _WithGuard(Scenario):
+    nodes = ("looming", "contact_guard")
+    watched = ((TimeToContact, "looming/time_to_contact"),)
+    cmd_vel = "cmd_vel"
+    parameters: ClassVar[dict[str, dict[str, str]]] = {
+        "looming": {"roi": f"[{WIDTH // 8}, 0, {3 * WIDTH // 4}, {HEIGHT // 2}]"},  # without the floor
+        "contact_guard": {"camera_to_hull": str(HULL_RADIUS - CAMERA_X), "gap": str(GAP)},
+    }
+
+    def _begin(self, robot: SimulatedRobot, world: World) -> Asker:
+        robot.enter(world)
+        robot.call(Trigger, "contact_guard/release")
+        if not hasattr(self, "_asker"):
+            self._asker = Asker(robot)
+        self._asker.drive(SETTLING, 0.0)
+        return self._asker
+
+
+class Wall(_WithGuard):
+    """Drive at a wall at a slant; the guard has to stop the robot before it."""
+
+    name = "wall"
+    quantities = ("speed, m/s", "distance to the wall, m")
+
+    def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
+        """Drive at a wall of 0 to 40 degrees slant at 0.3 to 1 m/s."""
+        random = np.random.default_rng(seed)
+        slant, speed = random.uniform(0, math.radians(40)) * random.choice((-1, 1)), random.uniform(0.3, 1.0)
+        world = World(seed, [Box(random.uniform(3.0, 4.5), 0.0, slant, 0.05, 3.0)], start=(-0.5, 0.0))
+        asker = self._begin(robot, world)
+        trace, start, still = [], world.time, 0
+        while world.time - start < LONGEST and still < 30 and not world.touched:
+            asker.step(speed)
+            still = still + 1 if world.velocity[0] < STANDSTILL and world.time > start + 1 else 0
+            trace.append((world.time - start, world.velocity[0], world.gap(0)))
+        gap, touched = world.gap(0), world.touched
+        world.close()
+        figures = {"stopped": float(not touched and still >= 30), "gap": gap, "slant": slant, "speed": speed}
+        return Outcome(seed, figures, tuple(trace))
+
+    def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
+        """Return the share that stopped, and the gap that was left."""
+        case = f"wall of 0 to 40 deg at 0.3 to 1 m/s, {len(outcomes)} worlds"
+        errors = np.array(values(outcomes, "gap")) - GAP
+        within = 100 * float(np.mean(np.abs(errors) <= 0.1))
+        return [
+            Row("drive", case, "stopped before contact", share(outcomes, "stopped"), "%", 100.0, "higher"),
+            Row("drive", case, "gap of 0.3 m kept within 0.1 m", within, "%", 100.0, "higher"),
+            Row("drive", case, "gap, median", float(np.median(errors)) + GAP, "m", None, "higher"),
+            Row("drive", case, "gap, smallest", float(errors.min()) + GAP, "m", None, "higher"),
+            Row("drive", case, "gap, largest", float(errors.max()) + GAP, "m", None, "lower"),
+        ]
+
+
+class PassBy(_WithGuard):
+    """Drive past a wall; the guard must not stop the robot."""
+
+    name = "pass_by"
+    quantities = ("speed, m/s", "x, m")
+
+    def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
+        """Drive along a wall at 0.8 to 1.5 m, for PASSED metres."""
+        random = np.random.default_rng(seed)
+        aside, speed = random.uniform(0.8, 1.5) * random.choice((-1, 1)), random.uniform(0.3, 0.6)
+        world = World(seed, [Box(-1.0, aside, math.pi / 2, 0.05, 3.0)], start=(-4.0, 0.0))
+        asker = self._begin(robot, world)
+        trace, start, x0, stops, was_moving = [], world.time, world.pose[0], 0, False
+        while world.time - start < LONGEST and world.pose[0] - x0 < PASSED:
+            asker.step(speed)
+            moving = robot.velocity[0] > STANDSTILL
+            stops += was_moving and not moving
+            was_moving = moving
+            trace.append((world.time - start, world.velocity[0], world.pose[0]))
+        figures = {"stops": float(stops > 0), "passed": float(world.pose[0] - x0 >= PASSED)}
+        world.close()
+        return Outcome(seed, figures, tuple(trace))
+
+    def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
+        """Return the share of drives with a false stop."""
+        case = f"past a wall, {len(outcomes)} worlds"
+        return [
+            Row("drive", case, "drives with a false stop", share(outcomes, "stops"), "%", 1.0, "lower"),
+            Row("drive", case, f"{PASSED:g} m driven", share(outcomes, "passed"), "%", 100.0, "higher"),
+        ]

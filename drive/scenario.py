@@ -1,0 +1,79 @@
+"""What a scenario is: the nodes that it needs, what happens in each of its worlds, and its figures."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from geometry_msgs.msg import Twist
+
+from drive.simulated_robot import PERIOD, SimulatedRobot
+from measured_figures.row import Row
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one world ended."""
+
+    seed: int
+    values: dict[str, float]
+    """Figures of it, by name."""
+    trace: tuple[tuple[float, ...], ...]
+    """For the report: time, s, and the scenario's quantities."""
+
+
+class Scenario(ABC):
+    """One task, repeated in worlds made from seeds."""
+
+    name: ClassVar[str]
+    nodes: ClassVar[tuple[str, ...]]
+    """Of the node table, beside the driver."""
+    watched: ClassVar[tuple[tuple[type[Any], str], ...]]
+    """Results that the clock waits for: their types and topics."""
+    cmd_vel: ClassVar[str]
+    """Topic of the velocities that the robot obeys."""
+    parameters: ClassVar[dict[str, dict[str, str]]] = {}
+    """Of nodes, beside the defaults, as a command line has them."""
+    quantities: ClassVar[tuple[str, ...]]
+    """Of the traces, with their units."""
+
+    @abstractmethod
+    def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
+        """Run in the world of this seed."""
+
+    @abstractmethod
+    def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
+        """Return the figures of all worlds."""
+
+
+class Asker:
+    """Publishes a wanted velocity before each period."""
+
+    def __init__(self, robot: SimulatedRobot, topic: str = "cmd_vel_in") -> None:
+        self._robot = robot
+        self._publisher = robot.node.create_publisher(Twist, topic, 1)
+
+    def drive(self, seconds: float, speed: float) -> None:
+        """Ask for this speed, m/s, for so long."""
+        for _ in range(round(seconds / PERIOD)):
+            self.step(speed)
+
+    def step(self, speed: float) -> None:
+        """Ask for this speed, m/s, for a period."""
+        wanted = Twist()
+        wanted.linear.x = speed
+        self._publisher.publish(wanted)
+        self._robot.advance()
+
+
+def share(outcomes: Sequence[Outcome], name: str) -> float:
+    """Percentage of worlds in which the figure of this name is true."""
+    return 100 * float(np.mean([outcome.values[name] for outcome in outcomes]))
+
+
+def values(outcomes: Sequence[Outcome], name: str) -> list[float]:
+    """The figures of this name."""
+    return [outcome.values[name] for outcome in outcomes]

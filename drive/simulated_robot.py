@@ -1,0 +1,179 @@
+"""The robot of a world as a ROS node: images, odometry and /clock out, cmd_vel in, in lock step."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import rclpy
+from geometry_msgs.msg import Twist
+from nav_msgs.msg import Odometry
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.qos import qos_profile_sensor_data
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import CameraInfo, Image
+from std_msgs.msg import Header
+
+from drive.world import HEIGHT, WIDTH, World, camera_matrix
+from edgetpu_driver.errors import EdgeTpuError
+
+PERIOD = 1 / 30
+"""Seconds of simulated time between two images."""
+LATENCY_IMAGES = 2
+"""Periods from an image to its arrival, 67 ms: exposure, readout and transport of a webcam."""
+FIRST_SECOND = 1000
+"""Of simulated time; 0 means "no time" in ROS."""
+START_SECONDS = 60.0
+"""Real time that the nodes have for their first results."""
+
+
+class DriveError(EdgeTpuError):
+    """The nodes give no results, or nothing can be rendered."""
+
+
+class SimulatedRobot:
+    """Steps a world, one image at a time; simulated time goes on from one world to the next.
+
+    After each image it waits for the results of its stamp, at most one period of real time; then the clock
+    goes on without them, and they count as missing.
+    """
+
+    def __init__(self, cmd_vel: str) -> None:
+        """cmd_vel: topic of the velocities that the robot obeys."""
+        rclpy.init()
+        self.node = rclpy.create_node("simulated_robot")
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self.node)
+        make = self.node.create_publisher
+        self._images = make(Image, "camera/image_raw", qos_profile_sensor_data)
+        self._infos = make(CameraInfo, "camera/camera_info", qos_profile_sensor_data)
+        self._odometry = make(Odometry, "odom", 10)
+        self._clock = make(Clock, "/clock", 10)
+        self.node.create_subscription(Twist, cmd_vel, self._on_velocity, 1)
+        self._velocity = (0.0, 0.0)
+        self._ticks = 0
+        self._waiting: deque[tuple[Header, Image]] = deque()
+        self._world: World | None = None
+        self._answered: dict[str, int] = {}
+        self.images = self.missing = 0
+        """Images that results were waited for, and those without all of them in time."""
+        self.results: dict[str, Any] = {}
+        """The latest result, by topic."""
+
+    def close(self) -> None:
+        """Leave the graph."""
+        self._executor.shutdown()
+        self.node.destroy_node()
+        rclpy.shutdown()
+
+    @property
+    def world(self) -> World:
+        """The present one."""
+        assert self._world is not None
+        return self._world
+
+    @property
+    def velocity(self) -> tuple[float, float]:
+        """The velocities that the robot was last given, m/s and rad/s."""
+        return self._velocity
+
+    def watch(self, message_type: type[Any], topic: str) -> None:
+        """Wait for a result on this topic after each image."""
+        self._answered[topic] = -1
+
+        def on_result(message: Any) -> None:
+            stamp = message.header.stamp
+            self.results[topic] = message
+            self._answered[topic] = stamp.sec * 10**9 + stamp.nanosec
+
+        self.node.create_subscription(message_type, topic, on_result, 10)
+
+    def enter(self, world: World) -> None:
+        """Be in another world from now on, at rest."""
+        self._world, self._velocity = world, (0.0, 0.0)
+        self._waiting.clear()
+
+    def await_results(self) -> None:
+        """Step until every watched topic has had a result; DriveError after START_SECONDS."""
+        end = time.monotonic() + START_SECONDS
+        while min(self._answered.values()) < 0:
+            if time.monotonic() > end:
+                silent = ", ".join(topic for topic, stamp in self._answered.items() if stamp < 0)
+                raise DriveError(
+                    f"no result on {silent} within {START_SECONDS:g} s; see the logs of the nodes"
+                )
+            self.advance()
+            self._spin(0.1, lambda: False)
+        self.images = self.missing = 0
+
+    def advance(self) -> None:
+        """Drive for a period, publish an image, and wait for what the nodes make of it."""
+        world = self.world
+        world.step(PERIOD, *self._velocity)
+        self._ticks += 1
+        header = self._header()
+        self._waiting.append((header, self._image(header)))
+        self._clock.publish(Clock(clock=header.stamp))
+        self._publish_odometry(header)
+        if len(self._waiting) <= LATENCY_IMAGES:
+            return
+        late, image = self._waiting.popleft()
+        self._infos.publish(
+            CameraInfo(
+                header=late,
+                width=WIDTH,
+                height=HEIGHT,
+                k=camera_matrix(),
+                d=[0.0] * 5,
+                distortion_model="plumb_bob",
+            )
+        )
+        self._images.publish(image)
+        stamp = late.stamp.sec * 10**9 + late.stamp.nanosec
+        self.images += 1
+        self.missing += not self._spin(PERIOD, lambda: min(self._answered.values()) >= stamp)
+
+    def call(self, service_type: type[Any], service: str) -> Any:
+        """Call a service without arguments; its response. DriveError without one."""
+        client = self.node.create_client(service_type, service)
+        if not self._spin(START_SECONDS, client.service_is_ready):
+            raise DriveError(f"nobody offers {service}")
+        future = client.call_async(service_type.Request())
+        if not self._spin(START_SECONDS, future.done):
+            raise DriveError(f"no answer from {service}")
+        self.node.destroy_client(client)
+        return future.result()
+
+    def _on_velocity(self, message: Twist) -> None:
+        self._velocity = message.linear.x, message.angular.z
+
+    def _spin(self, seconds: float, done: Callable[[], bool]) -> bool:
+        """Run callbacks until the condition holds, or for so long; whether it holds."""
+        end = time.monotonic() + seconds
+        while not done():
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            self._executor.spin_once(timeout_sec=left)
+        return True
+
+    def _header(self) -> Header:
+        nanoseconds = FIRST_SECOND * 10**9 + round(self._ticks * PERIOD * 1e9)
+        header = Header(frame_id="camera_optical_frame")
+        header.stamp.sec, header.stamp.nanosec = divmod(nanoseconds, 10**9)
+        return header
+
+    def _image(self, header: Header) -> Image:
+        pixels = self.world.image()
+        return Image(
+            header=header, height=HEIGHT, width=WIDTH, encoding="rgb8", step=3 * WIDTH, data=pixels.tobytes()
+        )
+
+    def _publish_odometry(self, header: Header) -> None:
+        message = Odometry(header=Header(stamp=header.stamp, frame_id="odom"), child_frame_id="base_link")
+        twist = message.twist.twist
+        twist.linear.x, twist.angular.z = self.world.velocity
+        message.pose.pose.position.x, message.pose.pose.position.y, _ = self.world.pose
+        self._odometry.publish(message)

@@ -1,0 +1,37 @@
+"""Textures of walls and things, made from a seed: nothing in them repeats."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+SIZE = 512
+"""Width and height of a texture, px."""
+
+_COARSEST, _FINEST = 4, 128
+"""Cells across a texture in the first and in the last layer of noise."""
+
+
+def noise_texture(random: np.random.Generator, brightness: float = 1.0) -> NDArray[np.uint8]:
+    """Return uint8[SIZE, SIZE, 3] of noise on every scale, as surfaces in photographs have it.
+
+    brightness: of all of it; 1: as in a lit room.
+    """
+    texture = np.zeros((SIZE, SIZE, 3), np.float32)
+    cells = _COARSEST
+    while cells <= _FINEST:
+        grey = random.uniform(-1.0, 1.0, (cells, cells, 1)) * np.ones(3) / np.sqrt(cells / _COARSEST)
+        tint = random.uniform(-0.3, 0.3, (cells, cells, 3)) / np.sqrt(cells / _COARSEST)
+        layer = cv2.resize((grey + tint).astype(np.float32), (SIZE, SIZE), interpolation=cv2.INTER_CUBIC)
+        texture += layer
+        cells *= 2
+    base = random.uniform(90.0, 160.0, 3)
+    return np.clip(brightness * (base + 55.0 * texture), 0, 255).astype(np.uint8)
+
+
+def as_png(texture: NDArray[np.uint8]) -> bytes:
+    """Return the texture, RGB, as the bytes of a PNG file."""
+    done, data = cv2.imencode(".png", cv2.cvtColor(texture, cv2.COLOR_RGB2BGR))
+    assert done
+    return data.tobytes()

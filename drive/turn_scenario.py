@@ -1,0 +1,87 @@
+"""Turns by the visual compass, with people walking through the picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from std_msgs.msg import Float64
+from std_srvs.srv import Trigger
+
+from drive.scenario import Outcome, Scenario, values
+from drive.simulated_robot import PERIOD, SimulatedRobot
+from drive.world import Box, World
+from edgetpu_msgs.msg import Heading
+from measured_figures.row import Row
+
+ANGLES = (90, 180, 360, -90, -180, -360)
+"""Degrees, one after the other."""
+SETTLING = 1.5
+"""Seconds at rest before a turn."""
+HOLDING = 3.0
+"""Seconds in which the heading is held after a turn."""
+SLOWEST_TURN = 0.6
+"""rad/s; a turn that takes longer than its angle at this speed has failed."""
+PEOPLE = 2
+WALKING_SPEED = 1.0
+"""m/s."""
+
+
+class Turn(Scenario):
+    """Turn by an angle and hold the heading while people walk around the robot."""
+
+    name = "turn"
+    nodes = ("visual_compass", "heading_hold")
+    watched = ((Heading, "visual_compass/heading"),)
+    cmd_vel = "heading_hold/cmd_vel"
+    quantities = ("true yaw, rad", "yaw of the compass, rad")
+
+    def run(self, robot: SimulatedRobot, seed: int) -> Outcome:
+        """Turn in the world of this seed; the error of the heading at the end."""
+        random = np.random.default_rng(seed)
+        furniture = [
+            Box(4 * math.cos(a), 4 * math.sin(a), a, 0.3, 0.5, random.uniform(0.8, 2.2))
+            for a in random.uniform(0, 2 * math.pi, 4)
+        ]
+        people = [Box(0.0, 3.0, 0.0, 0.15, 0.25, 1.7, moves=True)] * PEOPLE
+        world = World(seed, [*furniture, *people])
+        self._paths = random.uniform(-1.0, 1.0, (PEOPLE, 2))
+        robot.enter(world)
+        robot.call(Trigger, "heading_hold/release")
+        robot.call(Trigger, "visual_compass/reset_heading")
+        self._advance(robot, SETTLING)
+        angle = math.radians(ANGLES[seed % len(ANGLES)])
+        before = world.pose[2]
+        if not hasattr(self, "_turns"):
+            self._turns = robot.node.create_publisher(Float64, "heading_hold/turn_by", 10)
+        self._turns.publish(Float64(data=angle))
+        trace = self._advance(robot, abs(angle) / SLOWEST_TURN + HOLDING)
+        error = math.degrees(world.pose[2] - before - angle)
+        world.close()
+        return Outcome(seed, {"error": error, "angle": math.degrees(angle)}, tuple(trace))
+
+    def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
+        """Return the errors of the headings at the end."""
+        errors = np.abs(values(outcomes, "error"))
+        case = f"turns of 90, 180, 360 deg, {PEOPLE} people in view, {len(outcomes)} worlds"
+        within = 100 * float(np.mean(errors <= 1.0))
+        return [
+            Row("drive", case, "within 1 deg", within, "%", 95.0, "higher"),
+            Row("drive", case, "error, median", float(np.median(errors)), "deg", None, "lower"),
+            Row("drive", case, "error, largest", float(errors.max()), "deg", None, "lower"),
+        ]
+
+    def _advance(self, robot: SimulatedRobot, seconds: float) -> list[tuple[float, ...]]:
+        trace: list[tuple[float, ...]] = []
+        for _ in range(round(seconds / PERIOD)):
+            for person, (phase, side) in enumerate(self._paths):
+                # On a circle around the robot, back and forth.
+                distance = 2.5 + 0.5 * side
+                angle = math.pi * (phase + math.sin(WALKING_SPEED / distance * robot.world.time + 3 * side))
+                robot.world.place(person, distance * math.cos(angle), distance * math.sin(angle))
+            robot.advance()
+            heading = robot.results.get("visual_compass/heading")
+            seen = heading.yaw if heading is not None else math.nan
+            trace.append((robot.world.time, robot.world.pose[2], seen))
+        return trace

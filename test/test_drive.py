@@ -1,0 +1,142 @@
+"""The simulated robot: its world, its scenarios' figures, and one short drive with the real graph."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
+
+from drive import world as worlds
+from drive.contact_scenarios import PassBy, Wall
+from drive.report import write_report
+from drive.scenario import Outcome
+from drive.textures import SIZE, noise_texture
+from drive.turn_scenario import Turn
+from drive.world import Box, World
+from measured_figures.row import Row
+
+ROOT = Path(__file__).parents[1]
+
+needs_mujoco = pytest.mark.skipif(
+    bool(worlds.renderer_problem()), reason=worlds.renderer_problem() or "MuJoCo renders here"
+)
+
+
+def outcome(**values: float) -> Outcome:
+    return Outcome(0, values, ((0.0, 0.5, 1.0), (1.0, 0.0, 0.3)))
+
+
+def figures(rows: list[Row]) -> dict[str, float]:
+    return {row.metric: row.value for row in rows}
+
+
+class TestFigures:
+    def test_of_walls(self) -> None:
+        found = figures(Wall().rows([outcome(stopped=1, gap=0.25), outcome(stopped=0, gap=0.75)]))
+        assert found["stopped before contact"] == 50
+        assert found["gap of 0.3 m kept within 0.1 m"] == 50
+        assert (found["gap, smallest"], found["gap, largest"]) == (0.25, 0.75)
+
+    def test_of_drives_past_a_wall(self) -> None:
+        found = figures(PassBy().rows([outcome(stops=1, passed=1), outcome(stops=0, passed=1)]))
+        assert found == {"drives with a false stop": 50, "4 m driven": 100}
+
+    def test_of_turns(self) -> None:
+        found = figures(Turn().rows([outcome(error=-0.5), outcome(error=3.0)]))
+        assert found == {"within 1 deg": 50, "error, median": 1.75, "error, largest": 3}
+
+
+def test_the_report_shows_every_figure_and_a_plot_of_each_scenario(tmp_path: Path) -> None:
+    rows = Wall().rows([outcome(stopped=1, gap=0.25)])
+    write_report(tmp_path / "report.html", rows, {"wall": [outcome()]}, {"wall": Wall})
+    page = (tmp_path / "report.html").read_text()
+    assert all(row.metric in page for row in rows)
+    assert page.count("<img") == 1
+
+
+def test_textures_have_detail_on_every_scale() -> None:
+    texture = noise_texture(np.random.default_rng(1)).astype(float).mean(axis=2)
+    assert texture.shape == (SIZE, SIZE)
+    assert texture.std() > 10
+    blocks = texture.reshape(64, 8, 64, 8)
+    assert blocks.std(axis=(1, 3)).mean() > 2  # within 8 px
+    assert blocks.mean(axis=(1, 3)).std() > 10  # beyond
+
+
+@pytest.mark.parametrize("arguments", [["nowhere"], ["--seeds", "0"]])
+def test_bad_arguments_are_refused_in_a_line(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "drive", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "expected scenarios of wall, pass_by, turn, follow, and a seed at least" in done.stderr
+
+
+@needs_mujoco
+class TestAWorld:
+    @pytest.fixture
+    def world(self) -> Iterator[World]:
+        """A wall 2 m ahead of the robot."""
+        world = World(1, [Box(2.0, 0.0, 0.0, 0.05, 1.0)])
+        yield world
+        world.close()
+
+    def test_moves_the_robot_as_it_is_told(self, world: World) -> None:
+        world.step(2.0, 0.5, 0.0)
+        x, y, yaw = world.pose
+        assert (x, y, yaw) == (pytest.approx(0.95, abs=0.03), 0.0, 0.0)
+        assert world.velocity == (pytest.approx(0.5, abs=0.01), 0.0)
+
+    def test_turns_the_robot_about_its_camera(self, world: World) -> None:
+        world.step(2.0, 0.0, 1.0)
+        x, y, yaw = world.pose
+        assert (x, y, yaw) == (0.0, 0.0, pytest.approx(1.9, abs=0.05))
+
+    def test_knows_the_gap_to_a_box(self, world: World) -> None:
+        assert world.gap(0) == pytest.approx(2.0 - 0.05 - worlds.HULL_RADIUS, abs=1e-3)
+
+    def test_notices_a_collision(self, world: World) -> None:
+        world.step(3.0, 0.5, 0.0)
+        assert not world.touched
+        world.step(3.0, 0.5, 0.0)
+        assert world.touched
+
+    def test_shows_a_wall_that_grows(self, world: World) -> None:
+        far = world.image(noise=0.0)
+        world.step(2.0, 0.5, 0.0)
+        near = world.image(noise=0.0)
+        assert far.shape == (worlds.HEIGHT, worlds.WIDTH, 3)
+        # The centre of projection stays; what is beside it moves outwards.
+        assert np.abs(far.astype(int) - near).mean() > 3
+
+    def test_moves_a_mover(self) -> None:
+        world = World(1, [Box(2.0, 0.0, 0.0, 0.1, 0.1, moves=True)])
+        world.place(0, 0.0, 3.0)
+        world.step(0.1, 0.0, 0.0)
+        assert world.gap(0) == pytest.approx(3.0 - 0.1 - worlds.HULL_RADIUS, abs=1e-3)
+        world.close()
+
+
+@needs_mujoco
+def test_a_robot_turns_by_the_compass(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "ROS_DOMAIN_ID"}
+    done = subprocess.run(
+        [sys.executable, "-m", "drive", "turn", "--seeds", "1", "--output", str(tmp_path)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    assert "within 1 deg" in done.stdout
+    assert (tmp_path / "results.json").is_file()
+    assert math.isfinite(float(done.stdout.split("error ")[1].split(",")[0]))
