@@ -43,8 +43,11 @@ Rows: looming, plane and plane at a slant, inside one sigma.
 ASSUMED_INNOVATIONS = 4
 """Number of innovations, as large as expected, that the average begins with. Rows: the same."""
 
-MIN_MISFIT = 0.1
-"""Least factor on the variance. Given as a guard: identical images have no innovations at all."""
+MIN_MISFIT = 0.6
+"""Least factor on the variance: errors that last, as of an unknown focal length, are in no innovation.
+
+Rows: looming, plane, up to 10 deg/s of rotation, inside one sigma.
+"""
 
 MAX_TREND = 9.0
 """Squared mean innovation, in its variance, from which on the speed must have changed.
@@ -84,7 +87,7 @@ class RelativeDepth:
         what counts is their mean.
         """
         trend = self._mean_innovation**2 * (2 - _SURPRISE_WEIGHT) / _SURPRISE_WEIGHT
-        factor = max(self._misfit, trend if trend > MAX_TREND else MIN_MISFIT)
+        factor = max(self._misfit, MIN_MISFIT, trend if trend > MAX_TREND else 0.0)
         return math.sqrt(factor) * self.rate_sigma
 
     def predict(self, seconds: float) -> None:
