@@ -6,14 +6,8 @@ import math
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from edgetpu_control.velocity import (
-    STANDSTILL,
-    Velocity,
-    VelocityHistory,
-    VelocityLimits,
-    VelocityRamp,
-    clamp,
-)
+from edgetpu_control.controller import Controller
+from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits, clamp
 
 
 class HoldState(Enum):
@@ -41,7 +35,7 @@ class HoldGains:
     """Whether the heading is held while straight on is asked for."""
 
 
-class HeadingHold:
+class HeadingHold(Controller):
     """A proportional controller of the heading, with a model of its own delay and no overshoot.
 
     What the robot has turned since the image, by its own commands, is added to the heading. The angular
@@ -51,25 +45,14 @@ class HeadingHold:
 
     def __init__(self, gains: HoldGains, limits: VelocityLimits, timeout: float) -> None:
         """timeout: s."""
+        super().__init__(limits, timeout)
         self.gains = gains
-        self.timeout = timeout
-        self._ramp = VelocityRamp(limits)
-        self._history = VelocityHistory()
         self._asked = STANDSTILL
-        self._asked_at = self._now = self._stamp = -math.inf
+        self._asked_at = self._stamp = -math.inf
         self._yaw = math.nan
         self._reference: object = None
         self.target: float | None = None
         """The wanted heading, in rad since the compass was last reset; None: none is held."""
-
-    @property
-    def limits(self) -> VelocityLimits:
-        """Of the velocities that are given."""
-        return self._ramp.limits
-
-    @limits.setter
-    def limits(self, limits: VelocityLimits) -> None:
-        self._ramp.limits = limits
 
     @property
     def state(self) -> HoldState:
@@ -99,7 +82,7 @@ class HeadingHold:
         """Return the present heading, rad, extrapolated from the last measured one; None: not known."""
         if not 0 <= now - self._stamp <= self.timeout:
             return None
-        return self._yaw + self._history.travelled(self._stamp, now).angular
+        return self._yaw + self.turned(self._stamp, now)
 
     def turn_by(self, angle: float, now: float) -> bool:
         """Hold a heading that is this angle, rad, further counter-clockwise; False: no heading is known."""
@@ -130,15 +113,12 @@ class HeadingHold:
         """Return the velocity from now on, s; None while nothing is asked for and the robot stands."""
         if now < self._now:  # the clock was set back
             self.target, self._asked, self._stamp = None, STANDSTILL, -math.inf
-        seconds = min(max(now - self._now, 0.0), self.timeout)
-        self._now = now
+        seconds = self._advance(now)
         self._forget_what_is_old(now)
         self._hold_while_straight(now)
-        if self.state is HoldState.IDLE and self._ramp.velocity == STANDSTILL:
+        if self.state is HoldState.IDLE and self.velocity == STANDSTILL:
             return None
-        velocity = self._ramp.step(Velocity(self._asked.linear, self._turning(now)), seconds)
-        self._history.add(now, velocity)
-        return velocity
+        return self._approach(Velocity(self._asked.linear, self._turning(now)), seconds)
 
     def _forget_what_is_old(self, now: float) -> None:
         if now - self._asked_at > self.timeout:
@@ -149,7 +129,7 @@ class HeadingHold:
     def _hold_while_straight(self, now: float) -> None:
         """Hold the present heading once the robot, asked to drive straight on, does not turn any more."""
         straight = self._asked.linear != 0 and abs(self._asked.angular) <= self.gains.steering_deadband
-        turning = abs(self._ramp.velocity.angular) > self.gains.steering_deadband
+        turning = abs(self.velocity.angular) > self.gains.steering_deadband
         if self.target is None and self.gains.hold_when_straight and straight and not turning:
             self.target = self.heading(now)
 

@@ -51,16 +51,14 @@ class VelocityLimits:
 
 
 class VelocityRamp:
-    """Approaches the velocities asked for no faster than the limits allow."""
+    """Approaches the velocities asked for no faster than limits allow."""
 
-    def __init__(self, limits: VelocityLimits) -> None:
-        self.limits = limits
+    def __init__(self) -> None:
         self.velocity = STANDSTILL
         """The present one."""
 
-    def step(self, wanted: Velocity, seconds: float) -> Velocity:
+    def step(self, wanted: Velocity, limits: VelocityLimits, seconds: float) -> Velocity:
         """Return the velocity after so many seconds of approaching the wanted one."""
-        limits = self.limits
         self.velocity = Velocity(
             _step(self.velocity.linear, wanted.linear, limits.linear, limits.linear_acceleration * seconds),
             _step(

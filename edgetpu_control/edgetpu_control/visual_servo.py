@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityHistory, VelocityLimits, VelocityRamp
+from edgetpu_control.controller import Controller
+from edgetpu_control.velocity import STANDSTILL, Velocity, VelocityLimits
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class ServoGains:
     """rad; a target further aside is turned to before the robot drives."""
 
 
-class VisualServo:
+class VisualServo(Controller):
     """A proportional controller of bearing and size, with models of its own delay and of the target's motion.
 
     The bearing is that of an image taken some time ago. What the robot has turned since, by its own commands,
@@ -70,22 +71,10 @@ class VisualServo:
 
     def __init__(self, gains: ServoGains, limits: VelocityLimits, timeout: float) -> None:
         """timeout: s."""
+        super().__init__(limits, timeout)
         self.gains = gains
-        self.timeout = timeout
-        self._ramp = VelocityRamp(limits)
-        self._history = VelocityHistory()
         self._size = math.nan
         self._direction: _TargetDirection | None = None
-        self._now = -math.inf
-
-    @property
-    def limits(self) -> VelocityLimits:
-        """Of the velocities that are given."""
-        return self._ramp.limits
-
-    @limits.setter
-    def limits(self, limits: VelocityLimits) -> None:
-        self._ramp.limits = limits
 
     def measure(self, target: Target, stamp: float) -> None:
         """Take a measurement in the image of this time, s; one older than the last is ignored."""
@@ -96,7 +85,7 @@ class VisualServo:
         if known is None or stamp - known.stamp > self.timeout:
             self._direction = _TargetDirection(target.bearing, stamp)
         else:
-            known.update(target.bearing, self._history.travelled(known.stamp, stamp).angular, stamp)
+            known.update(target.bearing, self.turned(known.stamp, stamp), stamp)
 
     def command(self, now: float) -> Velocity | None:
         """Return the velocity from now on, s; None while there is no target and the robot stands.
@@ -105,26 +94,23 @@ class VisualServo:
         """
         if now < self._now:
             self._direction = None
-        seconds = min(max(now - self._now, 0.0), self.timeout)
-        self._now = now
+        seconds = self._advance(now)
         direction = self._direction
         if direction is not None and now - direction.stamp > self.timeout:
             direction = None
-        if direction is None and self._ramp.velocity == STANDSTILL:
+        if direction is None and self.velocity == STANDSTILL:
             return None
-        velocity = self._ramp.step(STANDSTILL if direction is None else self._wanted(direction), seconds)
-        self._history.add(now, velocity)
-        return velocity
+        return self._approach(STANDSTILL if direction is None else self._wanted(direction), seconds)
 
     def _wanted(self, direction: _TargetDirection) -> Velocity:
         gains = self.gains
         since = self._now - direction.stamp
-        turned = self._history.travelled(direction.stamp, self._now).angular
+        turned = self.turned(direction.stamp, self._now)
         bearing = direction.bearing + turned + direction.rate * since
         turn = -gains.turn * bearing if abs(bearing) > gains.turn_deadband else 0.0
-        return Velocity(self._approach(bearing), turn - direction.rate)
+        return Velocity(self._speed(bearing), turn - direction.rate)
 
-    def _approach(self, bearing: float) -> float:
+    def _speed(self, bearing: float) -> float:
         gains, size = self.gains, self._size
         if gains.wanted_size <= 0 or not size > 0 or abs(bearing) > gains.approach_angle:
             return 0.0

@@ -20,18 +20,18 @@ def test_a_limit_that_is_no_positive_number_is_refused(value: float) -> None:
 
 class TestARamp:
     def test_changes_no_faster_than_the_accelerations_allow(self) -> None:
-        assert VelocityRamp(LIMITS).step(Velocity(1.0, -2.0), 0.125) == Velocity(0.5, -1.25)
+        assert VelocityRamp().step(Velocity(1.0, -2.0), LIMITS, 0.125) == Velocity(0.5, -1.25)
 
     def test_ends_at_the_limits(self) -> None:
-        ramp = VelocityRamp(LIMITS)
+        ramp = VelocityRamp()
         for _ in range(10):
-            velocity = ramp.step(Velocity(-5.0, 5.0), 0.125)
+            velocity = ramp.step(Velocity(-5.0, 5.0), LIMITS, 0.125)
         assert velocity == Velocity(-1.0, 2.0)
 
     def test_brakes_as_it_accelerates(self) -> None:
-        ramp = VelocityRamp(LIMITS)
+        ramp = VelocityRamp()
         ramp.velocity = Velocity(1.0, 0.0)
-        assert ramp.step(STANDSTILL, 0.125) == Velocity(0.5, 0.0)
+        assert ramp.step(STANDSTILL, LIMITS, 0.125) == Velocity(0.5, 0.0)
 
 
 class TestAHistory:

@@ -1,0 +1,40 @@
+"""The base of controllers that make velocities: limits, a ramp, and the memory of what was commanded."""
+
+from __future__ import annotations
+
+import math
+
+from edgetpu_control.velocity import Velocity, VelocityHistory, VelocityLimits, VelocityRamp
+
+
+class Controller:
+    """Approaches the velocities that a subclass wants within limits, and knows how far the robot turned."""
+
+    def __init__(self, limits: VelocityLimits, timeout: float) -> None:
+        """timeout: s after which measurements are too old to be used."""
+        self.limits = limits
+        self.timeout = timeout
+        self._ramp = VelocityRamp()
+        self._history = VelocityHistory()
+        self._now = -math.inf
+
+    @property
+    def velocity(self) -> Velocity:
+        """The velocity that was given last."""
+        return self._ramp.velocity
+
+    def turned(self, since: float, until: float) -> float:
+        """Return the angle between two times, s, by which the robot was turned, rad, left positive."""
+        return self._history.travelled(since, until).angular
+
+    def _advance(self, now: float) -> float:
+        """Note the time; return the seconds since the last call, at most `timeout`."""
+        seconds = min(max(now - self._now, 0.0), self.timeout)
+        self._now = now
+        return seconds
+
+    def _approach(self, wanted: Velocity, seconds: float) -> Velocity:
+        """Return, and remember, the velocity after so many seconds of approaching the wanted one."""
+        velocity = self._ramp.step(wanted, self.limits, seconds)
+        self._history.add(self._now, velocity)
+        return velocity
