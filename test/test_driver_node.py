@@ -341,6 +341,7 @@ class TestParameters:
             "max_models",
             "max_passes",
             "max_tiles",
+            "max_wait",
             "max_waiting",
             "max_waiting_per_client",
             "model_dirs",
