@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from demo.errors import GraphError
 CONFIG = Path(__file__).resolve().parents[1] / "config"  # what the launch file uses too
 PARAMETERS = CONFIG / "edgetpu.yaml"
 PROFILE_VARIABLES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
+_reservations: list[IO[str]] = []
 STOP_TIMEOUT = 2.7  # s between the interrupt and the kill
 
 
@@ -78,9 +81,27 @@ def _unused_domain() -> int:
     first = 1 + os.getpid() % 100
     for offset in range(100):
         domain = 1 + (first + offset - 1) % 100
-        if not domain_in_use(domain):
+        if reserve_domain(domain):
             return domain
     raise GraphError("every ROS domain from 1 to 100 is in use on this machine; set ROS_DOMAIN_ID")
+
+
+def reserve_domain(domain: int) -> bool:
+    """Reserve an unused ROS domain until this process ends, against others that call this.
+
+    Returns False if it is taken. Without a reservation two that start at once could choose the same, as a
+    domain is in use only once its first node has started.
+    """
+    try:
+        lock = open(Path(tempfile.gettempdir()) / f"edgetpu_domain_{domain}", "w")  # noqa: SIM115
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False  # somebody else's
+    if domain_in_use(domain):
+        lock.close()
+        return False
+    _reservations.append(lock)
+    return True
 
 
 def domain_in_use(domain: int) -> bool:

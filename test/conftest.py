@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from demo.processes import domain_in_use
+from demo.processes import reserve_domain
 from fuzz.interleavings.scenario import write_files
 from testdata import ModelFolder
 from testdata.host_on_fake_sticks import Stage
@@ -28,19 +26,11 @@ def ros_domain() -> Iterator[int]:
     pytest.importorskip("rclpy", reason="needs ROS 2")
     pytest.importorskip("edgetpu_msgs", reason="needs a built workspace (make test)")
     for domain in range(1, 101):
-        try:
-            lock = open(Path(tempfile.gettempdir()) / f"edgetpu_test_domain_{domain}", "w")  # noqa: SIM115
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            continue  # somebody else's
-        if domain_in_use(domain):
-            lock.close()
-            continue
-        os.environ["ROS_DOMAIN_ID"] = str(domain)
-        os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
-        yield domain
-        lock.close()
-        return
+        if reserve_domain(domain):
+            os.environ["ROS_DOMAIN_ID"] = str(domain)
+            os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+            yield domain
+            return
     pytest.fail("all ROS domains are taken by other test sessions")
 
 

@@ -198,6 +198,15 @@ def test_the_graph_stays_on_this_machine_in_its_own_domain() -> None:
     assert isolate({"ROS_DISTRO": "humble"})["ROS_LOCALHOST_ONLY"] == "1"
 
 
+def test_runs_that_start_at_once_have_domains_of_their_own() -> None:
+    mine = isolate({})["ROS_DOMAIN_ID"]
+    script = f"from demo.processes import reserve_domain; print(reserve_domain({mine}))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "False\n"
+
+
 def test_a_domain_and_a_middleware_profile_of_the_user_are_left_alone() -> None:
     settings = isolate({"ROS_DOMAIN_ID": "5", "FASTRTPS_DEFAULT_PROFILES_FILE": "mine.xml"})
     assert "ROS_DOMAIN_ID" not in settings
