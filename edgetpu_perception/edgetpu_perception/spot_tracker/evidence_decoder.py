@@ -135,6 +135,11 @@ SAME_DISC_CELLS = 0.5
 Rows: spot, colours, full contrast, white, within 0.3.
 """
 
+SAME_DISC_SHARE = 0.1
+"""Share of the disc's radius within which a spot that is at least as certain is the disc, too.
+
+Derived: the bright side of a ball is farther off, unless its lamp is beside the camera."""
+
 _FLANK_CELLS = np.ones((5, 5), np.uint8)
 """Neighbourhood within the flank of a spot. Derived: 1 cell for the 3x3 average and 1 for a soft edge."""
 
@@ -259,6 +264,8 @@ def _by_disc(large: Spot, grey: NDArray[np.uint8], aspect: float) -> Spot:
     apart = math.dist((large.x, large.y), (disc.x, disc.y))
     if apart < SAME_DISC_CELLS:
         return replace(large, confidence=max(large.confidence, disc.confidence))
+    if large.confidence >= disc.confidence and apart < SAME_DISC_SHARE * disc.radius:
+        return large
     # A spot on the disc is its bright side; one elsewhere is another thing.
     if apart > disc.radius and large.confidence > max(disc.confidence, SUFFICIENT_CONFIDENCE):
         return large
