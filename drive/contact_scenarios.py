@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
+from geometry_msgs.msg import Twist
 from std_srvs.srv import Trigger
 
-from drive.scenario import Asker, Outcome, Scenario, share, values
-from drive.simulated_robot import SimulatedRobot
+from drive.scenario import Outcome, Scenario, share, values
+from drive.simulated_robot import PERIOD, SimulatedRobot
 from drive.world import CAMERA_X, HEIGHT, HULL_RADIUS, WIDTH, Box, World
 from edgetpu_msgs.msg import TimeToContact
 from measured_figures.row import Row
@@ -36,13 +37,20 @@ class _WithGuard(Scenario):
         "contact_guard": {"camera_to_hull": str(HULL_RADIUS - CAMERA_X), "gap": str(GAP)},
     }
 
-    def _begin(self, robot: SimulatedRobot, world: World) -> Asker:
+    def _begin(self, robot: SimulatedRobot, world: World) -> None:
+        """Stand in another world until the nodes know it."""
         robot.enter(world)
         robot.call(Trigger, "contact_guard/release")
-        if not hasattr(self, "_asker"):
-            self._asker = Asker(robot)
-        self._asker.drive(SETTLING, 0.0)
-        return self._asker
+        for _ in range(round(SETTLING / PERIOD)):
+            self._ask(robot, 0.0)
+
+    @staticmethod
+    def _ask(robot: SimulatedRobot, speed: float) -> None:
+        """Ask for this speed, m/s, for a period."""
+        wanted = Twist()
+        wanted.linear.x = speed
+        robot.publish("cmd_vel_in", wanted)
+        robot.advance()
 
 
 class Wall(_WithGuard):
@@ -56,10 +64,10 @@ class Wall(_WithGuard):
         random = np.random.default_rng(seed)
         slant, speed = random.uniform(0, math.radians(40)) * random.choice((-1, 1)), random.uniform(0.3, 1.0)
         world = World(seed, [Box(random.uniform(3.0, 4.5), 0.0, slant, 0.05, 3.0)], start=(-0.5, 0.0))
-        asker = self._begin(robot, world)
+        self._begin(robot, world)
         trace, start, still = [], world.time, 0
         while world.time - start < LONGEST and still < 30 and not world.touched:
-            asker.step(speed)
+            self._ask(robot, speed)
             still = still + 1 if world.velocity[0] < STANDSTILL and world.time > start + 1 else 0
             trace.append((world.time - start, world.velocity[0], world.gap(0)))
         gap, touched = world.gap(0), world.touched
@@ -92,10 +100,10 @@ class PassBy(_WithGuard):
         random = np.random.default_rng(seed)
         aside, speed = random.uniform(0.8, 1.5) * random.choice((-1, 1)), random.uniform(0.3, 0.6)
         world = World(seed, [Box(-1.0, aside, math.pi / 2, 0.05, 3.0)], start=(-4.0, 0.0))
-        asker = self._begin(robot, world)
+        self._begin(robot, world)
         trace, start, x0, stops, was_moving = [], world.time, world.pose[0], 0, False
         while world.time - start < LONGEST and world.pose[0] - x0 < PASSED:
-            asker.step(speed)
+            self._ask(robot, speed)
             moving = robot.velocity[0] > STANDSTILL
             stops += was_moving and not moving
             was_moving = moving

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from geometry_msgs.msg import Twist
 
-from drive.simulated_robot import PERIOD, SimulatedRobot
+from drive.simulated_robot import SimulatedRobot
 from measured_figures.row import Row
 
 
@@ -47,26 +46,6 @@ class Scenario(ABC):
     @abstractmethod
     def rows(self, outcomes: Sequence[Outcome]) -> list[Row]:
         """Return the figures of all worlds."""
-
-
-class Asker:
-    """Publishes a wanted velocity before each period."""
-
-    def __init__(self, robot: SimulatedRobot, topic: str = "cmd_vel_in") -> None:
-        self._robot = robot
-        self._publisher = robot.node.create_publisher(Twist, topic, 1)
-
-    def drive(self, seconds: float, speed: float) -> None:
-        """Ask for this speed, m/s, for so long."""
-        for _ in range(round(seconds / PERIOD)):
-            self.step(speed)
-
-    def step(self, speed: float) -> None:
-        """Ask for this speed, m/s, for a period."""
-        wanted = Twist()
-        wanted.linear.x = speed
-        self._publisher.publish(wanted)
-        self._robot.advance()
 
 
 def share(outcomes: Sequence[Outcome], name: str) -> float:

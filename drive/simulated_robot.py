@@ -52,6 +52,7 @@ class SimulatedRobot:
         self._odometry = make(Odometry, "odom", 10)
         self._clock = make(Clock, "/clock", 10)
         self.node.create_subscription(Twist, cmd_vel, self._on_velocity, 1)
+        self._publishers: dict[str, Any] = {}
         self._velocity = (0.0, 0.0)
         self._ticks = 0
         self._waiting: deque[tuple[Header, Image]] = deque()
@@ -134,6 +135,14 @@ class SimulatedRobot:
         stamp = late.stamp.sec * 10**9 + late.stamp.nanosec
         self.images += 1
         self.missing += not self._spin(PERIOD, lambda: min(self._answered.values()) >= stamp)
+
+    def publish(self, topic: str, message: Any) -> None:
+        """Publish a message to the nodes; DriveError if none of them subscribes."""
+        if topic not in self._publishers:
+            publisher = self._publishers[topic] = self.node.create_publisher(type(message), topic, 10)
+            if not self._spin(START_SECONDS, lambda: publisher.get_subscription_count() > 0):
+                raise DriveError(f"nobody subscribes to {topic}")
+        self._publishers[topic].publish(message)
 
     def call(self, service_type: type[Any], service: str) -> Any:
         """Call a service without arguments; its response. DriveError without one."""

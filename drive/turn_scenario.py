@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from std_msgs.msg import Float64
 from std_srvs.srv import Trigger
 
@@ -46,17 +47,15 @@ class Turn(Scenario):
         ]
         people = [Box(0.0, 3.0, 0.0, 0.15, 0.25, 1.7, moves=True)] * PEOPLE
         world = World(seed, [*furniture, *people])
-        self._paths = random.uniform(-1.0, 1.0, (PEOPLE, 2))
+        paths = random.uniform(-1.0, 1.0, (PEOPLE, 2))
         robot.enter(world)
         robot.call(Trigger, "heading_hold/release")
         robot.call(Trigger, "visual_compass/reset_heading")
-        self._advance(robot, SETTLING)
+        self._advance(robot, paths, SETTLING)
         angle = math.radians(ANGLES[seed % len(ANGLES)])
         before = world.pose[2]
-        if not hasattr(self, "_turns"):
-            self._turns = robot.node.create_publisher(Float64, "heading_hold/turn_by", 10)
-        self._turns.publish(Float64(data=angle))
-        trace = self._advance(robot, abs(angle) / SLOWEST_TURN + HOLDING)
+        robot.publish("heading_hold/turn_by", Float64(data=angle))
+        trace = self._advance(robot, paths, abs(angle) / SLOWEST_TURN + HOLDING)
         error = math.degrees(world.pose[2] - before - angle)
         world.close()
         return Outcome(seed, {"error": error, "angle": math.degrees(angle)}, tuple(trace))
@@ -72,10 +71,14 @@ class Turn(Scenario):
             Row("drive", case, "error, largest", float(errors.max()), "deg", None, "lower"),
         ]
 
-    def _advance(self, robot: SimulatedRobot, seconds: float) -> list[tuple[float, ...]]:
+    @staticmethod
+    def _advance(
+        robot: SimulatedRobot, paths: NDArray[np.float64], seconds: float
+    ) -> list[tuple[float, ...]]:
+        """Let people walk along their paths, phase and distance each, for so long; the trace."""
         trace: list[tuple[float, ...]] = []
         for _ in range(round(seconds / PERIOD)):
-            for person, (phase, side) in enumerate(self._paths):
+            for person, (phase, side) in enumerate(paths):
                 # On a circle around the robot, back and forth.
                 distance = 2.5 + 0.5 * side
                 angle = math.pi * (phase + math.sin(WALKING_SPEED / distance * robot.world.time + 3 * side))
