@@ -127,7 +127,7 @@ def main() -> int:
         namespace, rate, seconds = line.split()
         print(camera.show(namespace, float(rate), float(seconds)), flush=True)
     camera.destroy_node()
-    rclpy.shutdown()
+    rclpy.try_shutdown()
     return 0
 
 

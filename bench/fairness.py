@@ -127,7 +127,7 @@ class _TimedClient:
 
         self._executor.shutdown()
         self._node.destroy_node()
-        rclpy.shutdown()
+        rclpy.try_shutdown()
 
     def _send(self, answers: list[tuple[float, bool]]) -> None:
         sent = time.perf_counter()

@@ -201,7 +201,7 @@ class Session:
         if hasattr(self, "_node"):
             self._executor.shutdown()
             self._node.destroy_node()
-            rclpy.shutdown()
+            rclpy.try_shutdown()
         assert self._camera.stdin is not None
         self._camera.stdin.close()  # which ends the camera
         for graph in self._graphs:
