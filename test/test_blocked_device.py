@@ -33,11 +33,11 @@ class HeldBackend(CpuBackend):
         super().__init__()
         self.free = threading.Event()
         self.free.set()
-        self.entered = threading.Event()
-        """Something has begun to hang."""
+        self.next_inference_holds = False
+        """The device is held from the next inference on, so that nothing hangs before it."""
+        self.inference_hangs = threading.Event()
 
     def hang(self) -> None:
-        self.entered.set()
         self.free.wait()
 
     def parse(self, path: Path, data: bytes) -> ParsedModel:
@@ -50,6 +50,10 @@ class HeldBackend(CpuBackend):
         run = engine.run
 
         def run_when_free(inputs: Any) -> Any:
+            if self.next_inference_holds:
+                self.next_inference_holds = False
+                self.free.clear()
+                self.inference_hangs.set()
             self.hang()
             return run(inputs)
 
@@ -83,10 +87,9 @@ def driver(graph: Any, model_dir: Path, tmp_path: Path, request: pytest.FixtureR
     driver = Driver(parameter_overrides=[Parameter(name, value=value) for name, value in values.items()])
     graph.add_node(driver)
     graph.await_device()
-    driver.device.free.clear()
-    driver.device.entered.clear()
+    driver.device.next_inference_holds = True
     driver.hanging = ask(graph, client="first")  # type: ignore[attr-defined]
-    graph.spin_until(driver.device.entered.is_set)
+    graph.spin_until(driver.device.inference_hangs.is_set)
     yield driver
     driver.device.free.set()
     graph.remove_node(driver)
