@@ -24,7 +24,8 @@ class RequestTerms:
     """Full name of the caller; empty for all anonymous callers, who share one account."""
     priority: Priority = Priority.NORMAL
     deadline: float = 0.0
-    """Seconds from its arrival, on the steady clock, until which it must have begun; 0: none."""
+    """Seconds from its arrival, on the steady clock, within which it must begin, else ExpiredError. 0: no
+    deadline; it fails with BusyError if it has not begun after HostLimits.wait."""
 
 
 NORMAL_TERMS = RequestTerms()

@@ -59,7 +59,8 @@ _SETTINGS = (
         "deadline",
         0.2,
         "Time within which the driver must have begun to work on an image, s. A later request is dropped, "
-        "and sent again unless a newer image waits. 0: none.",
+        "and sent again unless a newer image waits. 0: no deadline; the driver then answers BUSY after "
+        "max_wait.",
         0.0,
         60.0,
     ),
