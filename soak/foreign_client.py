@@ -1,13 +1,11 @@
-"""A client of the driver that has nothing of the suite but the messages: `python -m soak.foreign_client`.
+"""The base of foreign clients: clients of the driver that use nothing of the suite but its messages.
 
-It sends requests without end and judges every answer. A request without one for LOST_AFTER is lost.
+A client sends requests without end and judges every answer. A request without one for LOST_AFTER is lost.
 """
 
 from __future__ import annotations
 
 import array
-import contextlib
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import rclpy
 from numpy.typing import NDArray
-from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
@@ -191,20 +187,3 @@ def arrays_of(tensors: Sequence[Tensor]) -> dict[str, NDArray[Any]]:
     """The outputs of an answer by name, read without the suite's own code; uint8 and int8 only."""
     kinds = {Tensor.UINT8: np.uint8, Tensor.INT8: np.int8}
     return {each.name: np.frombuffer(each.data, kinds[each.dtype]).reshape(each.shape) for each in tensors}
-
-
-def main() -> int:
-    """Run the client KIND until a signal; the other arguments are those of ClientRun, then ROS arguments."""
-    from soak.foreign_client_kinds import CLIENTS
-
-    kind, journal, models, seed, period = sys.argv[1:6]
-    rclpy.init(args=sys.argv[6:])
-    node = CLIENTS[kind](ClientRun(Journal(Path(journal)), Path(models), int(seed), float(period)))
-    with contextlib.suppress(KeyboardInterrupt, ExternalShutdownException):
-        rclpy.spin(node)
-    node.close()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

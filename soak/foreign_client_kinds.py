@@ -1,15 +1,22 @@
-"""The kinds of foreign clients: three invoke models, one swaps weights as well, one multiplies matrices."""
+"""The kinds of foreign clients, and their process: `python -m soak.foreign_client_kinds KIND ..`.
+
+Three invoke models, one swaps weights as well, one multiplies matrices.
+"""
 
 from __future__ import annotations
 
 import array
+import contextlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import rclpy
 from numpy.typing import NDArray
+from rclpy.executors import ExternalShutdownException
 
 from edgetpu_driver.engines.cpu_engine import CpuEngine
 from edgetpu_driver.toolchain import dense_graph as dense
@@ -17,7 +24,7 @@ from edgetpu_msgs.srv import MatMul, SetWeights
 from edgetpu_perception.graphs import band_pass_features as features
 from edgetpu_perception.graphs.families import write_model
 from soak.foreign_client import ClientRun, ForeignClient, arrays_of, invoke_request
-from soak.outcome_journal import Judgement, Outcome
+from soak.outcome_journal import Journal, Judgement, Outcome
 from soak.request_checks import (
     DenseScales,
     ExpectedResults,
@@ -204,4 +211,19 @@ CLIENTS: Mapping[str, Callable[[ClientRun], ForeignClient]] = {
     "whole": WholeClient,
     "pipeline": PipelineClient,
 }
-"""The clients by the name that `python -m soak.foreign_client` takes."""
+"""The clients by the name that `python -m soak.foreign_client_kinds` takes."""
+
+
+def main() -> int:
+    """Run the client KIND until a signal; the other arguments are those of ClientRun, then ROS arguments."""
+    kind, journal, models, seed, period = sys.argv[1:6]
+    rclpy.init(args=sys.argv[6:])
+    node = CLIENTS[kind](ClientRun(Journal(Path(journal)), Path(models), int(seed), float(period)))
+    with contextlib.suppress(KeyboardInterrupt, ExternalShutdownException):
+        rclpy.spin(node)
+    node.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

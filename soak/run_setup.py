@@ -129,7 +129,7 @@ class Stage:
         period = str(_SIMULATED_CLIENT_PERIOD if self.images else _CLIENT_PERIOD)
         models = self.output / "ros_home" / "edgetpu" / "models"
         arguments = (kind, str(self.journal(f"client_{kind}")), str(models), str(self.seed + number), period)
-        return Command(f"client_{kind}", (*self._python("foreign_client"), *arguments), is_node=False)
+        return Command(f"client_{kind}", (*self._python("foreign_client_kinds"), *arguments), is_node=False)
 
     def _stamps(self, process: str) -> tuple[str, ...]:
         return str(self.journal(process)), str(self.start_ns), str(self.period_ns)

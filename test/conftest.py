@@ -99,8 +99,8 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bench() -> Iterator[Any]:
-    """A node in the executor that keeps its wait set; testdata.executor_bench.Bench."""
-    from testdata.executor_bench import Bench
+    """A node in the executor that keeps its wait set; testdata.node_in_executor.Bench."""
+    from testdata.node_in_executor import Bench
 
     bench = Bench()
     yield bench

@@ -17,7 +17,7 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from testdata.executor_bench import Bench
+from testdata.node_in_executor import Bench
 from testdata.spinning_node import PATIENCE
 
 

@@ -23,7 +23,7 @@ from edgetpu_driver.node_kit.executor import (
     missing_names,
 )
 from edgetpu_driver.node_kit.fatal_error import FatalError
-from testdata.executor_bench import Bench
+from testdata.node_in_executor import Bench
 from testdata.spinning_node import PATIENCE
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from usb.core import USBError, USBTimeoutError
 
+from edgetpu_driver.cli.confirm.all_steps import STEPS
 from edgetpu_driver.cli.confirm.outcome import Outcome
 from edgetpu_driver.cli.confirm.run import Course, run_steps
 from edgetpu_driver.cli.confirm.step import Step
-from edgetpu_driver.cli.confirm.steps import STEPS
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
 from edgetpu_driver.usb.fault_diagnosis import QUIET_MS
 from edgetpu_driver.usb.firmware import FirmwareImage

@@ -14,10 +14,10 @@ from edgetpu_driver.darwinn.instructions.parameter_region import Region, region_
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.errors import GraphError, ModelFormatError, ModelUnsupportedError
 from edgetpu_driver.tflite import flexbuffer
-from edgetpu_driver.tflite.equal_steps import Quantised, quantised, with_steps
 from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.tflite.graph_matching import match_tensors, named_alike
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, parse_model
+from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised, with_quantisation
 from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.tflite.tensor import TensorSpec
 
@@ -217,7 +217,7 @@ class CompiledModel:
             if layer.dequantization_factor > 0:
                 steps[index] = Quantised(layer.dequantization_factor, layer.zero_point)
         same = all(quantised(whole.tensors[index]) in (None, each) for index, each in steps.items())
-        return graph if same else with_steps(graph, steps)
+        return graph if same else with_quantisation(graph, steps)
 
     def source_ends(self, graph: Subgraph) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The tensors of the whole graph that are the inputs and outputs of this part.

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from edgetpu_driver.cli.confirm.all_steps import STEPS
 from edgetpu_driver.cli.confirm.run import run_steps
 from edgetpu_driver.cli.confirm.separate_headers import SeparateHeaders
-from edgetpu_driver.cli.confirm.steps import STEPS
 from edgetpu_driver.cli.confirm.trial_matrix import GOOGLE_PROGRAMS, google_matrix
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
 from edgetpu_driver.compiled_model import CompiledModel

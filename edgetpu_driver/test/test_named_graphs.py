@@ -14,11 +14,10 @@ from edgetpu_driver.backends.usb import StickBackend
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.errors import ModelNotFoundError
 from edgetpu_driver.host.model_host import ModelHost
-from edgetpu_driver.toolchain import named_graphs
-from edgetpu_driver.toolchain.graph_catalogue import Catalogue
+from edgetpu_driver.toolchain import graph_catalogue
+from edgetpu_driver.toolchain.graph_catalogue import Catalogue, read_graph
 from edgetpu_driver.toolchain.graph_family import GraphFamily
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
-from edgetpu_driver.toolchain.named_graphs import read_graph
 from edgetpu_driver.toolchain.retargeting import template_files
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import retarget
 from edgetpu_driver.toolchain.retargeting.template_files import retarget_beside
@@ -37,8 +36,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / f"{RED}_edgetpu.tflite").write_bytes(golden(f"{RED}_edgetpu"))
     pattern = re.compile("(color_(?:red|blue)_64x64)")
     family = GraphFamily("color_<name>_64x64", pattern, golden, "a spot of a colour", ())
-    monkeypatch.setattr(named_graphs, "catalogue", lambda: Catalogue((family,), ()))
-    caches = named_graphs.named_graph, template_files._form_of_name
+    monkeypatch.setattr(graph_catalogue, "catalogue", lambda: Catalogue((family,), ()))
+    caches = graph_catalogue.named_graph, template_files._form_of_name
     for cached in caches:
         cached.cache_clear()
     yield tmp_path

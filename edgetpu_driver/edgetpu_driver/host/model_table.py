@@ -34,9 +34,9 @@ from edgetpu_driver.tflite.model_reader import parse_model
 from edgetpu_driver.tflite.tensor import TensorSpec
 from edgetpu_driver.tflite.weightless_files import without_weights
 from edgetpu_driver.toolchain.compiled_file_names import is_compiled, plain_stem
+from edgetpu_driver.toolchain.graph_catalogue import read_graph
 from edgetpu_driver.toolchain.joint_graphs import build_joint_graph, head_name
 from edgetpu_driver.toolchain.model_directories import ModelDirectories
-from edgetpu_driver.toolchain.named_graphs import read_graph
 
 _log = logging.getLogger(__name__)
 _QUICKLY_READ = 1 << 20

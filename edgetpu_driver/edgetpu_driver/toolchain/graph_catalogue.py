@@ -1,4 +1,4 @@
-"""The graph families of all installed packages.
+"""The graph families of all installed packages, and their graphs by name.
 
 A package registers its families with an entry point of the group "edgetpu.graphs" that names a tuple of
 GraphFamily:
@@ -11,10 +11,15 @@ GraphFamily:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
+from edgetpu_driver.errors import ModelNameError
+from edgetpu_driver.tflite.file_checks import read_model_file
 from edgetpu_driver.toolchain import dense_graph as dense
-from edgetpu_driver.toolchain.graph_family import GraphFamily
+from edgetpu_driver.toolchain.compiled_file_names import is_file
+from edgetpu_driver.toolchain.graph_family import GraphFamily, build_graph
 
 GROUP = "edgetpu.graphs"
 
@@ -42,6 +47,24 @@ def catalogue() -> Catalogue:
         else:
             families.extend(offered)
     return Catalogue(tuple(families), tuple(problems))
+
+
+@lru_cache(maxsize=256)
+def named_graph(name: str) -> bytes | None:
+    """The .tflite file of the catalogue's graph with that name; None if there is no such graph."""
+    try:
+        return build_graph(name, catalogue().families)
+    except ModelNameError:
+        return None
+
+
+def read_graph(path: Path) -> bytes:
+    """The content of a model's file, or the catalogue's graph of its name if there is no such file.
+
+    Raises what read_model_file raises.
+    """
+    graph = None if is_file(path) else named_graph(path.stem)
+    return read_model_file(path) if graph is None else graph
 
 
 def _load(point: EntryPoint) -> tuple[GraphFamily, ...] | ImportError:

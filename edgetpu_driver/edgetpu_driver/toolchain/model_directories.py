@@ -26,7 +26,7 @@ from edgetpu_driver.toolchain.compiled_file_names import (
     plain_stem,
 )
 from edgetpu_driver.toolchain.dense_compiler import is_dense
-from edgetpu_driver.toolchain.named_graphs import named_graph
+from edgetpu_driver.toolchain.graph_catalogue import named_graph
 from edgetpu_driver.toolchain.retargeting.template_files import templates
 
 _log = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from edgetpu_driver.backends.factory import usb_bus
+from edgetpu_driver.cli.confirm.all_steps import STEPS
 from edgetpu_driver.cli.confirm.report import counted, make_report, read_report, text, write_report
 from edgetpu_driver.cli.confirm.run import run_steps
 from edgetpu_driver.cli.confirm.step import Step
-from edgetpu_driver.cli.confirm.steps import STEPS
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
 from edgetpu_driver.cli.device_and_model import default_firmware
 from edgetpu_driver.cli.terminal import Answer, Progress, table

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from edgetpu_driver.cli.confirm.all_steps import BRING_UP, FIRMWARE, PORT, STEPS
 from edgetpu_driver.cli.confirm.outcome import NotApplicable, Outcome, Refuted, Values
 from edgetpu_driver.cli.confirm.step import Step
-from edgetpu_driver.cli.confirm.steps import BRING_UP, FIRMWARE, PORT, STEPS
 from edgetpu_driver.cli.confirm.trial_stick import TrialStick
 from edgetpu_driver.errors import (
     DeviceAccessError,

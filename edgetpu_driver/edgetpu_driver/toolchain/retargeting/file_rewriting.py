@@ -11,9 +11,9 @@ from edgetpu_driver.darwinn.package_edit import edit_package
 from edgetpu_driver.darwinn.package_reader import parse_package
 from edgetpu_driver.darwinn.package_writer import write_package
 from edgetpu_driver.tflite import flexbuffer
-from edgetpu_driver.tflite.equal_steps import quantised
 from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
 from edgetpu_driver.tflite.model_reader import Tensor, parse_model
+from edgetpu_driver.tflite.shared_quantisation import quantised
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,13 +14,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from edgetpu_driver.errors import InputError, ModelUnsupportedError
-from edgetpu_driver.tflite.equal_steps import CHOOSING, MOVING, Quantised, quantised, tensors_alike
 from edgetpu_driver.tflite.graph_edit import GraphEdit, TensorChange
 from edgetpu_driver.tflite.model_reader import ABSENT
+from edgetpu_driver.tflite.shared_quantisation import (
+    CHOOSING,
+    MOVING,
+    Quantised,
+    quantised,
+    tensors_sharing_quantisation,
+)
 from edgetpu_driver.tflite.weighted_operators import WEIGHTED
 from edgetpu_driver.toolchain.retargeting.border_sides import border_sides
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, pair_graphs
-from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES
+from edgetpu_driver.toolchain.retargeting.operator_requantisation import RULES
 
 _LARGEST = 255
 """Value of a uint8, which the chip's outputs are."""
@@ -121,7 +127,7 @@ class _Adaptation:
 
     def _alike(self, tensor: int) -> set[int]:
         """The tensors that have its quantisation in the new graph, as values are only moved in between."""
-        alike = tensors_alike(self._pair.new, self._pair.tensors[tensor])
+        alike = tensors_sharing_quantisation(self._pair.new, self._pair.tensors[tensor])
         return {old for old, new in self._pair.tensors.items() if new in alike}
 
     def _layer(self, tensor: int, pinned: dict[int, str]) -> Requantised | None:

@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 from edgetpu_driver.compiled_model import CUSTOM_OP, VIRTUAL_COMPILER, CompiledModel
 from edgetpu_driver.darwinn.executable import Layer
 from edgetpu_driver.errors import GraphError, ModelUnsupportedError
-from edgetpu_driver.tflite.equal_steps import CHOOSING, MOVING, quantised
 from edgetpu_driver.tflite.graph_checks import check_graph
 from edgetpu_driver.tflite.graph_edit import TensorChange
 from edgetpu_driver.tflite.graph_matching import match_tensors
 from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph, Tensor, parse_model
+from edgetpu_driver.tflite.shared_quantisation import CHOOSING, MOVING, quantised
 from edgetpu_driver.tflite.subgraph_extraction import extract_between
 from edgetpu_driver.toolchain.retargeting.file_rewriting import PartChange, rewrite_file
 from edgetpu_driver.toolchain.retargeting.graph_adaptation import Requantised, adapt_graph
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, pair_graphs, weight_operands
+from edgetpu_driver.toolchain.retargeting.operator_requantisation import RULES
 from edgetpu_driver.toolchain.retargeting.parameter_rewriting import rewrite_parameters
 from edgetpu_driver.toolchain.retargeting.program_calibration import calibrated
 from edgetpu_driver.toolchain.retargeting.program_explanation import ProgramExplanation
 from edgetpu_driver.toolchain.retargeting.program_rewriting import RewrittenProgram, rewrite_program
-from edgetpu_driver.toolchain.retargeting.requantising_steps import RULES
 from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPointOperations
 from edgetpu_driver.weights.section_search import locate_sections
 

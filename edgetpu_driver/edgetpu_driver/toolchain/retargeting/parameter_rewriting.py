@@ -13,7 +13,7 @@ from edgetpu_driver.darwinn.requantisation import multipliers
 from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 from edgetpu_driver.tflite.model_reader import ABSENT, Subgraph
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, weight_operands
-from edgetpu_driver.toolchain.retargeting.requantising_steps import has_own_multipliers
+from edgetpu_driver.toolchain.retargeting.operator_requantisation import has_own_multipliers
 from edgetpu_driver.weights.network_layers import LayerSection, encode_network, without_last_row
 from edgetpu_driver.weights.section_search import NetworkSections, PlacedSection
 

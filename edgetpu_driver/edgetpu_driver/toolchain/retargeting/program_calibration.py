@@ -14,11 +14,11 @@ import numpy as np
 
 from edgetpu_driver.compiled_model import CompiledModel
 from edgetpu_driver.darwinn.requantisation import Requantisation
-from edgetpu_driver.tflite.equal_steps import Quantised, quantised, with_steps
 from edgetpu_driver.tflite.model_reader import Subgraph, parse_model, per_tensor
+from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised, with_quantisation
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, pair_graphs
+from edgetpu_driver.toolchain.retargeting.operator_requantisation import LAYER, has_own_multipliers, steps_of
 from edgetpu_driver.toolchain.retargeting.program_explanation import ProgramExplanation
-from edgetpu_driver.toolchain.retargeting.requantising_steps import LAYER, has_own_multipliers, steps_of
 from edgetpu_driver.weights.section_search import locate_sections
 
 _NEIGHBOURS = 4
@@ -41,7 +41,7 @@ def calibrated(compiled: CompiledModel, graph: bytes) -> bytes:
         part = parse_model(compiled.source_part(own_graph)).subgraphs[0]
         kept = {index: quantised(part.tensors[index]) for index in (*known, *part.inputs, *part.outputs)}
         steps = {index: own for index, own in kept.items() if own is not None}
-        own_graph = with_steps(own_graph, steps | {tensor: numerics})
+        own_graph = with_quantisation(own_graph, steps | {tensor: numerics})
     return own_graph
 
 

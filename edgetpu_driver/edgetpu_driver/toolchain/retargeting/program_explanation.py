@@ -12,7 +12,7 @@ from edgetpu_driver.darwinn.instructions.tensor_operation import has_offset, rea
 from edgetpu_driver.darwinn.requantisation import Requantisation
 from edgetpu_driver.toolchain.retargeting.execution_order import ExecutionOrder
 from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair
-from edgetpu_driver.toolchain.retargeting.requantising_steps import (
+from edgetpu_driver.toolchain.retargeting.operator_requantisation import (
     CONSTANT_STEPS,
     LARGEST,
     LARGEST_OF_WINDOW,

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from edgetpu_driver.darwinn.instructions.operations import Chunk, Kind, Operation
-from edgetpu_driver.tflite.equal_steps import Quantised, quantised
 from edgetpu_driver.tflite.model_reader import Subgraph
+from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised
 from edgetpu_driver.toolchain.retargeting.program_explanation import Place
 
 _IMMEDIATE = 70, 101

@@ -22,7 +22,7 @@ from edgetpu_driver.toolchain.compiled_file_names import (
     source_graph,
     source_graphs,
 )
-from edgetpu_driver.toolchain.named_graphs import named_graph, read_graph
+from edgetpu_driver.toolchain.graph_catalogue import named_graph, read_graph
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import RetargetedModel, retarget
 
 RETARGETED_FROM = "retargeted_from"

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from edgetpu_driver.darwinn.instructions.border_fill import fills_border, has_border_value
 from edgetpu_driver.darwinn.instructions.operations import RESIZING_OPERATION, Operation
 from edgetpu_driver.darwinn.instructions.tensor_operation import has_offset
-from edgetpu_driver.tflite.equal_steps import quantised
+from edgetpu_driver.tflite.shared_quantisation import quantised
 from edgetpu_driver.toolchain.retargeting.border_sides import RESIZING, border_sides, padding_operator
+from edgetpu_driver.toolchain.retargeting.operator_requantisation import LARGEST, LAYER
 from edgetpu_driver.toolchain.retargeting.program_explanation import Place, ProgramExplanation
-from edgetpu_driver.toolchain.retargeting.requantising_steps import LARGEST, LAYER
 from edgetpu_driver.toolchain.retargeting.scalar_softmax import scalar_softmaxes
 
 

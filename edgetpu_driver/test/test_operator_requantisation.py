@@ -1,4 +1,4 @@
-"""What programs do for MAXIMUM, MAX_POOL_2D, PReLU and SOFTMAX: numbers from public files."""
+"""Requantisation of MAXIMUM, MAX_POOL_2D, PReLU and SOFTMAX, against the numbers in public compiled files."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 
 from edgetpu_driver.darwinn.instructions.operations import Chunk, Operation
 from edgetpu_driver.darwinn.requantisation import Requantisation
-from edgetpu_driver.tflite.equal_steps import Quantised
 from edgetpu_driver.tflite.model_reader import Operator, Subgraph, Tensor, per_tensor
+from edgetpu_driver.tflite.shared_quantisation import Quantised
 from edgetpu_driver.toolchain.retargeting.border_sides import border_sides
-from edgetpu_driver.toolchain.retargeting.requantising_steps import Step, steps_of
+from edgetpu_driver.toolchain.retargeting.operator_requantisation import Step, steps_of
 from edgetpu_driver.toolchain.retargeting.scalar_softmax import (
     scalar_softmaxes,
     with_numbers,

@@ -16,9 +16,9 @@ from math import prod
 import numpy as np
 
 from edgetpu_driver.darwinn.requantisation import Activation, Requantisation, clamps, multipliers
-from edgetpu_driver.tflite.equal_steps import Quantised, quantised
 from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tensor
 from edgetpu_driver.tflite.operator_options import Options
+from edgetpu_driver.tflite.shared_quantisation import Quantised, quantised
 from edgetpu_driver.toolchain.retargeting.addition_factors import Factors, factors_of, scale_of_sum
 from edgetpu_driver.weights.network_layers import multiplies_channels
 

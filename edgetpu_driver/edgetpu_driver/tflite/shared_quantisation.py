@@ -1,4 +1,4 @@
-"""Tensors that have one quantisation because what is between them only moves values."""
+"""Tensors that share their quantisation, because the operators between them only move values."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ MOVING = (
     *("RESHAPE", "SQUEEZE", "PAD", "TILE", "CONCATENATION", "QUANTIZE", "AVERAGE_POOL_2D", "MEAN"),
     *("RESIZE_BILINEAR", "SPLIT"),
 )
-"""Operators that may give their output the quantisation of their inputs."""
+"""Operators whose output may have the quantisation of their inputs."""
 
 CHOOSING = ("MAX_POOL_2D", "MAXIMUM")
-"""Operators that must give it: they choose one of their inputs' values."""
+"""Operators whose output must have it: each value is one of the inputs' values."""
 
 SIGNED_SHIFT = 128
-"""Zero points of int8 are that much less than those the chip has."""
+"""Difference between the chip's zero points and those of int8 tensors."""
 
 
 @dataclass(frozen=True)
 class Quantised:
-    """The quantisation of a tensor with one scale, as the chip has it."""
+    """The quantisation of a tensor with one scale, its zero point as on the chip: 0..255."""
 
     scale: float
     zero_point: int
@@ -39,8 +39,8 @@ def quantised(tensor: Tensor) -> Quantised | None:
     return Quantised(float(scales[0]), int(tensor.quantization.zero_points[0]) + _shift(tensor))
 
 
-def tensors_alike(graph: Subgraph, tensor: int) -> set[int]:
-    """The tensor and those of its quantisation that operators in between only move values to or from."""
+def tensors_sharing_quantisation(graph: Subgraph, tensor: int) -> set[int]:
+    """A tensor and those that share its quantisation through operators of MOVING or CHOOSING, by index."""
     wanted = quantised(graph.tensors[tensor])
     alike, waiting = {tensor}, [tensor]
     while waiting:
@@ -54,10 +54,11 @@ def tensors_alike(graph: Subgraph, tensor: int) -> set[int]:
     return {each for each in alike if quantised(graph.tensors[each]) is not None}
 
 
-def with_steps(data: bytes, wanted: Mapping[int, Quantised]) -> bytes:
-    """A .tflite file in which tensors, by index, have another scale and zero point; itself if all have them.
+def with_quantisation(data: bytes, wanted: Mapping[int, Quantised]) -> bytes:
+    """A .tflite file with other scales and zero points of tensors, by index; `data` if nothing changes.
 
-    Tensors alike follow, unless they are in `wanted` themselves. Biases keep their values.
+    Tensors that share the quantisation of a changed one change with it, unless they are in `wanted`
+    themselves. Biases keep their values.
     """
     graph = parse_model(data).subgraphs[0]
     changes: dict[int, TensorChange] = {}
@@ -66,7 +67,7 @@ def with_steps(data: bytes, wanted: Mapping[int, Quantised]) -> bytes:
         own = quantised(graph.tensors[index])
         if own is None or own == numerics:
             continue
-        for each in {index} | (tensors_alike(graph, index) - given):
+        for each in {index} | (tensors_sharing_quantisation(graph, index) - given):
             zero_point = numerics.zero_point - _shift(graph.tensors[each])
             changes[each] = TensorChange(quantization=per_tensor(numerics.scale, zero_point))
     if not changes:
