@@ -76,7 +76,7 @@ class ImageBag:
             BagError: nothing there, no rosbag2 or a truncated one, or not exactly one image topic.
         """
         self.path = path
-        self._reader = _open(path)
+        self._reader = open_bag(path)
         try:
             self.topic = self._find_topic(topic)
         except Exception as error:
@@ -131,7 +131,7 @@ class ImageBag:
     def _damaged(self, error: Exception) -> BagError:
         """The error for what rosbags raised, which lets many types through, or made of a damaged file."""
         return (
-            error if isinstance(error, BagError) else BagError(f"{self.path} is damaged: {_one_line(error)}")
+            error if isinstance(error, BagError) else BagError(f"{self.path} is damaged: {one_line(error)}")
         )
 
     def _find_topic(self, wanted: str | None) -> ImageTopic:
@@ -160,8 +160,12 @@ class ImageBag:
         return replace(topic, camera_info=beside) if types.get(beside) == CAMERA_INFO else topic
 
 
-def _open(path: Path) -> Reader:
-    """Open a bag, by its only file if metadata.yaml is missing or damaged; BagError."""
+def open_bag(path: Path) -> Reader:
+    """Open a rosbag2 directory or file, by its only file if metadata.yaml is missing or damaged.
+
+    Raises:
+        BagError: nothing there, no rosbag2, or a truncated one.
+    """
     if not path.exists():
         raise BagError(f"no bag at {path}")
     if not path.is_dir():
@@ -199,7 +203,7 @@ def _open_reader(path: Path) -> Reader:
             )
         else:
             remedy = f"if its recording was interrupted, try `ros2 bag reindex {path.parent}`"
-        raise BagError(f"{path} cannot be read as a rosbag2: {_one_line(error)}; {remedy}") from error
+        raise BagError(f"{path} cannot be read as a rosbag2: {one_line(error)}; {remedy}") from error
     return reader
 
 
@@ -215,6 +219,7 @@ def header_stamp(cdr: bytes) -> int:
     return int(seconds) * 1_000_000_000 + int(nanoseconds)
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """The text of an error on one line of at most 200 characters; its type if it has no text."""
     text = " ".join(str(error).split())
     return text[:200] or type(error).__name__

@@ -1,0 +1,105 @@
+"""Rewrites a bag that an older version recorded: its edgetpu_msgs get the fields that were appended since.
+
+A subscriber drops messages that are shorter than its type, so the results in such a bag do not reach
+today's nodes and tools. Images and all other messages are copied as they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ament_index_python.packages import get_package_share_path
+from rclpy.serialization import deserialize_message, serialize_message
+from rosbags.interfaces import Connection, ConnectionExtRosbag2
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from rosbags.typesys.store import Typestore
+
+from demo.bag.image_bag import one_line, open_bag
+from demo.errors import BagError
+
+PACKAGE = "edgetpu_msgs"
+_APPENDED = bytes(256)
+"""Zeros behind a message, more than the appended fields of any type take: each becomes 0, false or empty."""
+
+
+def upgrade_bag(source: Path, target: Path) -> Mapping[str, int]:
+    """Write the messages of one bag into a new one (mcap), those of edgetpu_msgs with today's fields.
+
+    Fields that the recording lacks are 0, false or empty.
+
+    Args:
+        source: a rosbag2 directory, or one .mcap or .db3 file.
+        target: directory to write; must not exist.
+
+    Returns:
+        For each topic with extended messages their number.
+
+    Raises:
+        BagError: the source cannot be read, or has a message that is no prefix of today's type; or the
+            target exists.
+    """
+    if target.exists():
+        raise BagError(f"{target} exists already")
+    reader = open_bag(source)
+    store, extended = _todays_types(), Counter[str]()
+    try:
+        with Writer(target, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+            copies = {each.id: _copy(each, writer, store) for each in reader.connections}
+            for connection, time_ns, data in reader.messages():
+                message = bytes(data)
+                if connection.msgtype.startswith(f"{PACKAGE}/"):
+                    message = extended_message(message, connection.msgtype)
+                    extended[connection.topic] += len(message) > len(data)
+                writer.write(copies[connection.id], time_ns, message)
+    except BagError:
+        raise
+    except Exception as error:  # rosbags lets many types of error through
+        raise BagError(f"{source} is damaged: {one_line(error)}") from error
+    finally:
+        reader.close()
+    return {topic: number for topic, number in extended.items() if number}
+
+
+def extended_message(data: bytes, msgtype: str) -> bytes:
+    """A serialised message (CDR) of edgetpu_msgs with all of today's fields; itself if it has them.
+
+    Raises:
+        BagError: the type does not exist, or the message is not the beginning of one.
+    """
+    package, _, name = msgtype.split("/")
+    kind: Any = getattr(import_module(f"{package}.msg"), name, None)
+    if kind is None:
+        raise BagError(f"there is no message type {msgtype}")
+    try:
+        return bytes(serialize_message(deserialize_message(data + _APPENDED, kind)))
+    except Exception as error:  # rclpy has no type of its own for it
+        raise BagError(f"expected a message {msgtype} or its beginning: {one_line(error)}") from error
+
+
+def _todays_types() -> Typestore:
+    """The types of ROS 2 and those of the installed edgetpu_msgs."""
+    store = get_typestore(Stores.ROS2_JAZZY)
+    types: dict[str, Any] = {}
+    for path in (get_package_share_path(PACKAGE) / "msg").glob("*.msg"):
+        types |= get_types_from_msg(path.read_text(), f"{PACKAGE}/msg/{path.stem}")
+    store.register(types)
+    return store
+
+
+def _copy(connection: Connection, writer: Writer, store: Typestore) -> Connection:
+    assert isinstance(connection.ext, ConnectionExtRosbag2)
+    known = connection.msgtype in store.fielddefs
+    return writer.add_connection(
+        connection.topic,
+        connection.msgtype,
+        typestore=store if known else None,
+        msgdef=None if known else connection.msgdef.data,
+        rihs01=None if known else connection.digest,
+        serialization_format=connection.ext.serialization_format,
+        offered_qos_profiles=connection.ext.offered_qos_profiles,
+    )

@@ -1,0 +1,35 @@
+"""Command line: `python -m demo.upgrade_bag OLD NEW` rewrites a bag of an older version of the suite."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from demo.errors import DemoError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the bag NEW; 0 if that succeeded, otherwise 1 and one line on standard error."""
+    parser = argparse.ArgumentParser(prog="python -m demo.upgrade_bag", description=__doc__)
+    parser.add_argument("old", type=Path, help="a rosbag2, sqlite3 or mcap")
+    parser.add_argument("new", type=Path, help="the directory to write")
+    options = parser.parse_args(arguments)
+    try:
+        from demo.bag.bag_upgrade import (
+            upgrade_bag,  # here, so that a missing package is reported in one line
+        )
+
+        extended = upgrade_bag(options.old, options.new)
+    except (DemoError, ImportError, OSError) as error:
+        print(f"[upgrade_bag] {error}", file=sys.stderr)
+        return 1
+    for topic, number in sorted(extended.items()):
+        print(f"{topic}: {number} messages extended")
+    print(f"wrote {options.new}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
