@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edgetpu_perception.visual_compass.angular_velocity_filter import Motion
+from edgetpu_perception.visual_compass.angular_velocity_filter import FIRST_VELOCITY_SIGMA, Motion
 
 INTERVAL = 0.01
 NOISE = np.array([[4.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 8.0]]) * 1e-8
@@ -64,3 +64,19 @@ def test_an_axis_that_is_hardly_known_does_not_delay_the_others() -> None:
     for rate in [0.0] * 50 + [1.0] * 5:
         motion = motion.after(np.array([0.0, rate * INTERVAL, 0.0]), noise, INTERVAL)
     assert motion.velocity[1] == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize("gap", [5.1, 30.0, 1e3, 2e9])
+def test_after_a_long_gap_the_velocity_is_the_mean_one_and_uncertain(gap: float) -> None:
+    motion = measured(0.5 * INTERVAL * np.arange(50))[-1]
+    motion = motion.after(np.array([0.0, 1.0, 0.0]), NOISE, gap)
+    assert motion.velocity == pytest.approx([0.0, 1.0 / gap, 0.0])
+    assert motion.covariance(NOISE)[1, 1] == pytest.approx(FIRST_VELOCITY_SIGMA**2)
+
+
+def test_no_gap_makes_a_variance_negative() -> None:
+    for gap in np.geomspace(1e-6, 1e6, 100):
+        motion = Motion.unknown(NOISE)
+        for interval in [INTERVAL] * 3 + [gap] + [INTERVAL] * 3:
+            motion = motion.after(np.zeros(3), NOISE, interval)
+            assert motion.covariance(NOISE)[1, 1] > 0.0

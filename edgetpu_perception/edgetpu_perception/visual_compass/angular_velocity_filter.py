@@ -34,6 +34,12 @@ FIRST_VELOCITY_SIGMA = 3.0
 Derived: faster than a robot turns.
 """
 
+LONGEST_INTERVAL_S = 10 * MOTION_MEMORY_S
+"""Time between two views, s, after which the motion before tells nothing of the present one.
+
+Derived: beyond 30 s the differences in the covariances are smaller than the rounding of what is subtracted.
+"""
+
 _FILTERS = len(ACCELERATION_SIGMAS)
 
 Floats = NDArray[np.float64]
@@ -56,13 +62,16 @@ class Motion:
     """Mean angular velocity since the view before, rad/s: [axes]."""
 
     @classmethod
-    def unknown(cls, noise: Matrix) -> Motion:
-        """The motion before the first turn; `noise`: see `after`."""
+    def unknown(cls, noise: Matrix, velocity: Vector | None = None) -> Motion:
+        """The motion before the first turn; `noise`: see `after`; `velocity`: the most likely one, rad/s."""
         covariances = tuple(
             (_share_of_a_view(noise), 0.0, 0.0, FIRST_VELOCITY_SIGMA**2, 0.0, sigma**2)
             for sigma in ACCELERATION_SIGMAS
         )
-        return cls(np.zeros((3, _FILTERS, 3)), covariances, (1.0 / _FILTERS,) * _FILTERS, np.zeros(3))
+        velocity = np.zeros(3) if velocity is None else velocity
+        states = np.zeros((3, _FILTERS, 3))
+        states[1] = velocity
+        return cls(states, covariances, (1.0 / _FILTERS,) * _FILTERS, velocity)
 
     def covariance(self, noise: Matrix) -> Matrix:
         """Covariance of the velocity, rad^2/s^2; the filters' own part has the shape of the noise."""
@@ -74,6 +83,8 @@ class Motion:
 
     def after(self, turn: Vector, noise: Matrix, interval: float) -> Motion:
         """The motion after a measured turn, rad, that took `interval` s; `noise`: its covariance, rad^2."""
+        if interval > LONGEST_INTERVAL_S:
+            return Motion.unknown(noise, turn / interval)
         persists = math.exp(-interval / ACCELERATION_MEMORY_S)
         change = 1.0 - math.exp(-interval / MOTION_MEMORY_S)
         step = np.array(((1.0, interval, interval * interval), (0.0, 1.0, interval), (0.0, 0.0, persists)))
