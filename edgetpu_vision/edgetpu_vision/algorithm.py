@@ -146,7 +146,7 @@ class VisionAlgorithm(ABC, Generic[Result]):
 
     @property
     def model(self) -> str:
-        """Name of the model that is loaded where no other is asked for: none."""
+        """Name of the default model: empty, as there is none."""
         return ""
 
     @property

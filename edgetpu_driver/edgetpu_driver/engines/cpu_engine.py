@@ -97,21 +97,26 @@ class CpuEngine:
 
     @property
     def uploads(self) -> int:
-        """None: there is no device."""
+        """Always 0: there is no device."""
         return 0
 
     @property
     def device_duration(self) -> float:
-        """NaN: there is no device."""
+        """Always NaN: there is no device."""
         return float("nan")
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Run the model once; the arrays returned belong to the caller. Raises InputError."""
+        """Run the model once.
+
+        inputs: every input by name, in its shape and dtype. Returns every output by name, in its shape and
+        dtype; the arrays belong to the caller. Raises InputError for other inputs, and GraphProcessError if
+        the process of an isolated graph ends or takes too long.
+        """
         check_inputs(self.inputs, inputs)
         return self._runner.run(inputs)
 
     def reset(self) -> None:
-        """Set what operators keep from run to run, the variables of the graph, to zero."""
+        """Set the variables of the graph, which operators keep from run to run, to zero."""
         if any(tensor.is_variable for tensor in self._graph.subgraphs[0].tensors):
             self.replace_graph(self._data)  # another interpreter, whose variables are zero
 
@@ -127,7 +132,11 @@ class CpuEngine:
         self._runner.close()
 
     def weight_tensor(self, tensor: str = "") -> WeightTensor:
-        """The tensor whose values `set_weights` replaces; see SwappableEngine."""
+        """The tensor whose values `set_weights` replaces; by default the only one of its kind.
+
+        Raises InputError for an unknown or ambiguous name, ModelUnsupportedError if the graph has no weights
+        that can be replaced.
+        """
         return select_tensor(self._tensors, tensor)
 
     def set_weights(self, request: WeightRequest | NDArray[np.floating]) -> WeightResult:
@@ -141,7 +150,10 @@ class CpuEngine:
             return self.prepare_weights(request)()
 
     def prepare_weights(self, request: WeightRequest) -> Callable[[], WeightResult]:
-        """Quantise weights and make the graph that has them; what is returned runs it. See AttachedEngine."""
+        """Quantise weights and build the graph with them; the function returned makes it the one that runs.
+
+        See AttachedEngine.
+        """
         tensor = self.weight_tensor(request.tensor)
         operator = self._rescalable_user(tensor) if request.rescale_rows else None
         quantiser = self._quantiser(tensor)

@@ -62,14 +62,14 @@ class AttachedEngine(SwappableEngine, Protocol):
     """An engine attached to the device of a backend."""
 
     def prepare_weights(self, request: WeightRequest) -> Callable[[], WeightResult]:
-        """Do what `set_weights` does without the device; what is returned does the rest, once.
+        """Do the part of `set_weights` that needs no device; the function returned does the rest, once.
 
-        One swap at a time may be prepared. Raises what `set_weights` raises, but no DeviceError.
+        One swap at a time may be prepared. Raises what `set_weights` raises except for DeviceError.
         """
         ...
 
     def reset(self) -> None:
-        """Set what operators keep from run to run to zero; the programs of a device keep nothing."""
+        """Set the state that operators keep from run to run to zero; programs of a device keep no state."""
         ...
 
     @property
@@ -84,7 +84,7 @@ class AttachedEngine(SwappableEngine, Protocol):
 
     @property
     def device_duration(self) -> float:
-        """Seconds that the last inference took on the device itself; NaN if the device does not tell."""
+        """Seconds that the last inference took on the device itself; NaN if that is unknown."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Which requests may wait, and when to come back with those that may not."""
+"""Which requests may wait, and when clients whose requests are refused should try again."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from edgetpu_driver.host.priority_queue import RequestQueue
 
 SOONEST = 0.001
 LATEST = 60.0
-"""Limits, s, of the time after which a refused client may come back: about an inference, and what a user
-would still wait for. Uncritical: in between it follows from the work that waits."""
+"""Limits of `retry_after`, s: about an inference, and what a user would still wait for. Uncritical: between
+them it follows from the work that waits."""
 AFTER_WAITING = 1.0
-"""The least time, s, where a request has waited in vain: the estimate knows nothing of what goes before it.
-Uncritical: it keeps the client from asking at once."""
+"""Least `retry_after`, s, of a request that has waited for `max_wait`: the estimate does not include the
+more urgent requests before it. Uncritical: it keeps the client from asking at once."""
 LOADING = 1.0
-"""Seconds, where too many models wait to be loaded: about what one of them takes."""
+"""`retry_after`, s, if too many models wait to be loaded: about the time to load one."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class Backlog:
     """The requests that wait."""
 
     waiting: int
-    """Their number."""
+    """Number of requests."""
     seconds: float
-    """Their expected engine time."""
+    """Expected engine time of the requests, s."""
     waiting_of_client: int
-    """Waiting requests of the client that asks."""
+    """Number of them that the client has."""
     sticks: int
-    """Sticks that share the work."""
+    """Number of sticks that share the work."""
 
     @classmethod
     def of(cls, queues: Sequence[RequestQueue[Any]], client: str, sticks: int) -> Backlog:
-        """The backlog of a queue and those next to it; the sticks share the work in the first one."""
+        """The backlog of several queues; the sticks share the work of the first one."""
         first, *beside = queues
         waiting, of_client = len(first), first.waiting_of(client)
         for queue in beside:
@@ -51,7 +51,7 @@ class Admission:
     def __init__(self, limits: HostLimits) -> None:
         self.limits = limits
         self.refused = 0
-        """Requests that were refused because too many wait."""
+        """Number of requests answered BUSY."""
 
     def admit(self, client: str, backlog: Backlog) -> None:
         """Raise BusyError if no further request of the client may wait."""
@@ -65,7 +65,7 @@ class Admission:
             raise _busy(f"{backlog.waiting} requests wait", backlog)
 
     def overdue(self, backlog: Backlog) -> BusyError:
-        """The answer to a request that has waited for its turn as long as any may."""
+        """The error for a request that has waited for its turn for `max_wait`."""
         self.refused += 1
         what = f"waited {self.limits.wait:g} s for its turn; {backlog.waiting} requests wait"
         return _busy(what, backlog, soonest=AFTER_WAITING)
@@ -98,7 +98,7 @@ class Admission:
 
 
 def _busy(what: str, backlog: Backlog, soonest: float = SOONEST) -> BusyError:
-    """Come back when half of the work is done."""
+    """The error; `retry_after` is when half of the work is done."""
     seconds = backlog.seconds / max(backlog.sticks, 1) / 2
     retry_after = min(max(seconds, soonest), LATEST)
     return BusyError(f"{what}; try again in {retry_after:.3g} s", retry_after)

@@ -10,17 +10,17 @@ from edgetpu_driver.errors import ExpiredError
 from edgetpu_driver.host.request import Request
 
 Answers = list[tuple[Request, Any]]
-"""Requests and what they are to be answered, once the lock is released."""
+"""Requests and their answers, to be given once the lock is released."""
 
 
 def answer_all(answers: Answers) -> None:
-    """Give the answers."""
+    """Give the answers; no lock may be held."""
     for request, answer in answers:
         request.answer(answer)
 
 
 def expiry(request: Request) -> ExpiredError:
-    """The answer to a request whose deadline has passed."""
+    """The error for a request whose deadline has passed."""
     return ExpiredError(
         f"the deadline, {request.deadline - request.arrived:g} s after its arrival, passed before the "
         "request could be run"

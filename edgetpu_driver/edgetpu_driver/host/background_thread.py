@@ -9,11 +9,11 @@ from queue import Empty, SimpleQueue
 
 _log = logging.getLogger(__name__)
 _IDLE_SECONDS = 5.0
-"""Without work for so long the thread ends; the next work starts another. Uncritical."""
+"""Seconds without work after which the thread ends; the next work starts another. Uncritical."""
 
 
 class BackgroundThread:
-    """Does one thing after the other in a thread of its own, which ends when it has been idle for a while."""
+    """Does pieces of work one after the other in a thread of its own, which ends when idle for a while."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -24,13 +24,13 @@ class BackgroundThread:
 
     @property
     def pending(self) -> int:
-        """How many things are still to be done, the present one included."""
+        """Number of pieces of work that are not done yet, the present one included."""
         return self._pending
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Have work done after what was submitted before; an exception is logged.
+        """Append work; an exception in it is logged.
 
-        RuntimeError if no thread can be started; then the work is not done.
+        Raises RuntimeError if no thread can be started; then the work is not done.
         """
         with self._lock:
             if not self._running:
@@ -53,6 +53,6 @@ class BackgroundThread:
                 work()
             except Exception:
                 _log.exception("unexpected error in the thread '%s'", self._name)
-            del work  # keep nothing alive while idle
+            del work  # no reference is kept while the thread is idle
             with self._lock:
                 self._pending -= 1

@@ -1,4 +1,4 @@
-"""The thread that runs the parts of models which sticks do not run."""
+"""The thread that runs the parts of models that run on the CPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from edgetpu_driver.host.stick_worker import StickWorker
 
 
 class CpuWorker:
-    """Runs parts on the CPU in an order of their own, by the same rules as sticks run theirs.
+    """Runs parts on the CPU, in an order determined by the same rules as for sticks.
 
-    Its thread begins with `prepare`. All methods may be called from any thread.
+    Its thread starts with `prepare`. All methods may be called from any thread.
     """
 
     def __init__(self, admission: Admission) -> None:
@@ -48,17 +48,17 @@ class CpuWorker:
             self._worker.ask(self._worker.ensure_open).get()
 
     def reopen(self) -> None:
-        """Go on after `close`, if there are any parts."""
+        """Continue after `close`, if there are any parts."""
         if self.scheduler.models:
             self.prepare()
 
     def reach(self) -> None:
-        """Wait until it has done what it was told before."""
+        """Wait until earlier commands are done."""
         if self._worker.slot.serving:
             self._worker.ask(_nothing).get()
 
     def close(self, timeout: float | None = None) -> None:
-        """End the thread after the work under way; what waits is answered UnavailableError."""
+        """End the thread after the present work; waiting requests are answered UnavailableError."""
         self._worker.stop(timeout)
 
 

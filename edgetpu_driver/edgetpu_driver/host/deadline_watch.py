@@ -1,4 +1,4 @@
-"""Answers requests whose deadline has passed while all sticks are busy."""
+"""A thread that answers requests whose deadline has passed while all sticks are busy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PERIOD = 0.02
 
 
 class DeadlineWatch:
-    """A thread that looks at the queue once in a while, as long as requests wait."""
+    """A thread that checks the queue periodically while requests wait."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -22,13 +22,13 @@ class DeadlineWatch:
         scheduler.watch = self.arm
 
     def arm(self) -> None:
-        """Requests with deadlines may wait."""
+        """Start checking; called when a request has been queued."""
         if self._watching or not self._scheduler.waiting:
             return
         with self._lock:
             if self._watching:
                 return
-            with suppress(RuntimeError):  # no thread can be started: the sticks look at the queue, too
+            with suppress(RuntimeError):  # no thread can be started: the workers check the queue as well
                 threading.Thread(target=self._run, name="edgetpu deadlines", daemon=True).start()
                 self._watching = True
 

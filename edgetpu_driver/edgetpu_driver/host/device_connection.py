@@ -1,4 +1,4 @@
-"""The device of one stick: opened, read, lost and opened again by the thread that owns it."""
+"""The device of one stick: opened, read, lost and reopened by the thread that owns it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class DeviceConnection:
     def __init__(self, backend: Backend, on_change: Callable[[], None]) -> None:
         self.state = UNCONFIGURED.state
         self.status_message = UNCONFIGURED.status_message
-        """One line on the state."""
+        """One line that explains the state."""
         self.readings = Readings()
-        """What was read from the device last."""
+        """The last readings of the device."""
         self.reopened = 0
-        """How often a lost device was opened again."""
+        """Number of times a lost device was reopened."""
         self.is_open = False
         self._backend = backend
         self._on_change = on_change
@@ -37,7 +37,7 @@ class DeviceConnection:
         self._told = ""
 
     def open(self) -> None:
-        """Open the device again; `is_open` and the state show the outcome. Takes seconds."""
+        """Open the device; `is_open` and the state show the outcome. Takes seconds."""
         if self.state is State.CLOSED:
             self._set_state(State.STARTING, "looking for the device")
         try:
@@ -49,30 +49,30 @@ class DeviceConnection:
         except EdgeTpuError as error:
             self._set_state(State.FAILED, str(error))
         except Exception as error:
-            # Anything a USB library may raise: the caller tries again, and the state says why.
+            # USB libraries raise any exception: the caller tries again, and the state says why.
             self._set_state(State.FAILED, f"{type(error).__name__}: {error}")
         else:
             self.is_open = True
 
     def confirm(self) -> None:
-        """The device works."""
+        """Set the state to READY."""
         if self.state is not State.READY:
             self.reopened += self._recovering
             self._recovering = False
             self._set_state(State.READY, "")
 
     def tell(self, status_message: str) -> None:
-        """Say something about a device that works."""
+        """Set a status message about a device that works."""
         if self.state is State.READY:
             self._set_state(State.READY, status_message)
 
     def lose(self, error: EdgeTpuError) -> None:
-        """Give the device up because of an error."""
+        """Close the device because of an error."""
         self._recovering = True
         self.give_up(State.ABSENT if isinstance(error, DeviceLostError) else State.RECOVERING, str(error))
 
     def give_up(self, state: State, status_message: str) -> None:
-        """Give the device up, so that the next `open` brings it up from scratch."""
+        """Close the device, so that the next `open` brings it up from scratch."""
         self.is_open = False
         self._set_state(state, status_message)
 
@@ -98,11 +98,11 @@ class DeviceConnection:
                 _log.error("cannot read the device's state: %s", text)
 
     def registers(self) -> tuple[RegisterValue, ...]:
-        """Read the device's error and status registers; none while there is no device. Raises DeviceError."""
+        """Read the device's error and status registers; empty without a device. Raises DeviceError."""
         return self._backend.registers() if self.is_open else ()
 
     def _on_phase(self, phase: Phase, bus_path: str) -> None:
-        """Show the phase as the state, except that a device that fails at every attempt remains FAILED."""
+        """Show the phase as the state; a device that fails at every attempt remains FAILED."""
         state = State[phase.name]
         if self.state is State.FAILED or (self.state is State.RECOVERING and state is State.STARTING):
             return

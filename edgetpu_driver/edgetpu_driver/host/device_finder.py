@@ -1,4 +1,4 @@
-"""Looks for devices that have been plugged in since the host was started."""
+"""Looks for devices that are plugged in after the host was started."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from edgetpu_driver.backends.backend import Backend
 _log = logging.getLogger(__name__)
 
 FindMore: TypeAlias = Callable[[Collection[str]], Sequence[Backend]]
-"""Makes backends for the devices that are there, but for those at the given bus paths."""
+"""Makes backends for the devices that are present, except for those at the given bus paths."""
 
 
 class DeviceFinder:
-    """A thread that looks for more devices once in a while, until it is stopped."""
+    """A thread that looks for further devices periodically, until it is stopped."""
 
     def __init__(
         self,
@@ -25,9 +25,9 @@ class DeviceFinder:
         add: Callable[[Backend], None],
         period: float,
     ) -> None:
-        """known: the bus paths of the devices that have been found. add: called with each further backend.
+        """known: bus paths of the devices found so far. add: called with each further backend.
 
-        period: seconds between two looks.
+        period: seconds between two searches.
         """
         self._find = find
         self._known = known
@@ -38,7 +38,7 @@ class DeviceFinder:
         threading.Thread(target=self._run, name="edgetpu finder", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more; what a look finds that is under way is still added."""
+        """Stop searching; what a search that is running finds is still added."""
         self._stopped.set()
 
     def _run(self) -> None:

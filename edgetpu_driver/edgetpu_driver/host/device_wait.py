@@ -27,14 +27,14 @@ class DeviceWait:
             self._timer.start()
 
     def attempted(self, device: int, is_open: bool) -> None:
-        """There was an attempt to open a device."""
+        """Note that there was an attempt to open a device."""
         with self._lock:
             self._unseen.discard(device)
             self._over |= is_open
         self._check()
 
     def cancel(self) -> None:
-        """Do not give up any more."""
+        """Never give up from now on."""
         with self._lock:
             self._over = True
         self._timer.cancel()

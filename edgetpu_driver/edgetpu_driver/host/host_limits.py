@@ -1,16 +1,16 @@
-"""Limits on what a host takes, so that no client can use up its memory or its time."""
+"""Limits that keep clients from using up a host's memory or time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 MOST_SEGMENTS = 64
-"""Files of one pipeline. Given by no computer having more sticks."""
+"""Largest number of segments of a pipeline: more than the sticks that any computer has."""
 
 
 @dataclass(frozen=True)
 class HostLimits:
-    """What a host accepts. A request beyond the first three is answered BUSY, beyond the others refused."""
+    """What a host accepts. Requests beyond the first three limits are answered BUSY, others are refused."""
 
     waiting_per_client: int = 100
     """Requests of one client that may wait."""
@@ -26,6 +26,6 @@ class HostLimits:
     tiles: int = 256
     """Tiles of one matrix."""
     models: int = 100
-    """Names that may be loaded."""
+    """Names of loaded models."""
     model_bytes: int = 512 * 2**20
-    """Size of all loaded model files together."""
+    """Total size of all loaded model files, bytes."""

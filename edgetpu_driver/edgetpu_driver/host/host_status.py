@@ -30,7 +30,7 @@ class StickStatus:
 
     state: State
     status_message: str
-    """One line on the state."""
+    """One line that explains the state."""
     readings: Readings
     """Serial number, bus path, link speed, effective clock preset, temperature, memory, uploads."""
     throttled: bool = False
@@ -48,9 +48,9 @@ class StickStatus:
     uploads_avoided: int = 0
     """Inferences whose parameters were resident already."""
     recoveries: int = 0
-    """Times it was brought back."""
+    """Number of recoveries."""
     failed_checks: int = 0
-    """Self-checks with a wrong answer."""
+    """Number of self-checks with a wrong answer."""
 
 
 @dataclass(frozen=True)
@@ -63,25 +63,25 @@ class HostStatus:
 
     state: State
     status_message: str
-    """One line on the state."""
+    """One line that explains the state."""
     readings: Readings
     resident: tuple[str, ...]
     """Names of the models whose parameters are on the device."""
     period: Period
     inferences: int
     recoveries: int
-    """How often the device was recovered, by its driver or by opening it again."""
+    """Number of recoveries, by its driver or by reopening the device."""
     dropped: int
-    """Requests for a loaded model that got no result."""
+    """Number of requests for a loaded model that ended without a result."""
     waiting: int = 0
-    """Requests that wait now."""
+    """Number of requests that wait now."""
     expired: int = 0
-    """Requests whose deadline passed before they were run."""
+    """Number of requests whose deadline passed before work on them began."""
     refused: int = 0
-    """Requests answered BUSY."""
+    """Number of requests answered BUSY."""
     sticks: tuple[StickStatus, ...] = ()
     uploads: Mapping[str, int] = field(default_factory=dict)
-    """Uploads of parameters by the name of the loaded model, as far as there were any."""
+    """Number of uploads of parameters by the name of the loaded model; without models that had none."""
 
 
 UNCONFIGURED = HostStatus(

@@ -16,11 +16,11 @@ from edgetpu_driver.tflite.tensor import TensorSpec
 
 _FIRST_ESTIMATE = 0.001
 """Expected engine time, s, of a model that has not run yet."""
-_NEW_SHARE = 0.2  # of the last measurement in an estimate
+_NEW_SHARE = 0.2  # weight of the last measurement in the estimate
 
 
 class ModelState(IntEnum):
-    """How far a model is; the numbers are those of edgetpu_msgs/ModelInfo."""
+    """State of a model's loading; the numbers are those of edgetpu_msgs/ModelInfo."""
 
     LOADED = 0
     QUEUED = 1
@@ -28,7 +28,7 @@ class ModelState(IntEnum):
 
 
 class HostedModel:
-    """A model of a ModelHost. Others may read its properties at any time; the host changes it."""
+    """A model of a ModelHost. Its properties may be read at any time; only the host changes it."""
 
     def __init__(self, name: str, paths: Sequence[Path], owner: str = "", shared: bool = False) -> None:
         """paths: of its file, or of its segments in their order."""
@@ -40,40 +40,40 @@ class HostedModel:
         """Whether other clients may set its weights and unload it."""
         self.state = ModelState.QUEUED
         self.failure: EdgeTpuError | None = None
-        """Why it could not be loaded."""
+        """Why it could not be loaded; empty if it could."""
         self.sha256 = ""
-        """Digest of the file, or of all segments in a row, in hexadecimal; empty until it is loaded."""
+        """SHA-256 of the file, or of all segments concatenated, in hexadecimal; empty until it is loaded."""
         self.file_bytes = 0
         self.files_without_weights = b""
-        """What the files say of labels, anchors and the like; see `without_weights`."""
+        """Labels, anchors and other metadata in the files; see `without_weights`."""
         self.parsed: ParsedModel | None = None
         self.tensors_of_file: tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] = (), ()
         """Inputs and outputs as far as known before it is loaded: what a small file says, without checks."""
         self.plan: ModelPlan | None = None
-        """How its parts make the whole; None if one engine runs all of it."""
+        """How its parts are connected; None if one engine runs all of it."""
         self.parts: tuple[HostedModel, ...] = ()
-        """One for each step of its plan; none if one engine runs all of it."""
+        """The parts, one for each step of its plan; empty if one engine runs all of it."""
         self.on_device = True
-        """Whether sticks run it, if it is a part; otherwise the CPU's worker does."""
+        """Whether it is a part that sticks run; otherwise the CPU's worker runs it."""
         self.operators: tuple[str, ...] = ()
-        """Names of the operators that it stands for, if it is a part."""
+        """Names of the operators of a part."""
         self.weights = WeightHistory()
         """The weights that were set on it."""
         self.head_name = ""
-        """Name in the catalogue, if its graph can be a head of a joint one."""
+        """Name in the catalogue if its graph can be a head of a joint graph; otherwise empty."""
         self.unloaded = False
-        # What follows belongs to the scheduler.
+        # The following fields belong to the scheduler.
         self.replicas: dict[int, ModelReplica] = {}
-        """By number of the stick."""
+        """Its replicas by the number of the stick."""
         self.pending = 0
-        """Requests that have not been answered."""
+        """Number of requests that have not been answered."""
         self.swapping = False
         """Whether a swap of its weights has begun."""
         self.swaps_waiting = 0
         self.seconds = _FIRST_ESTIMATE
-        """Expected engine time of one inference."""
+        """Expected engine time of one inference, s."""
         self.device_seconds = 0.0
-        """Expected time of one inference on the clock of a simulated device."""
+        """Expected time of one inference on the clock of a simulated device, s."""
 
     @property
     def path(self) -> Path:
@@ -104,29 +104,29 @@ class HostedModel:
         self.state = ModelState.LOADED
 
     def set_failed(self, error: EdgeTpuError) -> None:
-        """Note that it cannot be loaded."""
+        """Set the state to FAILED."""
         self.failure, self.state = error, ModelState.FAILED
 
     @property
     def weights_version(self) -> int:
-        """How often its weights were replaced."""
+        """Number of times its weights were replaced."""
         if not self.parts:
             return self.weights.version
         return sum(part.weights.version for part in self.parts)
 
     @property
     def device_parts(self) -> tuple[HostedModel, ...]:
-        """What runs on sticks, in order: the model itself, or its parts for the Edge TPU."""
+        """The models that run on sticks, in order: the model itself, or its parts for the Edge TPU."""
         return tuple(part for part in self.parts if part.on_device) if self.parts else (self,)
 
     @property
     def message(self) -> str:
-        """Why it cannot be loaded, or cannot run here; empty if it can, as far as known."""
+        """Why it cannot be loaded, or cannot run here; empty if it can, as far as is known."""
         return str(self.failure) if self.failure is not None else self.unsupported_reason
 
     @property
     def unsupported_reason(self) -> str:
-        """Why the model cannot run, whatever the state of the device; empty if it can, as far as known."""
+        """Why it cannot run, whatever the state of the device; empty if it can, as far as is known."""
         if self.parsed is not None and self.parsed.unsupported_reason:
             return self.parsed.unsupported_reason
         if self.parts:
@@ -140,32 +140,32 @@ class HostedModel:
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The model's inputs, in the model's order; none as long as it is not loaded."""
+        """The model's inputs, in the model's order; empty until it is loaded."""
         return () if self.parsed is None else self.parsed.inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """The model's outputs, in the model's order; none as long as it is not loaded."""
+        """The model's outputs, in the model's order; empty until it is loaded."""
         return () if self.parsed is None else self.parsed.outputs
 
     @property
     def placement(self) -> Placement:
-        """Where its parameters are while it runs; HOST as long as that is not known."""
+        """Where its parameters are stored while it runs; HOST until that is known."""
         return Placement.HOST if self.parsed is None else self.parsed.placement
 
     @property
     def parameter_bytes(self) -> int:
-        """Size of its parameters; 0 as long as that is not known."""
+        """Bytes of its parameters; 0 until that is known."""
         return 0 if self.parsed is None else self.parsed.parameter_bytes
 
     @property
     def caching_token(self) -> int:
-        """Models with the same one can be resident together; 0: never resident, or not known yet."""
+        """Models with the same token can be resident together; 0: never resident, or not known yet."""
         return 0 if self.parsed is None else self.parsed.caching_token
 
     @property
     def region(self) -> int:
-        """Rows of the chip's memory that its parameters fill, as bits; none as long as that is not known."""
+        """Rows of the chip's memory that its parameters fill, as bits; 0 until that is known."""
         return 0 if self.parsed is None else self.parsed.region
 
     @property
@@ -177,18 +177,18 @@ class HostedModel:
 
     @property
     def uploads(self) -> int:
-        """Uploads of its parameters since it was loaded, to all sticks that it is assigned to."""
+        """Number of uploads of its parameters since it was loaded, to all sticks that it is assigned to."""
         replicas = (replica for part in self.device_parts for replica in tuple(part.replicas.values()))
         return sum(replica.uploads for replica in replicas)
 
     @property
     def sticks(self) -> tuple[str, ...]:
-        """Bus paths of the sticks it is assigned to, as far as they are known."""
+        """Bus paths of the sticks that it is assigned to, as far as they are known."""
         replicas = (replica for part in self.device_parts for replica in tuple(part.replicas.values()))
         return tuple(dict.fromkeys(replica.bus_path for replica in replicas if replica.bus_path))
 
     def learn(self, seconds: float, device_seconds: float) -> None:
-        """Take into account how long one inference took."""
+        """Update the expected engine time with a measured one, s."""
         self.seconds += _NEW_SHARE * (seconds - self.seconds)
         if device_seconds >= 0:  # not NaN
             self.device_seconds += _NEW_SHARE * (device_seconds - self.device_seconds)

@@ -1,4 +1,4 @@
-"""Which clients ask for inferences on the same images, found from the inputs of their requests."""
+"""Finds clients that ask for inferences on the same images, by the inputs of their requests."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ WINDOW = 1.0
 """Seconds for which an image is remembered. Chosen: longer than nodes lag behind each other."""
 
 KEPT = 8
-"""Images of one input that are remembered; nodes in processes of their own may lag by a few."""
+"""Images remembered for each input; nodes in separate processes may lag by a few."""
 
 JOIN = 4
-"""Images on which two groups have met before they become one: not by chance, as images of one colour may."""
+"""Number of images that two groups must have in common before they are merged: images of one colour may be
+equal by chance."""
 
 LEAVE = 8
 """Images in succession that a client shares with no other of its group before it leaves.
@@ -29,7 +30,7 @@ Uncritical: computing a head that is not needed takes about a sixth of the time 
 """
 
 SETTLE = 4
-"""Images for which a group has not changed before a graph is made for it, since nodes start one by one."""
+"""Images without a change of a group before a graph is made for it, since nodes start one by one."""
 
 FORGET = 30.0
 """Seconds without a request after which a group is given up: longer than a node takes to be started again."""
@@ -43,40 +44,40 @@ class Asker:
     model: HostedModel
     group: ImageGroup
     alone: int = 0
-    """Images in succession that it has shared with no other of its group."""
+    """Successive images that it has not shared with any other member of its group."""
 
 
 @dataclass(eq=False)
 class ImageGroup:
-    """Askers that get the same images."""
+    """Askers that receive the same images."""
 
     number: int
-    """Counts the groups from 0."""
+    """Number of the group, from 0."""
     members: list[Asker] = field(default_factory=list)
     joint: JointModel | None = None
-    """What runs their models together; set by the user of the groups."""
+    """Object that runs their models together; set by the user of the groups."""
     settled: int = 0
-    """Images since its members have changed."""
+    """Number of images since its members last changed."""
     seen: int = 0
-    """Images on which some of its members have asked."""
+    """Number of images on which any of its members has asked."""
     last: float = 0.0
-    """Time of the last of them, on the steady clock, s."""
+    """Steady time of the last of these images, s."""
     candidate: ImageGroup | None = None
-    """The group that it meets, and perhaps joins."""
+    """The group that it has images in common with, and may be merged with."""
     met: int = 0
-    """Images on which it has met that one."""
+    """Number of images in common with that group."""
     met_at: int = 0
-    """`seen` of that one at the last of them."""
+    """`seen` of that group at the last of them."""
 
     @property
     def models(self) -> tuple[HostedModel, ...]:
-        """The models that its members ask for, each once."""
+        """The models that its members ask for, without duplicates."""
         return tuple(dict.fromkeys(member.model for member in self.members if not member.model.unloaded))
 
 
 @dataclass(eq=False)
 class ImageInUse:
-    """An image that inferences were asked for on."""
+    """An image on which inferences were requested."""
 
     data: bytes
     arrived: float

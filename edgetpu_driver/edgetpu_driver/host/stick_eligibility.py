@@ -10,8 +10,8 @@ from edgetpu_driver.host.request import Kind, Lane, Request
 from edgetpu_driver.host.stick_slot import StickSlot
 
 PRODUCTS_AT_ONCE = 2
-"""Products by one model that a client has under way on a stick. Derived: while the arithmetic of one is done,
-the stick works on the other."""
+"""Products by one model that a client has in progress on a stick. Derived: while the arithmetic of one is
+done on the host, the stick works on the other."""
 
 
 def can_run(slot: StickSlot, lane: Lane) -> bool:
@@ -51,7 +51,7 @@ def unsupported(model: HostedModel) -> ModelUnsupportedError:
 def refusal(
     model: HostedModel, slots: Sequence[StickSlot], unavailable_reason: Callable[[], str]
 ) -> EdgeTpuError | None:
-    """Why requests for a model cannot be run; None if they can, now or when it is loaded."""
+    """Why requests for a model cannot be run; None if they can, now or once it is loaded."""
     if model.state is ModelState.FAILED:
         return model.failure
     if model.unsupported_reason:
@@ -60,13 +60,13 @@ def refusal(
     if model.state is ModelState.LOADED:
         serving = [slot for slot in serving if slot.number in model.replicas]
         reasons = [model.replicas[slot.number].unsupported_reason for slot in serving]
-        if reasons and all(reasons):  # another stick, which is not there, can run it
+        if reasons and all(reasons):  # another stick, which is absent now, can run it
             return UnavailableError(f"no device that can run model '{model.name}': {reasons[0]}")
     return None if serving else UnavailableError(f"no device: {unavailable_reason()}")
 
 
 def is_pointless(request: Request) -> bool:
-    """Whether weights are to be set on a stick that does not hold the model any more."""
+    """Whether weights are to be set on a stick that no longer holds the model."""
     if request.kind is not Kind.UPDATE or request.lane.begun or request.stick is None:
         return False
     replica = request.model.replicas.get(request.stick)

@@ -28,7 +28,7 @@ _CLOSENESS = (
     State.ABSENT,
     State.CLOSED,
 )
-"""States, the closest to being ready first."""
+"""States in their order, the one closest to ready first."""
 _COUNTERS = ("uploads", "bytes_sent", "bytes_received", "retries", "recoveries", "thermal_warnings")
 
 
@@ -53,11 +53,11 @@ class StickPool:
         self._pipelines: list[tuple[HostedModel, ...]] = []
         """Parts of one model each, which no stick can have in its memory together."""
         self._ask_registers: list[Callable[[tuple[RegisterValue, ...]], None]] = []
-        """Calls that wait for the registers; at least one while they are being read."""
+        """Calls that wait for the registers; not empty while they are being read."""
         scheduler.rebalance = self._rebalance
 
     def add(self, model: HostedModel) -> None:
-        """Assign a model that was loaded to sticks. To be called with the scheduler's lock held."""
+        """Assign a loaded model to sticks. Must be called with the scheduler's lock held."""
         self._scheduler.models.append(model)
         if self._spreading is Spreading.SPREAD and len(self.workers) > 1:
             self._rebalance()
@@ -66,7 +66,7 @@ class StickPool:
                 self._assign(model, worker)
 
     def add_parts(self, parts: Sequence[HostedModel]) -> None:
-        """Assign the parts of one model. To be called with the scheduler's lock held."""
+        """Assign the parts of one model. Must be called with the scheduler's lock held."""
         together = resident_together((part, part.caching_token, part.region) for part in parts)
         if len(together) < 2:
             for part in parts:
@@ -77,7 +77,7 @@ class StickPool:
         self._place_pipelines()
 
     def add_stick(self, backend: Backend) -> StickWorker:
-        """Add a worker for one more stick, which knows the models already; it is to open the stick."""
+        """Add a worker for one more stick, which is given the models; the worker opens the stick."""
         with self._scheduler.lock:
             worker = StickWorker(len(self.workers), backend, self._scheduler, self._on_change)
             self.workers = [*self.workers, worker]
@@ -91,14 +91,14 @@ class StickPool:
         return {worker.connection.readings.bus_path for worker in self.workers}
 
     def ask_all(self, command: Callable[[StickWorker], Any]) -> list[Any]:
-        """Have every worker do something, and wait; the results, and the exceptions."""
+        """Call a method of every worker and wait; the results, and the exceptions."""
         answers: list[SimpleQueue[Any]] = [worker.ask(partial(command, worker)) for worker in self.workers]
         return [answer.get() for answer in answers]
 
     def submit_registers(self, done: Callable[[tuple[RegisterValue, ...]], None]) -> None:
         """Read state and registers of all devices, without waiting.
 
-        Who asks while they are being read gets that answer: nobody can keep the devices busy with it.
+        Calls during a reading share its result, so that clients cannot keep the devices busy with readings.
         """
         with self._scheduler.lock:
             self._ask_registers.append(done)
@@ -129,14 +129,14 @@ class StickPool:
             done(registers)
 
     def stop(self, timeout: float | None) -> None:
-        """Close all devices after the work under way, and wait for them, at most `timeout` seconds in all."""
+        """Close all devices after their present work, and wait for them, at most `timeout` seconds in all."""
         waits = [worker.begin_stop() for worker in self.workers]
         end = None if timeout is None else time.monotonic() + timeout
         for wait in waits:
             wait(None if end is None else max(end - time.monotonic(), 0.0))
 
     def reach_all(self) -> None:
-        """Wait until every stick that is ready has done what it was told before."""
+        """Wait until every stick that is ready has executed the earlier commands."""
         for answer in [worker.ask(_nothing) for worker in self.workers if worker.slot.serving]:
             answer.get()
 
@@ -147,7 +147,7 @@ class StickPool:
 
     def status(self) -> HostStatus:
         """The present state, the figures of the last period, and the counters; never waits."""
-        workers = self.workers  # one more may join meanwhile
+        workers = self.workers  # another one may join meanwhile
         sticks = tuple(worker.status() for worker in workers)
         first = sticks[_first(workers).slot.number]
         period = joined([worker.slot.statistics.period for worker in workers])
@@ -186,17 +186,17 @@ class StickPool:
             worker.post(partial(worker.attach, model))
 
     def _alone(self) -> list[HostedModel]:
-        """The models that are not parts of pipelines."""
+        """The models that are not part of a pipeline."""
         parts = {part for pipeline in self._pipelines for part in pipeline}
         return [model for model in self._scheduler.models if model not in parts]
 
     def _there(self) -> Sequence[int]:
-        """Numbers of the sticks to assign models to: those that serve or, if there are none, all."""
+        """Numbers of the sticks that models are assigned to: those in service or, if there are none, all."""
         serving = [slot.number for slot in self._scheduler.slots if slot.serving]
         return serving or range(len(self.workers))
 
     def _rebalance(self) -> None:
-        """Assign models to the sticks that are there, those that can be resident together to the same."""
+        """Assign models to the present sticks; models that can be resident together go to the same stick."""
         self._place_pipelines()
         if self._spreading is not Spreading.SPREAD or len(self.workers) == 1:
             return
@@ -229,7 +229,7 @@ class StickPool:
 
 
 def all_registers(answers: Sequence[Any]) -> tuple[RegisterValue, ...]:
-    """The registers of all devices; a device that answered with an exception has none."""
+    """The registers of all devices; devices that raised an exception are left out."""
     return tuple(
         register for registers in answers if not isinstance(registers, Exception) for register in registers
     )

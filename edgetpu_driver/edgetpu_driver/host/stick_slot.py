@@ -1,4 +1,4 @@
-"""What the scheduler knows of a stick, and which of several sticks is to take a request."""
+"""The scheduler's view of a stick, and the choice of the stick that takes a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edgetpu_driver.host.request import Lane, Request
 
 STUCK_SECONDS = 0.05
-"""Real time after which nobody waits any more for a stick that is simulated to be free earlier."""
+"""Seconds of real time after which waiting for a stick that is free earlier in simulated time ends."""
 
 UPLOAD_SECONDS = 0.0002
 UPLOAD_RATE = 210e6
@@ -22,10 +22,10 @@ UPLOAD_RATE = 210e6
 
 
 class Queued(NamedTuple):
-    """What waits while a stick is chosen."""
+    """The requests that wait while a stick is chosen."""
 
     requests: int
-    """Their number, the one in question included."""
+    """Number of them, including the one in question."""
     now: float
 
 
@@ -35,9 +35,9 @@ class StickSlot:
 
     number: int
     wake: Callable[[Request | None], None]
-    """Hands a request to the worker, which is idle, or has it look for work."""
+    """Hands a request to the idle worker, or has it look for work."""
     post: Callable[[Callable[[], None]], None]
-    """Has the worker do something between two pieces of work."""
+    """Has the worker call a function between two pieces of work."""
     serving: bool = False
     """Whether its device is open."""
     idle: bool = False
@@ -48,13 +48,13 @@ class StickSlot:
     """The clock of a simulated device; None for a real one."""
     running: Request | None = None
     parked: set[Request] = field(default_factory=set)
-    """Requests begun here that wait for a calculation."""
+    """Number of requests begun here that wait for a calculation."""
     began: float = 0.0
     """When the request that is running was taken, s."""
     expected: float = 0.0
-    """When it is expected to be done, on the device's clock."""
+    """Expected end of that request, on the device's clock."""
     origin: float = 0.0
-    """What the device's clock showed when the stick had had no work."""
+    """Time on the device's clock when the stick last had no work."""
     statistics: InferenceStatistics = field(default_factory=InferenceStatistics)
 
     def has_parameters_of(self, lane: Hashable) -> bool:
@@ -63,13 +63,13 @@ class StickSlot:
         return replica is not None and replica.resident
 
     def start_clock(self, others: Sequence[StickSlot]) -> None:
-        """Begin with as much work behind it as the least loaded of the others has."""
+        """Start with as much accumulated work as the least loaded of the others."""
         if self.simulated_time is not None:
             behind = [other.load() for other in others if other.serving and other is not self]
             self.origin = self.simulated_time() - min(behind, default=0.0)
 
     def load(self) -> float:
-        """Time until it is free on its clock; that of a real stick stands still while it is idle."""
+        """Time until it is free on its clock; the clock of a real stick stands still while it is idle."""
         if self.simulated_time is None:
             return 0.0
         now = self.simulated_time()
@@ -87,7 +87,7 @@ class StickSlot:
         return 0.0 if self.running is None else max(0.0, self.began + self.running.model.seconds - now)
 
     def is_stuck(self, now: float) -> bool:
-        """Whether its present work takes longer than others should wait for."""
+        """Whether its present work takes longer than other requests should wait."""
         return self.running is not None and now - self.began > STUCK_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""The thread that owns one stick: it opens it, runs requests on it, reads it, recovers it, closes it."""
+"""The thread that owns one stick: opens it, runs requests on it, reads, recovers and closes it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from edgetpu_driver.host.thermal_throttle import ThermalThrottle
 _log = logging.getLogger(__name__)
 
 _PAUSE = 0.01
-"""Seconds of rest after an unexpected error, so that one that stays does not use up the processor."""
+"""Seconds of rest after an unexpected error, so that a persistent one does not use up the processor."""
 
 
 class StickWorker:
@@ -47,17 +47,17 @@ class StickWorker:
         self.connection = DeviceConnection(backend, on_change)
         self.backend = backend
         self.failed_checks = 0
-        """Self-checks with a wrong answer."""
+        """Number of self-checks with a wrong answer."""
         self._scheduler = scheduler
         self._throttle = ThermalThrottle()
         self._thread: threading.Thread | None = None
-        self._thread_lock = threading.RLock()  # a finaliser may stop a worker anywhere in this thread
+        self._thread_lock = threading.RLock()  # a finaliser may stop a worker at any point of this thread
         self.request_reset = PendingCommand(self.post, self.reset)
         self._closing = False
         self._is_to_close = False
-        """Whether it was told to close, and has not come to that: until then nothing new is begun."""
+        """Whether it was told to close but has not done so; until then it begins nothing new."""
         self._commanded = False
-        """Whether the last piece of work was a command, so that it is a request's turn."""
+        """Whether the last piece of work was a command, so that a request is next."""
         self._told = ""
         """The unexpected error that was logged last."""
         self._period: float | None = None
@@ -70,20 +70,20 @@ class StickWorker:
         self._on_attempt: Callable[[bool], None] = _ignore
         scheduler.slots.append(self.slot)
 
-    # For any thread.
+    # May be called from any thread.
 
     def post(self, command: Command) -> None:
-        """Have the thread, which is started if need be, do something between two pieces of work."""
+        """Have the thread call a function between two pieces of work; starts the thread if necessary."""
         with self._thread_lock:
             if self._thread is None:
                 name = f"edgetpu stick {self.slot.number}"
                 thread = threading.Thread(target=self._run, name=name, daemon=True)
-                thread.start()  # raises where the limit of threads is reached
+                thread.start()  # raises if the limit of threads is reached
                 self._thread = thread
             self._mailbox.put(command)
 
     def ask(self, command: Callable[[], Any]) -> SimpleQueue[Any]:
-        """Post a command; where its result, or the exception, will arrive."""
+        """Post a command; returns the future of its result."""
         answer: SimpleQueue[Any] = SimpleQueue()
 
         def work() -> None:
@@ -121,7 +121,7 @@ class StickWorker:
         self.begin_stop()(timeout)
 
     def begin_stop(self) -> Callable[[float | None], None]:
-        """Do what `stop` does without waiting; what is returned waits, at most so many seconds."""
+        """Stop as `stop` does, without waiting; the function returned waits for a given number of seconds."""
         with self._thread_lock:
             if self._thread is None:
                 return _ignore
@@ -156,7 +156,7 @@ class StickWorker:
             failed_checks=self.failed_checks,
         )
 
-    # Commands, for the thread alone.
+    # Commands; called by the thread only.
 
     def open(self) -> None:
         """Open the device again and attach the models."""
@@ -175,7 +175,7 @@ class StickWorker:
             self.open()
 
     def reset(self) -> None:
-        """Give the device up, so that it is brought up from scratch; if it is kept open, see ResetPace."""
+        """Close the device, so that it is brought up from scratch; if it is kept open, see ResetPace."""
         if self._period is not None and not self._resets.begin(time.monotonic()):
             self._due = min(self._due, self._resets.due)
             return
@@ -195,7 +195,7 @@ class StickWorker:
             self._lose(error)
 
     def _throttle_if_hot(self) -> None:
-        """Slow a hot stick down, and let cooler ones do its work. Raises DeviceError."""
+        """Slow down a hot stick, so that cooler ones take over its work. Raises DeviceError."""
         throttle, before = self._throttle, self._throttle.preset
         throttle.update(self.connection.readings, time.monotonic())
         if throttle.preset == before:
@@ -226,7 +226,7 @@ class StickWorker:
             self._lose(error)
 
     def registers(self) -> tuple[RegisterValue, ...]:
-        """Read the device's error and status registers; none while there is no device."""
+        """Read the device's error and status registers; empty without a device."""
         try:
             registers = self.connection.registers()
         except DeviceError as error:
@@ -276,7 +276,7 @@ class StickWorker:
             return {model: model.replicas[self.slot.number] for model in models}
 
     def _lose(self, error: EdgeTpuError) -> None:
-        """The device is gone: hand over its work, and open it again at once."""
+        """Handle the loss of the device: pass its work to others, and reopen it at once."""
         self.connection.lose(error)
         self._scheduler.leave(self.slot, error)
         self._due = 0.0
@@ -298,7 +298,7 @@ class StickWorker:
             pass
 
     def _guarded_step(self) -> bool:
-        """Whether the thread is to end; an exception does not end it."""
+        """Process work; returns whether the thread is to end. An exception does not end it."""
         try:
             return self._step()
         except Exception as error:
@@ -334,7 +334,7 @@ class StickWorker:
 
     def _wait(self) -> Request | Command | None:
         timeout = None if self._period is None else max(0.0, self._due - time.monotonic())
-        if self._scheduler.waiting:  # for a stick that is simulated to be free earlier
+        if self._scheduler.waiting:  # for a stick that is free earlier in simulated time
             timeout = STUCK_SECONDS if timeout is None else min(timeout, STUCK_SECONDS)
         try:
             return self._mailbox.get(timeout=timeout)
@@ -349,7 +349,7 @@ class StickWorker:
             return True
 
     def _keep(self) -> None:
-        """Read the device, or open it; called when that is due."""
+        """Read the device, or open it; called when one of these is due."""
         assert self._period is not None
         if self.connection.is_open:
             self.refresh()
@@ -370,7 +370,7 @@ class StickWorker:
         slot, scheduler = self.slot, self._scheduler
         pieces, replica = request.pieces, request.replica
         if slot.running is not request or pieces is None or replica is None:
-            return None  # the stick was given up after the request had been handed over
+            return None  # the stick was lost after the request had been handed over
         resident, start = False, time.perf_counter()
         try:
             resident = replica.resident
@@ -387,7 +387,7 @@ class StickWorker:
         except DeviceError as error:
             return self._lose(error)
         except EdgeTpuError as error:
-            answer = error.with_traceback(None)  # whose frames refer to the answer: they would stay for long
+            answer = error.with_traceback(None)  # whose frames refer to the answer: it would stay in memory
         except Exception as error:
             _log.exception("unexpected error in a request for model '%s'", request.model.name)
             answer = EdgeTpuError(f"unexpected {type(error).__name__}: {error}")

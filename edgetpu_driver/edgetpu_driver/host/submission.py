@@ -1,4 +1,4 @@
-"""Hands requests for models to what runs them: the sticks, or the steps of a whole model."""
+"""Passes requests for models to what runs them: the sticks, or the steps of a whole model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Done = Callable[[Any], None]
 
 
 class Submission:
-    """Submits requests without waiting; each method raises what can be refused at once, see ModelHost."""
+    """Submits requests without waiting; each method raises refusals at once, see ModelHost."""
 
     def __init__(self, scheduler: Scheduler, whole: WholeModels) -> None:
         self._scheduler = scheduler
@@ -53,7 +53,7 @@ class Submission:
     def multiply(
         self, model: HostedModel, product: ProductRequest, done: Done, terms: RequestTerms, inferences: int
     ) -> None:
-        """Multiply by the weights of a model, which takes about so many inferences."""
+        """Multiply by the weights of a model. inferences: about the number that this takes."""
         self._submit(
             Request.of(
                 terms, model, Kind.MULTIPLY, lambda replica: replica.multiplying(product), done, inferences
@@ -94,6 +94,6 @@ class Submission:
         except UnavailableError:
             if in_steps or not model.parts:
                 raise
-            self._whole.take_over([request])  # it was loaded meanwhile
+            self._whole.take_over([request])  # it has been loaded meanwhile
         if terms.deadline > 0:
             self._watch.arm()

@@ -1,4 +1,4 @@
-"""Slows a hot stick down, and speeds it up again when it has cooled."""
+"""Slows a hot stick down, and speeds it up again once it has cooled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ThermalThrottle:
         self._hot = -inf
 
     def opened(self, readings: Readings) -> None:
-        """The stick runs at the preset it was opened with."""
+        """Note that the stick runs at the preset it was opened with."""
         known = readings.clock_preset in PRESETS
         self.nominal = readings.clock_preset if known else ""
         self._level = PRESETS.index(readings.clock_preset) if known else -1
@@ -49,7 +49,7 @@ class ThermalThrottle:
 
     @property
     def note(self) -> str:
-        """What users are told while it is slower; empty otherwise."""
+        """Message for users while it is slower; otherwise empty."""
         if not self.throttled:
             return ""
         return f"it is hot, and runs at '{self.preset}' instead of '{self.nominal}'"

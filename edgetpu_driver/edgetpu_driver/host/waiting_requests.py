@@ -1,4 +1,4 @@
-"""The requests of a host that wait: which are admitted, in which order they go on, which have expired."""
+"""The waiting requests of a host: admission, order and expiry."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class WaitingRequests:
         return request
 
     def most_urgent(self, may_run: Callable[[Hashable], bool]) -> int | None:
-        """The class of the request that `pop` would take out."""
+        """The class of the request that `pop` would return."""
         return self._queue.most_urgent(may_run)
 
     def charge(self, client: str, priority: int, seconds: float) -> None:
@@ -73,9 +73,9 @@ class WaitingRequests:
         return self._taken(self._queue.expire(now))
 
     def overdue(self, now: float, sticks: int) -> Answers:
-        """Take out the requests that have waited too long, with the errors that they are to be answered.
+        """Take out the requests that have waited for `max_wait`, each with its error.
 
-        sticks: those that share the work.
+        sticks: number that share the work.
         """
         if now - self._looked < LOOK_PERIOD:
             return []

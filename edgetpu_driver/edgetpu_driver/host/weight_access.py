@@ -1,4 +1,4 @@
-"""Which requests have the weights of a model in use: products read them, swaps write them."""
+"""Which requests use the weights of a model: products read them, swaps write them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class WeightAccess:
         """The swaps that have begun."""
 
     def enqueue(self, request: Request) -> None:
-        """A request waits."""
+        """Note that a request waits."""
         if request.kind is Kind.SWAP and request.pieces is None:
             request.model.swaps_waiting += 1
 
     def dequeue(self, request: Request) -> None:
-        """A request does not wait any more."""
+        """Note that a request no longer waits."""
         if request.kind is Kind.SWAP and request.pieces is None:
             request.model.swaps_waiting -= 1
 
@@ -40,7 +40,7 @@ class WeightAccess:
         request.replica, request.pieces = replica, request.begin(replica)
 
     def end(self, request: Request) -> None:
-        """A request that had begun is done, or is to begin again."""
+        """Note that a request that had begun is done, or will begin again."""
         model, replica = request.model, request.replica
         if self._swaps.get(model) is request:
             del self._swaps[model]
@@ -48,21 +48,21 @@ class WeightAccess:
         if replica is None or request.pieces is None:
             return
         if request.kind is Kind.MULTIPLY:
-            replica.readers -= Counter([request.client])  # to 0 at least
+            replica.readers -= Counter([request.client])  # not below 0
         elif request.kind is not Kind.INVOKE:
             replica.writing = False
 
     def swap_of(self, model: HostedModel) -> Request | None:
-        """The swap of a model that has begun."""
+        """The swap in progress of a model."""
         return self._swaps.get(model)
 
 
 def record(
     model: HostedModel, replica: ModelReplica, request: WeightRequest, result: WeightResult
 ) -> WeightResult | ModelNotFoundError:
-    """Put weights into effect that a replica has taken; the answer to the request."""
+    """Put weights that a replica has taken into effect; returns the answer to the request."""
     version = model.weights.record(request)
     replica.version, replica.weights = version, request
-    if model.unloaded:  # requests that wait still run, with these weights
+    if model.unloaded:  # requests that wait still run, now with these weights
         return ModelNotFoundError(f"model '{model.name}' was unloaded before its new weights were in effect")
     return replace(result, version=version)

@@ -13,17 +13,17 @@ class WeightHistory:
 
     def __init__(self) -> None:
         self.version = 0
-        """How often weights were replaced."""
+        """Number of times weights were replaced."""
         self._weights: dict[tuple[str, bool], tuple[int, WeightRequest]] = {}
-        """By tensor, and whether a bias came with them: it stays when weights are set without one."""
+        """By tensor and whether a bias was given: a bias stays in effect when weights are set without one."""
 
     def since(self, version: int) -> list[tuple[int, WeightRequest]]:
-        """The weights that were set after a version, with the versions they led to."""
+        """The weights that were set after a version, with the versions that they led to."""
         return [each for each in self._weights.values() if each[0] > version]
 
     def record(self, request: WeightRequest) -> int:
-        """Remember weights that are in effect now; the new version."""
-        weights = dict(self._weights)  # others may be reading
+        """Record weights that are in effect now; returns the new version."""
+        weights = dict(self._weights)  # other threads may be reading
         has_bias = request.bias is not None
         weights.pop((request.tensor, False), None)
         if has_bias:

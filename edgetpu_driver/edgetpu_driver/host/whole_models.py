@@ -34,7 +34,7 @@ class WholeModels:
     """Models whose plan has several steps. All methods may be called from any thread."""
 
     def __init__(self, scheduler: Scheduler, pool: StickPool, admission: Admission) -> None:
-        """scheduler: of the sticks."""
+        """scheduler: that of the sticks."""
         self._sticks = scheduler
         self._pool = pool
         self.cpu = CpuWorker(admission)
@@ -43,14 +43,14 @@ class WholeModels:
         self._statistics = InferenceStatistics()
 
     def add(self, model: HostedModel, read: ReadModel) -> None:
-        """Have the parts of a model that was read run. To be called with the scheduler's lock held."""
+        """Start running the parts of a loaded model. Must be called with the scheduler's lock held."""
         self._pool.add_parts(model.device_parts)
         off_device = [part for part in model.parts if not part.on_device]
         if read.cpu is not None:
             self.cpu.add(off_device, read.cpu)
 
     def unload(self, model: HostedModel) -> None:
-        """Take no more requests for a model. To be called with the scheduler's lock held."""
+        """Take no more requests for a model. Must be called with the scheduler's lock held."""
         model.unloaded = True
         if not model.pending:
             self._release(model)
@@ -98,7 +98,7 @@ class WholeModels:
             self._cpu_watch.arm()
 
     def take_over(self, requests: Sequence[Request]) -> None:
-        """Run the requests that have waited for a model to be loaded, which has several steps."""
+        """Run the requests that have waited for a model of several steps to be loaded."""
         for request in requests:
             request.stick = request.replica = None
             try:
@@ -107,7 +107,7 @@ class WholeModels:
                 request.answer(error)
 
     def status(self, status: HostStatus) -> HostStatus:
-        """The status of the sticks, with the requests that are under way on the CPU."""
+        """The status of the sticks, including the requests in progress on the CPU."""
         cpu, period = self.cpu.scheduler, status.period
         latencies = (*period.latencies, *self._statistics.period.latencies)
         return replace(
@@ -119,7 +119,7 @@ class WholeModels:
         )
 
     def end_period(self) -> None:
-        """End the period over which latencies are taken."""
+        """End the period over which latencies are measured."""
         self._statistics.end_period()
 
     def _check(self, model: HostedModel, inputs: Mapping[str, NDArray[Any]]) -> None:
@@ -128,7 +128,7 @@ class WholeModels:
         check_inputs(model.inputs, inputs)
 
     def _place(self, request: Request) -> None:
-        """Hand a step to what runs it."""
+        """Pass a step to what runs it."""
         scheduler = self._sticks if request.model.on_device else self.cpu.scheduler
         scheduler.submit(request)
 

@@ -36,7 +36,7 @@ class WholeRun:
         submit: Callable[[Request], None],
         done: Callable[[InferenceResult | EdgeTpuError], None],
     ) -> None:
-        """inputs: checked. request: tells the terms. submit: hands a step to what runs it, or raises.
+        """inputs: checked before. request: has the terms. submit: passes a step to what runs it, or raises.
 
         done: called once with the result or the error, by a thread of the host.
         """
@@ -50,7 +50,7 @@ class WholeRun:
         self._weights_version = 0
 
     def start(self) -> None:
-        """Begin with the first step. Raises what can be refused at once."""
+        """Begin with the first step. Raises refusals at once."""
         self._step(0)
 
     @property
@@ -78,7 +78,7 @@ class WholeRun:
         )
 
     def _stepped(self, index: int, answer: InferenceResult | EdgeTpuError) -> None:
-        """Go on after a step."""
+        """Go on after a step has ended."""
         outcome: InferenceResult | EdgeTpuError | None
         try:
             outcome = self._next(index, answer)

@@ -1,4 +1,4 @@
-"""The debugging registers of the scalar core: run, halt, single-step, and what it holds."""
+"""The debugging registers of the scalar core: run, halt, single-step, and the state of its registers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from edgetpu_driver.usb.registers import Register
 _RUN, _HALT, _SINGLE_STEP = 1, 2, 3
 """Values of the register scalarCoreRunControl."""
 _REGISTER_BYTES = 8
-"""From one scalar register to the next in the address space of registers."""
+"""Distance between two scalar registers in the address space, bytes."""
 _ENDED_STEP_SECONDS = 0.5
-"""Seconds to wait for the core to halt, or to end a step; it takes it some cycles."""
+"""Seconds to wait for the core to halt or to finish a step, which takes some cycles."""
 _POLL_SECONDS = 0.001
 """Seconds between two readings of the status."""
 
 
 class RunStatus(IntEnum):
-    """What the scalar core says it does: register scalarCoreRunStatus."""
+    """The state of the scalar core: values of the register scalarCoreRunStatus."""
 
     IDLE = 0
     RUN = 1
@@ -33,16 +33,16 @@ class RunStatus(IntEnum):
 
 @dataclass(frozen=True)
 class CoreState:
-    """The scalar core, as its registers show it."""
+    """The state of the scalar core, as its registers show it."""
 
     run_status: int
-    """A RunStatus, if it is one that is known."""
+    """A RunStatus, or the number itself if it is not a known one."""
     program_counter: int
-    """As the register currentPc has it; its unit is not documented. The virtual stick counts words."""
+    """Value of the register currentPc; its unit is not documented. The virtual stick counts words."""
     registers: tuple[int, ...]
-    """32 values, as read: 64 bits each, of which the core's own are the lower 32."""
+    """The 32 scalar registers as read, 64 bits each; the lower 32 bits are the core's own."""
     predicates: tuple[int, ...]
-    """8 values, as read."""
+    """The 8 predicates, as read."""
 
     @property
     def status_name(self) -> str:
@@ -54,7 +54,7 @@ class CoreState:
 
 
 def read_core(link: UsbLink) -> CoreState:
-    """The registers of the core now; they belong together only while it is halted."""
+    """Read the registers of the core; they are consistent only while it is halted."""
     return CoreState(
         run_status=link.read_register(Register.scalarCoreRunStatus),
         program_counter=link.read_register(Register.currentPc),
@@ -73,7 +73,7 @@ def run(link: UsbLink) -> None:
 
 
 def single_step(link: UsbLink) -> None:
-    """Let the core carry out one instruction; ProtocolError if it does not end."""
+    """Let the core execute one instruction; ProtocolError if it does not end."""
     link.write_register(Register.scalarCoreRunControl, _SINGLE_STEP)
     _await_status(link, (RunStatus.HALTED, RunStatus.SINGLE_STEP))
 

@@ -125,9 +125,12 @@ class EdgeTpu:
         return LoadedModel(model, self._session, owner=self)
 
     def run(self, model: CompiledModel, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Run a model once, loading it on first use; see LoadedModel.run.
+        """Run a model once, loading it on first use.
 
-        Raises ModelUnsupportedError for a model that cannot run over USB.
+        inputs: every input of the model by name, in its shape and dtype. Returns every output by name, in
+        its shape and dtype; the arrays belong to the caller. Raises InputError for other inputs,
+        ModelUnsupportedError for a model that cannot run over USB, and the DeviceError that the device did
+        not recover from.
         """
         return (self._models.get(model) or self._load(model)).run(inputs)
 
@@ -138,7 +141,13 @@ class EdgeTpu:
         *,
         streamed: bytes | memoryview | None = None,
     ) -> None:
-        """Upload the parameters that `run` uses for a model from now on; see LoadedModel.upload."""
+        """Upload the parameters that `run` uses for a model from now on.
+
+        weights: bytes of the size and layout of the cached parameters, or the weight matrix of a Dense
+        model, int8[outputs, inputs]; None uploads the model's own. streamed: the parameter bytes that are
+        sent with every inference. Raises InputError for another size or dtype, ModelUnsupportedError for a
+        matrix if the model is not Dense, and DeviceError; the previous parameters then stay in effect.
+        """
         (self._models.get(model) or self._load(model)).upload(weights, streamed=streamed)
 
     @property
@@ -153,16 +162,17 @@ class EdgeTpu:
             self._session.link.attempt(set_clock, preset)
 
     def with_link(self, operation: Callable[[UsbLink], _Result]) -> _Result:
-        """Call an operation with the link to the stick, a second time after a fault, as for a model's run.
+        """Call an operation with the link to the stick, and once more after a fault, as a model's run is.
 
-        For checks and tools; what it leaves in the chip must not concern a later run. Raises DeviceError.
+        For checks and tools: the operation must leave the chip in a state that does not affect later runs.
+        Raises DeviceError.
         """
         with self._session.lock:
             return self._session.link.attempt(operation)
 
     @property
     def repeated(self) -> int:
-        """Operations that were repeated after a fault since `open`; never waits for the device."""
+        """Number of operations repeated after a fault since `open`; never waits for the device."""
         return self._session.link.retries
 
     def info(self) -> DeviceInfo:

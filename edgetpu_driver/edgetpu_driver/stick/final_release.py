@@ -1,4 +1,4 @@
-"""Releases a device once, however its owner ends."""
+"""Releases a device exactly once, however its owner ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class FinalRelease:
-    """Calls a function once: when called itself, when the owner is collected, or when the process ends."""
+    """Calls a function exactly once: on request, when the owner is collected, or when the process ends."""
 
     def __init__(self, owner: object, release: Callable[[], object]) -> None:
         """`release` must not refer to the owner, which could then not be collected."""

@@ -39,12 +39,12 @@ class ResilientLink:
         """Connect at once. on_reset: called whenever the content of the chip's memory is lost."""
         self.connector = connector
         self.retries = 0
-        """Operations repeated after a fault."""
+        """Number of operations repeated after a fault."""
         self.recoveries = 0
-        """Times the device was reset and brought up again."""
+        """Number of times the device was reset and brought up again."""
         self._on_reset = on_reset
         self._ended = ""
-        """Why there is no link any more; empty while there may be one."""
+        """Why the link was closed; empty while it is in use."""
         self._link: UsbLink | None = connector.connect()
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class ResilientLink:
             link.close()
 
     def disown(self) -> None:
-        """Forget the stick without a word to it, in a process forked from the one that opened it."""
+        """Drop the stick without any transfer, in a process forked from the one that opened it."""
         self._ended = "this EdgeTpu belongs to the process that opened it; open another one here"
         link, self._link = self._link, None
         if link is not None:
@@ -108,7 +108,7 @@ class ResilientLink:
         return chip_fault(link) or error
 
     def _drained(self, link: UsbLink, fault: DeviceError) -> bool:
-        """Drain the device; whether that is enough to recover from the fault."""
+        """Drain the device; returns whether that is enough to recover from the fault."""
         if not isinstance(fault, TransferLengthError | ProtocolError):
             return False
         try:
@@ -127,7 +127,8 @@ class ResilientLink:
         return self._link
 
     def _abandon(self) -> None:
-        """Drop the link, so that no pending transfer reaches a later operation, which starts with a reset."""
+        """Drop the link, so that no pending transfer reaches a later operation. The next one starts with a
+        reset."""
         self._on_reset()
         link, self._link = self._link, None
         if link is not None:
@@ -135,7 +136,7 @@ class ResilientLink:
 
 
 def _carry_out(operation: Callable[..., _Result], link: UsbLink, arguments: tuple[Any, ...]) -> _Result:
-    """Call the operation; what it raises unexpectedly becomes a ProtocolError, which is recovered from."""
+    """Call the operation; an unexpected exception becomes a ProtocolError, from which the link recovers."""
     try:
         return operation(link, *arguments)
     except EdgeTpuError:

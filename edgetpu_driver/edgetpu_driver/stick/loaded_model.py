@@ -36,7 +36,7 @@ class LoadedModel:
         self._inference = PreparedInference(model)
         self._closed = False
         self.uploads = 0
-        """Uploads of its cached parameters."""
+        """Number of uploads of its cached parameters."""
         self.device_duration = float("nan")
         """Seconds that the last run took on a simulated device, transfers included; NaN on a real one."""
 

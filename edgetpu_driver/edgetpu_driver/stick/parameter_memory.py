@@ -19,11 +19,12 @@ class CachedParameters:
     """The cached parameters of a model, prepared for upload."""
 
     executable: PreparedExecutable | None
-    """The program that uploads them; None if the model has no cached parameters."""
+    """The program that uploads the parameters; None if the model has no cached parameters."""
     token: int
     """Parameter caching token: only models of the same token are resident together; 0: never resident."""
     region: Region
-    """The rows of the chip's memory that they are written to; others there are displaced."""
+    """The rows of the chip's memory that they are written to; other models' parameters there are displaced.
+    """
     content: tuple[str, int, int] | int
     """Equal for models that put the same bytes there."""
     size: int
@@ -31,7 +32,7 @@ class CachedParameters:
 
     @classmethod
     def of(cls, model: CompiledModel) -> CachedParameters:
-        """Those of a model's file; ModelUnsupportedError if their DMA hints are incomplete."""
+        """The parameters in a model's file; ModelUnsupportedError if their DMA hints are incomplete."""
         caching, token = model.caching, model.parameter_caching_token
         return cls(
             executable=None if caching is None else PreparedExecutable(caching),
@@ -42,7 +43,7 @@ class CachedParameters:
         )
 
     def replaced(self, model: CompiledModel, parameters: bytes) -> CachedParameters:
-        """Other parameter bytes for the same region; InputError unless they are as many."""
+        """The same region with other parameter bytes; InputError for another number of bytes."""
         if model.caching is None or len(parameters) != self.size:
             raise InputError(f"expected {self.size} cached parameter bytes, got {len(parameters)}")
         executable = PreparedExecutable(replace(model.caching, parameters=parameters))
@@ -50,13 +51,13 @@ class CachedParameters:
 
 
 class ParameterMemory:
-    """The content of the chip's parameter memory, as far as this process has put it there."""
+    """The content of the chip's parameter memory, as far as this process has written it."""
 
     def __init__(self) -> None:
         self.uploads = 0
         """Number of uploads so far."""
         self._regions: dict[Region, CachedParameters] = {}
-        """What is resident; no two regions overlap."""
+        """The resident parameters; no two regions overlap."""
         self._token = 0
 
     @property
@@ -70,9 +71,9 @@ class ParameterMemory:
         return resident is not None and resident.content == parameters.content
 
     def ensure(self, link: UsbLink, parameters: CachedParameters) -> bool:
-        """Upload parameters unless they are resident; whether that was so. Raises DeviceError.
+        """Upload parameters unless they are resident; returns whether it did. Raises DeviceError.
 
-        Those of another token, and those that are overwritten, are not resident any more.
+        Parameters of another token, and those that are overwritten, are no longer resident.
         """
         if parameters.token == 0 or parameters.token != self._token:
             self._regions.clear()
@@ -91,7 +92,7 @@ class ParameterMemory:
         self._regions.pop(parameters.region, None)
 
     def release(self, parameters: CachedParameters) -> None:
-        """Treat the region as empty if these parameters, not another model's equal ones, were uploaded."""
+        """Treat the region as empty if these parameters were uploaded, not equal ones of another model."""
         if self._regions.get(parameters.region) is parameters:
             self.evict(parameters)
 

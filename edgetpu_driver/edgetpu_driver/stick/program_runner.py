@@ -1,4 +1,4 @@
-"""Runs programs of one's own on a stick, and debugs the scalar core: halt, single-step, registers."""
+"""Runs a user's own programs on a stick, and debugs the scalar core: halt, single-step, registers."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 LARGEST_PROGRAM = 1 << 26
-"""Bytes. Uncritical: the largest compiled programs have a few hundred thousand."""
+"""Largest program, bytes. Uncritical: the largest compiled programs have a few hundred thousand."""
 LONGEST_TIMEOUT = 3600.0
-"""Seconds. Uncritical: no program is known to run for longer than a second."""
+"""Longest timeout, seconds. Uncritical: no program is known to run for longer than a second."""
 
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """What a program sent, and the core when that had come."""
+    """The output and events of a program, and the state of the core afterwards."""
 
     output: bytes
     events: tuple[Event, ...]
-    """The events of the completion, in their order."""
+    """The completion events, in their order."""
     core: CoreState
 
 
@@ -144,7 +144,7 @@ class ProgramRunner:
         return self._attempt(operation)
 
     def load(self, program: bytes) -> CoreState:
-        """Halt the core and send it a program, whose first instruction is then the next step."""
+        """Halt the core and send it a program; the next step executes its first instruction."""
         check_program(program)
 
         def operation(link: UsbLink) -> CoreState:
@@ -159,7 +159,7 @@ class ProgramRunner:
         self._attempt(lambda link: self._send_data(link, parameters, inputs))
 
     def step(self) -> CoreState:
-        """Let the core carry out one instruction."""
+        """Let the core execute one instruction."""
 
         def operation(link: UsbLink) -> CoreState:
             single_step(link)
@@ -168,7 +168,7 @@ class ProgramRunner:
         return self._attempt(operation)
 
     def halt(self) -> CoreState:
-        """Halt the core wherever it is."""
+        """Halt the core in whatever it does."""
 
         def operation(link: UsbLink) -> CoreState:
             halt(link)
@@ -177,22 +177,22 @@ class ProgramRunner:
         return self._attempt(operation)
 
     def resume(self) -> None:
-        """Let the core run on by itself."""
+        """Let the core run freely."""
         self._attempt(run)
 
     def core(self) -> CoreState:
-        """The registers of the core now; they belong together only while it is halted."""
+        """Read the registers of the core; they are consistent only while it is halted."""
         return self._attempt(read_core)
 
     def read_output(self, size: int) -> bytes:
-        """Wait for so many bytes of output; InputError for less than one."""
+        """Wait for `size` bytes of output; InputError unless it is at least 1."""
         if size < 1:
             raise InputError(f"expected a number of bytes; got {size}")
 
         return self._attempt(lambda link: self._receive(link, size))
 
     def read_event(self) -> Event:
-        """Wait for the next event: an interrupt of the program."""
+        """Wait for the next event, which is an interrupt of the program."""
         return self._attempt(self._event)
 
     def _send_data(self, link: UsbLink, parameters: bytes, inputs: Sequence[bytes]) -> None:
@@ -229,9 +229,9 @@ def check_program(program: bytes) -> None:
 
 
 def expected_transfers(program: bytes, output_bytes: int | None, events: int | None) -> tuple[int, int]:
-    """How many bytes of output and how many events to read; what is None is told from the program.
+    """The number of output bytes and of events to read; None is replaced by what the program requests.
 
-    Raises InputError for a negative number, and if the program does not tell.
+    Raises InputError for a negative number, and for None if the program does not say.
     """
     for name, value in (("bytes of output", output_bytes), ("events", events)):
         if value is not None and value < 0:

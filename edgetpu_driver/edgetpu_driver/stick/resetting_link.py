@@ -1,4 +1,4 @@
-"""A link for programs nobody has checked: it resets the stick after every failure and at the end."""
+"""A link for unchecked programs: it resets the stick after every failure and at the end."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ResettingLink:
         self._connector = connector
         self._timeout = timeout
         self._failed: UsbLink | None = None
-        """A link after which the stick is not reset yet."""
+        """A failed link whose stick has not been reset yet."""
         self._closed = False
         self.doing = ""
-        """What the operation under way waits for."""
+        """What the running operation waits for, for messages."""
         self._link: UsbLink | None = None
         self._keep(connector.connect())
 

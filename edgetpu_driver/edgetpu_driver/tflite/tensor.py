@@ -41,13 +41,16 @@ class TensorSpec:
         return least, greatest
 
     def quantise(self, real: NDArray[Any]) -> NDArray[Any]:
-        """Quantise real values to this tensor's dtype: round half to even, clamp to the dtype's range."""
+        """Quantise real values of any shape to this tensor's dtype.
+
+        Rounds half to even and clamps to the dtype's range. Only for quantised tensors, see `scale`.
+        """
         limits = np.iinfo(self.dtype)
         steps = np.rint(np.asarray(real, np.float64) / self.scale + self.zero_point)
         return np.clip(steps, limits.min, limits.max).astype(self.dtype)
 
     def dequantise(self, quantised: NDArray[Any]) -> NDArray[np.float32]:
-        """Convert values of this tensor's dtype to real values, float32."""
+        """Convert values of this tensor's dtype, of any shape, to real values, float32."""
         return (quantised.astype(np.float32) - np.float32(self.zero_point)) * np.float32(self.scale)
 
     def __str__(self) -> str:

@@ -61,7 +61,7 @@ def compiled_path(graph: Path) -> Path:
 
 
 def is_file(path: Path) -> bool:
-    """Whether it is a regular file; links in a circle and files that cannot be looked at are not."""
+    """Whether the path is a regular file; False for circular links and for files that cannot be accessed."""
     try:
         return path.is_file()
     except OSError:

@@ -12,7 +12,7 @@ from edgetpu_driver.tflite.graph_builder import GraphBuilder
 from edgetpu_driver.tflite.tensor import TensorSpec
 
 _MIN_RUNTIME_VERSION = 14
-"""As in the files of edgetpu_compiler 16."""
+"""Runtime version in the files of edgetpu_compiler 16."""
 _CHIP_ID = 18  # what edgetpu_compiler writes for the chip "beagle"
 
 

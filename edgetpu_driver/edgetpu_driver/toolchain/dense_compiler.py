@@ -41,7 +41,7 @@ class WrittenModel:
     file: bytes
     """The compiled .tflite file."""
     remark: str
-    """What there is to know before it runs on a stick: what was padded, and what it was compared with."""
+    """What a user should know before the file runs on a stick: what was padded, and how it was verified."""
     sidecar: bytes
     """The JSON description that goes next to the file."""
 
@@ -84,7 +84,7 @@ def dense_model(size: int) -> CompiledModel:
 
 
 def _executables(plan: DenseProgramPlan, token: int) -> tuple[Executable, Executable]:
-    """What runs, then what uploads the parameters: the order of the compiler's files."""
+    """The program that runs, then the one that uploads the parameters: the order of the compiler's files."""
     program, parameters = plan.program, plan.layout.encode().cached
     source = _layer(plan.input, program.size, program.requantisation.input_zero_point)
     result = _layer(
@@ -136,7 +136,7 @@ def _executables(plan: DenseProgramPlan, token: int) -> tuple[Executable, Execut
 
 
 def _layer(spec: TensorSpec, size: int, zero_point: int, layout: OutputLayout | None = None) -> Layer:
-    """The layer of a tensor; more than the tensor's elements cross the wire where it is padded."""
+    """The layer of a tensor; a padded layer has more elements on the wire than the tensor."""
     signed = spec.dtype.kind == "i"
     return Layer(
         name=spec.name,
@@ -150,7 +150,7 @@ def _layer(spec: TensorSpec, size: int, zero_point: int, layout: OutputLayout | 
 
 
 def _sidecar(plan: DenseProgramPlan) -> bytes:
-    """The description: the keys that templates of others have, and who wrote the program."""
+    """The description: the keys of other templates' descriptions, and what generated the program."""
     (layer,) = plan.layout.layers
     content: dict[str, Any] = {
         "matrix_size": plan.columns,

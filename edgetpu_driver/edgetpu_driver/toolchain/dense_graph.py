@@ -19,7 +19,7 @@ from edgetpu_driver.toolchain.graph_family import GraphFamily
 from edgetpu_driver.weights.weight_tensors import INT8_MAX
 
 LARGEST = 2048
-"""Rows of the largest matrix: 4 MB of the chip's 8."""
+"""Rows of the largest matrix, which takes 4 MB of the chip's 8."""
 
 OUTPUT_DEVIATIONS = 4.6
 """Range of the outputs in standard deviations; 1 in 240 000 Gaussian outputs exceeds it.

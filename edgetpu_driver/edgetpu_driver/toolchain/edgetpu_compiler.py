@@ -27,7 +27,7 @@ _MAPPED = "Mapped to Edge TPU"
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _TAIL_LINES = 4  # lines of a failed run's output in error messages
 _SECONDS_TO_DIE = 5.0
-"""After SIGKILL a process is gone within moments, unless it waits for a disk."""
+"""Seconds to wait for a killed process, which ends at once unless it waits for a disk."""
 
 _VERSION = re.compile(r"^Edge TPU Compiler version (\S+)", re.MULTILINE)
 _OPERATOR = re.compile(r"^([A-Za-z]\w*)[ \t]+(\d+)[ \t]+(\S.*?)\s*$", re.MULTILINE)
@@ -48,7 +48,7 @@ class OperatorStatus:
 
 @dataclass(frozen=True)
 class CompilationReport:
-    """The compiler's report on one model; -1 for missing figures."""
+    """The compiler's report on one model; missing figures are -1."""
 
     version: str
     operators: tuple[OperatorStatus, ...]
@@ -204,6 +204,6 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 def last_lines(output: str) -> str:
-    """The end of what a program printed, which says why it failed, in one line."""
+    """The last lines of a program's output, which say why it failed, as one line."""
     lines = [line.strip() for line in output.splitlines() if line.strip() and not _VERSION.match(line)]
     return "; ".join(lines[-_TAIL_LINES:]) or "it said nothing"

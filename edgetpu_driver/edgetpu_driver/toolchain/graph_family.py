@@ -15,7 +15,7 @@ from edgetpu_driver.errors import GraphError, ModelNameError
 from edgetpu_driver.tflite.graph_draft import Graph
 
 _AND = "_and_"
-"""Between the names of the heads in that of a joint graph."""
+"""Separator of the heads' names in the name of a joint graph."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class GraphFamily:
     standard: tuple[str, ...]
     """Names of the suite's default graphs."""
     draft: Callable[..., Graph] | None = None
-    """Makes what `build` writes, for graphs that can be heads of a joint graph; GraphError likewise."""
+    """Builds the same graph as `build`, as a draft to be a head of a joint graph; raises GraphError
+    likewise."""
 
 
 def joint_name(heads: Sequence[str]) -> str:
@@ -43,19 +44,20 @@ def joint_name(heads: Sequence[str]) -> str:
 
 
 def head_names(name: str) -> tuple[str, ...]:
-    """Names of the heads of a joint graph, in their order; of any other graph its own name."""
+    """Names of the heads of a joint graph, in their order; the name itself for any other graph."""
     return tuple(name.split(_AND))
 
 
 def head_prefix(number: int) -> str:
-    """Return what the names of a head's tensors begin with in a joint graph; number: of the head, from 0."""
+    """Prefix of the names of a head's tensors in a joint graph. number: of the head, from 0."""
     return f"head{number}/"
 
 
 def build_graph(name: str, families: Sequence[GraphFamily]) -> bytes:
-    """The graph of that name: the bytes of a .tflite file.
+    """Build the graph of a name: the bytes of a .tflite file.
 
-    Raises ModelNameError for a name of no family, for unsupported sizes, and for heads that cannot be joined.
+    Raises ModelNameError for a name of no family, for unsupported sizes, and for heads that cannot be
+    joined.
     """
     try:
         heads = head_names(name)
@@ -70,10 +72,10 @@ def build_graph(name: str, families: Sequence[GraphFamily]) -> bytes:
 
 
 def draft_graph(name: str, families: Sequence[GraphFamily]) -> Graph:
-    """The graph of that name, to be a head of a joint graph.
+    """Build the graph of a name as a head of a joint graph.
 
-    Raises ModelNameError for a name of no family, and GraphError for unsupported sizes and for a family whose
-    graphs cannot be heads.
+    Raises ModelNameError for a name of no family, and GraphError for unsupported sizes and for a family
+    whose graphs cannot be heads.
     """
     family, groups = _family_of(name, families)
     if family.draft is None:

@@ -19,7 +19,7 @@ from edgetpu_driver.toolchain.graph_family import build_graph, draft_graph, head
 from edgetpu_driver.weights.weight_tensors import select_tensor, weight_tensors
 
 _SIGN_BIT = np.uint8(0x80)
-"""Flipped, it turns an int8 into the uint8 that is 128 more."""
+"""XOR mask that turns an int8 value into the uint8 value that is larger by 128."""
 
 
 def head_name(path: Path, data: bytes, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:
@@ -57,16 +57,16 @@ def weight_tensor_name(head: str, tensor: str) -> str:
 
 @dataclass(frozen=True)
 class HeadOutputs:
-    """Where the outputs of one head are among those of a joint model."""
+    """The outputs of one head among those of a joint model."""
 
     names: tuple[tuple[str, str], ...]
-    """The name of each output of the head, and its name in the joint model."""
+    """The name of each output of the head and its name in the joint model."""
     unsigned: frozenset[str]
-    """Outputs that the joint model gives as int8, and the head as uint8."""
+    """Outputs that are int8 in the joint model and uint8 in the head's own graph."""
 
     @classmethod
     def of(cls, number: int, head: Sequence[TensorSpec], joint: Sequence[TensorSpec]) -> HeadOutputs:
-        """Find the outputs of a head by its number; ModelUnsupportedError unless the model has them."""
+        """Find the outputs of a head by its number; ModelUnsupportedError if the model does not have them."""
         given = {spec.name: spec for spec in joint}
         names, unsigned = [], set()
         for spec in head:
@@ -80,7 +80,7 @@ class HeadOutputs:
         return cls(tuple(names), frozenset(unsigned))
 
     def read(self, outputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Return the head's outputs by name, read-only, as the head alone gives them."""
+        """The head's outputs by name, read-only, equal to those of the head's own graph."""
         results = {}
         for name, joint in self.names:
             array = outputs[joint]
@@ -99,6 +99,6 @@ def _takes_image(inputs: Sequence[TensorSpec]) -> bool:
 
 
 def _signed(output: TensorSpec, wanted: TensorSpec, prefix: str) -> bool:
-    """Whether an output of a head is the wanted one before its last step, which makes it uint8."""
+    """Whether an output is the wanted one before its last step, the conversion to uint8."""
     signed = replace(wanted, name=output.name, dtype=np.dtype(np.int8), zero_point=wanted.zero_point - 128)
     return output.name.startswith(prefix) and wanted.dtype == np.uint8 and output == signed

@@ -32,10 +32,10 @@ from edgetpu_driver.toolchain.retargeting.template_files import templates
 _log = logging.getLogger(__name__)
 
 _LARGEST_DENSE_FILE = 4 << 20
-"""Bytes; larger files are not looked into. A matrix of 1024 x 1024 with all that goes with it has 1.1 MB."""
+"""Largest file, bytes, that is examined; a file of a 1024 x 1024 matrix has 1.1 MB."""
 
 _MOST_KNOWN_FILES = 10_000
-"""Files of which is remembered what they are: to look into one takes half a millisecond, at every listing."""
+"""Number of files whose kind is cached: to examine one takes half a millisecond, at every listing."""
 
 
 def _is_text(name: str) -> bool:
@@ -47,7 +47,7 @@ def _is_text(name: str) -> bool:
 
 
 def _real(path: Path) -> Path:
-    """The path without symbolic links, as far as they can be followed."""
+    """The path without symbolic links, as far as they can be resolved."""
     try:
         return Path(os.path.realpath(path))
     except OSError:  # a link that may not be read
@@ -55,7 +55,7 @@ def _real(path: Path) -> Path:
 
 
 def _expanded(directories: Sequence[str | Path]) -> tuple[Path, ...]:
-    """Expand ~ and variables; what is empty then names no directory, not even the working directory."""
+    """Expand ~ and variables; an entry that is empty then names no directory, not even the working one."""
     found = []
     for entry in directories:
         name = os.path.expandvars(entry)
@@ -69,7 +69,7 @@ def _expanded(directories: Sequence[str | Path]) -> tuple[Path, ...]:
 
 
 def _model_files(directory: Path) -> list[Path]:
-    """The files of a directory that are called .tflite, sorted; none if it cannot be read."""
+    """The files of a directory that are called .tflite, sorted; empty if the directory cannot be read."""
     try:
         return sorted(directory.glob("*.tflite"))
     except OSError:
@@ -89,7 +89,7 @@ def _is_dense_file(path: Path) -> bool:
 
 @functools.lru_cache(maxsize=_MOST_KNOWN_FILES)
 def _holds_dense(path: Path, *_version: int) -> bool:
-    """Whether a file of that version, which numbers tell from others, is a Dense graph."""
+    """Whether a file is a Dense graph. version: numbers that change with the file, for the cache."""
     try:
         return is_dense(read_model_file(path))
     except (EdgeTpuError, OSError):
@@ -185,7 +185,7 @@ class ModelDirectories:
         return resolved
 
     def _file_inside(self, path: Path) -> Path | None:
-        """The file of that path; None if it is not there, or links in a circle lead to it."""
+        """The file at a path; None if it is missing or behind circular links."""
         try:
             resolved = self._inside(path)
         except (OSError, RuntimeError):

@@ -49,9 +49,9 @@ class RemoteCompiler:
     """edgetpu_compiler on a computer that ssh reaches; InputError for a name that no computer has."""
 
     host: str
-    """As ssh takes it: name, user@name, or what ~/.ssh/config calls it."""
+    """Destination for ssh: host, user@host, or a name in ~/.ssh/config."""
     program: str = PROGRAM
-    """Its name or path there."""
+    """Name or path of the compiler there."""
 
     def __post_init__(self) -> None:
         if not _HOST.fullmatch(self.host):
@@ -127,7 +127,7 @@ def _packed(graphs: Sequence[Path]) -> bytes:
 
 
 def _files(archive: bytes) -> dict[str, bytes]:
-    """The regular files at the top of an archive; anything else in it is left out."""
+    """The regular files at the top level of an archive; all other entries are ignored."""
     files = {}
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as opened:
         for member in opened:

@@ -9,7 +9,7 @@ from typing import Any
 from edgetpu_driver.tflite.model_reader import Tensor, parse_model
 
 BUILDER_VERSION = 1
-"""Incremented whenever a graph name denotes a different graph than before."""
+"""Version of the graphs; incremented when a name denotes another graph than before."""
 
 
 def describe(name: str, data: bytes) -> dict[str, Any]:

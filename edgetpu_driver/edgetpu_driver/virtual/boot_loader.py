@@ -10,12 +10,12 @@ _OUT, _IN = 0x21, 0xA1
 _DOWNLOAD, _UPLOAD, _GET_STATUS, _CLEAR_STATUS, _GET_STATE, _ABORT = 1, 2, 3, 4, 5, 6
 """Requests of USB DFU 1.1, table 3.2."""
 _MEMORY_SIZE = 0x8000
-"""Bytes that an upload reads back: more than the vendor's image of 11 kB. What silicon has is not known."""
+"""Bytes that an upload reads back: more than the vendor's image of 11 kB. The limit of silicon is unknown."""
 _WRONG_STATE = 0x0E  # errUNKNOWN: unspecified error
 
 
 class BootLoader:
-    """Accepts blocks in order, then one without data; a reset then starts the firmware."""
+    """Accepts blocks in order, then an empty block; a reset then starts the firmware."""
 
     def __init__(self) -> None:
         self.image = b""

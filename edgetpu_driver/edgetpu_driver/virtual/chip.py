@@ -18,7 +18,7 @@ _VENDOR_OUT, _VENDOR_IN = 0x40, 0xC0
 _CREDIT_BITS = 21
 """Length of each counter in the register ep_status_credit."""
 _REGISTER_BYTES = 8
-"""From one scalar register to the next in the address space of registers."""
+"""Distance between two scalar registers in the address space, bytes."""
 
 
 class Chip:
@@ -93,7 +93,7 @@ class Chip:
         return self._core_value(address, content).to_bytes(width, "little")
 
     def _core_value(self, address: int, otherwise: int) -> int:
-        """What the scalar core shows at an address; otherwise the value given."""
+        """The value of a register of the scalar core at an address; for other addresses the value given."""
         core = self._processor.core
         if address == Register.currentPc and not self._registers[Register.hib_error_status]:
             return self._processor.word
@@ -117,7 +117,7 @@ class Chip:
         return True
 
     def compute_seconds(self) -> float:
-        """Compute time since the last call."""
+        """Compute time since the last call, simulated seconds."""
         cycles, self._processor.cycles = self._processor.cycles, 0
         divider = GCB_CLOCK_DIVIDER.of(self._registers[Register.scu_ctrl_3])
         return compute_seconds(cycles, divider) if cycles else 0.0

@@ -1,7 +1,7 @@
 """Programs that a virtual Edge TPU runs from their bytes, operation by operation, on its scalar core.
 
-The core carries out its own words. Of operations for tiles it knows what they do in the programs of matrices,
-as a whole; in any other program they make it hang, as do words whose meaning is not established.
+The core executes its own words. The operations for tiles are known only as they occur in programs of
+matrices; in any other program they make it hang, as do words whose meaning is not established.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class CodeProgram:
 
     operations: tuple[Operation, ...]
     upload: MatrixUpload | None = None
-    """What it does with parameters, if it uploads those of a matrix."""
+    """Where it puts the parameters of a matrix; None if it uploads none."""
     product: MatrixProduct | None = None
-    """What it computes, if it multiplies by a matrix."""
+    """The product that it computes; None if it does not multiply by a matrix."""
 
     @property
     def scalar(self) -> bool:
-        """Whether it is one of the scalar core alone."""
+        """Whether it uses the scalar core alone."""
         return self.upload is None and self.product is None
 
 
 def read_program(instructions: bytes) -> CodeProgram | None:
-    """A program that can be run from its bytes; None for one that cannot.
+    """A program that can be run from its bytes; None for any other.
 
     Raises ProgramFaultError for one that a chip would not run to its end.
     """
@@ -63,7 +63,7 @@ def read_program(instructions: bytes) -> CodeProgram | None:
 
 
 def read_matrix_program(instructions: bytes) -> CodeProgram | None:
-    """The same, of the programs of a matrix only."""
+    """The program if it is one of a matrix; otherwise as `runnable_program`."""
     try:
         operations = cut_by_length(instructions)
     except ModelFormatError:
@@ -84,7 +84,7 @@ class CoreExecution:
         self.wanted: Transfer | None = None
         """The transfer to the chip that it waits for."""
         self.streamed = b""
-        """The input or the parameters that came last."""
+        """The inputs or the parameters that were received last."""
         self._core = core
         self._descriptor = [0] * DESCRIPTOR_WORDS
         self._next = 0
@@ -92,9 +92,9 @@ class CoreExecution:
         """Position of the next operation, in words from the start of the program."""
 
     def step(self) -> Transfer | None:
-        """Carry out one operation; returns the transfer that it asks for.
+        """Execute one operation; returns the transfer that it asks for.
 
-        ModelUnsupportedError for one whose meaning is not established.
+        ModelUnsupportedError for an operation whose meaning is not established.
         """
         if self._next == len(self.program.operations):
             raise ModelUnsupportedError(f"the program of {self.word} instructions does not halt")
@@ -123,7 +123,7 @@ class CoreExecution:
         return transfer
 
     def _transfer(self, word: Instruction) -> Transfer | None:
-        """Keep a word of a descriptor, or return the transfer that the descriptor describes."""
+        """Store a word of a descriptor, or return the transfer that the complete descriptor describes."""
         if word.v_op == VectorOp.LOAD_DESCRIPTOR and word.v_offset < DESCRIPTOR_WORDS:
             self._descriptor[word.v_offset] = self._core.registers[word.vs_reg]
         elif word.v_op == VectorOp.TRANSFER:

@@ -10,7 +10,7 @@ SLOW_SECONDS = 1.5
 
 
 class Fault(Enum):
-    """What happens to a transfer."""
+    """The effect of a fault on a transfer."""
 
     TIMEOUT = auto()
     """No data until the timeout."""
@@ -33,9 +33,9 @@ class Fault(Enum):
     REPLUG = auto()
     """The stick loses power and returns at once, with its firmware."""
     REPLUG_IN_BOOT_MODE = auto()
-    """The same, waiting for its firmware."""
+    """The stick loses power and returns at once, in boot mode."""
     SLOW_REENUMERATION = auto()
-    """The same, with its firmware, but after SLOW_SECONDS."""
+    """The stick loses power and returns with its firmware after SLOW_SECONDS."""
 
 
 class Transfer(Enum):

@@ -51,7 +51,7 @@ _WIRE_WORD_BYTES = 8
 """Transfers are padded to whole words of this length."""
 _CACHING_INSTRUCTIONS = 67  # as in real parameter caching programs of small models
 _BASE_INSTRUCTIONS, _INSTRUCTIONS_PER_OPERATOR = 180, 64
-"""Instructions of a packed program. They decide how many bytes cross the wire, not what is computed."""
+"""Instructions of a packed program: they determine the bytes on the wire, not what is computed."""
 _DONE = InterruptHint(0)
 
 MEMORY_ROWS = PARAMETER_MEMORY_BYTES // BYTES_OF_ALL_TILES
@@ -107,7 +107,7 @@ def pack_together(graphs: Mapping[str, bytes], beside: Mapping[str, bytes]) -> d
 
 
 def memory_rows(graph: bytes) -> int:
-    """Rows of the chip's memory that the cached parameters of a graph take; raises as `pack`."""
+    """Rows of the chip's memory for the cached parameters of a graph; raises as `pack`."""
     return rows_for(len(_parameters(graph).cached))
 
 

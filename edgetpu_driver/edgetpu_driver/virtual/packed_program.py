@@ -30,7 +30,7 @@ def bitstream(
     """A program of `length` instructions that depends only on the digest.
 
     inputs, outputs: names of the layers whose addresses it loads, besides those of parameters and scratch.
-    operation: words that it contains as they are.
+    operation: words that are inserted unchanged.
     """
     builder = ProgramBuilder()
     fields = []

@@ -1,4 +1,4 @@
-"""The compute side of a virtual Edge TPU: frames in, programs step by step, activations and events out."""
+"""The compute side of a virtual Edge TPU: receives frames, runs programs, sends activations and events."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from edgetpu_driver.virtual.program_library import Program, ProgramLibrary, Step
 from edgetpu_driver.virtual.tile_memory import TileMemory
 
 MAX_CREDIT = 0x1FFFFF
-"""Credits are counters of 21 bits."""
+"""Limit of the credits, which are counters of 21 bits."""
 
 _RUN, _SINGLE_STEP = 1, 3
 """Values of the register scalarCoreRunControl."""
 _CREDIT_BYTES = 8
-"""Credits count words of this length."""
+"""Length of the words that credits count, bytes."""
 _TAG_OF = {
     Description.INPUT: Tag.INPUT_ACTIVATIONS,
     Description.PARAMETER: Tag.PARAMETERS,
@@ -50,13 +50,13 @@ class QueuedEvent:
 class Processor:
     """Runs the programs of a library; anything unexpected makes it hang until it is reset.
 
-    It sees only what arrives: instructions, parameters and inputs in frames.
+    It sees only what arrives in frames: instructions, parameters and inputs.
     """
 
     def __init__(self, library: ProgramLibrary) -> None:
         self._library = library
         self._unknown: set[bytes] = set()
-        """Instructions that came without a program of theirs, since the stick was made."""
+        """Number of instructions received that belong to no known program, since the stick was made."""
         self.reset()
 
     def reset(self) -> None:
@@ -68,9 +68,9 @@ class Processor:
         """Cycles of the main clock since this was last set to 0."""
         self._stream = bytearray()
         self._parameters: dict[bytes, bytes] = {}
-        """Parameters in memory by the digest of the program that put them there."""
+        """Parameters in memory, by the digest of the program that uploaded them."""
         self._regions: dict[bytes, Region] = {}
-        """The rows that each of them fills."""
+        """The rows of memory that each of them fills."""
         self._tokens: set[int] = set()
         self._tiles = TileMemory()
         """Parameters of matrices, for programs that are run from their bytes."""
@@ -78,16 +78,16 @@ class Processor:
         self.word = 0
         """Position of the scalar core in the program it ran last, in words."""
         self.running = False
-        """Whether the scalar core runs by itself; otherwise it is halted, or was never started."""
+        """Whether the scalar core runs freely; False if it is halted or was never started."""
         self._scalar_program = b""
-        """The program of the scalar core alone that ended last."""
+        """The last program of the scalar core alone that ended."""
         self._finish()
 
     def _finish(self) -> None:
         self._program: Program | None = None
         self._execution: CoreExecution | None = None
         self._frames: deque[tuple[int, bytes]] = deque()
-        """What came for the execution, and was not taken yet."""
+        """Inputs and parameters received for the execution that the program has not taken yet."""
         self._steps: deque[Step] = deque()
         self._inputs: dict[str, bytearray] = {}
         self._streamed = bytearray()
@@ -95,7 +95,7 @@ class Processor:
         self._results: dict[str, bytes] | None = None
 
     def _abort(self) -> None:
-        """Forget the program under way: what defines its results failed, which no chip could."""
+        """Stop the running program, because the computation of its results failed, as on no real chip."""
         self.outputs.clear()
         self.events.clear()
         self._stream.clear()
@@ -112,7 +112,7 @@ class Processor:
 
     @property
     def credits(self) -> tuple[int, int, int]:
-        """Units of 8 bytes it would accept now: instructions, inputs, parameters."""
+        """Number of units of 8 bytes that it would accept now: instructions, inputs, parameters."""
         if self.hang_reason or self.outputs:
             return 0, 0, 0
         if self._execution is not None:
@@ -126,9 +126,9 @@ class Processor:
         )
 
     def take(self, data: bytes, event_tags: int) -> None:
-        """Bytes from the bulk endpoint: parts of frames, frames, or several of them.
+        """Handle bytes from the bulk endpoint: parts of frames, frames, or several of them.
 
-        event_tags: for which tags finished transfers are reported, one bit per tag.
+        event_tags: the tags for which finished transfers are reported, one bit each.
         """
         if len(data) > MAX_BULK_WRITE:
             self.hang(f"a bulk transfer of {len(data)} bytes came; at most {MAX_BULK_WRITE} are taken")
@@ -153,17 +153,17 @@ class Processor:
         step = self._steps[0]
         if isinstance(step, InstructionHint):
             return Tag.INSTRUCTIONS, len(program.executable.bitstreams[step.chunk].data)
-        assert isinstance(step, DmaHint)  # it expects nothing else
+        assert isinstance(step, DmaHint)  # no frame is expected
         return _TAG_OF[step.description], step.size
 
     def _fits(self, tag: int, length: int) -> bool:
-        """Whether a frame with that header is accepted now; any other one makes the chip hang."""
+        """Whether a frame with that header is accepted now; any other frame makes the chip hang."""
         if self._execution is not None:
             self._check_wanted(self._execution, tag, length)
         elif self._program is None:
             if tag != Tag.INSTRUCTIONS:
                 self.hang(f"no known program starts with a frame with tag {tag} of {length} bytes")
-                if self._scalar_program:  # of a model for virtual sticks: it has no other words
+                if self._scalar_program:  # a packed program, which has no other words
                     self._refuse_unknown(self._scalar_program)
         elif (tag, length) != self._wanted(self._program):
             self.hang(f"expected {self._steps[0]}; a frame with tag {tag} of {length} bytes came")
@@ -224,9 +224,9 @@ class Processor:
         self._scratch = bytearray(program.executable.scratch_size_bytes)
 
     def _refuse_unknown(self, instructions: bytes) -> None:
-        """Raise ModelUnsupportedError if the host repeats instructions: they are whole, and of no model here.
+        """Raise ModelUnsupportedError if the host repeats instructions: they are intact but not known.
 
-        A bit error would not come twice; a stick that only hung would not say what is missing.
+        A bit error would not occur twice; a stick that only hung would not say what is missing.
         """
         digest = hashlib.sha256(instructions).digest()
         if digest in self._unknown:
@@ -246,7 +246,7 @@ class Processor:
             self._advance(self._execution, event_tags, single=command == _SINGLE_STEP)
 
     def _advance(self, execution: CoreExecution, event_tags: int, single: bool = False) -> None:
-        """Run a program on the scalar core as far as it gets, or for one operation."""
+        """Run a program on the scalar core until it waits or halts, or for one operation."""
         while (self.running or single) and not self.hang_reason and not execution.halted:
             if execution.wanted is not None:
                 if not self._frames:
@@ -358,5 +358,5 @@ class Processor:
 
 
 def _described(transfer: Transfer | None) -> tuple[int, int]:
-    """Tag and size of a transfer; of none, those of nothing."""
+    """Tag and size of a transfer; zeros for None."""
     return (0, 0) if transfer is None else (transfer.tag, transfer.size)

@@ -30,11 +30,11 @@ from edgetpu_driver.virtual.reference_model import ReferenceModel
 Step = InstructionHint | DmaHint | InterruptHint
 _Fields = tuple[int, ...]
 _MAX_REMEMBERED = 64
-"""Programs whose meaning is kept. When there are more they are read again, which takes time only."""
+"""Number of programs whose analysis is cached; others are analysed again, which only takes time."""
 
 
 class Computation(Protocol):
-    """What a program computes."""
+    """The computation of a program."""
 
     @property
     def cycles(self) -> int:
@@ -58,15 +58,15 @@ class Program:
         """Digest of the caching program of this program's parameters; empty if it needs none."""
         caches = executable.type is ExecutableType.PARAMETER_CACHING
         self.region: Region = region_of(executable) if caches else 0
-        """The rows of the memory that it fills, if it is a caching program."""
+        """The rows of memory that it fills, if it is a caching program."""
         self.upload: MatrixUpload | None = _upload(executable) if caches else None
-        """Where the parameters of a matrix go, if it uploads such."""
+        """The destinations of parameters, if it uploads those of a matrix."""
         self.models: list[Computation] = []
         """Models of these instructions; they may differ in their parameters."""
 
     @property
     def type(self) -> ExecutableType:
-        """Role in its package."""
+        """The executable's role in its package."""
         return self.executable.type
 
     @property
@@ -87,7 +87,7 @@ class Program:
     def evaluate(
         self, inputs: Mapping[str, bytearray], cached: bytes | None, streamed: bytes
     ) -> dict[str, bytes]:
-        """All output layers as sent; noise unless memory holds the parameters of a registered model."""
+        """All output layers as sent; noise unless the memory holds the parameters of a registered model."""
         if cached is not None or not self.cached_parameters:
             for model in self.models:
                 results = model.evaluate(inputs, cached or b"", streamed)
@@ -101,7 +101,7 @@ class ProgramLibrary:
     """Programs by digest; several virtual sticks may share one library."""
 
     def __init__(self, make_engine: Callable[[bytes], CpuEngine] = CpuEngine) -> None:
-        """make_engine: makes the engine that computes what a graph defines."""
+        """make_engine: creates the engine that computes a graph."""
         self._make_engine = make_engine
         self._programs: dict[bytes, Program] = {}
         self._forms: dict[int, set[_Fields]] = {}
@@ -118,7 +118,7 @@ class ProgramLibrary:
         if caching is not None:
             self._add(caching, b"")
         program = self._add(compiled.execution, _digest(caching) if caching is not None else b"")
-        self._found.clear()  # some of them may have been told from their bytes
+        self._found.clear()  # some programs may have been recognised by their bytes before
         others = [
             each
             for each in program.models
@@ -149,7 +149,7 @@ class ProgramLibrary:
         return program
 
     def _search(self, instructions: bytes) -> Program | CodeProgram | None:
-        for fields in tuple(self._forms.get(len(instructions), ())):  # another thread may be adding some
+        for fields in tuple(self._forms.get(len(instructions), ())):  # another thread may be adding models
             program = self._programs.get(hashlib.sha256(_normal(instructions, fields)).digest())
             if program is not None:
                 return program

@@ -88,7 +88,7 @@ class ReferenceModel:
         return self._own == _parameters(compiled)
 
     def rest(self) -> None:
-        """End the process of the engine, if it has one; the next evaluation makes another engine."""
+        """End the process of the engine, if there is one; the next evaluation makes another engine."""
         with self._lock:
             self._engines.clear()
             engine, self._cpu_engine = self._cpu_engine, None
@@ -100,13 +100,13 @@ class ReferenceModel:
     ) -> dict[str, bytes] | None:
         """Compute output layers, as the chip sends them, from input layers as received.
 
-        None if the parameters are not those of this model.
+        None if the parameters belong to another model.
         """
         arrays: dict[str, NDArray[Any]] = {}
         for spec, layer in self._inputs:
             wire = np.frombuffer(inputs[layer.name], np.uint8)
             arrays[spec.name] = input_from_wire(layer, wire).view(spec.dtype).reshape(spec.shape)
-        with self._lock:  # sticks that share a library have parameters of their own
+        with self._lock:  # sticks that share a library each have their own parameters
             engine = self._engine(cached, streamed)
             if engine is None:
                 return None
@@ -118,7 +118,7 @@ class ReferenceModel:
     def _engine(self, cached: bytes, streamed: bytes) -> _Engine | None:
         key = (cached, streamed)
         if key not in self._engines:
-            self._engines.clear()  # one set of parameters is in use at a time
+            self._engines.clear()  # only one set of parameters is in use at a time
             self._engines[key] = self._make_engine(cached, streamed)
         return self._engines[key]
 
@@ -144,7 +144,7 @@ class ReferenceModel:
         return None if graph is None else self._engine_for(graph)
 
     def _engine_for(self, graph: bytes) -> _Engine:
-        """The engine that runs the source graph, with the constants that this copy of it has."""
+        """The engine that runs the source graph, with the constants of this copy."""
         if self._cpu_engine is None:
             self._cpu_engine = self._make_cpu_engine(graph)
         else:
@@ -192,7 +192,7 @@ class ReferenceModel:
         return (replace(location, tensor=tensor),) if tensor.shape == location.tensor.shape else ()
 
     def _known_layout(self, compiled: CompiledModel) -> ParameterLayout | None:
-        """The layout of the parameters, if it is known and matches the file's own."""
+        """The layout of the parameters, if it is known and consistent with the file."""
         try:
             layout = layout_in(compiled, self._model)
             layout.decode(Parameters(*self._own))
@@ -229,7 +229,7 @@ class _Dense:
 
 
 def _parameters(compiled: CompiledModel) -> tuple[bytes, bytes]:
-    """A model's own parameters: cached and streamed."""
+    """The parameters in a model's file: cached and streamed."""
     cached = compiled.caching.parameters if compiled.caching else b""
     return bytes(cached), bytes(compiled.execution.parameters)
 

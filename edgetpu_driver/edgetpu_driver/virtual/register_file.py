@@ -22,7 +22,7 @@ _FORCED_ASLEEP, _FORCED_AWAKE = 3, 2
 _RUNNING, _ASLEEP = 0, 2
 """Values of POWER_STATE."""
 _ALL_TILES = 0x7F
-"""As the tile's number in tileconfig0: a broadcast."""
+"""Tile number in tileconfig0 that addresses all tiles."""
 _RUN_STATUS = {0: 0, 1: 1, 2: 4, 3: 2}
 """Run control (idle, run, halt, single step) to run status (idle, run, halted, single step)."""
 _INTERRUPTS = {
@@ -35,7 +35,7 @@ _INTERRUPTS = {
 }
 _INTERRUPT_STATUS = frozenset(status for _, status in _INTERRUPTS.values())
 _FATAL_HIB_ERROR, _STOPPED_AT = 0x2, 0x40
-"""What the registers read after a simulated fatal error: some error, at some address."""
+"""Values that the registers have after a simulated fatal error: an arbitrary error and address."""
 _READ_ONLY = frozenset(
     (
         Register.scalarCoreRunStatus,
@@ -58,7 +58,7 @@ _RESET_VALUES: dict[int, int] = {
 
 
 class RegisterFile:
-    """Values by address. Reading or writing a 64-bit register of a sleeping chip gets no answer (None)."""
+    """Register values by address. A sleeping chip does not answer accesses to 64-bit registers (None)."""
 
     def __init__(self, celsius: float) -> None:
         self._celsius = celsius
@@ -120,7 +120,7 @@ class RegisterFile:
 
     @property
     def takes_work(self) -> bool:
-        """Whether everything that takes frames is enabled; the scalar core may be halted."""
+        """Whether all units that accept frames are enabled; the scalar core may be halted."""
         engines = {*RUN_CONTROLS, *TILE_RUN_CONTROLS} - {Register.scalarCoreRunControl}
         started = self[Register.scalarCoreRunControl] in _RUN_STATUS and self[Register.scalarCoreRunControl]
         return not self.asleep and bool(started) and all(self[register] == 1 for register in engines)

@@ -8,7 +8,7 @@ from edgetpu_driver.virtual.matrix_programs.roles import ProgramFaultError
 
 
 def runs_from_bytes(model: CompiledModel) -> bool:
-    """Whether both programs of a model are those of a matrix of one size."""
+    """Whether both programs of a model belong to a matrix of one size."""
     if model.caching is None or len(model.execution.bitstreams) != 1 or len(model.caching.bitstreams) != 1:
         return False
     execution = _read(model.execution.bitstreams[0].data)

@@ -1,4 +1,4 @@
-"""What programs that were read from their bytes have put into the memories of the tiles."""
+"""The memories of the tiles, as filled by programs that are run from their bytes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Content(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many rows it fills."""
+        """Number of rows that it fills."""
         return len(self.data) // ROW_BYTES
 
 
 class Matrix(NamedTuple):
-    """The parameters of several tiles, one after the other, as numbers."""
+    """The parameters of several tiles together, as numbers."""
 
     multipliers: NDArray[np.float32]
-    """[outputs]."""
+    """Multipliers, [outputs]."""
     weights: NDArray[np.float64]
-    """[outputs, inputs], counted from their zero points."""
+    """Weights minus their zero points, [outputs, inputs]."""
 
 
 class TileMemory:
@@ -41,7 +41,7 @@ class TileMemory:
     def __init__(self) -> None:
         self._contents: dict[int, list[Content]] = {}
         self._matrices: dict[tuple[tuple[int, ...], int], Matrix | None] = {}
-        """The matrices that were asked for since the last change."""
+        """The matrices that were read since the last change."""
 
     def clear(self) -> None:
         """Forget everything."""
@@ -49,12 +49,12 @@ class TileMemory:
         self._matrices.clear()
 
     def fill(self, tile: int, content: Content) -> None:
-        """Put parameters into a tile, over what is in their rows."""
+        """Write parameters into a tile; they replace those in the same rows."""
         self.erase(((1 << content.rows) - 1) << ROWS * tile + content.first_row)
         self._contents.setdefault(tile, []).append(content)
 
     def erase(self, region: Region) -> None:
-        """Forget all parameters of which rows are in a region, which something else fills."""
+        """Drop all parameters in rows of a region that is overwritten."""
         self._matrices.clear()
         for tile in range(TILES):
             rows = region >> ROWS * tile & ((1 << ROWS) - 1)
@@ -66,7 +66,7 @@ class TileMemory:
                 ]
 
     def matrix(self, tiles: Sequence[int], inputs: int) -> Matrix | None:
-        """The parameters from row 0 of some tiles on; None unless each has those of so many inputs."""
+        """The matrix in some tiles, from row 0 on; None unless each tile has parameters of so many inputs."""
         key = tuple(tiles), inputs
         if key not in self._matrices:
             self._matrices[key] = self._read(*key)

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from edgetpu_driver.usb.discovery import APPLICATION_ID, BOOT_ID
 
 SERIAL_INDEX = 3
-"""Index of the string descriptor; any but 0 would do."""
+"""Index of the string descriptor; any number but 0 would do."""
 DFU_BLOCK_SIZE = 256
-"""Bytes, wTransferSize of the DFU functional descriptor; as the driver takes where none is named."""
+"""Bytes, wTransferSize of the DFU functional descriptor: the driver's default."""
 
 _HIGH_SPEED, _SUPER_SPEED = 3, 4  # as libusb numbers them
 _BULK, _INTERRUPT = 2, 3

@@ -29,7 +29,7 @@ class Port:
         self._there_since: float | None = 0.0
         self._claimed_by: Handle | None = None
         self._looked: float | None = None
-        """When the bus was last searched for a stick that was about to appear, in real time."""
+        """Real time of the last search of the bus for a stick that was about to appear."""
 
     @property
     def address(self) -> int:
@@ -59,8 +59,8 @@ class Port:
     def look(self, clock: SimulatedClock) -> bool:
         """Whether the stick is enumerated on the bus.
 
-        While it is about to appear, its clock advances between two looks by the time that really passes:
-        nothing else may move it.
+        While it is about to appear, its clock advances by the real time between two calls, since nothing
+        else may advance it.
         """
         looked, self._looked = self._looked, None
         if self._there_since is None or self.is_there(clock.monotonic()):

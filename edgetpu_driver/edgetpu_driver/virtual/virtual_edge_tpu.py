@@ -63,7 +63,11 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         library: ProgramLibrary | None = None,
         celsius: float = 40.0,
     ) -> None:
-        """A stick plugged in at bus and ports; speed is "super" or "high" (USB 3 or USB 2)."""
+        """Make a stick that is plugged in at `bus` and `ports`.
+
+        speed: "super" or "high" (USB 3 or USB 2). boot_mode: without firmware. library: the models it can
+        run, to be shared by several sticks. celsius: temperature of the die.
+        """
         if speed not in ("super", "high"):
             raise ValueError(f"expected the speed super or high, got {speed!r}")
         super().__init__()
@@ -71,7 +75,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
         self.library = library or ProgramLibrary()
         self.faults = FaultScript()
         self.last_inference_time = 0.0
-        """Simulated seconds from the first byte of its instructions to the event that ended it."""
+        """Simulated seconds from the first byte of the instructions to the event that ended the inference."""
         self._chip = Chip(self.library, speed == "super", boot_mode, celsius)
         self._super_speed = speed == "super"
         self._timing = SUPER_SPEED if self._super_speed else HIGH_SPEED
@@ -387,7 +391,7 @@ class VirtualEdgeTpu(IBackend):  # type: ignore[misc]
 
 
 def _parts(compiled: CompiledModel | str | Path | bytes) -> tuple[CompiledModel, ...]:
-    """Every part for the Edge TPU of a compiled model."""
+    """The parts of a compiled model for the Edge TPU."""
     if isinstance(compiled, CompiledModel):
         return (compiled,)
     if isinstance(compiled, bytes):

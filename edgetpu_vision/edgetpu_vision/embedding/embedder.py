@@ -19,7 +19,7 @@ _FEWEST_CHANNELS = 8
 
 
 class Embedder(VisionAlgorithm[Embedding]):
-    """Makes a vector of an image, by a model with one output: a feature vector, or a map that is averaged."""
+    """Computes the embedding of an image, by a model whose output is a feature vector or a feature map."""
 
     def __init__(self, model: ModelLike | None = None, *, output: str = "", **options: Any) -> None:
         """Prepare for a model; see VisionAlgorithm. output: its name if the model has several."""
@@ -28,7 +28,7 @@ class Embedder(VisionAlgorithm[Embedding]):
 
     @property
     def size(self) -> int:
-        """Number of values of a vector; requires a model."""
+        """Number of values of an embedding; requires a model."""
         return self._spec.shape[-1]
 
     def _recognise(self, image: TensorSpec, outputs: Sequence[TensorSpec]) -> None:
@@ -36,7 +36,10 @@ class Embedder(VisionAlgorithm[Embedding]):
         self._spec = single_output(outputs, self._output_name, _has_features, "a feature vector")
 
     def postprocess(self, frame: Frame, outputs: Outputs) -> Embedding:
-        """The vector of the model in unit length; OutputsError if that is missing or of another size."""
+        """The model's output as a unit vector, float32 [size]; a feature map is averaged over its cells.
+
+        Raises OutputsError if the output is missing or of another size.
+        """
         values = real_values(whole_output(outputs, self._spec), self._spec)
         vector = values.reshape(-1, self.size).mean(axis=0, dtype=np.float64)
         length = float(np.linalg.norm(vector))

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedding:
-    """An image as a vector; the scalar product of two is the cosine of their similarity."""
+    """The feature vector of an image; the scalar product of two is the cosine of the angle between them."""
 
     stamp: float
     """Time of the image, s."""
     vector: NDArray[np.float32]
     """float32[n] of length 1, or of zeros if it is not valid."""
     valid: bool
-    """Whether the model gave any direction: it does not if all its values are 0."""
+    """False if the model's output is zero or not finite, so that it cannot be normalised."""
 
     @property
     def confidence(self) -> float:

@@ -25,7 +25,7 @@ from edgetpu_vision.learning.taught_examples import UNKNOWN, TaughtExamples
 
 
 class Learner:
-    """Tells apart what it was shown, and says "unknown" of anything else.
+    """Classifies images by examples that it was shown; images of anything else are "unknown".
 
         learner = Learner("mobilenet_v1_1.0_224_quant_embedding_extractor.tflite")
         learner.learn("mug", [image, another])
@@ -46,9 +46,9 @@ class Learner:
         capacity: int = 1000,
         **options: Any,
     ) -> None:
-        """Prepare to be taught.
+        """Prepare a learner without any class.
 
-        model: makes vectors of images, see Embedder, which gets the options. head: an engine of a Dense
+        model: computes embeddings of images; the options are those of Embedder. head: an engine of a Dense
         model, whose weights it sets; None: the suite's own, on the CPU. method: "regression" or
         "imprinting". max_results, min_confidence: of the classes in a result. capacity: most examples.
 

@@ -1,1 +1,1 @@
-"""Compiled files made into those of other graphs of the same operators and shapes."""
+"""Makes the compiled file of one graph into that of another with the same operators and shapes."""

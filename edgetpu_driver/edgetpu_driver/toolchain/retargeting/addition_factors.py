@@ -19,17 +19,17 @@ from edgetpu_driver.darwinn.instructions.operations import MESH_OPERATIONS, Oper
 from edgetpu_driver.darwinn.instructions.tensor_operation import requantises
 
 _LARGEST_FACTOR = (1 << 15) - 1
-"""Factors of an addition are int16."""
+"""Largest factor of an addition, an int16."""
 _BLOCK = 10
-"""Operations of the mesh bus, five for each input."""
+"""Number of operations of the mesh bus that hold the factors, five for each input."""
 _FIELDS = {0: (728, 743), 1: (744, 759), 3: (728, 743), 4: (744, 759)}
-"""Where those of an input hold its factor, by their position."""
+"""First and last bit of the factor in each of the five operations that hold it, by their index."""
 _HALF = _BLOCK // 2
 
 
 @dataclass(frozen=True)
 class Factors:
-    """Of an addition: first * (input - its zero point) + second * (other input - its zero point)."""
+    """The factors of an addition: first * (input - zero point) + second * (other input - zero point)."""
 
     first: int
     second: int
@@ -37,12 +37,12 @@ class Factors:
 
     @property
     def offset(self) -> int:
-        """What the zero points come to."""
+        """The constant part of the sum: both zero points multiplied by their factors, negated."""
         return -(self.first * self.zero_points[0] + self.second * self.zero_points[1])
 
 
 def factors_of(scales: tuple[float, float], zero_points: tuple[int, int]) -> Factors:
-    """The factors for two inputs; the larger scale gets the larger one, at most 32767."""
+    """The factors for two inputs; the input with the larger scale gets the larger factor, at most 32767."""
     high, low = max(scales), min(scales)
     ratio = (Fraction(low) / Fraction(high)).limit_denominator(_LARGEST_FACTOR)
     larger, smaller = ratio.denominator, ratio.numerator
@@ -51,7 +51,7 @@ def factors_of(scales: tuple[float, float], zero_points: tuple[int, int]) -> Fac
 
 
 def scale_of_sum(scales: tuple[float, float], factors: Factors) -> float:
-    """The step of the sum: the larger scale by its factor, float32."""
+    """Real value of one step of the sum, float32: the larger scale divided by its factor."""
     scale, factor = max(zip(scales, (factors.first, factors.second), strict=True))
     return float(np.float32(scale) / np.float32(factor))
 
@@ -89,7 +89,7 @@ def _is_mesh(operation: Operation) -> bool:
 
 
 def _factor(operations: Sequence[Operation]) -> int | None:
-    """The factor that the operations of one input hold; None if they do not agree on one."""
+    """The factor in the operations of one input; None if they hold different ones."""
     values = {operations[index].field(*bits) for index, bits in _FIELDS.items()}
     beyond = {operations[index].value >> bits[1] + 1 for index, bits in _FIELDS.items()}
     return values.pop() if len(values) == 1 and beyond == {0} else None

@@ -1,4 +1,4 @@
-"""Which operators of a graph make values beyond the borders of their input, and on how many sides."""
+"""Which operators of a graph pad the borders of their input, and on how many sides."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from edgetpu_driver.tflite.weighted_operators import WEIGHTED
 RESIZING = "RESIZE_BILINEAR"
 
 _SAME = 0
-"""Padding SAME in the TFLite schema."""
+"""The value of padding SAME in the TFLite schema."""
 _ALL_SIDES = 4
-"""Left, right, top and bottom of an image."""
+"""Number of sides of an image: left, right, top and bottom."""
 _IMAGE_AXES = (1, 2)
-"""Rows and columns in [1, y, x, channel]."""
+"""Indices of rows and columns in [1, y, x, channel]."""
 _RANK = 4
-"""Of an image, [1, y, x, channel]."""
+"""Rank of an image, [1, y, x, channel]."""
 
 
 def border_sides(graph: Subgraph, options: Options, index: int) -> int:
-    """On how many of the four sides an operator of a graph pads its input; 0 if on none.
+    """The number of sides, 0 to 4, on which an operator of a graph pads its input.
 
-    options: of that operator. A resize pads on all; one to the same size has no operation. Channels that are
-    padded do not count; more than four if other axes are padded.
+    options: the options of that operator. A resize pads all sides, except that a resize to the same size
+    needs no operation. Padded channels do not count. More than 4 if other axes are padded.
     """
     operator = graph.operators[index]
     if operator.name == RESIZING:
@@ -51,7 +51,7 @@ def border_sides(graph: Subgraph, options: Options, index: int) -> int:
 
 
 def padding_operator(graph: Subgraph, options: tuple[Options, ...], index: int) -> int | None:
-    """The operator that decides what a layer finds beyond its borders: itself, a PAD before it, or none."""
+    """The operator that determines values beyond a layer's borders: the layer, a PAD before it or none."""
     if border_sides(graph, options[index], index):
         return index
     source = graph.operators[index].inputs[0]
@@ -67,7 +67,7 @@ def _sides_of_pad(graph: Subgraph, index: int) -> int:
         return _ALL_SIDES + 1
     pads = np.frombuffer(tensor.data, tensor.dtype).reshape(-1, 2)
     if len(pads) == _RANK and pads[-1].any() and not pads[:-1].any():
-        return 0  # channels without weights, which the requantisation fills
+        return 0  # channels without weights, which are filled by requantisation
     others = [axis for axis in range(len(pads)) if axis not in _IMAGE_AXES]
     if pads[others].any():
         return _ALL_SIDES + 1

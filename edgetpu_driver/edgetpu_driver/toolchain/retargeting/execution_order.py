@@ -1,4 +1,4 @@
-"""When the operators of a graph can be under way in a program, from operations that are known."""
+"""Which operators of a graph a program can be running at a position, from operations that are known."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _Place = tuple[int, int]
 
 
 class ExecutionOrder:
-    """The order of the operators of a graph in a program.
+    """The order in which a program runs the operators of a graph.
 
-    A program whose known operations come operator after operator runs each operator in one go. In one that
-    returns to operators, for tile after tile, nothing can be said.
+    If the known operations appear operator by operator, the program runs each operator as a whole. If it
+    returns to operators, for one tile after another, every operator is possible everywhere.
     """
 
     def __init__(self, graph: Subgraph, known: Iterable[tuple[_Place, int]]) -> None:
-        """known: places of operations in their order, and the operator that each belongs to."""
+        """known: positions of operations, in execution order, with the operator that each belongs to."""
         self._before = _ancestors(graph)
         in_order = sorted(known)
         runs = [operator for operator, _ in groupby(operator for _, operator in in_order)]
@@ -30,7 +30,7 @@ class ExecutionOrder:
             self._last[operator] = place
 
     def allows(self, operator: int, place: _Place) -> bool:
-        """Whether the operator can be under way there: after what it needs, before what needs it."""
+        """Whether the operator can run there: after those it depends on, before those that depend on it."""
         if not self._in_one_go:
             return True
         before = self._before[operator]
@@ -41,7 +41,7 @@ class ExecutionOrder:
 
 
 def _ancestors(graph: Subgraph) -> list[set[int]]:
-    """The operators that each operator depends on."""
+    """The operators that each operator depends on, by index."""
     makers = {output: index for index, operator in enumerate(graph.operators) for output in operator.outputs}
     ancestors: list[set[int]] = []
     for operator in graph.operators:

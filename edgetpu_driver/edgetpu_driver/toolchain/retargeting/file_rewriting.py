@@ -1,4 +1,4 @@
-"""A compiled file with other parameters, programs, names and numerics, its other bytes as they were."""
+"""Writes a compiled file with other parameters, programs, names and quantisation; all else is unchanged."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from edgetpu_driver.tflite.shared_quantisation import quantised
 
 @dataclass(frozen=True, eq=False)
 class PartChange:
-    """What of one part for the Edge TPU is changed."""
+    """The changes to one part for the Edge TPU."""
 
     compiled: CompiledModel
     parameters: Parameters
     bitstreams: tuple[bytes, ...]
-    """Of the program that runs."""
+    """The bitstreams of the program that runs the part."""
     tensors: Mapping[str, Tensor]
-    """The new tensor for the name of each input and output that the part had."""
+    """The new tensor for each changed input and output of the part, by its previous name."""
 
 
 def rewrite_file(
@@ -34,9 +34,9 @@ def rewrite_file(
     changes: Mapping[int, TensorChange],
     options: Mapping[int, bytes],
 ) -> bytes:
-    """The file of `parts`, with a caching token of its own unless nothing differs.
+    """The file of `parts`; it gets a caching token of its own if anything differs.
 
-    changes: of the tensors of the container, by index. options: custom options of other operators.
+    changes: to tensors of the container, by index. options: new custom options of other operators.
     """
     tokens = {part.compiled.parameter_caching_token for part in parts}
     unchanged = {token: token for token in tokens}
@@ -90,7 +90,7 @@ def _options(options: memoryview, part: PartChange, tokens: Mapping[int, int]) -
 
 
 def _executable(old: Executable, part: PartChange, tokens: Mapping[int, int]) -> Executable:
-    """One of the executables: that which runs, that which uploads parameters, or one that is neither."""
+    """An executable of the package: the one that runs, the one that uploads parameters, or another one."""
     execution, caching = part.compiled.execution, part.compiled.caching
     token = tokens.get(old.parameter_caching_token, old.parameter_caching_token)
     new = replace(old, parameter_caching_token=token)

@@ -29,9 +29,9 @@ from edgetpu_driver.toolchain.retargeting.graph_pairs import GraphPair, pair_gra
 from edgetpu_driver.toolchain.retargeting.operator_requantisation import RULES
 
 _LARGEST = 255
-"""Value of a uint8, which the chip's outputs are."""
+"""Largest uint8, the type of the chip's outputs."""
 _LARGEST_BIAS = 2**31 - 1
-"""Value of an int32."""
+"""Largest int32."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Requantised:
 
     @property
     def cost(self) -> str:
-        """What that costs, as a sentence."""
+        """The loss of precision, as a sentence."""
         wider = self.given.scale / self.own.scale
         text = (
             f"{self.layer} is requantised to the compiled file's scale {self.given.scale:g} and zero point "
@@ -104,13 +104,13 @@ class _Adaptation:
         return self._changes, [each for each in layers if each is not None]
 
     def _numerics(self, tensor: int) -> tuple[Quantised | None, Quantised | None]:
-        """Of a tensor in both graphs."""
+        """The quantisation of a tensor in both graphs."""
         return quantised(self._pair.old.tensors[tensor]), quantised(
             self._pair.new.tensors[self._pair.tensors[tensor]]
         )
 
     def _fixed(self) -> Iterator[tuple[int, str]]:
-        """Tensors whose zero point the program cannot be given, and why."""
+        """The tensors whose zero point the program cannot be given, each with the reason."""
         for index in self._operators:
             operator = self._pair.old.operators[index]
             if index in self._found:
@@ -126,12 +126,12 @@ class _Adaptation:
                 yield operator.inputs[0], why
 
     def _alike(self, tensor: int) -> set[int]:
-        """The tensors that have its quantisation in the new graph, as values are only moved in between."""
+        """Tensors of the new graph that share its quantisation: operators only move values between them."""
         alike = tensors_sharing_quantisation(self._pair.new, self._pair.tensors[tensor])
         return {old for old, new in self._pair.tensors.items() if new in alike}
 
     def _layer(self, tensor: int, pinned: dict[int, str]) -> Requantised | None:
-        """What happens to the layer that computes a tensor; None for those that only move values."""
+        """The change to the layer that computes a tensor; None if the operator only moves values."""
         why = pinned[tensor]
         old, new = self._numerics(tensor)
         assert old is not None
@@ -154,7 +154,7 @@ class _Adaptation:
         return Requantised(self._pair.operator_name(makers[0]), new, old)
 
     def _rescale_bias(self, index: int, pinned: dict[int, str]) -> None:
-        """Give the bias of a layer in steps of the new scale of its input."""
+        """Set the bias of a layer in steps of the new scale of its input."""
         operator = self._pair.old.operators[index]
         if operator.name not in WEIGHTED or operator.inputs[0] not in pinned:
             return

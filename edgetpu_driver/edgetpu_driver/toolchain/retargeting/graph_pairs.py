@@ -1,4 +1,4 @@
-"""Compares the graph that a file was compiled from with another of the same operators and shapes."""
+"""Compares the graph that a file was compiled from with another graph of the same operators and shapes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from edgetpu_driver.tflite.model_reader import ABSENT, Operator, Subgraph, Tenso
 from edgetpu_driver.tflite.operator_options import OperatorOptions, Options, read_options
 from edgetpu_driver.tflite.weighted_operators import WEIGHTED
 
-"""Operators with weights and perhaps a bias, which may differ."""
+"""Operators with weights and an optional bias, which may differ."""
 
 _WEIGHT_OPERANDS = (1, 2)
-"""Weights and bias, after the data."""
+"""Number of constant inputs, weights and bias, which follow the data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +30,10 @@ class GraphPair:
     tensors: Mapping[int, int]
     """The tensor of `new` for each tensor of `old` that an operator uses."""
     options: tuple[Options, ...]
-    """Of each operator."""
+    """The options of each operator."""
 
     def operator_name(self, index: int) -> str:
-        """How messages call an operator: by what it computes, in the words of the new graph."""
+        """The name of an operator in messages: that of its result in the new graph."""
         operator = self.new.operators[index]
         return f"{operator.custom_code or operator.name} '{self.new.tensors[operator.outputs[0]].name}'"
 
@@ -105,7 +105,7 @@ class _Matcher:
 
 
 def _aligned(old: Operator, new: Operator) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The inputs of two operators, of which one may leave out optional ones at the end."""
+    """Pairs of inputs of two operators; one of them may omit optional inputs at the end."""
     count = max(len(old.inputs), len(new.inputs)) if old.name in WEIGHTED else 0
 
     def padded(indices: Iterable[int]) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ def _aligned(old: Operator, new: Operator) -> tuple[tuple[int, ...], tuple[int, 
 
 
 def weight_operands(operator: Operator) -> tuple[int, ...]:
-    """The tensors of an operator that hold its weights and its bias."""
+    """The tensors that hold the weights and the bias of an operator."""
     if operator.name not in WEIGHTED:
         return ()
     return tuple(operator.inputs[i] for i in _WEIGHT_OPERANDS if i < len(operator.inputs))

@@ -42,15 +42,15 @@ class RetargetedModel:
     file: bytes
     """The compiled .tflite file."""
     graph: bytes
-    """The graph that it computes: the one asked for unless layers were requantised."""
+    """The graph that the file computes: the one asked for, unless layers were requantised."""
     requantised: tuple[Requantised, ...]
-    """Layers that could not be given their own scale and zero point."""
+    """Layers that could not get their own scale and zero point."""
     changed_layers: tuple[str, ...]
-    """Names of the operators whose parameters or requantisation differ from the compiled file's."""
+    """Names of the operators whose parameters or requantisation differ from those in the compiled file."""
 
     @property
     def remark(self) -> str:
-        """What there is to know before it runs on a stick."""
+        """What a user should know before the file runs on a stick."""
         return "; ".join((UNCONFIRMED, *(each.cost for each in self.requantised)))
 
 
@@ -88,7 +88,7 @@ def retarget(compiled: bytes, old_graph: bytes, new_graph: bytes, name: str = ""
 
 
 def _calibrated(parts: Sequence[CompiledModel], graph: bytes) -> bytes:
-    """A graph with the scales and zero points that a file compiled from another calibration has."""
+    """A graph with the scales and zero points of the calibration that the file was compiled with."""
     try:
         for part in parts:
             graph = calibrated(part, graph)
@@ -107,20 +107,20 @@ class _Source:
         self.part = parse_model(self._data).subgraphs[0]
         by_outputs = {operator.outputs: index for index, operator in enumerate(pair.old.operators)}
         self.operators = tuple(by_outputs[operator.outputs] for operator in self.part.operators)
-        """Those of the whole graph that the chip runs, in the order of the part."""
+        """Indices in the whole graph of the operators that the chip runs, in the order of the part."""
         self.located = locate_sections(compiled, graph)
 
     def tensors(self) -> Iterator[tuple[int, Layer]]:
-        """The inputs and outputs in the old graph, each with its layer."""
+        """The inputs and outputs of the part as tensors of the old graph, each with its layer."""
         yield from zip(self.part.inputs, self.compiled.input_layers, strict=False)
         yield from zip(self.part.outputs, self.compiled.output_layers, strict=False)
 
     def explain(self, pair: GraphPair, new_graph: bytes) -> _ExplainedSource:
-        """Compare its program with a new graph."""
+        """Compare the part's program with a new graph."""
         return _ExplainedSource(self, pair, self._own_pair(pair, new_graph))
 
     def _own_pair(self, pair: GraphPair, new_graph: bytes) -> GraphPair:
-        """The pair of the parts of the graphs."""
+        """The two graphs of the part, old and new."""
         if self._is_whole:
             return pair
         ends = [[pair.tensors[index] for index in each] for each in (self.part.inputs, self.part.outputs)]
@@ -128,21 +128,21 @@ class _Source:
 
 
 class _ExplainedSource:
-    """A part for the Edge TPU beside a new graph: what in its program depends on which operator."""
+    """A part for the Edge TPU compared with a new graph: the operator that each operation belongs to."""
 
     def __init__(self, source: _Source, pair: GraphPair, own_pair: GraphPair) -> None:
-        """own_pair: of the part's graphs; pair: of the whole ones."""
+        """pair: the whole graphs. own_pair: the graphs of the part."""
         self._source, self._pair, self._own_pair = source, pair, own_pair
         self._program = ProgramExplanation(source.compiled, source.located, own_pair)
         self._zero_points = ZeroPointOperations(self._program)
 
     def with_zero_points(self) -> Iterator[int]:
-        """The operators of the whole graph whose borders or softmax have zero points that are found."""
+        """Indices in the whole graph of the operators whose zero points were found."""
         for index in self._zero_points.operators:
             yield self._source.operators[index]
 
     def change(self) -> PartChange:
-        """What becomes of the part."""
+        """The changes to the part."""
         compiled, located = self._source.compiled, self._source.located
         program = rewrite_program(self._program, self._zero_points)
         placed = {each.section.operator for each in located.placed}
@@ -168,14 +168,14 @@ class _Container:
             for index, ours in match_tensors(self._graph, pair.old, CUSTOM_OP).items()
             if self._graph.tensors[index].shape == pair.old.tensors[ours].shape
         }
-        """The tensor of the old graph for each tensor of the file that has one."""
+        """The tensor of the old graph that each tensor of the file stands for."""
         for source in sources:
             operator = self._graph.operators[source.compiled.operator]
             self._tensors |= zip(operator.inputs, source.part.inputs, strict=True)
             self._tensors |= zip(operator.outputs, source.part.outputs, strict=True)
 
     def changes(self) -> dict[int, TensorChange]:
-        """What becomes of the tensors; ModelUnsupportedError if a constant that differs is not found."""
+        """The changes to the tensors; ModelUnsupportedError if a constant that differs was not found."""
         changes = {}
         for index, ours in self._tensors.items():
             theirs = self._pair.tensors.get(ours)
@@ -208,7 +208,7 @@ class _Container:
         return changes
 
     def options(self) -> dict[int, bytes]:
-        """Custom options of operators on the CPU that differ."""
+        """The custom options that differ, of operators on the CPU."""
         by_outputs = {operator.outputs: index for index, operator in enumerate(self._pair.old.operators)}
         options = {}
         for index, operator in enumerate(self._graph.operators):
@@ -224,7 +224,7 @@ class _Container:
 
 
 def _constants_differ(pair: GraphPair, found: set[int]) -> bool:
-    """Whether constants other than those found differ between the graphs."""
+    """Whether the graphs differ in constants that were not found."""
     return any(
         pair.old.tensors[ours].data != pair.new.tensors[theirs].data
         for ours, theirs in pair.tensors.items()
@@ -233,7 +233,7 @@ def _constants_differ(pair: GraphPair, found: set[int]) -> bool:
 
 
 def _changed_operators(pair: GraphPair) -> Iterator[int]:
-    """The operators of which an operand, a weight or the result differs."""
+    """The operators with an operand, a weight or a result that differs."""
     for index, operator in enumerate(pair.old.operators):
         if _is_requantised(pair, index) or any(
             each != ABSENT and pair.old.tensors[each].data != pair.new.tensors[pair.tensors[each]].data
@@ -243,7 +243,7 @@ def _changed_operators(pair: GraphPair) -> Iterator[int]:
 
 
 def _is_requantised(pair: GraphPair, index: int) -> bool:
-    """Whether an operand of an operator or its result, biases apart, has another scale or zero point."""
+    """Whether the scale or zero point of an operand or the result of an operator changes, biases excepted."""
     operator = pair.old.operators[index]
     biases = weight_operands(operator)[1:]
     operands = [
@@ -255,9 +255,9 @@ def _is_requantised(pair: GraphPair, index: int) -> bool:
 def _check_found(
     compiled: CompiledModel, program: RewrittenProgram, pair: GraphPair, placed: set[int]
 ) -> None:
-    """Refuse a graph that changes what the program is not known to do, or constants that are not found.
+    """Raise ModelUnsupportedError for changes to operations that are not understood, or constants not found.
 
-    placed: the operators whose constants are found in the parameters.
+    placed: the operators whose constants were found in the parameters.
     """
     changed = False
     for index, operator in enumerate(pair.old.operators):
@@ -289,7 +289,7 @@ def _check_found(
 
 
 def _moves_only(pair: GraphPair, new: bool, index: int) -> bool:
-    """Whether the inputs and outputs of an operator have one quantisation."""
+    """Whether the inputs and outputs of an operator all have the same quantisation."""
     graph: Subgraph = pair.new if new else pair.old
     operator = graph.operators[index]
     operands = [graph.tensors[each] for each in (*operator.inputs, *operator.outputs) if each != ABSENT]

@@ -23,17 +23,17 @@ from edgetpu_driver.toolchain.retargeting.addition_factors import Factors, facto
 from edgetpu_driver.weights.network_layers import multiplies_channels
 
 LAYER = "layer"
-"""The role of the sum of products of a layer with weights."""
+"""Role of the requantisation of the sum of products of a layer with weights."""
 LARGEST = "maximum"
-"""The role of the largest value of a softmax, from which the zero point is subtracted as an offset."""
+"""Role of the maximum in a softmax; the zero point is subtracted from it as an offset."""
 LARGEST_OF_WINDOW = "maximum_of_window"
-"""The same of a pooling."""
+"""Role of the maximum in a max pooling, from which the zero point is subtracted in the same way."""
 
 _ACTIVATIONS: dict[int, Activation] = {0: "NONE", 1: "RELU", 3: "RELU6"}
 _LARGEST = 255
-"""Value of a uint8, which the chip's outputs are."""
+"""Largest uint8, the type of the chip's outputs."""
 _EXPONENT_MINIMUM = float(np.float32(-13.038098335266113))
-"""The least exponent of a softmax, whatever its scale: e to its power is nothing in 16 bits."""
+"""The least argument of exp in a softmax, whatever its scale; below it the result rounds to 0 in 16 bits."""
 _LOGISTIC_LIMIT = float(np.float32(10.396732330322266))
 """Where programs cut off the argument of a LOGISTIC on both sides, whatever its scale: beyond, the result
 differs from 0 or 1 by less than about 2^-15."""
@@ -45,12 +45,13 @@ class Step:
 
     operator: int
     role: str
-    """LAYER, or what tells the steps of one operator apart."""
+    """LAYER, or a name that distinguishes the steps of one operator."""
     requantisation: Requantisation
     factors: Factors | None = None
-    """Of an addition."""
+    """The factors of the inputs, if the operator is an addition."""
     offset: int | None = None
-    """What is added to the sum of products, if the graph decides it; of an addition the factors do."""
+    """The constant added to the sum of products, if the graph determines it; for an addition see `factors`.
+    """
 
 
 CONSTANT_STEPS = frozenset(
@@ -64,7 +65,7 @@ CONSTANT_STEPS = frozenset(
         (1.1921416387394856e-07, 0.0, 255.0),
     )
 )
-"""Those that depend on no graph."""
+"""The steps that do not depend on the graph."""
 
 
 def has_own_multipliers(weights: Tensor) -> bool:
@@ -76,10 +77,10 @@ def has_own_multipliers(weights: Tensor) -> bool:
 def steps_of(
     graph: Subgraph, options: tuple[Options, ...], operator: int, *, has_section: bool = False
 ) -> tuple[Step, ...]:
-    """The steps of one operator; always the same number and roles for operators of the same form.
+    """The requantisation steps of one operator; operators of the same form have the same roles.
 
-    has_section: whether the parameters hold something for it, which of a softmax is the scale. None for
-    operators whose requantisation is not known, and for those that have none.
+    has_section: whether the parameters have a section for the operator; that of a softmax holds its scale.
+    Returns an empty tuple if the operator has no requantisation or its rules are not known.
     """
     with np.errstate(all="ignore"):
         found = _Rules(graph, options[operator], graph.operators[operator], has_section)
@@ -98,7 +99,7 @@ class _Rules:
         self._result = quantised(graph.tensors[operator.outputs[0]]) if operator.outputs else None
         self.factors = self._factors()
         self.offsets: dict[str, int] = {}
-        """Of steps that have one, by their role."""
+        """The offsets of the steps that have one, by role."""
 
     def steps(self) -> Iterator[tuple[str, Requantisation]]:
         source = self._sources[0] if self._sources else None
@@ -132,7 +133,7 @@ class _Rules:
             count = int(self._options["filter_w"] * self._options["filter_h"])
         share = float(np.float32(1) / np.float32(max(count, 1)))
         yield "mean", _step(source, share, result, activation)
-        # Of a whole image the zero point stands where a layer has that of its weights.
+        # A pooling of the whole image has the zero point where a layer has that of its weights.
         yield "mean_of_all", _step(Quantised(source.scale, 0), share, result, activation, source.zero_point)
 
     def _first_operands(self) -> tuple[int, int]:
@@ -165,7 +166,7 @@ class _Rules:
             yield f"larger_{middle}", Requantisation(one, low, high, 0, 2, result.zero_point)
 
     def _factors(self) -> Factors | None:
-        """Of an ADD of two tensors."""
+        """Steps of an ADD of two tensors."""
         if self._operator.name != "ADD" or None in self._sources or len(self._sources) != 2:
             return None
         if any(self._graph.tensors[index].data for index in self._operator.inputs):
@@ -176,7 +177,7 @@ class _Rules:
     def sum(
         self, source: Quantised, result: Quantised, activation: Activation
     ) -> Iterator[tuple[str, Requantisation]]:
-        """Zero points of the inputs are in the offset instead."""
+        """The quantisation without its zero point, which the offset contains."""
         other = self._sources[1] if len(self._sources) > 1 else None
         if self.factors is not None and other is not None:
             step = scale_of_sum((source.scale, other.scale), self.factors)

@@ -1,4 +1,4 @@
-"""The parameters of a compiled file with the values of another graph."""
+"""Writes the values of another graph into the parameters of a compiled file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _differs(pair: GraphPair, operator: int, former: Mapping[int, LayerSection],
 
 
 def _encoded(pair: GraphPair, placed: PlacedSection, new: LayerSection) -> NDArray[np.uint8]:
-    """The new section, with the rows and in the order that the file has for it."""
+    """The section with the new values, in the rows and the order of the section in the file."""
     layout = placed.section.layout
     if not isinstance(layout, LayerLayout) or not isinstance(new.layout, LayerLayout):
         return new.data

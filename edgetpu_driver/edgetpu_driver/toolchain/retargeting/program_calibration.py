@@ -1,7 +1,7 @@
-"""The scales and zero points within a file that was compiled from another calibration than its graph.
+"""Reads the scales and zero points of layers from a program that was compiled from another calibration.
 
-Those of its inputs and outputs are in the file itself (`CompiledModel.calibrated`). Those of layers within
-are read from their operations: the zero point stands there, and the scale is in the multiplier.
+Those of its inputs and outputs are in the file itself (`CompiledModel.calibrated`). Those of inner layers
+are read from their operations: the zero point is stored as such, the scale is part of the multiplier.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from edgetpu_driver.toolchain.retargeting.program_explanation import ProgramExpl
 from edgetpu_driver.weights.section_search import locate_sections
 
 _NEIGHBOURS = 4
-"""Scales on either side of the quotient that rounding may have hidden, in units of the last place."""
+"""Number of neighbouring float32 scales, on either side of the quotient, that may round to the same
+multiplier."""
 
 
 def calibrated(compiled: CompiledModel, graph: bytes) -> bytes:
@@ -48,9 +49,9 @@ def calibrated(compiled: CompiledModel, graph: bytes) -> bytes:
 def _first_layer(
     compiled: CompiledModel, graph: bytes, known: Container[int]
 ) -> tuple[int, Quantised] | None:
-    """The result of the first layer whose operations have other fields than the graph gives, with its own.
+    """The first layer whose operations differ from the graph, as its result and the quantisation it has.
 
-    known: tensors that are left out. None if there is no such layer.
+    known: tensors to leave out. None if there is no such layer.
     """
     part = compiled.source_part(graph)
     pair = pair_graphs(part, part)
@@ -72,7 +73,7 @@ def _first_layer(
 
 
 def _results(pair: GraphPair, owner: int, fields: Requantisation) -> Iterator[Quantised]:
-    """The quantisations of a layer's result that give these fields, the likeliest first."""
+    """The quantisations of a layer's result that give these fields, the most likely first."""
     operator = pair.old.operators[owner]
     source, weights = (pair.old.tensors[each].spec.scale for each in operator.inputs[:2])
     if not fields.multiplier > 0:
@@ -93,7 +94,7 @@ def _results(pair: GraphPair, owner: int, fields: Requantisation) -> Iterator[Qu
 
 
 def _explains(pair: GraphPair, tensor: int, numerics: Quantised, fields: set[Requantisation]) -> int:
-    """How many steps of the operators that take a tensor have these fields, if it has these numerics."""
+    """How many steps of the operators that read a tensor have these fields if it has this quantisation."""
     changed = _with_result(pair.old, tensor, numerics)
     users = [index for index, each in enumerate(changed.operators) if tensor in each.inputs]
     steps = (step for index in users for step in steps_of(changed, pair.options, index))

@@ -1,4 +1,4 @@
-"""Which operators of a graph the operations of its program belong to."""
+"""Finds the operator of a graph that each operation of its program belongs to."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from edgetpu_driver.toolchain.retargeting.operator_requantisation import (
 from edgetpu_driver.weights.section_search import NetworkSections
 
 Place = tuple[int, int]
-"""The chunk of an operation and its position in it, which is the order of execution."""
+"""The chunk of an operation and its index in the chunk; sorted, they are in execution order."""
 Steps = Sequence[tuple[Step, Step]]
-"""Steps of the old graph, each with what it is in the new one."""
+"""Steps of the old graph, each with its counterpart in the new one."""
 
 _LARGEST = (LARGEST, LARGEST_OF_WINDOW)
 """Roles of operations that find the largest of several values."""
 
 
 class ProgramExplanation:
-    """The operations of a program that depend on a graph, and the steps of operators that they may be.
+    """The operations of a program that depend on the graph, and the steps that may explain them.
 
-    An operation is explained by the steps of the old graph that have the fields it carries today. Where
-    several do, the layer counts whose parameters are sent to the operation. One without parameters does not
-    belong to a layer that gets them, at places where that layer cannot be under way.
+    A step explains an operation if it has the fields that the operation has now. If several do, the layer
+    whose parameters are sent to the operation is taken. An operation without parameters is not assigned to a
+    layer with parameters at positions where that layer cannot run.
     """
 
     def __init__(self, compiled: CompiledModel, located: NetworkSections, pair: GraphPair) -> None:
-        """located: of the old graph."""
+        """located: the sections of the old graph in the parameters."""
         self.pair = pair
         self.chunks = cut(bitstream.data for bitstream in compiled.execution.bitstreams)
         self._steps = _steps(pair, {placed.section.operator for placed in located.placed})
@@ -49,9 +49,9 @@ class ProgramExplanation:
         self._layers = {owner for _, owner in with_parameters}
         self._order = ExecutionOrder(pair.old, with_parameters)
         self.steps: dict[Place, Steps] = {}
-        """Of every operation that is explained, in the order of execution."""
+        """The possible steps of every explained operation, in execution order."""
         self.unexplained: list[tuple[Requantisation, int | None]] = []
-        """What other operations requantise by, and the operator whose parameters are sent to each."""
+        """The requantisations of the other operations, with the operator whose parameters each receives."""
         for place, operation, owner in today:
             if explained := self._explanations(place, operation, owner):
                 self.steps[place] = explained
@@ -59,7 +59,7 @@ class ProgramExplanation:
                 self.unexplained.append((read_requantisation(operation), owner))
 
     def operation(self, place: Place) -> Operation:
-        """The operation at a place."""
+        """The operation at a position."""
         chunk, position = place
         return self.chunks[chunk].operations[position]
 
@@ -79,7 +79,7 @@ class ProgramExplanation:
         return self._order.allows(step.operator, place)
 
     def _requantisations(self, users: Mapping[Place, int]) -> Iterator[tuple[Place, Operation, int | None]]:
-        """Every operation that requantises by a graph, with the operator whose parameters are sent to it."""
+        """Every operation with a requantisation that depends on the graph, and whose parameters it gets."""
         for number, chunk in enumerate(self.chunks):
             owners = parameters_used(chunk.operations, dict(users))
             for position, operation in enumerate(chunk.operations):
@@ -92,7 +92,7 @@ def _has_own_offset(operation: Operation, step: Step) -> bool:
 
 
 def _steps(pair: GraphPair, placed: set[int]) -> dict[Requantisation, list[tuple[Step, Step]]]:
-    """The steps of the old graph by their fields. placed: operators that have something in the parameters."""
+    """The steps of the old graph by their fields. placed: the operators with a section in the parameters."""
     steps: dict[Requantisation, list[tuple[Step, Step]]] = defaultdict(list)
     for index in range(len(pair.old.operators)):
         old, new = (
@@ -105,7 +105,7 @@ def _steps(pair: GraphPair, placed: set[int]) -> dict[Requantisation, list[tuple
 
 
 def _users(compiled: CompiledModel, located: NetworkSections) -> dict[tuple[int, int], int]:
-    """The operator whose section of the parameters begins or continues at each place in the chip's memory."""
+    """The operator whose section begins or continues at each address of the chip's parameter memory."""
     if compiled.caching is None:
         return {}
     owners = {

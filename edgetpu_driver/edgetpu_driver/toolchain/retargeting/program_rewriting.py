@@ -1,4 +1,4 @@
-"""The program of a compiled file with the requantisation of another graph."""
+"""Writes the requantisation of another graph into the program of a compiled file."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from edgetpu_driver.toolchain.retargeting.zero_point_operations import ZeroPoint
 
 @dataclass(frozen=True)
 class RewrittenProgram:
-    """The bitstreams of a program, and what was found in it."""
+    """The bitstreams of a program, and the operators that were found in it."""
 
     bitstreams: tuple[bytes, ...]
     operators: frozenset[int]
-    """The operators of the graph whose steps were found."""
+    """The operators of the graph with steps that were found."""
     obstacle: str
-    """Why the program was not read to its end; empty if it was."""
+    """Why the program could not be read to its end; empty if it could."""
 
 
 def rewrite_program(program: ProgramExplanation, zero_points: ZeroPointOperations) -> RewrittenProgram:
@@ -64,7 +64,7 @@ class _Rewriter:
         return RewrittenProgram(bitstreams, frozenset(found), obstacle)
 
     def _decided(self) -> dict[Place, tuple[Step, Step]]:
-        """The step that every operation belongs to that is explained, in both graphs."""
+        """The step, in both graphs, that every explained operation belongs to."""
         order = ExecutionOrder(
             self._pair.old,
             [
@@ -101,7 +101,7 @@ class _Rewriter:
             yield operation
 
     def _requantised(self, operation: Operation, old: Step, new: Step) -> Operation:
-        """The operation with the requantisation of the new graph, and the offset, if it depends on that."""
+        """The operation with the requantisation, and perhaps the offset, of the new graph."""
         if old.offset is not None and new.offset is not None and old.offset != new.offset:
             if not has_offset(operation, old.offset):
                 name = self._pair.operator_name(old.operator)
@@ -139,7 +139,7 @@ class _Rewriter:
     def _with_factors(
         self, operations: Sequence[Operation], position: int, old: Step, new: Step
     ) -> Mapping[int, Operation]:
-        """The operations of an addition with other factors; ModelUnsupportedError if they are not found."""
+        """The operations of an addition with new factors; ModelUnsupportedError if they are not found."""
         if (
             old.factors is not None
             and new.factors is not None
@@ -165,5 +165,5 @@ class _Rewriter:
 
 
 def _effect(step: Step) -> tuple[Requantisation, object, int | None]:
-    """What a step writes into an operation."""
+    """The fields that a step writes into an operation."""
     return step.requantisation, step.factors, step.offset

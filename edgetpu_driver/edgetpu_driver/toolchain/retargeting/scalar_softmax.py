@@ -1,8 +1,8 @@
-"""The numbers of a softmax that runs on the scalar core, as files of 2019 have it.
+"""The constants of a softmax that runs on the scalar core, as in files of 2019.
 
-It goes over the values three times: for the largest, for the sum of the exponentials, and for the results.
-Each time it subtracts the zero point, an integer, makes that a float and multiplies by the scale. Found with
-seven files, which differ in no other number there.
+The program passes over the values three times: for the maximum, for the sum of the exponentials, and for the
+results. Each time it subtracts the zero point, an integer, converts to float and multiplies by the scale.
+Derived from seven files, which differ in no other constant there.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _IMMEDIATE = 70, 101
 """First and last bit of a scalar instruction's immediate operand."""
 _SCALAR = Kind(0x00, True)
 _PASSES = 3
-"""Places where the program has the numbers of the input, one in each pass over it."""
+"""Number of positions with the constants of the input, one in each pass."""
 _DISTANCE = 2
-"""From the word with the zero point to that with the scale."""
+"""Distance from the word with the zero point to the word with the scale."""
 
 
 def scalar_softmaxes(graph: Subgraph, chunks: Sequence[Chunk]) -> dict[int, tuple[Place, ...]]:
-    """The places of the words with a softmax's scale, by the operator; where they are not sure, none."""
+    """Positions of the words with a softmax's scale, by operator; empty if they are not certain."""
     found: dict[int, tuple[Place, ...]] = {}
     for index, operator in enumerate(graph.operators):
         if operator.name != "SOFTMAX":
@@ -40,12 +40,12 @@ def scalar_softmaxes(graph: Subgraph, chunks: Sequence[Chunk]) -> dict[int, tupl
 
 
 def with_numbers(zero_point: Operation, scale: Operation, new: Quantised) -> tuple[Operation, Operation]:
-    """Two words with the zero point and the scale of another graph."""
+    """The two words with the zero point and the scale of another graph."""
     return zero_point.with_field(*_IMMEDIATE, new.zero_point), scale.with_field(*_IMMEDIATE, _bits(new.scale))
 
 
 def zero_point_place(place: Place) -> Place:
-    """Where the zero point is that belongs to the scale at a place."""
+    """Position of the zero point that belongs to the scale at a position."""
     chunk, position = place
     return chunk, position - _DISTANCE
 

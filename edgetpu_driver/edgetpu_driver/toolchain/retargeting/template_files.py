@@ -1,4 +1,4 @@
-"""Compiled files that the programs of other graphs can be made from, and the files that come of it."""
+"""Finds compiled files that other graphs can be retargeted from, and writes the results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from edgetpu_driver.toolchain.graph_catalogue import named_graph, read_graph
 from edgetpu_driver.toolchain.retargeting.graph_retargeting import RetargetedModel, retarget
 
 RETARGETED_FROM = "retargeted_from"
-"""Key of the sidecar of a file that was made here: the name of the file it was made from."""
+"""Key in the sidecar of a retargeted file: the name of the file it was made from."""
 
 _WEIGHT_SCALES = ("color_weight_scale", "gabor_weight_scale", "conv_weight_scale", "weight_scale")
 _OUTDATED = ("param_overhead",)
@@ -35,20 +35,20 @@ _SIZE = re.compile(r"(_\d+x\d+)+$")
 
 @dataclass(frozen=True)
 class RetargetedFiles:
-    """What is to be written for a graph."""
+    """The files to write for a graph."""
 
     model: RetargetedModel
     source: Path
-    """The compiled file that it was made from."""
+    """The compiled file that this one was made from."""
     sidecar: bytes
-    """The JSON description that goes beside the file, with RETARGETED_FROM."""
+    """The content of the JSON sidecar, with RETARGETED_FROM."""
 
 
 def retarget_file(compiled: Path, name: str, graph: bytes) -> RetargetedFiles:
-    """Make the compiled file of a graph from another, whose own graph is beside it or of the catalogue.
+    """Make the compiled file of a graph from another compiled file.
 
-    name: of the graph. Raises ModelNotFoundError without that graph, what `retarget` raises, and
-    ModelFormatError.
+    The graph of that file is next to it or in the catalogue. name: of the new graph. Raises
+    ModelNotFoundError without that graph, ModelFormatError, and what `retarget` raises.
     """
     own = _own_graph(compiled)
     if own is None:
@@ -59,7 +59,7 @@ def retarget_file(compiled: Path, name: str, graph: bytes) -> RetargetedFiles:
 
 
 def retargeting_remark(compiled: Path, data: bytes) -> str:
-    """What the sidecar of a compiled file says of it, if it was retargeted; empty for any other file."""
+    """What the sidecar of a compiled file says about its retargeting; empty for any other file."""
     try:
         content = json.loads(compiled.with_suffix(".json").read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -82,9 +82,9 @@ def templates(graph: Path) -> tuple[Path, ...]:
 
 
 def retarget_beside(path: Path, graph: bytes) -> RetargetedFiles:
-    """Make the compiled file of a graph from the first file beside it that serves.
+    """Make the compiled file of a graph from the first suitable file next to it.
 
-    Raises ModelUnsupportedError with what every one of them was refused for.
+    Raises ModelUnsupportedError that says why each file was refused.
     """
     reasons = []
     for each in templates(path):
@@ -115,7 +115,7 @@ def _compiled_beside(graph: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _own_graph(compiled: Path) -> Path | None:
-    """Where the graph of a compiled file is, or would be if the catalogue did not have it; else None."""
+    """Path where the graph of a compiled file is, or where the catalogue's graph would be; else None."""
     place = compiled.with_name(f"{plain_stem(compiled)}.tflite")
     named = place if named_graph(place.stem) is not None else None
     return source_graph(compiled) or named
@@ -148,7 +148,7 @@ def _form_of_name(name: str) -> str:
 
 
 def form_digest(data: bytes, model: Model) -> str:
-    """A digest of what graphs that one compiled file can serve have in common."""
+    """A digest that is equal for graphs that one compiled file can serve."""
     graph = model.subgraphs[0]
     form = [
         (
@@ -168,7 +168,7 @@ def form_digest(data: bytes, model: Model) -> str:
 
 
 def _sidecar(source: Path, name: str, made: RetargetedModel) -> bytes:
-    """The description of the source with the numbers of the new graph, and where it is from."""
+    """The sidecar of the source, with the quantisation of the new graph and the name of the source."""
     content = _carried_over(source, name, made)
     content[RETARGETED_FROM] = source.name
     content["sha256"] = hashlib.sha256(made.file).hexdigest()

@@ -1,7 +1,7 @@
-"""The zero points that a program holds beside its requantisations: of borders, and of a softmax.
+"""The zero points that a program holds apart from requantisations: for borders and for softmaxes.
 
-What a layer finds beyond its borders is written by operations of the mesh bus before it; those of a 1x1
-convolution may come in between. A softmax subtracts its zero point where it finds the largest value.
+Operations of the mesh bus before a layer write the values beyond its borders; operations of a 1x1
+convolution may stand between. A softmax subtracts its zero point where it finds the maximum.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from edgetpu_driver.toolchain.retargeting.scalar_softmax import scalar_softmaxes
 
 
 class ZeroPointOperations:
-    """The operations that hold the zero points of what pads, resizes or takes a softmax.
+    """The operations with the zero points of operators that pad, resize or compute a softmax.
 
-    An operator is left out if its operations do not have the zero point of the old graph, or if they are not
-    there for every side that is padded.
+    An operator is left out if its operations have another zero point than the old graph, or do not cover
+    every padded side.
     """
 
     def __init__(self, program: ProgramExplanation) -> None:
@@ -34,15 +34,15 @@ class ZeroPointOperations:
         self.borders: dict[int, tuple[Place, ...]] = {
             index: tuple(places) for index, places in self._found.items() if self._is_complete(index)
         }
-        """Operations that fill the borders of an operator's input, by the operator."""
+        """Operations that fill the borders of an operator's input, by operator."""
         self.scalar_softmaxes = scalar_softmaxes(self._pair.old, program.chunks)
-        """Places of the scales of operators that run on the scalar core."""
+        """Positions of the scales of operators that run on the scalar core."""
         self.softmaxes = self._find_softmaxes() | set(self.scalar_softmaxes)
-        """Operators whose zero point is an offset, or in the program of the scalar core."""
+        """Operators with a zero point that is an offset, or part of the scalar core's program."""
 
     @property
     def operators(self) -> frozenset[int]:
-        """Those whose zero points are found.
+        """The operators whose zero points were found.
 
         Borders are filled once for all layers that read a tensor, for the first of them.
         """
@@ -95,9 +95,9 @@ class ZeroPointOperations:
         ]
 
     def _padding_layers(self, place: Place) -> set[int | None]:
-        """The operators that may decide what the operation at a place finds beyond borders.
+        """The operators that may determine the values beyond borders for the operation at a position.
 
-        None for layers that have no borders; none at all for what is not a layer, which ends the search.
+        Contains None for a layer without borders; empty if the operation is no layer, which ends the search.
         """
         steps = self._program.steps[place]
         return {
@@ -107,14 +107,14 @@ class ZeroPointOperations:
         }
 
     def _claim_for_resize(self, resizes: deque[int], places: list[Place]) -> None:
-        """Give operations to the next resize of the graph; a program that resizes more often is not known."""
+        """Assign operations to the next resize of the graph; with more resizes than that none is known."""
         if resizes:
             self._claim({resizes.popleft()}, places)
         else:
             self._unknown.update(self._resizes())
 
     def _claim(self, operators: set[int | None], places: list[Place]) -> None:
-        """Give operations to the one operator that they may belong to."""
+        """Assign operations to the one operator that they may belong to."""
         if not places:
             return
         owners = [each for each in operators if each is not None]

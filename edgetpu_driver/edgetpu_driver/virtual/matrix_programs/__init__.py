@@ -1,1 +1,1 @@
-"""Programs of a matrix, run from their bytes: their fields, what the upload puts where, and the product."""
+"""Programs of a matrix, run from their bytes: their fields, the upload of parameters, and the product."""

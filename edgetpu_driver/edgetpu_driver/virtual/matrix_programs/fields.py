@@ -21,7 +21,7 @@ class Bits(NamedTuple):
 
     @property
     def largest(self) -> int:
-        """The largest value that they hold."""
+        """The largest value that the bits can hold."""
         return (1 << (self.last - self.first + 1)) - 1
 
 

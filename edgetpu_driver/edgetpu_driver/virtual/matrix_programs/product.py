@@ -21,11 +21,11 @@ from edgetpu_driver.virtual.matrix_programs.upload import tiles_of
 from edgetpu_driver.virtual.tile_memory import TileMemory
 
 _OF_A_TILE, _OF_A_ROW = 64, 256
-"""Bytes of the input."""
+"""Largest input, bytes."""
 _UNIT = 8
-"""Bytes that the loops count in."""
+"""Number of bytes that a loop counts as one."""
 _LARGEST = 255
-"""Value of a uint8, which the chip's outputs are."""
+"""Largest uint8, the type of the chip's outputs."""
 _PRODUCTS_AT_ONCE = TILES * CELLS * INPUTS_PER_CELL
 """Products that the whole chip computes in one cycle."""
 
@@ -38,7 +38,7 @@ class MatrixProduct:
     """
 
     size: int
-    """Inputs, and outputs."""
+    """Number of inputs, and of outputs."""
     order: tuple[int, ...]
     """For each slot, the piece of 64 inputs that it holds."""
     tiles: tuple[int, ...]
@@ -66,7 +66,7 @@ class MatrixProduct:
 
 
 def read_product(roles: Roles) -> MatrixProduct:
-    """What the program computes; ProgramFaultError if it would wait for something that never comes."""
+    """The product that the program computes; ProgramFaultError if it waits for data that never arrive."""
     count, rows = len(roles.all("g10")), len(roles.all("row06"))
     senders = len(roles.all("o10"))
     if count != TILES_PER_SIDE * rows or not 1 <= count <= TILES or senders != count:
@@ -89,7 +89,7 @@ def read_product(roles: Roles) -> MatrixProduct:
 
 
 def _offsets(roles: Roles, rows: int) -> dict[int, int]:
-    """For each column of tiles, the first byte that it keeps of what its row gets."""
+    """For each column of tiles, the first byte that it keeps of the bytes sent to its row."""
     found: dict[int, int] = {}
     masks = [
         sum(1 << TILES_PER_SIDE * row + column for row in range(rows)) for column in range(TILES_PER_SIDE)
@@ -116,7 +116,7 @@ def _offsets(roles: Roles, rows: int) -> dict[int, int]:
 
 
 def _rows(roles: Roles, rows: int) -> dict[int, int]:
-    """For each row of tiles, the first byte of the input that it gets."""
+    """For each row of tiles, the first byte of the input that is sent to it."""
     found: dict[int, int] = {}
     masks = [((1 << TILES_PER_SIDE) - 1) << TILES_PER_SIDE * row for row in range(rows)]
     for part, pop in zip(roles.all("row11"), roles.all("row06"), strict=True):
@@ -132,7 +132,7 @@ def _rows(roles: Roles, rows: int) -> dict[int, int]:
 
 
 def _kept_by_tiles(offsets: dict[int, int], starts: dict[int, int]) -> dict[int, int]:
-    """For each tile, which piece of 64 inputs it keeps."""
+    """For each tile, the piece of 64 inputs that it keeps."""
     return {
         TILES_PER_SIDE * row + column: (start + offset) // _OF_A_TILE
         for row, start in starts.items()
@@ -195,7 +195,7 @@ def _one_tile(part: RoleOperation) -> int:
 
 
 def _index(part: RoleOperation, masks: list[int]) -> int:
-    """Which of several masks of tiles an operation has."""
+    """The index of the operation's mask of tiles among the possible masks."""
     if part["tiles"] not in masks:
         raise part.fault(
             f"it is for the tiles {part['tiles']:#x} instead of one of {', '.join(map(hex, masks))}"

@@ -13,11 +13,11 @@ from edgetpu_driver.virtual.matrix_programs.fields import EXECUTION, UPLOAD, Fie
 _UPLOAD_GROUPS = (("c11",), ("c06",))
 _EXECUTION_GROUPS = (("col",), ("row11", "row06"), ("g14", "g11", "g10", "g13"), ("o07", "o10"))
 _CONVERSION = "post-5"
-"""The operation of a QUANTIZE at the end, which a program may lack."""
+"""Role of the QUANTIZE at the end, which a program may omit."""
 
 
 class ProgramFaultError(Exception):
-    """A program that no chip would run to its end; the message names the operation and what is wrong."""
+    """A program that no chip would run to its end; the message names the operation and the fault."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class RoleOperation:
 
     role: str
     copy: int
-    """Which of the operations of that role it is, from 0."""
+    """Index of the operation among those of its role."""
     operation: Operation
     fields: Fields
 
@@ -34,7 +34,7 @@ class RoleOperation:
         return self.operation.field(*self.fields[name])
 
     def expect(self, **values: int) -> None:
-        """Raise ProgramFaultError unless fields hold these values, modulo what they can hold."""
+        """Raise ProgramFaultError unless the fields hold these values, modulo their range."""
         for name, value in values.items():
             if self[name] != value & self.fields[name].largest:
                 raise self.fault(
@@ -42,11 +42,11 @@ class RoleOperation:
                 )
 
     def expect_all(self, prefix: str, value: int) -> None:
-        """The same for all fields whose names are the prefix and a number."""
+        """Check all fields whose names are the prefix and a number; see `expect`."""
         self.expect(**{name: value for name in self.fields if name.rpartition("_")[0] == prefix})
 
     def fault(self, what: str) -> ProgramFaultError:
-        """The error about this operation."""
+        """An error that names this operation."""
         return ProgramFaultError(f"operation {self.role} number {self.copy}: {what}")
 
 
@@ -68,16 +68,16 @@ class Roles:
 
 
 def upload_roles(operations: list[Operation]) -> Roles | None:
-    """The roles in a program that uploads the parameters of a matrix; None for one of another form.
+    """The roles in a program that uploads the parameters of a matrix; None for a program of another form.
 
-    Raises ProgramFaultError for one of that form with anything else in the bits that all of them share, or
-    with a wrong length or number.
+    Raises ProgramFaultError for one of that form that differs in the bits that all of them share, or has a
+    wrong length or number.
     """
     return _roles(operations, known_operations()["PARAMETER_CACHING"], _UPLOAD_GROUPS, UPLOAD)
 
 
 def execution_roles(operations: list[Operation]) -> Roles | None:
-    """The same for a program that multiplies."""
+    """The roles in a program that multiplies; see the function for uploads."""
     return _roles(operations, known_operations()["EXECUTION_ONLY"], _EXECUTION_GROUPS, EXECUTION)
 
 
@@ -113,7 +113,7 @@ def _roles(
 def _assigned(
     kinds: list[Kind], known: Mapping[str, Operation], groups: tuple[tuple[str, ...], ...]
 ) -> Iterator[str]:
-    """The role of each operation, as far as the kinds of the operations are those of the form."""
+    """The role of each operation, as far as the kinds of operations match the form."""
     position = 0
     for names in _in_order(known, groups):
         wanted = [known[name].kind for name in names]
@@ -131,14 +131,14 @@ def _assigned(
 def _in_order(
     known: Mapping[str, Operation], groups: tuple[tuple[str, ...], ...]
 ) -> Iterator[tuple[str, ...]]:
-    """The roles in the order of the program; those that are repeated together as one."""
+    """The roles in the order of the program; repeated ones are grouped."""
     first = {group[0]: group for group in groups}
     inner = {name for group in groups for name in group[1:]}
     return (first.get(role, (role,)) for role in known if role not in inner)
 
 
 def _differing_bits(operation: Operation, other: Operation) -> int:
-    """The bits in which two operations of one kind differ, besides their numbers."""
+    """The bits in which two operations of one kind differ, apart from their numbers."""
     if operation.numbered:
         operation, other = operation.numbered_as(0), other.numbered_as(0)
     return operation.value ^ other.value

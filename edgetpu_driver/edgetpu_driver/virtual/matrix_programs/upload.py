@@ -17,24 +17,24 @@ from edgetpu_driver.virtual.matrix_programs.roles import RoleOperation, Roles
 from edgetpu_driver.virtual.tile_memory import Content, TileMemory
 
 _UNIT = 64
-"""Bytes that many fields count in."""
+"""Number of bytes that many fields count as one."""
 _HEADER_ROWS = HEADER_BYTES // ROW_BYTES
 _RING_UNITS = 2048
 """Units of the ring through which parameters arrive; a field stays there where a program uploads more."""
 _LOOP = 1024
-"""Units that one loop counts at most; another loop around it counts these."""
+"""Most units that one loop counts; an outer loop counts these."""
 
 
 class _Piece(NamedTuple):
     first_byte: int
     size: int
     targets: tuple[tuple[int, int], ...]
-    """Tiles, with the first row that it fills there."""
+    """The tiles, with the first row that is filled in each."""
 
 
 @dataclass(frozen=True)
 class MatrixUpload:
-    """Where the parameters go."""
+    """The destinations of the parameters."""
 
     parameter_bytes: int
     pieces: tuple[_Piece, ...]
@@ -48,7 +48,7 @@ class MatrixUpload:
 
 
 def read_upload(roles: Roles) -> MatrixUpload:
-    """What the program does; ProgramFaultError if it would wait for something that never comes."""
+    """The upload that the program does; ProgramFaultError if it would wait for data that never arrive."""
     units = _infed_units(roles)
     consumers = _consumers(roles)
     waiting = {tile: consumer["last_row"] + 1 for tile, consumer in consumers.items()}
@@ -74,7 +74,7 @@ def read_upload(roles: Roles) -> MatrixUpload:
 
 
 def tiles_of(part: RoleOperation) -> tuple[int, ...]:
-    """The tiles that an operation is for; ProgramFaultError if there are none."""
+    """The tiles that an operation addresses; ProgramFaultError if there are none."""
     tiles = tuple(tile for tile in range(TILES) if part["tiles"] >> tile & 1)
     if not tiles:
         raise part.fault("it is for no tile")
