@@ -1,4 +1,4 @@
-"""The result of one inference, as the host makes it and as nodes get it."""
+"""The result of one inference, for the host and for nodes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class InferenceResult:
     outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     error: EdgeTpuError | None = None
     duration: float = 0.0
-    """Seconds from a client's request to its answer; 0 as long as no client has measured them."""
+    """Seconds from a client's request to its answer; 0 until a client has measured them."""
     engine_duration: float = 0.0
-    """Seconds of those spent in the driver's engine."""
+    """Seconds of that time spent in the driver's engine."""
     device_duration: float = float("nan")
-    """Seconds that the simulated device took, transfers included; NaN for a device that does not tell."""
+    """Seconds that the simulated device took, transfers included; NaN for a real one."""
     weights_version: int = 0
     """Version of the weights the outputs were computed with; see WeightResult."""
     model_sha256: str = ""
     """Digest of the model's file, in hexadecimal."""
     part: int = 0
-    """Number of the part for the Edge TPU that these are the outputs of; 0: the whole model."""
+    """Number of the part for the Edge TPU that was run; 0: the whole model."""
 
     def lasting(self, duration: float) -> InferenceResult:
-        """The same result with the seconds that a client has measured."""
+        """The same result with a latency that a client has measured, s."""
         # dataclasses.replace takes five times as long, for every image.
         return InferenceResult(
             self.outputs,

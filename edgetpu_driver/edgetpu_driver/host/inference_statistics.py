@@ -40,9 +40,9 @@ class InferenceStatistics:
 
     def __init__(self) -> None:
         self.completed = 0
-        """Requests that got a result."""
+        """Number of requests with a result."""
         self.uploads_avoided = 0
-        """Uploads that were not needed because the parameters were resident already."""
+        """Number of inferences that needed no upload because the parameters were resident."""
         self.period = Period()
         """The last period that ended."""
         self._latencies: deque[float] = deque(maxlen=LATENCIES_KEPT)

@@ -13,11 +13,11 @@ from edgetpu_driver.toolchain.joint_graphs import HeadOutputs, weight_tensor_nam
 from edgetpu_driver.weights.weight_request import WeightRequest
 
 _VERSIONS_KEPT = 16
-"""Versions of its weights whose results are understood; a result is older by one swap at most."""
+"""Versions of its weights that are remembered; a result is older by one swap at most."""
 
 
 class JointModel:
-    """A model each of whose heads does what one of several hosted models does. Not thread-safe."""
+    """A model with a head for each of several hosted models. Not thread-safe."""
 
     def __init__(self, model: HostedModel, heads: Sequence[HostedModel]) -> None:
         """model: of the joint graph. Raises ModelUnsupportedError unless it has these heads."""
@@ -31,12 +31,12 @@ class JointModel:
         self._held = dict.fromkeys(self.heads, 0)
         """The version of each head's weights that it holds."""
         self._sent = dict(self._held)
-        """The version that it holds, or is being given."""
+        """The version of each head's weights that it holds or is being given."""
         self._at = {0: dict(self._held)}
-        """What it held at the versions of its own weights."""
+        """The versions of the heads' weights that it held, by the version of its own weights."""
 
     def can_run(self, head: HostedModel) -> bool:
-        """Whether it is on a device, with the weights that are in effect for a head."""
+        """Whether it is on a device, with the weights of a head that are in effect."""
         return self._held.get(head) == head.weights_version and any(
             replica.engine is not None and replica.version == self.model.weights_version
             for replica in tuple(self.model.replicas.values())
@@ -85,12 +85,12 @@ class JointModel:
         return missing
 
     def hold(self, head: HostedModel, version: int, own_version: int) -> None:
-        """Weights of a head are in effect since a version of its own weights."""
+        """Note the version of its own weights from which the weights of a head are in effect."""
         self._held[head] = version
         self._at[own_version] = dict(self._held)
         for old in sorted(self._at)[:-_VERSIONS_KEPT]:
             del self._at[old]
 
     def send_again(self, head: HostedModel) -> None:
-        """Weights of a head could not be set: they are missing again."""
+        """Note that weights of a head could not be set: they are missing again."""
         self._sent[head] = self._held[head]

@@ -1,4 +1,4 @@
-"""Which sticks hold which models."""
+"""Assigns models to sticks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Spreading(Enum):
     REPLICATED = "replicated"
     """Every stick holds every model."""
     SPREAD = "spread"
-    """Each model is on one stick, and those that were compiled together are on the same."""
+    """Each model is on one stick; models that were compiled together are on the same one."""
 
 
 def spread(
@@ -34,7 +34,7 @@ def spread(
     assigned = {group: stick for group, stick in present.items() if group in sizes and stick in sticks}
     load = dict.fromkeys(sticks, 0)
     for group, stick in assigned.items():
-        load[stick] += sizes[group] + 1  # a model without parameters is work, too
+        load[stick] += sizes[group] + 1  # a model without parameters is work as well
     for group in sorted(sizes.keys() - assigned.keys(), key=lambda group: (-sizes[group], str(group))):
         emptiest = min(sticks, key=lambda stick: load[stick])
         assigned[group] = emptiest
@@ -70,7 +70,7 @@ def stages(sizes: Sequence[int], sticks: Sequence[int]) -> list[list[int]]:
 
 
 def _loads(sizes: Sequence[int], cuts: Sequence[int]) -> list[int]:
-    """What the sticks have to do if the stages are divided before those that `cuts` names, the most first."""
+    """The work of each stick if the stages are divided before those in `cuts`, the largest first."""
     parts = pairwise((0, *cuts, len(sizes)))
     return sorted((sum(size + 1 for size in sizes[first:last]) for first, last in parts), reverse=True)
 

@@ -110,7 +110,7 @@ class ModelHost:
         """Held while workers are told to keep their devices open, so that none is once the host is closed."""
         self._wait: DeviceWait | None = None
         self._keep_open: Callable[[StickWorker], None] | None = None
-        """What `start` has each worker do; None unless the host is started."""
+        """The call that `start` makes on each worker; None unless the host is started."""
         self._find_more = find_more
         self._finder: DeviceFinder | None = None
         self._end_threads = weakref.finalize(self, _stop, pool, self._whole.cpu)
@@ -125,7 +125,7 @@ class ModelHost:
 
     @property
     def status_message(self) -> str:
-        """One line on that state."""
+        """One line that explains that state."""
         return self._pool.first.connection.status_message
 
     @property
@@ -167,7 +167,7 @@ class ModelHost:
                 self._keep_open(worker)
 
     def connect(self) -> None:
-        """Open all devices again, and wait for the outcome, which is the new state. Takes seconds."""
+        """Reopen all devices, and wait for the outcome, which is the new state. Takes seconds."""
         self._whole.cpu.reopen()
         self._pool.ask_all(StickWorker.open)
 
@@ -198,7 +198,7 @@ class ModelHost:
         self._pool.ask_all(StickWorker.refresh)
 
     def registers(self) -> tuple[RegisterValue, ...]:
-        """Read error and status registers of all devices, and wait for them; none of those not there."""
+        """Read error and status registers of all devices, and wait; without those of absent devices."""
         return all_registers(self._pool.ask_all(StickWorker.registers))
 
     def check(self) -> None:
@@ -268,7 +268,7 @@ class ModelHost:
         return loaded
 
     def unload(self, name: str, client: str = "") -> None:
-        """Forget a model; requests that wait are still answered. OwnershipError for another client's."""
+        """Unload a model; waiting requests are still answered. OwnershipError for another client's."""
         self._table.unload(name, client)
 
     def model(self, name: str) -> HostedModel:

@@ -18,13 +18,13 @@ from edgetpu_driver.errors import EdgeTpuError, ModelUnsupportedError
 
 @dataclass(frozen=True)
 class ModelPart:
-    """A step of a model as read for what runs it."""
+    """A step of a model, ready to be attached to what runs it."""
 
     parsed: ParsedModel
     on_device: bool
     """Whether the backend's device runs it; otherwise the CPU does."""
     operators: tuple[str, ...]
-    """Names of the operators that it stands for, in order."""
+    """Names of its operators, in order."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,16 @@ class ReadModel:
     """A model as read from its files."""
 
     whole: ParsedModel
-    """The tensors of the whole model, and what there is to say about all of its parts."""
+    """The tensors of the whole model, and remarks about all of its parts."""
     plan: ModelPlan | None = None
-    """How its parts make the whole; None if one engine runs all of it."""
+    """How its parts are connected; None if one engine runs all of it."""
     parts: tuple[ModelPart, ...] = ()
-    """One for each step of the plan."""
+    """One part for each step of the plan."""
     cpu: CpuPartsBackend | None = None
     """Makes the engines of the parts on the CPU."""
 
     def adopt(self, backend: Backend) -> None:
-        """Make it known to another backend of the same kind; raises as Backend.adopt."""
+        """Make it usable by another backend of the same kind; raises as Backend.adopt."""
         if self.whole.unsupported_reason:
             return
         if self.plan is None:
@@ -64,7 +64,7 @@ def read_model(
         try:
             parsed = backend.parse(*files[0])
         except ModelUnsupportedError as error:
-            refusal = error  # perhaps of a graph that can be run in parts
+            refusal = error  # it may belong to a graph that can be run in parts
         if parsed is not None and not _is_compiled(parsed):
             return ReadModel(parsed)
     try:

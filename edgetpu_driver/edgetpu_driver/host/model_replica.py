@@ -1,4 +1,4 @@
-"""A hosted model on one stick: its engines there, and the weights they hold."""
+"""A hosted model on one stick: its engines and the weights that they hold."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ class ModelReplica:
         self.sha256 = sha256
         self.parsed = parsed
         self.engine: AttachedEngine | None = None
-        """Present exactly while the device is open and the model can run on it."""
+        """The engine, only while the device is open and the model can run on it."""
         self.unsupported_reason = ""
-        """Why it cannot run on this stick."""
+        """Why it cannot run on this stick; empty if it can."""
         self.version = 0
         """Version of the weights it holds."""
         self.weights: WeightRequest | None = None
-        """The weights that were set last; None while those of the file are in effect."""
+        """The weights that were set last; None while those in the file are in effect."""
         self.engine_weights: WeightRequest | None = None
-        """The weights that `engine` got last; a matrix in tiles is on other engines."""
+        """The weights that `engine` was given last; a matrix in tiles is on other engines."""
         self.bus_path = ""
-        # What follows belongs to the scheduler.
+        # The following fields belong to the scheduler.
         self.readers: Counter[str] = Counter()
-        """Products under way, by client."""
+        """Number of products in progress, by client."""
         self.writing = False
-        """Whether a change of its weights is under way."""
+        """Whether a change of its weights is in progress."""
         self.preparing = False
-        """Whether a product puts the weights on engines of its own, which no other may disturb."""
+        """Whether a product uses engines of its own for the weights, which no other may disturb."""
         self._history = history
         self._most_tiles = most_tiles
         self._backend = backend
@@ -77,7 +77,7 @@ class ModelReplica:
 
     @property
     def reading(self) -> bool:
-        """Whether products are under way, which belongs to the scheduler, too."""
+        """Whether products are in progress; belongs to the scheduler as well."""
         return self.readers.total() > 0
 
     @property
@@ -87,7 +87,7 @@ class ModelReplica:
 
     @property
     def uploads(self) -> int:
-        """Uploads of its parameters to the stick since it was assigned to it."""
+        """Number of uploads of its parameters to the stick since it was assigned to it."""
         return self._earlier_uploads + sum(engine.uploads for engine in tuple(self._engines))
 
     def attach(self, bus_path: str) -> None:
@@ -108,7 +108,7 @@ class ModelReplica:
             return
 
     def detach(self) -> None:
-        """Drop the engines, whose device is gone."""
+        """Drop the engines of a lost device."""
         self._earlier_uploads = self.uploads
         self.engine, self._engines, self._matrix = None, [], None
         self.version, self.weights, self.engine_weights = 0, None, None
@@ -153,7 +153,7 @@ class ModelReplica:
 
     def setting(self, request: WeightRequest) -> Pieces[tuple[WeightRequest, WeightResult]]:
         """Replace weights on this stick; the request with a copy of the weights, and what that did."""
-        copy = yield partial(np.array, request.weights)  # the caller may go on to change its arrays
+        copy = yield partial(np.array, request.weights)  # the caller may change its arrays afterwards
         bias = None if request.bias is None else np.array(request.bias)
         request = replace(request, weights=copy, bias=bias)
         engine = self._attached()
@@ -198,7 +198,7 @@ class ModelReplica:
             yield None
 
     def _reason(self, error: Exception) -> str:
-        """Why it cannot run, as one line; anything but an EdgeTpuError is logged."""
+        """Why it cannot run, as one line; errors other than EdgeTpuError are logged."""
         if isinstance(error, EdgeTpuError):
             return str(error)
         _log.error("unexpected error while preparing model '%s'", self.name, exc_info=error)
@@ -225,7 +225,7 @@ class ModelReplica:
         return UnavailableError(f"model '{self.name}' is not on the stick at {self.bus_path}")
 
     def _matrix_of(self, engine: AttachedEngine) -> LoadedMatrix:
-        """What multiplies by the weights of the model; ModelUnsupportedError if it is not Dense."""
+        """The matrix multiplication with the model's weights; ModelUnsupportedError if it is not Dense."""
         if self._matrix is None:
             self._matrix = LoadedMatrix(engine, partial(self._new_engine, self._engines))
         return self._matrix

@@ -40,7 +40,7 @@ from edgetpu_driver.toolchain.model_directories import ModelDirectories
 
 _log = logging.getLogger(__name__)
 _QUICKLY_READ = 1 << 20
-"""Bytes of a file that can be read while a caller waits: some milliseconds."""
+"""Largest file, bytes, that is read while a caller waits, which takes some milliseconds."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~/-]*")
 
 OnLoaded = Callable[["HostedModel | EdgeTpuError"], None]
@@ -60,7 +60,7 @@ class ModelTable:
         whole: WholeModels,
         limits: ProcessLimits | None,
     ) -> None:
-        """limits: of the processes that run parts of models for LiteRT."""
+        """limits: of the processes that run parts of models with LiteRT."""
         self._files = files
         self._backends = tuple(backends)
         self._admission = admission
@@ -82,7 +82,7 @@ class ModelTable:
                 f" digit; got {name[:100]!r}"
             )
         wanted = [model] if isinstance(model, str) else model
-        if len(wanted) > MOST_SEGMENTS:  # each of them is looked for while other requests wait
+        if len(wanted) > MOST_SEGMENTS:  # other requests wait while files are looked for
             raise InputError(f"expected a pipeline of at most {MOST_SEGMENTS} segments; got {len(wanted)}")
         paths = tuple(self._files.find(each) for each in wanted)
         name = name or common_name([plain_stem(path) for path in paths])
@@ -103,7 +103,7 @@ class ModelTable:
         return fresh if present is None else present
 
     def _usable(self, name: str) -> HostedModel | None:
-        """The model of that name unless it could not be loaded."""
+        """The model of that name; None if there is none or it could not be loaded."""
         present = self._models.get(name)
         return None if present is not None and present.state is ModelState.FAILED else present
 
@@ -121,7 +121,7 @@ class ModelTable:
             self._scheduler.unload(model)
 
     def unload(self, name: str, client: str) -> None:
-        """Forget a model; see ModelHost.unload."""
+        """Unload a model; see ModelHost.unload."""
         model = self.model(name)
         with self._lock:
             self._check_owner(model, client)
@@ -156,7 +156,7 @@ class ModelTable:
             )
 
     def _retire(self, model: HostedModel) -> None:
-        """Take no more requests for a model. To be called with the lock held."""
+        """Take no more requests for a model. Must be called with the lock held."""
         (self._whole if model.parts else self._scheduler).unload(model)
 
     def _check_limits(self, paths: Sequence[Path], name: str) -> None:
@@ -164,7 +164,7 @@ class ModelTable:
         try:
             size = sum(path.stat().st_size for path in paths)
         except OSError:
-            size = 0  # reading the file tells what is wrong
+            size = 0  # the error of reading the file says more
         self._admission.check_loaded(len(others), sum(each.file_bytes for each in others), size)
 
     # In the loader's thread.
@@ -175,7 +175,7 @@ class ModelTable:
             outcome = self._loaded(fresh)
         except Exception as error:
             outcome = error if isinstance(error, EdgeTpuError) else _unexpected(error, fresh)
-            outcome = outcome.with_traceback(None)  # whose frames refer to it, and to the files
+            outcome = outcome.with_traceback(None)  # whose frames refer to the future, and to the files
             with self._lock:
                 fresh.set_failed(outcome)
             self._scheduler.refuse()
@@ -194,7 +194,7 @@ class ModelTable:
             present = self._models.get(fresh.name)
         if present is not None and present is not fresh and present.state is ModelState.LOADED:
             same = (present.paths, present.sha256) == (fresh.paths, digest)
-            # A model that could not run is parsed again: a file it lacked may be there by now.
+            # A model that could not run is parsed again: a file that was missing may be there now.
             if same and not present.unsupported_reason:
                 return present
             if not same:
@@ -242,7 +242,7 @@ class ModelTable:
         done(outcome)
 
     def _joint_file(self, name: str) -> tuple[Path, bytes]:
-        """A joint graph that was compiled, or where plain graphs can run the graph itself, made here."""
+        """A compiled joint graph or, where plain graphs can run, the graph itself, made here."""
         try:
             path = self._files.find(name)
             if is_compiled(path):
@@ -269,18 +269,18 @@ class ModelTable:
 
 
 def _tensors_of(paths: Sequence[Path]) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """Inputs and outputs of one small file, which takes a millisecond; none of any other, or a broken one."""
+    """Inputs and outputs of one small file, which takes a millisecond to read; otherwise empty."""
     try:
         if len(paths) != 1 or paths[0].stat().st_size > _QUICKLY_READ:
             return (), ()
         graph = parse_model(read_model_file(paths[0])).subgraphs[0]
         return graph.input_specs, graph.output_specs
     except (EdgeTpuError, OSError):
-        return (), ()  # loading it tells what is wrong
+        return (), ()  # loading the file reports the error
 
 
 def _without_weights(files: Sequence[tuple[Path, bytes]]) -> bytes:
-    """See `without_weights`; nothing for files of a format that only the backend knows."""
+    """See `without_weights`; empty for files of a format that only the backend can read."""
     try:
         return without_weights(data for _, data in files)
     except EdgeTpuError:

@@ -21,7 +21,7 @@ class PendingCommand:
         self._waits = False
 
     def __call__(self) -> None:
-        """Ask for it."""
+        """Request the command."""
         with self._lock:
             if self._waits:
                 return

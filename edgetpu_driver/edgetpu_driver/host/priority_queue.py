@@ -26,11 +26,11 @@ _ACCOUNTS_KEPT = 1000
 
 
 class Waiting(Protocol):
-    """What the order depends on."""
+    """The properties of a request that determine its turn."""
 
     @property
     def client(self) -> str:
-        """The client whose share of the time it uses up."""
+        """The client whose share of engine time it uses."""
         ...
 
     @property
@@ -40,17 +40,17 @@ class Waiting(Protocol):
 
     @property
     def deadline(self) -> float:
-        """Time until which it must have begun, s; infinite if there is none."""
+        """Steady time by which it must begin, s; infinite without a deadline."""
         ...
 
     @property
     def due(self) -> float:
-        """Time by which it is ordered; its deadline, or that of the request that it continues."""
+        """Time that determines its order: its deadline, or that of the request that it continues."""
         ...
 
     @property
     def sequence(self) -> int:
-        """Number in the order of arrival."""
+        """Sequence number of its arrival."""
         ...
 
     @property
@@ -145,7 +145,7 @@ class RequestQueue(Generic[_Entry]):
         return None
 
     def most_urgent(self, may_run: MayRun) -> int | None:
-        """The class of the request that `pop` would take out."""
+        """The class of the request that `pop` would return."""
         for priority, each in self._classes.items():
             if any(may_run(lane) for _, lane in each.buckets):
                 return priority
@@ -196,10 +196,10 @@ class _PriorityClass(Generic[_Entry]):
         self.buckets: dict[tuple[str, Hashable], list[tuple[float, int, _Entry]]] = {}
         """Heaps by client and lane."""
         self.turns: dict[Hashable, float] = {}
-        """When it had its last turn on each engine, or was first seen with requests after it had none."""
+        """Time of its last turn on each engine, or when it first had requests again."""
         self._served: dict[str, float] = {}
         self._level = 0.0
-        """Engine time that the clients served last had had."""
+        """Engine time of the clients that were served last."""
 
     def is_neglected(self, now: float, engine: Hashable) -> bool:
         """Whether requests have waited too long for a turn of this class on an engine."""
@@ -231,7 +231,7 @@ class _PriorityClass(Generic[_Entry]):
     def _chosen(
         self, heads: Sequence[_Head[_Entry]], staying: Staying | None, seconds: float
     ) -> tuple[str, Hashable]:
-        """The bucket of the request that goes next, of those that are first in theirs."""
+        """The bucket of the next request, among the first requests of all buckets."""
         served = self._served
 
         def order(head: _Head[_Entry]) -> tuple[float, float, int]:

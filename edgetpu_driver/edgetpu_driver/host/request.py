@@ -23,13 +23,13 @@ _log = logging.getLogger(__name__)
 
 
 class Kind(Enum):
-    """What a request does with a model."""
+    """The work that a request asks for."""
 
     INVOKE = "invoke"
     MULTIPLY = "multiply"
     SWAP = "set_weights"
     UPDATE = "update"
-    """Sets on one stick the weights that were set on others; made by the host itself."""
+    """Set the weights on one stick that were set on others; requested by the host itself."""
 
 
 class Lane(NamedTuple):
@@ -38,7 +38,7 @@ class Lane(NamedTuple):
     model: HostedModel
     kind: Kind
     stick: int | None
-    """Number of the only stick that may run them."""
+    """Number of the only stick that may run them; None: any."""
     begun: bool
     client: str
 
@@ -57,36 +57,36 @@ class Request:
     arrived: float
     deadline: float = inf
     due: float = inf
-    """What it is ordered by; the deadline unless it is given."""
+    """Time that determines its order; by default the deadline."""
     of_whole: bool = False
-    """Whether it is a step of a whole model, which has a latency of its own."""
+    """Whether it is a step of a whole model, which has no latency of its own."""
     follows: bool = False
     """Whether it is a further step of a request that has been admitted."""
     inputs: Mapping[str, NDArray[Any]] | None = None
-    """Inputs of an inference, in case the model turns out to have several steps when it is loaded."""
+    """Inputs of an inference, kept in case the loaded model turns out to have several steps."""
     part: int = 0
-    """Number of the only part of the model that is meant, in that case; 0: all."""
+    """Number of the part that was asked for, in that case; 0: all."""
     reset: bool = False
-    """Whether an inference begins with a state of zeros."""
+    """Whether an inference starts from a state of zeros."""
     sequence: int = 0
     passed_over: float = inf
-    """Since when requests whose parameters are in memory go before it, s."""
+    """Time since which requests whose parameters are in memory have been run before it, s."""
     inferences: int = 1
-    """Number of inferences that it takes, about."""
+    """Approximate number of inferences that it takes."""
     stick: int | None = None
     """Number of the stick that has begun it, or that alone may run it."""
     replica: ModelReplica | None = None
-    """Where it was begun."""
+    """The replica on which it was begun."""
     pieces: Pieces[Any] | None = None
     """The work, once it has begun."""
     value: Any = None
-    """What the work is waiting for: the result of a calculation, or an exception."""
+    """Result or exception of the calculation that the work waits for."""
     served: float = 0.0
-    """Engine time it has had, s."""
+    """Engine time used so far, s."""
     failures: int = 0
-    """Sticks that failed while running it, other than by being unplugged."""
+    """Number of sticks that failed while running it, other than by being unplugged."""
     cost: float = field(init=False)
-    """Expected engine time from here on, s."""
+    """Expected remaining engine time, s."""
 
     def __post_init__(self) -> None:
         self.cost = self.inferences * self.model.seconds
@@ -116,11 +116,11 @@ class Request:
 
     @property
     def may_be_refused(self) -> bool:
-        """Whether it waits without a deadline and nothing of what was asked has begun."""
+        """Whether it may be answered BUSY: it has no deadline, and nothing of what was asked has begun."""
         return not (self.follows or self.pieces or self.kind is Kind.UPDATE) and self.deadline == inf
 
     def restart(self) -> None:
-        """Forget the work that has been done."""
+        """Discard the work done so far."""
         pieces, self.pieces, self.value = self.pieces, None, None
         if pieces is not None:
             pieces.close()
@@ -128,7 +128,7 @@ class Request:
             self.stick = None
 
     def answer(self, answer: Any) -> None:
-        """Hand over the result or the error; called once, without any lock held."""
+        """Deliver the result or the error; called once, without any lock held."""
         try:
             self.done(answer)
         except Exception:

@@ -1,4 +1,4 @@
-"""Keeps the resets of a device apart, so that it serves in between."""
+"""Spaces the resets of a device, so that it serves requests in between."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ A client that asks for resets all the time would keep the others from it.
 
 
 class ResetPace:
-    """When one device may be reset. It knows no clock of its own; times are monotonic seconds."""
+    """When a device may be reset. Has no clock of its own; times are monotonic seconds."""
 
     def __init__(self) -> None:
         self.waits = False
         """Whether a reset waits for `due`."""
         self._allowed = 0.0
-        """0: there was no reset yet."""
+        """Time of the last reset; 0 before the first."""
 
     @property
     def due(self) -> float:
-        """When the reset that waits is to begin; infinite if none waits."""
+        """Time at which the waiting reset is to begin; infinite if none waits."""
         return self._allowed if self.waits else inf
 
     def begin(self, now: float) -> bool:
-        """Whether a reset may begin now. Otherwise it waits."""
+        """Whether a reset may begin now; otherwise it waits."""
         self.waits = now < self._allowed
         if not self.waits:
             self._allowed = now
         return not self.waits
 
     def opened(self, now: float) -> None:
-        """The device was opened; the rest after a reset begins."""
+        """Note that the device was opened, which starts the pause after a reset."""
         if self._allowed:
             self._allowed = now + RESET_REST

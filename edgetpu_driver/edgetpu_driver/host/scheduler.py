@@ -1,4 +1,4 @@
-"""Which stick runs which request, and when: the state that the workers of a host share."""
+"""Decides which stick runs which request, and when: the state that the workers of a host share."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from edgetpu_driver.host.waiting_requests import WaitingRequests
 from edgetpu_driver.host.weight_access import WeightAccess, record
 
 QUANTUM = 0.02
-"""Engine time after which long work lets other requests go first whose turn it is, s."""
+"""Engine time, s, after which long work lets other requests run that are due."""
 HANDED_ON = 1
-"""How often a request is handed on that made a stick fail, other than by being unplugged."""
+"""How often a request is run again after it made a stick fail, other than by being unplugged."""
 
 
 class Scheduler:
@@ -44,15 +44,15 @@ class Scheduler:
         """Guards all state of models, replicas and slots; never held while anything waits."""
         self.slots: list[StickSlot] = []
         self.models: list[HostedModel] = []
-        """The models that have requests, or may get some."""
+        """The models that have requests or may get some."""
         self.rebalance: Callable[[], None] = _ignore
-        """Called with the lock held when a stick has come or gone: assigns models to sticks."""
+        """Called with the lock held when a stick joins or leaves: assigns models to sticks."""
         self.beside: tuple[Scheduler, ...] = ()
-        """Others, whose requests count for the limits as well."""
+        """Other queues, whose requests count for the limits as well."""
         self.expired = 0
-        """Requests whose deadline passed before they were run."""
+        """Number of requests whose deadline passed before work on them began."""
         self.dropped = 0
-        """Requests for a loaded model that got no result."""
+        """Number of requests for a loaded model that ended without a result."""
         self.watch: Callable[[], None] = _ignore
         """Called when a request that had begun waits again, perhaps until its deadline."""
         self._unavailable_reason = unavailable_reason
@@ -61,13 +61,13 @@ class Scheduler:
         self._sequence = count()
         self._arithmetic = BackgroundThread("edgetpu arithmetic")
 
-    # Requests come.
+    # Arriving requests.
 
     def submit(self, request: Request) -> None:
-        """Have a request run and answered. Raises what can be refused at once."""
+        """Queue or start a request. Raises what can be refused at once."""
         model = request.model
         with self.lock:
-            # An unloaded model still runs what was submitted before; it is released after that.
+            # An unloaded model still runs what was submitted before; it is released afterwards.
             error = model.gone() if model.unloaded else self.refusal_of(model)
             if error is not None:
                 self.dropped += 1
@@ -94,15 +94,15 @@ class Scheduler:
         idle = [slot for slot in idle if may_take(slot, lane.model, candidates, queued)]
         return best_of(idle, lane.model) if idle else None
 
-    # Workers take them.
+    # Requests for workers.
 
     def next(self, slot: StickSlot) -> Request | None:
-        """The request that a worker is to run now; None if there is none, and it is idle."""
+        """The request that a worker is to run now; None if there is none, and the worker is idle."""
         now = time.monotonic()
         answers: Answers = []
         with self.lock:
             if slot.running is not None:
-                return None  # one has just been handed over
+                return None  # a request has just been handed over
             request = None
             if len(self._queue):
                 answers = self._expire(now)
@@ -116,22 +116,22 @@ class Scheduler:
         return request
 
     def set_busy(self, slot: StickSlot) -> None:
-        """Hand no request to a worker that has something else to do."""
+        """Give no request to a worker that is busy with a command."""
         with self.lock:
             slot.idle = False
 
     @property
     def waiting(self) -> int:
-        """Requests that wait."""
+        """Number of requests that wait."""
         return len(self._queue)
 
     def waiting_for(self, slot: StickSlot) -> int:
-        """Requests that wait and that a stick may run."""
+        """Number of waiting requests that a stick may run."""
         with self.lock:
             return sum(slot.number in request.model.replicas for request in self._queue)
 
     def expire(self) -> None:
-        """Answer the requests whose deadline has passed, and those that have waited too long."""
+        """Answer the requests whose deadline has passed, and those that have waited for `max_wait`."""
         with self.lock:
             answers = self._expire(time.monotonic())
         answer_all(answers)
@@ -167,7 +167,7 @@ class Scheduler:
         return [slot for slot in self.slots if can_run(slot, lane)]
 
     def _wake_idle(self) -> None:
-        """Have idle workers look for work; those that find none are idle again."""
+        """Have idle workers look for work; those that find none stay idle."""
         now = time.monotonic()
         for slot in self.slots:
             if slot.idle and self._queue.most_urgent(partial(self._may_run, slot, now)) is not None:
@@ -192,7 +192,7 @@ class Scheduler:
             self._wake_idle()
 
     def calculate(self, slot: StickSlot, request: Request, calculation: Calculation, elapsed: float) -> None:
-        """Have a calculation made that a request needs before it can go on."""
+        """Start a calculation that a request needs before it can continue."""
         with self.lock:
             self._account(slot, request, elapsed)
             slot.parked.add(request)
@@ -223,7 +223,7 @@ class Scheduler:
         request.served += elapsed
         request.cost, request.deadline, request.due = 0.0, inf, inf  # it has begun in time
 
-    # Requests end.
+    # Ending requests.
 
     def finish(self, slot: StickSlot, request: Request, elapsed: float, answer: Any, resident: bool) -> None:
         """Answer a request that has been run; resident: its parameters were in memory before."""
@@ -248,7 +248,7 @@ class Scheduler:
         answer_all(answers)
 
     def update(self, slot: StickSlot, model: HostedModel) -> None:
-        """Have a stick set the weights in effect, if it has others. To be called with the lock held."""
+        """Have a stick set the weights in effect if it has others. Must be called with the lock held."""
         replica = model.replicas.get(slot.number)
         if replica is None or replica.engine is None or replica.version == model.weights_version:
             return
@@ -280,18 +280,18 @@ class Scheduler:
                 self.slots[number].post(replica.close)
 
     def unload(self, model: HostedModel) -> None:
-        """Take no more requests for a model. To be called with the lock held."""
+        """Take no more requests for a model. Must be called with the lock held."""
         model.unloaded = True
         if not model.pending:
             self._release_model(model)
 
     def withdraw(self, model: HostedModel) -> list[Request]:
-        """Take out the requests for a model, which others are to answer. With the lock held."""
+        """Take out the requests for a model, which others answer. Must be called with the lock held."""
         requests = self._queue.remove(lambda each: each.model is model)
         model.pending -= len(requests)
         return requests
 
-    # Sticks come and go.
+    # Joining and leaving sticks.
 
     def join(self, slot: StickSlot, simulated_time: Callable[[], float] | None) -> None:
         """A stick is ready, and the models that it is to run are attached."""
@@ -306,7 +306,7 @@ class Scheduler:
         answer_all(answers)
 
     def attached(self, slot: StickSlot, model: HostedModel) -> None:
-        """A stick has got one more model, which perhaps cannot run there."""
+        """Note that a stick holds one more model, which may be unable to run there."""
         with self.lock:
             self.update(slot, model)
             answers = self._refuse()
@@ -314,7 +314,7 @@ class Scheduler:
         answer_all(answers)
 
     def models_on(self, slot: StickSlot) -> list[HostedModel]:
-        """The models that a stick is to run. To be called with the lock held."""
+        """The models that a stick is to run. Must be called with the lock held."""
         return [model for model in self.models if slot.number in model.replicas]
 
     def leave(self, slot: StickSlot, error: EdgeTpuError) -> None:
@@ -368,7 +368,7 @@ class Scheduler:
         return [(request, errors[request.model]) for request in refused]
 
     def refusal_of(self, model: HostedModel) -> EdgeTpuError | None:
-        """Why requests for a model cannot be run; see `refusal`. To be called with the lock held."""
+        """Why requests for a model cannot be run; see `refusal`. Must be called with the lock held."""
         return refusal(model, self.slots, self._unavailable_reason)
 
 

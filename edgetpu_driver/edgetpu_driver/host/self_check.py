@@ -1,4 +1,4 @@
-"""Inferences whose result is known, which show a stick that gives wrong ones."""
+"""Inferences with a known result, which reveal a stick that computes wrong ones."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class SelfCheck:
     def __init__(self) -> None:
         self._answers: dict[ModelReplica, tuple[WeightRequest | None, Outputs]] = {}
         self._checked: list[ModelReplica] = []
-        """The models that were checked, the last one last."""
+        """The models that were checked, in the order of their last check."""
 
     def choose(self, replicas: list[ModelReplica]) -> ModelReplica | None:
-        """The model to check: one that is in the memory, and of these the one checked longest ago."""
+        """The model to check: of those in the memory, the one checked longest ago."""
         able = [replica for replica in replicas if replica.engine is not None]
         self._answers = {replica: answer for replica, answer in self._answers.items() if replica in able}
         self._checked = [replica for replica in self._checked if replica in able]
@@ -66,7 +66,7 @@ class SelfCheck:
 
 
 def _pattern(spec: TensorSpec) -> NDArray[Any]:
-    """Values all over the range of an input, always the same."""
+    """Values that cover the range of an input, always the same."""
     random = np.random.default_rng(0)
     if spec.dtype.kind == "f":
         return random.uniform(-1, 1, spec.shape).astype(spec.dtype)

@@ -1,4 +1,4 @@
-"""One inference for all that several clients ask about an image: shared results, and a joint graph."""
+"""One inference for the requests of several clients about an image: shared results, and joint graphs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from edgetpu_driver.weights.weight_request import WeightRequest, WeightResult
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
-"""Time after which weights are sent again that a device could not take. Uncritical."""
+"""Seconds after which weights that a device could not take are sent again. Uncritical."""
 
 Inputs: TypeAlias = Mapping[str, NDArray[Any]]
 Done: TypeAlias = Callable[["InferenceResult | EdgeTpuError"], None]
@@ -39,7 +39,7 @@ Invoke: TypeAlias = Callable[[HostedModel, Inputs, Done, RequestTerms], None]
 Swap: TypeAlias = Callable[
     [HostedModel, WeightRequest, Callable[["WeightResult | EdgeTpuError"], None]], None
 ]
-"""Replaces weights of a model, likewise."""
+"""Replaces weights of a model without waiting; raises what can be refused at once."""
 Load: TypeAlias = Callable[[str, Callable[["HostedModel | EdgeTpuError"], None]], None]
 """Loads the joint graph of a name, without waiting."""
 
@@ -50,7 +50,7 @@ class _Waiting:
 
     model: HostedModel
     version: int
-    """Version of the model's weights when it was made."""
+    """Version of the model's weights when the request was made."""
     inputs: Inputs
     done: Done
     terms: RequestTerms
@@ -58,24 +58,24 @@ class _Waiting:
 
 @dataclass(eq=False)
 class _Run:
-    """An inference on an image, of a model alone or of a joint one."""
+    """An inference on an image, of one model or of a joint model."""
 
     model: HostedModel
     joint: JointModel | None
     priority: int
     versions: dict[HostedModel, int]
-    """The models that it gives results of, and the version of their weights when it was begun."""
+    """The models whose results it gives, each with the version of its weights when it was begun."""
     result: InferenceResult | None = None
     waiting: list[_Waiting] = field(default_factory=list)
 
     def serves(self, model: HostedModel, priority: int) -> bool:
-        """Whether its result is one of a model, with the weights in effect, and is not too late."""
+        """Whether its result is valid for a request: right model, weights in effect, not too late."""
         if self.versions.get(model) != model.weights_version:
             return False
         return self.result is not None or self.priority <= priority
 
     def result_of(self, model: HostedModel, result: InferenceResult) -> InferenceResult | None:
-        """The result of a model; None if it is not known which weights it had."""
+        """The result of a model; None if the version of its weights is unknown."""
         return result if self.joint is None else self.joint.result_of(model, result)
 
 
@@ -107,16 +107,16 @@ class SharedInference:
         self._models = models
         self._tell = tell
         self._lock = threading.Lock()
-        """Never held while anything is answered."""
+        """Never held while requests are answered."""
         self._groups = ImageGroups(self._changed)
         self._wanted: dict[ImageGroup, tuple[HostedModel, ...]] = {}
-        """The heads that each group is to have a joint graph of."""
+        """The heads that each group's joint graph is to have."""
         self._told: set[str] = set()
         self._next_try: dict[JointModel, float] = {}
 
     @staticmethod
     def can_share(model: HostedModel, terms: RequestTerms) -> bool:
-        """Whether inferences of a model can be shared; anonymous clients cannot be told from each other."""
+        """Whether inferences of a model can be shared; anonymous clients cannot be told apart."""
         return bool(model.head_name and terms.client)
 
     def ask(self, model: HostedModel, inputs: Inputs, done: Done, terms: RequestTerms) -> None:
@@ -140,7 +140,7 @@ class SharedInference:
             self._answer(run, waiting, run.result)
 
     def weights_changed(self, model: HostedModel) -> None:
-        """Weights were set on a model: have the joint graphs with it get them."""
+        """Note that weights of a model were set, so that the joint graphs with it get them."""
         if not model.head_name:
             return
         with self._lock:
@@ -196,7 +196,7 @@ class SharedInference:
             self._answer(run, waiting, answer)
 
     def _fail(self, run: _Run, image: ImageInUse) -> list[_Waiting]:
-        """Give an inference up; the requests that wait for it."""
+        """Abandon an inference; returns the requests that wait for it."""
         with self._lock:
             image.runs.remove(run)
             waiting, run.waiting = run.waiting, []
@@ -221,7 +221,7 @@ class SharedInference:
     # Joint graphs. All but `_loaded` and `_swapped` are called with the lock held.
 
     def _changed(self, group: ImageGroup) -> None:
-        """Have a group's joint graph be that of its models."""
+        """Load the joint graph of a group's models, if it has another one."""
         models = [model for model in group.models if model.head_name]
         heads = tuple(sorted(models, key=lambda model: (model.head_name, model.name)))
         heads = heads if len(heads) > 1 else ()
@@ -256,7 +256,7 @@ class SharedInference:
             self._send_weights(joint, head)
 
     def _tell_once(self, heads: Sequence[HostedModel], error: EdgeTpuError) -> None:
-        """Tell, once for each joint graph, why it is not used."""
+        """Log, once for each joint graph, why it is not used."""
         names = _names(heads)
         if names not in self._told:
             self._told.add(names)
@@ -269,7 +269,7 @@ class SharedInference:
             self._unload(before.model)
 
     def _send_weights(self, joint: JointModel, head: HostedModel) -> None:
-        """Give a joint graph the weights that were set on one of its models."""
+        """Set on a joint graph the weights that were set on one of its models."""
         if time.monotonic() < self._next_try.get(joint, 0.0):
             return
         try:

@@ -127,8 +127,7 @@ class ResilientLink:
         return self._link
 
     def _abandon(self) -> None:
-        """Drop the link, so that no pending transfer reaches a later operation. The next one starts with a
-        reset."""
+        """Drop the link: no pending transfer may reach a later operation, which starts with a reset."""
         self._on_reset()
         link, self._link = self._link, None
         if link is not None:
